@@ -20,7 +20,7 @@ class StubHook(BuildHookInterface):  # type: ignore[type-arg]
         """Write the stubs and have them included although git ignores them."""
         sys.path.insert(0, self.root)
         try:
-            from dmlgpu.schema import stubs  # noqa: PLC0415 - only the path above leads to this checkout's
+            from dmlgpu.catalog import stubs  # noqa: PLC0415 - only the path above leads to this checkout's
         finally:
             sys.path.remove(self.root)
         stubs.write(Path(self.root) / "dmlgpu")

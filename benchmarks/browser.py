@@ -21,9 +21,9 @@ import numpy as np
 from exported import FLAGS
 
 from dmlgpu import BindingTable, BufferBinding, CommandList, DataType, Device, TensorDesc, descs
-from dmlgpu.browser.lending import VARIABLE
-from dmlgpu.browser.link import wait_for_pages
-from dmlgpu.browser.server import Server
+from dmlgpu.runtime.browser.lending import VARIABLE
+from dmlgpu.runtime.browser.link import wait_for_pages
+from dmlgpu.runtime.browser.server import Server
 
 ROUND_TRIP, TIMES_NATIVE = 3e-3, 2.0
 """Targets: seconds of one dispatch; the time of the suites with the page, of that with wgpu-native."""

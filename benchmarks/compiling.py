@@ -21,14 +21,14 @@ from targets import Call, Part, Result, main
 
 from dmlgpu import Device, OperatorDesc, descs
 from dmlgpu.bench.ratios import ratio
-from dmlgpu.compiler import compile_operator
-from dmlgpu.enums import MatrixTransform
-from dmlgpu.gpu import pipelines
-from dmlgpu.graph import GraphDesc
-from dmlgpu.graph.compiler import compile_network
-from dmlgpu.graph.resolve import resolve
-from dmlgpu.program import Kernel
-from dmlgpu.target import Profile, Target
+from dmlgpu.catalog.enums import MatrixTransform
+from dmlgpu.compiler.graph import GraphDesc
+from dmlgpu.compiler.graph.compiler import compile_network
+from dmlgpu.compiler.graph.resolve import resolve
+from dmlgpu.compiler.program import Kernel
+from dmlgpu.compiler.stages import compile_operator
+from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.runtime.wgpu import pipelines
 
 CONVOLUTIONS, DISTINCT = 8, 24
 
@@ -67,7 +67,7 @@ def network() -> GraphDesc:
 
 COMPILED = """
 import compiling, dmlgpu
-from dmlgpu.gpu import adapters
+from dmlgpu.runtime.wgpu import adapters
 device = dmlgpu.Device(next(info for info in adapters() if sys.argv[1].lower() in str(info).lower()))
 compiled = device.compile_graph(compiling.network())
 print(compiled.timings)

@@ -17,7 +17,7 @@ from targets import Part, Result, main
 import dmlgpu
 from dmlgpu import Device, Tensor, TensorDesc, descs, ops
 from dmlgpu.bench.ratios import ratio
-from dmlgpu.enums import DataType
+from dmlgpu.catalog.enums import DataType
 
 SIZES = (64, 64)
 

@@ -25,11 +25,11 @@ from graphs import FILTERS, residual_graphs
 from targets import Result
 
 from dmlgpu import Device, export
-from dmlgpu.backend import Range, Resources
 from dmlgpu.bench.ratios import MINIMUM_ROUNDS, summarize
 from dmlgpu.bench.workload import Workload
-from dmlgpu.graph.compiler import compile_network
-from dmlgpu.graph.resolve import resolve
+from dmlgpu.compiler.graph.compiler import compile_network
+from dmlgpu.compiler.graph.resolve import resolve
+from dmlgpu.runtime.executor import Range, Resources
 
 START_SECONDS = 2.0
 """Within which a model is loaded from a warm cache."""

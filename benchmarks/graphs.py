@@ -18,14 +18,14 @@ from dmlgpu import DataType, Device, OperatorDesc, ScaleBias, TensorDesc, descs
 from dmlgpu.bench.prepared import PreparedOperator
 from dmlgpu.bench.ratios import ratio
 from dmlgpu.bench.workload import Contents, Workload
-from dmlgpu.enums import (
+from dmlgpu.catalog.enums import (
     ConvolutionDirection,
     ConvolutionMode,
     MatrixTransform,
     MultiheadAttentionMaskType,
     TensorFlags,
 )
-from dmlgpu.graph import GraphDesc, InputEdge, IntermediateEdge, OperatorNode, OutputEdge
+from dmlgpu.compiler.graph import GraphDesc, InputEdge, IntermediateEdge, OperatorNode, OutputEdge
 
 ELEMENTS = 1 << 22
 CHANNELS, SIDE, CONVOLUTIONS = 64, 56, 8

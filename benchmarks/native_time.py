@@ -18,7 +18,7 @@ from unittest.mock import patch
 from wgpu.backends.wgpu_native import _api
 
 from dmlgpu.bench.ratios import duration
-from dmlgpu.gpu import native, queue, transfers
+from dmlgpu.runtime.wgpu import native, queue, transfers
 
 
 @dataclass(frozen=True)

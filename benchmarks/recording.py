@@ -15,8 +15,8 @@ from targets import Call, Part, Result, main
 
 from dmlgpu import BufferBinding, Device, descs
 from dmlgpu.bench.ratios import ratio
-from dmlgpu.enums import DataType
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import TensorDesc
 
 FLOAT = DataType.FLOAT32
 TINY = 64

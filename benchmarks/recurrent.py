@@ -19,9 +19,9 @@ from targets import Call, Result, main
 
 from dmlgpu import Buffer, BufferBinding, CommandList, CompiledOperator, Device, adapters, descs
 from dmlgpu.bench.ratios import ratio
-from dmlgpu.enums import DataType, MatrixTransform, RecurrentNetworkDirection
-from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.catalog.enums import DataType, MatrixTransform, RecurrentNetworkDirection
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.catalog.tensor_desc import TensorDesc
 
 Array = NDArray[np.float32]
 FLOAT = DataType.FLOAT32

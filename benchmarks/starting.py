@@ -23,8 +23,8 @@ from targets import Part, Result, main
 
 from dmlgpu import Device, TensorDesc, descs
 from dmlgpu.bench.ratios import MINIMUM_ROUNDS, summarize
-from dmlgpu.compiler import compile_operator
-from dmlgpu.enums import DataType
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.compiler.stages import compile_operator
 
 SIDE = 512
 BEFORE = os.environ.get("DMLGPU_BEFORE")
@@ -45,7 +45,7 @@ assert result[0, 0, 0, 0] == {SIDE}
 """
 
 ONE_BY_ONE = """
-from dmlgpu.gpu import c_types
+from dmlgpu.runtime.wgpu import c_types
 for text in c_types.TEXTS:
     del c_types.ffi._parsed_types[text]
 """

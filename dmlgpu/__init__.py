@@ -10,84 +10,87 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dmlgpu import array as array
-    from dmlgpu import descs as descs
     from dmlgpu import ops as ops
-    from dmlgpu.builder.expression import Expression as Expression
-    from dmlgpu.builder.graph import Graph as Graph
-    from dmlgpu.cache import CacheInfo as CacheInfo
-    from dmlgpu.cache import CacheLimits as CacheLimits
-    from dmlgpu.device.adapters import SoftwareAdapterWarning as SoftwareAdapterWarning
-    from dmlgpu.device.adapters import adapters as adapters
-    from dmlgpu.device.binding import BufferArrayBinding as BufferArrayBinding
-    from dmlgpu.device.binding import BufferBinding as BufferBinding
-    from dmlgpu.device.buffer import Buffer as Buffer
-    from dmlgpu.device.commands import CommandList as CommandList
-    from dmlgpu.device.commands import CommandRecorder as CommandRecorder
-    from dmlgpu.device.commands import Fence as Fence
-    from dmlgpu.device.commands import Queue as Queue
-    from dmlgpu.device.device import Device as Device
-    from dmlgpu.device.evaluate import evaluate as evaluate
-    from dmlgpu.device.features import FeatureLevels as FeatureLevels
-    from dmlgpu.device.features import FeatureLevelsQuery as FeatureLevelsQuery
-    from dmlgpu.device.features import OperatorSupport as OperatorSupport
-    from dmlgpu.device.features import OperatorSupportQuery as OperatorSupportQuery
-    from dmlgpu.device.features import TensorDataTypeSupport as TensorDataTypeSupport
-    from dmlgpu.device.features import TensorDataTypeSupportQuery as TensorDataTypeSupportQuery
-    from dmlgpu.device.operator import BindingProperties as BindingProperties
-    from dmlgpu.device.operator import CompiledOperator as CompiledOperator
-    from dmlgpu.device.operator import Operator as Operator
-    from dmlgpu.device.operator import OperatorInitializer as OperatorInitializer
-    from dmlgpu.device.readback import Readback as Readback
-    from dmlgpu.device.shared import default_device as default_device
-    from dmlgpu.device.table import BindingTable as BindingTable
-    from dmlgpu.eager.tensor import Tensor as Tensor
-    from dmlgpu.enums import DataType as DataType
-    from dmlgpu.enums import ExecutionFlags as ExecutionFlags
-    from dmlgpu.enums import FeatureLevel as FeatureLevel
-    from dmlgpu.enums import TensorFlags as TensorFlags
-    from dmlgpu.errors import AdapterNotFound as AdapterNotFound
-    from dmlgpu.errors import BindingError as BindingError
-    from dmlgpu.errors import DeviceRemoved as DeviceRemoved
-    from dmlgpu.errors import DmlError as DmlError
-    from dmlgpu.errors import InvalidArgument as InvalidArgument
-    from dmlgpu.errors import InvalidDescription as InvalidDescription
-    from dmlgpu.errors import InvalidGraph as InvalidGraph
-    from dmlgpu.errors import InvalidState as InvalidState
-    from dmlgpu.errors import ModelError as ModelError
-    from dmlgpu.errors import NotSupported as NotSupported
-    from dmlgpu.errors import OperatorNotImplemented as OperatorNotImplemented
-    from dmlgpu.errors import OutOfMemory as OutOfMemory
-    from dmlgpu.errors import ShaderError as ShaderError
-    from dmlgpu.errors import TimedOut as TimedOut
-    from dmlgpu.graph.description import ConstantNode as ConstantNode
-    from dmlgpu.graph.description import GraphDesc as GraphDesc
-    from dmlgpu.graph.description import InputEdge as InputEdge
-    from dmlgpu.graph.description import IntermediateEdge as IntermediateEdge
-    from dmlgpu.graph.description import OperatorNode as OperatorNode
-    from dmlgpu.graph.description import OutputEdge as OutputEdge
-    from dmlgpu.operator_desc import OperatorDesc as OperatorDesc
-    from dmlgpu.operator_desc import ScaleBias as ScaleBias
-    from dmlgpu.operator_desc import Size2D as Size2D
-    from dmlgpu.target import AdapterInfo as AdapterInfo
-    from dmlgpu.tensor import TensorDesc as TensorDesc
-    from dmlgpu.timings import Timings as Timings
-    from dmlgpu.tracing.compiled import compile as compile
+    from dmlgpu.catalog import descs as descs
+    from dmlgpu.catalog import enums as enums
+    from dmlgpu.catalog.enums import DataType as DataType
+    from dmlgpu.catalog.enums import ExecutionFlags as ExecutionFlags
+    from dmlgpu.catalog.enums import FeatureLevel as FeatureLevel
+    from dmlgpu.catalog.enums import TensorFlags as TensorFlags
+    from dmlgpu.catalog.operator_desc import OperatorDesc as OperatorDesc
+    from dmlgpu.catalog.operator_desc import ScaleBias as ScaleBias
+    from dmlgpu.catalog.operator_desc import Size2D as Size2D
+    from dmlgpu.catalog.tensor_desc import TensorDesc as TensorDesc
+    from dmlgpu.common import errors as errors
+    from dmlgpu.common.cache import CacheInfo as CacheInfo
+    from dmlgpu.common.cache import CacheLimits as CacheLimits
+    from dmlgpu.common.errors import AdapterNotFound as AdapterNotFound
+    from dmlgpu.common.errors import BindingError as BindingError
+    from dmlgpu.common.errors import DeviceRemoved as DeviceRemoved
+    from dmlgpu.common.errors import DmlError as DmlError
+    from dmlgpu.common.errors import InvalidArgument as InvalidArgument
+    from dmlgpu.common.errors import InvalidDescription as InvalidDescription
+    from dmlgpu.common.errors import InvalidGraph as InvalidGraph
+    from dmlgpu.common.errors import InvalidState as InvalidState
+    from dmlgpu.common.errors import ModelError as ModelError
+    from dmlgpu.common.errors import NotSupported as NotSupported
+    from dmlgpu.common.errors import OperatorNotImplemented as OperatorNotImplemented
+    from dmlgpu.common.errors import OutOfMemory as OutOfMemory
+    from dmlgpu.common.errors import ShaderError as ShaderError
+    from dmlgpu.common.errors import TimedOut as TimedOut
+    from dmlgpu.common.timings import Timings as Timings
+    from dmlgpu.compiler.graph.description import ConstantNode as ConstantNode
+    from dmlgpu.compiler.graph.description import GraphDesc as GraphDesc
+    from dmlgpu.compiler.graph.description import InputEdge as InputEdge
+    from dmlgpu.compiler.graph.description import IntermediateEdge as IntermediateEdge
+    from dmlgpu.compiler.graph.description import OperatorNode as OperatorNode
+    from dmlgpu.compiler.graph.description import OutputEdge as OutputEdge
+    from dmlgpu.compiler.target import AdapterInfo as AdapterInfo
+    from dmlgpu.runtime.adapters import SoftwareAdapterWarning as SoftwareAdapterWarning
+    from dmlgpu.runtime.adapters import adapters as adapters
+    from dmlgpu.runtime.binding import BufferArrayBinding as BufferArrayBinding
+    from dmlgpu.runtime.binding import BufferBinding as BufferBinding
+    from dmlgpu.runtime.buffer import Buffer as Buffer
+    from dmlgpu.runtime.commands import CommandList as CommandList
+    from dmlgpu.runtime.commands import CommandRecorder as CommandRecorder
+    from dmlgpu.runtime.commands import Fence as Fence
+    from dmlgpu.runtime.commands import Queue as Queue
+    from dmlgpu.runtime.device import Device as Device
+    from dmlgpu.runtime.evaluate import evaluate as evaluate
+    from dmlgpu.runtime.features import FeatureLevels as FeatureLevels
+    from dmlgpu.runtime.features import FeatureLevelsQuery as FeatureLevelsQuery
+    from dmlgpu.runtime.features import OperatorSupport as OperatorSupport
+    from dmlgpu.runtime.features import OperatorSupportQuery as OperatorSupportQuery
+    from dmlgpu.runtime.features import TensorDataTypeSupport as TensorDataTypeSupport
+    from dmlgpu.runtime.features import TensorDataTypeSupportQuery as TensorDataTypeSupportQuery
+    from dmlgpu.runtime.operator import BindingProperties as BindingProperties
+    from dmlgpu.runtime.operator import CompiledOperator as CompiledOperator
+    from dmlgpu.runtime.operator import Operator as Operator
+    from dmlgpu.runtime.operator import OperatorInitializer as OperatorInitializer
+    from dmlgpu.runtime.readback import Readback as Readback
+    from dmlgpu.runtime.shared import default_device as default_device
+    from dmlgpu.runtime.table import BindingTable as BindingTable
+    from dmlgpu.tensors.graphs import directmlx as directmlx
+    from dmlgpu.tensors.graphs.expression import Expression as Expression
+    from dmlgpu.tensors.graphs.graph import Graph as Graph
+    from dmlgpu.tensors.tensor import Tensor as Tensor
+    from dmlgpu.tensors.tracing.compiled import compile as compile
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "eager.tensor": ("Tensor",),
-    "builder.expression": ("Expression",),
-    "builder.graph": ("Graph",),
-    "cache": ("CacheInfo", "CacheLimits"),
-    "target": ("AdapterInfo",),
-    "device.adapters": ("SoftwareAdapterWarning", "adapters"),
-    "device.binding": ("BufferArrayBinding", "BufferBinding"),
-    "device.buffer": ("Buffer",),
-    "device.commands": ("CommandList", "CommandRecorder", "Fence", "Queue"),
-    "device.device": ("Device",),
-    "device.evaluate": ("evaluate",),
-    "device.features": (
+    "tensors.tensor": ("Tensor",),
+    "tensors.graphs.expression": ("Expression",),
+    "tensors.graphs.graph": ("Graph",),
+    "common.cache": ("CacheInfo", "CacheLimits"),
+    "compiler.target": ("AdapterInfo",),
+    "runtime.adapters": ("SoftwareAdapterWarning", "adapters"),
+    "runtime.binding": ("BufferArrayBinding", "BufferBinding"),
+    "runtime.buffer": ("Buffer",),
+    "runtime.commands": ("CommandList", "CommandRecorder", "Fence", "Queue"),
+    "runtime.device": ("Device",),
+    "runtime.evaluate": ("evaluate",),
+    "runtime.features": (
         "FeatureLevels",
         "FeatureLevelsQuery",
         "OperatorSupport",
@@ -95,12 +98,12 @@ _HOMES = {
         "TensorDataTypeSupport",
         "TensorDataTypeSupportQuery",
     ),
-    "device.operator": ("BindingProperties", "CompiledOperator", "Operator", "OperatorInitializer"),
-    "device.readback": ("Readback",),
-    "device.shared": ("default_device",),
-    "device.table": ("BindingTable",),
-    "enums": ("DataType", "ExecutionFlags", "FeatureLevel", "TensorFlags"),
-    "errors": (
+    "runtime.operator": ("BindingProperties", "CompiledOperator", "Operator", "OperatorInitializer"),
+    "runtime.readback": ("Readback",),
+    "runtime.shared": ("default_device",),
+    "runtime.table": ("BindingTable",),
+    "catalog.enums": ("DataType", "ExecutionFlags", "FeatureLevel", "TensorFlags"),
+    "common.errors": (
         "AdapterNotFound",
         "BindingError",
         "DeviceRemoved",
@@ -116,7 +119,7 @@ _HOMES = {
         "ShaderError",
         "TimedOut",
     ),
-    "graph.description": (
+    "compiler.graph.description": (
         "ConstantNode",
         "GraphDesc",
         "InputEdge",
@@ -124,20 +127,27 @@ _HOMES = {
         "OperatorNode",
         "OutputEdge",
     ),
-    "operator_desc": ("OperatorDesc", "ScaleBias", "Size2D"),
-    "tensor": ("TensorDesc",),
-    "timings": ("Timings",),
-    "tracing.compiled": ("compile",),
+    "catalog.operator_desc": ("OperatorDesc", "ScaleBias", "Size2D"),
+    "catalog.tensor_desc": ("TensorDesc",),
+    "common.timings": ("Timings",),
+    "tensors.tracing.compiled": ("compile",),
 }
 _SOURCES = {name: module for module, names in _HOMES.items() for name in names}
-_MODULES = ("array", "descs", "ops")
+_MODULES = {
+    "array": "array",
+    "descs": "catalog.descs",
+    "directmlx": "tensors.graphs.directmlx",
+    "enums": "catalog.enums",
+    "errors": "common.errors",
+    "ops": "ops",
+}
 
 __all__ = sorted((*_SOURCES, *_MODULES))  # noqa: PLE0605 - a list of strings, in one place only
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return importlib.import_module(f"{__name__}.{name}")
+        return importlib.import_module(f"{__name__}.{_MODULES[name]}")
     if name not in _SOURCES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_SOURCES[name]}"), name)

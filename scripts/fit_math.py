@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, special
 
-from dmlgpu.wgsl import templates
-from dmlgpu.wgsl.linker import library
+from dmlgpu.compiler.wgsl import templates
+from dmlgpu.compiler.wgsl.linker import library
 
 Doubles = NDArray[np.float64]
 Function = Callable[[Doubles], Doubles]

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 
+from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.conformance.mutation.coverage import KernelCoverage
 from dmlgpu.conformance.mutation.rules import Mutant, mutant_by_name
 from dmlgpu.conformance.mutation.runs import SEPARATOR, UNCHANGED
@@ -25,9 +26,8 @@ from dmlgpu.conformance.running.outcome import Status
 from dmlgpu.conformance.running.pool import Job, WorkerProcess
 from dmlgpu.conformance.suites.operators import OperatorSuite
 from dmlgpu.conformance.suites.special_values import SpecialValueSuite
-from dmlgpu.device.adapters import adapters, choose
-from dmlgpu.device.device import Device
-from dmlgpu.target import AdapterInfo
+from dmlgpu.runtime.adapters import adapters, choose
+from dmlgpu.runtime.device import Device
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "formulas.md"
 MISSED, NO_SHADER, NOTICED = "missed", "no shader", "noticed"

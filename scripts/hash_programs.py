@@ -18,11 +18,11 @@ import sys
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from dmlgpu.compiler import compile_operator
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.common.errors import DmlError
+from dmlgpu.compiler.stages import compile_operator
+from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
-from dmlgpu.errors import DmlError
-from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.target import Profile, Target
 
 TARGETS = {
     "cpu": Target("CPU", Profile.CPU, frozenset({"immediates", "shader-int64", "shader-f64", "shader-f16"})),

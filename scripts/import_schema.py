@@ -1,4 +1,4 @@
-"""Derive ``dmlgpu/schema/*.json`` from the full catalog of the public documents.
+"""Derive ``dmlgpu/catalog/*.json`` from the full catalog of the public documents.
 
     python scripts/import_schema.py DIRECTORY
 
@@ -14,7 +14,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-SCHEMA = Path(__file__).parents[1] / "dmlgpu" / "schema"
+SCHEMA = Path(__file__).parents[1] / "dmlgpu" / "catalog"
 
 RANK_COUNTS = {
     "SLICE": "DimensionCount",

@@ -20,6 +20,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dmlgpu.compiler.target import Target
 from dmlgpu.conformance import mutation
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
 from dmlgpu.conformance.mutation.coverage import KernelCoverage
@@ -29,7 +30,6 @@ from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.reading import read_runs
 from dmlgpu.conformance.running.records import Run
 from dmlgpu.conformance.suites.operators import OperatorSuite
-from dmlgpu.target import Target
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "mutants.md"

@@ -29,10 +29,10 @@ from typing import Any
 import onnx
 
 import dmlgpu
+from dmlgpu.common.errors import NotSupported
+from dmlgpu.common.files import whole_file
 from dmlgpu.conformance.running.outcome import Status
 from dmlgpu.conformance.suites.onnx_backend import KINDS, OnnxBackendSuite, data_of, find, model_of, models, outside
-from dmlgpu.errors import NotSupported
-from dmlgpu.files import whole_file
 
 PATIENCE = 30.0
 STATES = ("passed", "failed", "refused", "absent")

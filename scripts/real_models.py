@@ -24,9 +24,9 @@ from packaged.fetching import Absent, paths
 from packaged.listing import Entry
 from packaged.running import Result, run_apart
 
-from dmlgpu.device.device import Device
-from dmlgpu.files import whole_file
-from dmlgpu.folders import cache_folder
+from dmlgpu.common.files import whole_file
+from dmlgpu.common.folders import cache_folder
+from dmlgpu.runtime.device import Device
 
 LIST = Path(__file__).with_suffix(".toml")
 

@@ -21,8 +21,9 @@ from pathlib import Path
 import numpy as np
 
 import dmlgpu
-from dmlgpu import CacheLimits, DataType, Device, TensorDesc, compiler, descs
-from dmlgpu.kept_programs import without_files
+from dmlgpu import CacheLimits, DataType, Device, TensorDesc, descs
+from dmlgpu.compiler import stages as compiler
+from dmlgpu.compiler.program_cache import without_files
 
 COUNTS = {"shapes": 5000, "operators": 20000, "devices": 400}
 FIRST_DEVICES = 10

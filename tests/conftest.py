@@ -32,7 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def opengl_lock_is_given_back() -> Iterator[None]:
     """Without this, other threads of later tests would wait for ever for what a test left locked."""
     yield
-    if context := sys.modules.get("dmlgpu.gpu.context"):
+    if context := sys.modules.get("dmlgpu.runtime.wgpu.context"):
         left_locked = False
         while context._OPENGL._is_owned():
             context._OPENGL.release()

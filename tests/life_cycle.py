@@ -18,7 +18,7 @@ from dmlgpu import (
     TensorFlags,
     descs,
 )
-from dmlgpu.enums import QuantizationType
+from dmlgpu.catalog.enums import QuantizationType
 
 ROW = TensorDesc(DataType.FLOAT32, (1, 1, 1, 4))
 OWNED = TensorDesc(DataType.FLOAT32, (1, 1, 1, 4), flags=TensorFlags.OWNED_BY_DML)

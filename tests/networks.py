@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from dmlgpu import descs
-from dmlgpu.enums import DataType, RecurrentNetworkDirection
-from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.catalog.enums import DataType, RecurrentNetworkDirection
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.catalog.tensor_desc import TensorDesc
 
 F32, U32 = DataType.FLOAT32, DataType.UINT32
 FORWARD, BACKWARD, BOTH = RecurrentNetworkDirection

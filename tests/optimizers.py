@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dmlgpu import descs
-from dmlgpu.enums import DataType
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import TensorDesc
 
 RATE, BETA1, BETA2 = 0.0625, 0.875, 0.9375  # exact in float32
 SIZES = (1, 1, 3, 5)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from dmlgpu.compiler import compile_operator
+from dmlgpu.common.errors import NotSupported
+from dmlgpu.compiler.plan import Role
+from dmlgpu.compiler.program import Program, Slot
+from dmlgpu.compiler.stages import compile_operator
+from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.conformance.cases.registry import case_by_name, case_names
-from dmlgpu.errors import NotSupported
-from dmlgpu.plan import Role
-from dmlgpu.program import Program, Slot
-from dmlgpu.target import Profile, Target
 
 PROFILES = (Profile.CPU, Profile.DISCRETE)
 """The two families of schedules."""

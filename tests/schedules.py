@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from dmlgpu import operators
-from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.schedule import Schedule, schedule
-from dmlgpu.target import Target
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.compiler import operators
+from dmlgpu.compiler.schedule import Schedule, schedule
+from dmlgpu.compiler.target import Target
 
 
 def scheduled(desc: OperatorDesc, target: Target) -> Schedule:

@@ -13,7 +13,7 @@ import numpy as np
 
 import dmlgpu
 from dmlgpu import DataType, DmlError, descs
-from dmlgpu.enums import FeatureLevel
+from dmlgpu.catalog.enums import FeatureLevel
 from tests.life_cycle import compile_operator, row, subtract
 
 
@@ -362,7 +362,7 @@ def wrong_fields(cls: type) -> Iterator[tuple[str, Any]]:
         single = annotation.removesuffix(" | None")
         if single == annotation and defaults[field.name] is not None:
             yield field.name, None
-        is_member = single not in FIELDS and hasattr(dmlgpu.enums, single)
+        is_member = single not in FIELDS and hasattr(dmlgpu.catalog.enums, single)
         for value in NO_MEMBERS if is_member else FIELDS.get(single, NO_OBJECTS):
             yield field.name, value
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from dmlgpu import descs
 from dmlgpu.array.operands import Dtype, Where, as_type, optional, run, tensor, word
-from dmlgpu.device.shared import as_device
-from dmlgpu.eager.calls import caller, named, single
-from dmlgpu.eager.layout import broadcast_sizes, checked_sizes
-from dmlgpu.eager.tensor import Tensor
-from dmlgpu.eager.types import as_number
-from dmlgpu.enums import DataType
-from dmlgpu.errors import InvalidArgument, NotSupported, shown
-from dmlgpu.kinds import argument, as_index, integer
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.common.coercion import argument, as_index, integer
+from dmlgpu.common.errors import InvalidArgument, NotSupported, shown
+from dmlgpu.runtime.shared import as_device
+from dmlgpu.tensors.calls import caller, named, single
+from dmlgpu.tensors.layout import broadcast_sizes, checked_sizes
+from dmlgpu.tensors.tensor import Tensor
+from dmlgpu.tensors.types import as_number
 
 __all__ = [
     "arange",

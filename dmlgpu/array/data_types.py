@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from dmlgpu.array.operands import KINDS, REFUSED, Dtype, Where, as_type
-from dmlgpu.eager.calls import caller, named
-from dmlgpu.eager.promotion import common_type
-from dmlgpu.eager.tensor import Tensor
-from dmlgpu.enums import DataType
-from dmlgpu.errors import InvalidArgument, shown
-from dmlgpu.kinds import argument, boolean
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.common.coercion import argument, boolean
+from dmlgpu.common.errors import InvalidArgument, shown
+from dmlgpu.tensors.calls import caller, named
+from dmlgpu.tensors.promotion import common_type
+from dmlgpu.tensors.tensor import Tensor
 
 __all__ = [
     "astype",

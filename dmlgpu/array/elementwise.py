@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
-from dmlgpu import descs
 from dmlgpu.array.creation import zeros
 from dmlgpu.array.logic import isnan
 from dmlgpu.array.operands import (
@@ -23,11 +22,12 @@ from dmlgpu.array.operands import (
     tensor,
     unary,
 )
-from dmlgpu.eager.calls import caller, named
-from dmlgpu.eager.promotion import promoted
-from dmlgpu.eager.tensor import Tensor
-from dmlgpu.enums import RoundingMode
-from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import RoundingMode
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.tensors.calls import caller, named
+from dmlgpu.tensors.promotion import promoted
+from dmlgpu.tensors.tensor import Tensor
 
 __all__ = [
     "abs",

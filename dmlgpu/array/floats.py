@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from dmlgpu import descs
 from dmlgpu.array.elementwise import abs, maximum, minimum
 from dmlgpu.array.logic import isinf, isnan
 from dmlgpu.array.operands import FLOATING, Number, both, chosen, run, scalar, tensor
-from dmlgpu.eager.calls import named
-from dmlgpu.eager.integers import UNSIGNED
-from dmlgpu.eager.tensor import Tensor
+from dmlgpu.catalog import descs
+from dmlgpu.tensors.calls import named
+from dmlgpu.tensors.integers import UNSIGNED
+from dmlgpu.tensors.tensor import Tensor
 
 __all__ = ["copysign", "expm1", "hypot", "log1p", "log2", "log10", "logaddexp", "nextafter", "signbit"]
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dmlgpu import descs
 from dmlgpu.array.operands import run, tensor
-from dmlgpu.eager.calls import caller, named
-from dmlgpu.eager.layout import broadcast_sizes, checked_axis
-from dmlgpu.eager.tensor import Tensor
-from dmlgpu.enums import DataType
-from dmlgpu.errors import InvalidArgument
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.tensors.calls import caller, named
+from dmlgpu.tensors.layout import broadcast_sizes, checked_axis
+from dmlgpu.tensors.tensor import Tensor
 
 __all__ = ["take", "take_along_axis"]
 

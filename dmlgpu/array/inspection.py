@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from dmlgpu.array.operands import KINDS, Where
-from dmlgpu.device.device import Device
-from dmlgpu.device.shared import as_device, default_device, shared_devices
-from dmlgpu.errors import InvalidArgument, shown
-from dmlgpu.tensor import MAX_DIMENSIONS
+from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS
+from dmlgpu.common.errors import InvalidArgument, shown
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.shared import as_device, default_device, shared_devices
 
 __all__ = ["__array_namespace_info__"]
 

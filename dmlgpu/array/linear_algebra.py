@@ -8,13 +8,13 @@ from typing import Any
 
 from dmlgpu.array.operands import NUMERIC, tensor
 from dmlgpu.array.statistical import reduced
-from dmlgpu.eager.calls import caller, named
-from dmlgpu.eager.layout import broadcast_sizes, checked_axes
-from dmlgpu.eager.promotion import promoted
-from dmlgpu.eager.tensor import Tensor
-from dmlgpu.enums import ReduceFunction
-from dmlgpu.errors import InvalidArgument, shown
-from dmlgpu.kinds import as_index
+from dmlgpu.catalog.enums import ReduceFunction
+from dmlgpu.common.coercion import as_index
+from dmlgpu.common.errors import InvalidArgument, shown
+from dmlgpu.tensors.calls import caller, named
+from dmlgpu.tensors.layout import broadcast_sizes, checked_axes
+from dmlgpu.tensors.promotion import promoted
+from dmlgpu.tensors.tensor import Tensor
 
 __all__ = ["matmul", "matrix_transpose", "tensordot", "vecdot"]
 

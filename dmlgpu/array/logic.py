@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from dmlgpu import descs
 from dmlgpu.array.creation import zeros
 from dmlgpu.array.operands import ANY, NUMERIC, Number, binary, pair, run, tensor, unary
-from dmlgpu.eager.calls import named
-from dmlgpu.eager.tensor import Tensor
-from dmlgpu.enums import IsInfinityMode
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import IsInfinityMode
+from dmlgpu.tensors.calls import named
+from dmlgpu.tensors.tensor import Tensor
 
 __all__ = [
     "bitwise_and",

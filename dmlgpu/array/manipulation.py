@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from dmlgpu import descs
 from dmlgpu.array.indexing import indices_of
 from dmlgpu.array.operands import run, tensor
-from dmlgpu.eager import indexing
-from dmlgpu.eager.calls import caller, named
-from dmlgpu.eager.layout import as_integers, broadcast_sizes, checked_axes, checked_axis
-from dmlgpu.eager.promotion import promoted
-from dmlgpu.eager.tensor import Tensor
-from dmlgpu.errors import InvalidArgument, shown
-from dmlgpu.kinds import argument, integer
-from dmlgpu.tensor import MAX_DIMENSIONS, MAX_ELEMENTS
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, MAX_ELEMENTS
+from dmlgpu.common.coercion import argument, integer
+from dmlgpu.common.errors import InvalidArgument, shown
+from dmlgpu.tensors import indexing
+from dmlgpu.tensors.calls import caller, named
+from dmlgpu.tensors.layout import as_integers, broadcast_sizes, checked_axes, checked_axis
+from dmlgpu.tensors.promotion import promoted
+from dmlgpu.tensors.tensor import Tensor
 
 __all__ = [
     "broadcast_arrays",

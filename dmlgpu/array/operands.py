@@ -7,17 +7,17 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dmlgpu import descs
-from dmlgpu.device.device import Device
-from dmlgpu.eager.calls import caller, single
-from dmlgpu.eager.layout import broadcast_sizes, checked_axes
-from dmlgpu.eager.promotion import promoted
-from dmlgpu.eager.tensor import Tensor
-from dmlgpu.eager.types import as_data_type, is_boolean_type
-from dmlgpu.enums import DataType
-from dmlgpu.errors import InvalidArgument, NotSupported, shown
-from dmlgpu.kinds import argument, boolean
-from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.common.coercion import argument, boolean
+from dmlgpu.common.errors import InvalidArgument, NotSupported, shown
+from dmlgpu.runtime.device import Device
+from dmlgpu.tensors.calls import caller, single
+from dmlgpu.tensors.layout import broadcast_sizes, checked_axes
+from dmlgpu.tensors.promotion import promoted
+from dmlgpu.tensors.tensor import Tensor
+from dmlgpu.tensors.types import as_data_type, is_boolean_type
 
 Dtype: TypeAlias = Any
 """A type of the namespace, or whatever stands for one: ``dmlgpu.array.float32``, NumPy's, or its name."""

@@ -6,21 +6,21 @@ from typing import Any
 
 import numpy as np
 
-from dmlgpu import descs
 from dmlgpu.array.creation import zeros
 from dmlgpu.array.indexing import indices_of
 from dmlgpu.array.logic import isnan
 from dmlgpu.array.operands import ANY, NUMERIC, both, chosen, run, tensor, word
 from dmlgpu.array.statistical import Axes, reduced
-from dmlgpu.eager import indexing
-from dmlgpu.eager.calls import caller, named
-from dmlgpu.eager.layout import checked_axis
-from dmlgpu.eager.promotion import promoted
-from dmlgpu.eager.tensor import Tensor
-from dmlgpu.enums import DataType, ReduceFunction
-from dmlgpu.errors import InvalidArgument
-from dmlgpu.kinds import argument, boolean
-from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import DataType, ReduceFunction
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.common.coercion import argument, boolean
+from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.tensors import indexing
+from dmlgpu.tensors.calls import caller, named
+from dmlgpu.tensors.layout import checked_axis
+from dmlgpu.tensors.promotion import promoted
+from dmlgpu.tensors.tensor import Tensor
 
 __all__ = ["argmax", "argmin", "count_nonzero", "nonzero", "searchsorted", "where"]
 

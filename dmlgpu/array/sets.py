@@ -8,10 +8,10 @@ import numpy as np
 
 from dmlgpu.array.operands import tensor
 from dmlgpu.array.sorting import ordered
-from dmlgpu.eager import indexing
-from dmlgpu.eager.calls import named
-from dmlgpu.eager.tensor import Tensor
-from dmlgpu.enums import DataType
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.tensors import indexing
+from dmlgpu.tensors.calls import named
+from dmlgpu.tensors.tensor import Tensor
 
 __all__ = ["unique_all", "unique_counts", "unique_inverse", "unique_values"]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from dmlgpu import descs
 from dmlgpu.array.operands import NUMERIC, tensor
-from dmlgpu.eager.calls import caller, named, several
-from dmlgpu.eager.layout import checked_axis
-from dmlgpu.eager.tensor import Tensor
-from dmlgpu.enums import AxisDirection, DataType
-from dmlgpu.kinds import argument, boolean
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import AxisDirection, DataType
+from dmlgpu.common.coercion import argument, boolean
+from dmlgpu.tensors.calls import caller, named, several
+from dmlgpu.tensors.layout import checked_axis
+from dmlgpu.tensors.tensor import Tensor
 
 __all__ = ["argsort", "sort"]
 

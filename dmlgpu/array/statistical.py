@@ -7,19 +7,19 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dmlgpu import descs
 from dmlgpu.array.creation import full
 from dmlgpu.array.logic import isnan
 from dmlgpu.array.manipulation import joined
 from dmlgpu.array.operands import FLOATING, NUMERIC, Dtype, as_type, axes_of, chosen, run, tensor
-from dmlgpu.eager.calls import caller, named
-from dmlgpu.eager.integers import total, wrapped
-from dmlgpu.eager.layout import checked_axis
-from dmlgpu.eager.tensor import Tensor
-from dmlgpu.enums import DataType, ReduceFunction
-from dmlgpu.errors import InvalidArgument
-from dmlgpu.kinds import argument, boolean, real
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import DataType, ReduceFunction
+from dmlgpu.common.coercion import argument, boolean, real
+from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.ops import directml
+from dmlgpu.tensors.calls import caller, named
+from dmlgpu.tensors.integers import total, wrapped
+from dmlgpu.tensors.layout import checked_axis
+from dmlgpu.tensors.tensor import Tensor
 
 __all__ = ["cumulative_prod", "cumulative_sum", "max", "mean", "min", "prod", "std", "sum", "var"]
 

@@ -7,13 +7,13 @@ from typing import Any
 from dmlgpu.array.manipulation import joined
 from dmlgpu.array.operands import NUMERIC, tensor
 from dmlgpu.array.statistical import Axes, reduced
-from dmlgpu.eager.calls import caller, named
-from dmlgpu.eager.layout import checked_axis
-from dmlgpu.eager.promotion import promoted
-from dmlgpu.eager.tensor import Tensor
-from dmlgpu.enums import ReduceFunction
-from dmlgpu.errors import InvalidArgument
-from dmlgpu.kinds import argument, integer
+from dmlgpu.catalog.enums import ReduceFunction
+from dmlgpu.common.coercion import argument, integer
+from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.tensors.calls import caller, named
+from dmlgpu.tensors.layout import checked_axis
+from dmlgpu.tensors.promotion import promoted
+from dmlgpu.tensors.tensor import Tensor
 
 __all__ = ["all", "any", "diff"]
 

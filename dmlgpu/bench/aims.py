@@ -9,7 +9,7 @@ from typing import Any
 from dmlgpu.bench.ratios import MINIMUM_ROUNDS, summarize
 from dmlgpu.bench.records import BenchRun, Measurement
 from dmlgpu.bench.scaling import NUMPY
-from dmlgpu.errors import ModelError
+from dmlgpu.common.errors import ModelError
 
 SHARE, AGAINST_NUMPY, CHOICE = "share", "numpy", "choice"
 KINDS: Mapping[str, str] = {

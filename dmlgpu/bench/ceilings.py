@@ -19,15 +19,15 @@ from typing import Any
 
 import numpy as np
 
-from dmlgpu.backend import CustomShader, Range, ShaderBackend
 from dmlgpu.bench import machine_load
 from dmlgpu.bench.counting import Counts
-from dmlgpu.device.device import Device
-from dmlgpu.device.measuring import measure
-from dmlgpu.errors import InvalidArgument
-from dmlgpu.files import whole_file
-from dmlgpu.folders import cache_folder
-from dmlgpu.target import AdapterInfo
+from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.common.files import whole_file
+from dmlgpu.common.folders import cache_folder
+from dmlgpu.compiler.target import AdapterInfo
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.executor import CustomShader, Range, ShaderBackend
+from dmlgpu.runtime.measuring import measure
 
 COPY_BYTES = 64 << 20
 ROUNDS = 4

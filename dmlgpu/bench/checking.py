@@ -12,13 +12,13 @@ from dmlgpu import reference
 from dmlgpu.bench import families  # noqa: F401 - registers the rows, of which a child knows no others
 from dmlgpu.bench.rows import ROWS, Maker
 from dmlgpu.bench.workload import Array, Arrays, Workload
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.conformance.cases.case import Case
 from dmlgpu.conformance.cases.registry import case_by_name
 from dmlgpu.conformance.cases.tolerance import Bound, Given
 from dmlgpu.conformance.running.comparison import Verdict, compare
 from dmlgpu.conformance.running.runner import nearest
-from dmlgpu.enums import DataType
-from dmlgpu.operator_desc import OperatorDesc
 
 MOST_OPERATIONS = 2e10
 """Of what the reference computes again: it takes about ten seconds for them."""

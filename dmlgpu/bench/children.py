@@ -15,9 +15,9 @@ from dmlgpu.bench.ceilings import Ceilings
 from dmlgpu.bench.prepared import Sample
 from dmlgpu.bench.worker import pack
 from dmlgpu.bench.workload import Workload
+from dmlgpu.common.errors import DmlError, NotSupported
 from dmlgpu.conformance.drivers.discovery import LocatedAdapter
 from dmlgpu.conformance.running.child_process import ChildLost, LineProcess, NoAnswer
-from dmlgpu.errors import DmlError, NotSupported
 
 
 class Child:

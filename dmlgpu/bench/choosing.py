@@ -11,23 +11,23 @@ from dmlgpu.bench import families  # noqa: F401 - registers the rows
 from dmlgpu.bench.rows import ROWS, Maker, Row, folded
 from dmlgpu.bench.specs import Sizes, sizes_text
 from dmlgpu.bench.workload import Workload
-from dmlgpu.compiler import compile_operator
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common.errors import DmlError, InvalidArgument
+from dmlgpu.compiler.graph.compiler import compile_network
+from dmlgpu.compiler.graph.description import GraphDesc
+from dmlgpu.compiler.graph.resolve import resolve
+from dmlgpu.compiler.program import Program
+from dmlgpu.compiler.schedule import convolution_choice, gemm_choice
+from dmlgpu.compiler.stages import compile_operator
+from dmlgpu.compiler.target import Target
 from dmlgpu.conformance.cases.case import Case
 from dmlgpu.conformance.cases.keys import Key
 from dmlgpu.conformance.cases.layouts import Layout
 from dmlgpu.conformance.cases.operator_cases import OperatorCases
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
 from dmlgpu.conformance.report.model import family_of
-from dmlgpu.enums import DataType
-from dmlgpu.errors import DmlError, InvalidArgument
-from dmlgpu.graph.compiler import compile_network
-from dmlgpu.graph.description import GraphDesc
-from dmlgpu.graph.resolve import resolve
-from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.program import Program
-from dmlgpu.schedule import convolution_choice, gemm_choice
-from dmlgpu.target import Target
-from dmlgpu.tensor import TensorDesc
 
 ELEMENTS: Sizes = {"elements": 1 << 22}
 """The sizes of maps."""

@@ -7,17 +7,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dmlgpu import descs
 from dmlgpu.bench.workload import byte_count
-from dmlgpu.enums import ConvolutionDirection
-from dmlgpu.explain import ExplainedKernel, Explanation
-from dmlgpu.explain.fusion import multiplications
-from dmlgpu.graph.description import GraphDesc, OperatorNode
-from dmlgpu.graph.resolve import resolve
-from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.plan import Step, parts
-from dmlgpu.plan.parts import written
-from dmlgpu.schedule.steps import Scheduled, ScheduledAttend, ScheduledContract, ScheduledRecurrence, ScheduledTiles
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import ConvolutionDirection
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.compiler.explain import ExplainedKernel, Explanation
+from dmlgpu.compiler.explain.fusion import multiplications
+from dmlgpu.compiler.graph.description import GraphDesc, OperatorNode
+from dmlgpu.compiler.graph.resolve import resolve
+from dmlgpu.compiler.plan import Step, parts
+from dmlgpu.compiler.plan.parts import written
+from dmlgpu.compiler.schedule.steps import (
+    Scheduled,
+    ScheduledAttend,
+    ScheduledContract,
+    ScheduledRecurrence,
+    ScheduledTiles,
+)
 
 _PICKS = descs.Gather | descs.GatherElements | descs.GatherNd | descs.GatherNd1
 """Operators that read no more of an input than they write."""

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from dmlgpu import descs
 from dmlgpu.bench.rows import Maker, row
 from dmlgpu.bench.specs import Sizes
 from dmlgpu.bench.workload import Contents
-from dmlgpu.enums import (
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import (
     AxisDirection,
     DataType,
     InterpolationMode,
     MultiheadAttentionMaskType,
     ReduceFunction,
 )
-from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.catalog.operator_desc import OperatorDesc
 
 Operator: TypeAlias = Any
 """A class of descriptions: which fields it has, each row knows."""

@@ -8,13 +8,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dmlgpu import descs
 from dmlgpu.bench.checking import Check
 from dmlgpu.bench.counting import count
 from dmlgpu.bench.prepared import Init, Readiness, Sample, set_count
 from dmlgpu.bench.workload import Array, Workload
-from dmlgpu.errors import NotSupported
-from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.common.errors import NotSupported
 
 Formula: TypeAlias = Callable[[Any, tuple[Any, ...]], Any]
 """Computes an operator from its description and its inputs."""

@@ -11,21 +11,21 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dmlgpu.backend import Dispatch, Executable, Range, Resources
 from dmlgpu.bench.checking import Check, check, compare_all, verdict_of
 from dmlgpu.bench.counting import Counts, count
 from dmlgpu.bench.workload import Array, Arrays, Contents, Workload, fill
+from dmlgpu.catalog.enums import ExecutionFlags
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common.errors import NotSupported
+from dmlgpu.common.memory import host_budget
+from dmlgpu.compiler.explain import Explanation, explain_graph, explain_operator
+from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.conformance.running.graph_runner import run_graph
-from dmlgpu.device.device import Device
-from dmlgpu.device.measuring import measure
-from dmlgpu.eager.tensor import Tensor
-from dmlgpu.enums import ExecutionFlags
-from dmlgpu.errors import NotSupported
-from dmlgpu.explain import Explanation, explain_graph, explain_operator
-from dmlgpu.graph.description import GraphDesc
-from dmlgpu.host.adapter import NUMPY_ADAPTER
-from dmlgpu.memory import host_budget
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.executor import Dispatch, Executable, Range, Resources
+from dmlgpu.runtime.measuring import measure
+from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.tensors.tensor import Tensor
 
 MOST_SETS = 8
 COLD_BYTES = 256 << 20

@@ -17,10 +17,10 @@ from dmlgpu.bench.counting import Counts
 from dmlgpu.bench.ratios import interval
 from dmlgpu.bench.samples import Measured, drift, noise
 from dmlgpu.bench.workload import Workload
+from dmlgpu.common.errors import ModelError
 from dmlgpu.conformance.drivers.discovery import LocatedAdapter
 from dmlgpu.conformance.running import fields
 from dmlgpu.conformance.running.records import machine
-from dmlgpu.errors import ModelError
 
 DIGITS = 5
 """Of the numbers that are written down."""

@@ -13,10 +13,10 @@ from typing import TypeAlias
 
 from dmlgpu.bench.specs import Sizes
 from dmlgpu.bench.workload import Contents
-from dmlgpu.enums import DataType
-from dmlgpu.errors import InvalidArgument
-from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.tensor import TensorDesc, packed_strides
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.catalog.tensor_desc import TensorDesc, packed_strides
+from dmlgpu.common.errors import InvalidArgument
 
 LAYOUTS = ("packed", "strided", "padded", "transposed", "channels-last")
 """Ways for the tensors of a row to lie in memory."""

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from dmlgpu.bench.prepared import Sample
 from dmlgpu.bench.ratios import MINIMUM_ROUNDS, interval
-from dmlgpu.errors import DmlError, NotSupported
+from dmlgpu.common.errors import DmlError, NotSupported
 
 ROUND_SECONDS = 0.01
 """What a round takes at least, so that clocks tell rounds apart and submitting costs little beside them."""

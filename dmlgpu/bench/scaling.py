@@ -10,8 +10,8 @@ from typing import Any
 
 from dmlgpu.bench.ceilings import Ceilings
 from dmlgpu.bench.records import Measurement
-from dmlgpu.errors import InvalidArgument
-from dmlgpu.files import whole_file
+from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.common.files import whole_file
 
 NUMPY = "NumPy"
 """What plain NumPy is called where an adapter's name stands; ``REFERENCE`` where there is no formula for it."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from dmlgpu.enums import DataType
-from dmlgpu.errors import InvalidArgument, ModelError
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.common.errors import InvalidArgument, ModelError
 
 Sizes: TypeAlias = Mapping[str, int]
 

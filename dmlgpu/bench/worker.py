@@ -22,9 +22,9 @@ from dmlgpu.bench.numpy_baseline import NumpyBaseline
 from dmlgpu.bench.peers.worker import LineServer
 from dmlgpu.bench.prepared import Prepared, PreparedModel, PreparedOperator
 from dmlgpu.bench.workload import Workload
+from dmlgpu.common.errors import DmlError, NotSupported
 from dmlgpu.conformance.running.child_process import exit_with_parent, reserved_stdout
-from dmlgpu.device.device import Device
-from dmlgpu.errors import DmlError, NotSupported
+from dmlgpu.runtime.device import Device
 
 Prepare = Callable[[Device, Workload, bool, bool], Prepared]
 

@@ -11,17 +11,16 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu import descs, enums
+from dmlgpu.catalog import FieldSchema, descs, enums, operator
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.names import class_name
+from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias, Size2D
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.compiler.graph.description import GraphDesc
+from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.conformance.cases.registry import case_by_name
 from dmlgpu.conformance.suites import graphs
-from dmlgpu.enums import DataType
-from dmlgpu.errors import InvalidArgument
-from dmlgpu.graph.description import GraphDesc
-from dmlgpu.graph.resolve import resolve
-from dmlgpu.operator_desc import OperatorDesc, ScaleBias, Size2D
-from dmlgpu.schema import FieldSchema, operator
-from dmlgpu.schema.names import class_name
-from dmlgpu.tensor import TensorDesc
 
 Array: TypeAlias = NDArray[Any]
 Arrays: TypeAlias = tuple[Array | None, ...]

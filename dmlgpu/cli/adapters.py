@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from dmlgpu.cli.devices import choose_adapter
+from dmlgpu.common.errors import AdapterNotFound, InvalidArgument, NotSupported
+from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.conformance.drivers.discovery import Discovery, LocatedAdapter, all_drivers, of_drivers, process_adapters
-from dmlgpu.device.adapters import adapters, environment_choice, wait_for_pages, why_no_gpu
-from dmlgpu.errors import AdapterNotFound, InvalidArgument, NotSupported
-from dmlgpu.host.adapter import NUMPY_ADAPTER
-from dmlgpu.target import AdapterInfo
+from dmlgpu.runtime.adapters import adapters, environment_choice, wait_for_pages, why_no_gpu
+from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
 
 ALL = "all"
 

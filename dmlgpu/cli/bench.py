@@ -28,11 +28,11 @@ from dmlgpu.cli.adapters import choose_adapters
 from dmlgpu.cli.progress import BenchProgress
 from dmlgpu.cli.tables import table
 from dmlgpu.cli.workloads import BenchSubject
+from dmlgpu.common.errors import DmlError, InvalidArgument
+from dmlgpu.common.files import growing_file
 from dmlgpu.conformance.drivers.discovery import LocatedAdapter, process_adapters
-from dmlgpu.device.adapters import target_of
-from dmlgpu.errors import DmlError, InvalidArgument
-from dmlgpu.files import growing_file
-from dmlgpu.host.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.adapters import target_of
+from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
 
 ALL = "all"
 """Of schedules: every one there is."""

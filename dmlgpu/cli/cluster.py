@@ -17,6 +17,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from dmlgpu.cli.adapters import ALL, matching, refuse_reference_alone
 from dmlgpu.cli.progress import Progress as ProgressLines
 from dmlgpu.cli.test import ConformanceRequest, FailurePrinter, summarize
+from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.common.files import NamedFile, growing_file
 from dmlgpu.conformance.cluster.cluster import Cluster, connect
 from dmlgpu.conformance.cluster.registry import ClusterAdapter, ClusterJob
 from dmlgpu.conformance.cluster.shards import is_lost
@@ -26,8 +28,6 @@ from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.pool import Job
 from dmlgpu.conformance.running.records import facts, write_run
 from dmlgpu.conformance.suites.registry import suite_option
-from dmlgpu.errors import InvalidArgument
-from dmlgpu.files import NamedFile, growing_file
 
 
 def test(request: ConformanceRequest, scheduler: str, patience: float) -> bool:

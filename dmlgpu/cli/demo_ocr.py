@@ -13,13 +13,13 @@ from PIL import Image
 from dmlgpu.cli import tables
 from dmlgpu.cli.devices import choose_adapter
 from dmlgpu.cli.progress import status
+from dmlgpu.common.files import whole_file
+from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.demo.drawing import load_picture
 from dmlgpu.demo.ocr.models import OcrModels, on_device, on_onnxruntime
 from dmlgpu.demo.ocr.picture import compose, sample
 from dmlgpu.demo.ocr.reading import OcrComparison, TextLine, compare, read_text
-from dmlgpu.device.device import Device
-from dmlgpu.files import whole_file
-from dmlgpu.target import AdapterInfo
+from dmlgpu.runtime.device import Device
 
 
 @dataclass(frozen=True)

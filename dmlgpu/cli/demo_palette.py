@@ -11,11 +11,11 @@ import typer
 from dmlgpu.cli import tables
 from dmlgpu.cli.devices import choose_adapter
 from dmlgpu.cli.progress import status
+from dmlgpu.common.files import whole_file
+from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.demo.palette.picture import compose, load_photo
 from dmlgpu.demo.palette.reduction import Observation, Workbench, reduce_to_palette
-from dmlgpu.device.device import Device
-from dmlgpu.files import whole_file
-from dmlgpu.target import AdapterInfo
+from dmlgpu.runtime.device import Device
 
 
 def demo(

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from dmlgpu.cli import tables
 from dmlgpu.cli.devices import choose_adapter
 from dmlgpu.cli.progress import status
+from dmlgpu.common.files import whole_file
 from dmlgpu.demo.training.losses import FIRST_STEPS, TOLERANCE, draw_losses, first_difference, torch_losses
 from dmlgpu.demo.training.network import initial_parameters
 from dmlgpu.demo.training.trainer import Adam, Trainer, batch_order, load_digits
-from dmlgpu.device.device import Device
-from dmlgpu.files import whole_file
+from dmlgpu.runtime.device import Device
 
 Losses = NDArray[np.float32]
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dmlgpu.cli import tables
-from dmlgpu.device.adapters import SoftwareAdapterWarning, adapters, choose
-from dmlgpu.target import AdapterInfo
+from dmlgpu.compiler.target import AdapterInfo
+from dmlgpu.runtime.adapters import SoftwareAdapterWarning, adapters, choose
 
 if TYPE_CHECKING:
     from dmlgpu.conformance.drivers.discovery import LocatedAdapter

@@ -16,7 +16,7 @@ from dmlgpu.conformance.drivers.discovery import Discovery, LocatedAdapter, all_
 from dmlgpu.conformance.drivers.manifests import MANIFEST_VARIABLES, machine_manifests
 from dmlgpu.conformance.running.outcome import Outcome
 from dmlgpu.conformance.running.pool import Job, run_cases
-from dmlgpu.device.adapters import environment_choice, pick
+from dmlgpu.runtime.adapters import environment_choice, pick
 
 _LOADERS = {"linux": ("libvulkan.so.1", "libEGL.so.1"), "win32": ("vulkan-1.dll", "d3d12.dll"), "darwin": ()}
 _CARDS = Path("/dev/dri")

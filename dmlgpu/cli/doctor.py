@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dmlgpu
-from dmlgpu import folders
 from dmlgpu.cli import tables
+from dmlgpu.common import folders
 
 if TYPE_CHECKING:
     from dmlgpu.cli.diagnosis import Card, Examination, Examined, Loader, Manifest
@@ -155,7 +155,7 @@ def _drivers(report: dict[str, Any]) -> list[tuple[str, str]]:
 def _adapter(one: dict[str, Any]) -> list[tuple[str, str]]:
     """What an adapter is, and what came of computing on it."""
     from dmlgpu.cli.devices import facts_of  # noqa: PLC0415 - see the module's docstring
-    from dmlgpu.target import AdapterInfo  # noqa: PLC0415
+    from dmlgpu.compiler.target import AdapterInfo  # noqa: PLC0415
 
     texts = {name: one[name] for name in ("name", "backend", "kind", "vendor", "driver")}
     info = AdapterInfo(**texts, features=tuple(one["features"]), limits=one["limits"])

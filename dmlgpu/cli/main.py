@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, TextIO
 
-from dmlgpu.errors import AdapterNotFound, DmlError, InvalidArgument
+from dmlgpu.common.errors import AdapterNotFound, DmlError, InvalidArgument
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 

@@ -7,13 +7,14 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from dmlgpu import operators, schema
+from dmlgpu import catalog as schema
+from dmlgpu.catalog import FieldSchema, OperatorSchema, search
+from dmlgpu.catalog.descs import by_name
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.synonyms import SOURCES, synonyms
 from dmlgpu.cli import tables
-from dmlgpu.descs import by_name
-from dmlgpu.enums import DataType
-from dmlgpu.operators.lowering import lowering
-from dmlgpu.schema import FieldSchema, OperatorSchema, search
-from dmlgpu.schema.synonyms import SOURCES, synonyms
+from dmlgpu.compiler import operators
+from dmlgpu.compiler.operators.lowering import lowering
 
 NAMES = 3
 """Names elsewhere that a table has for each operator that a search found."""

@@ -14,7 +14,7 @@ import typer
 
 def complete_operators(incomplete: str) -> list[str]:
     """Return the complete_operators whose names begin with a text, in capitals where that has them."""
-    from dmlgpu import schema  # noqa: PLC0415 - only a shell asks for it
+    from dmlgpu import catalog as schema  # noqa: PLC0415 - only a shell asks for it
 
     names = schema.catalog()
     return _starting_with(incomplete, names if incomplete.isupper() else map(str.lower, names))
@@ -36,7 +36,7 @@ def complete_suites(incomplete: str) -> list[str]:
 
 def complete_passes(incomplete: str) -> list[str]:
     """Return the complete_passes of the graph compiler whose names begin with a text."""
-    from dmlgpu.graph.passes import PASSES  # noqa: PLC0415 - likewise
+    from dmlgpu.compiler.graph.passes import PASSES  # noqa: PLC0415 - likewise
 
     return _starting_with(incomplete, PASSES)
 

@@ -13,9 +13,9 @@ from dmlgpu.bench.ceilings import Ceilings, Share, known_ceilings, measure_ceili
 from dmlgpu.bench.profiles import ProfileRow, ProfileTables
 from dmlgpu.bench.wording import ceilings_text
 from dmlgpu.cli import tables
-from dmlgpu.device.device import Device
-from dmlgpu.errors import DmlError
-from dmlgpu.files import whole_file
+from dmlgpu.common.errors import DmlError
+from dmlgpu.common.files import whole_file
+from dmlgpu.runtime.device import Device
 
 _MOST_ROWS = 40
 

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.cli.devices import choose_adapter
-from dmlgpu.device.device import Device
-from dmlgpu.errors import InvalidArgument, InvalidState
-from dmlgpu.files import whole_file
+from dmlgpu.common.errors import InvalidArgument, InvalidState
+from dmlgpu.common.files import whole_file
 from dmlgpu.frontends import dxdispatch
 from dmlgpu.frontends.dxdispatch import OnnxOptions, TimingOptions
+from dmlgpu.runtime.device import Device
 
 if TYPE_CHECKING:
     from dmlgpu.frontends.onnx.checking import Divergence

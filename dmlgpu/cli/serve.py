@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from dmlgpu.browser.lending import VARIABLE, introduction
-from dmlgpu.browser.server import Page, Server
+from dmlgpu.runtime.browser.lending import VARIABLE, introduction
+from dmlgpu.runtime.browser.server import Page, Server
 
 
 def serve(

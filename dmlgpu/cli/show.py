@@ -11,25 +11,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dmlgpu import reference
+from dmlgpu.catalog.enums import ExecutionFlags
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.catalog.tensor_desc import TensorDesc, packed_strides
 from dmlgpu.cli import tables
 from dmlgpu.cli.devices import choose_adapter
 from dmlgpu.cli.run import frontend
 from dmlgpu.cli.subjects import Subject, find_subjects
-from dmlgpu.device.adapters import target_of
-from dmlgpu.device.device import Device
-from dmlgpu.enums import ExecutionFlags
-from dmlgpu.errors import InvalidArgument, NotSupported
-from dmlgpu.explain import ExplainedKernel, Explanation, as_json, check, explain_graph, explain_operator
-from dmlgpu.explain.facts import description
-from dmlgpu.explain.fusion import multiplications
-from dmlgpu.files import whole_file
-from dmlgpu.graph.description import GraphDesc, OperatorNode
-from dmlgpu.host.adapter import NUMPY_ADAPTER
-from dmlgpu.kept_programs import without_files
-from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.program import Kernel
-from dmlgpu.target import AdapterInfo, Profile, Target
-from dmlgpu.tensor import TensorDesc, packed_strides
+from dmlgpu.common.errors import InvalidArgument, NotSupported
+from dmlgpu.common.files import whole_file
+from dmlgpu.compiler.explain import ExplainedKernel, Explanation, as_json, check, explain_graph, explain_operator
+from dmlgpu.compiler.explain.facts import description
+from dmlgpu.compiler.explain.fusion import multiplications
+from dmlgpu.compiler.graph.description import GraphDesc, OperatorNode
+from dmlgpu.compiler.program import Kernel
+from dmlgpu.compiler.program_cache import without_files
+from dmlgpu.compiler.target import AdapterInfo, Profile, Target
+from dmlgpu.runtime.adapters import target_of
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
 
 if TYPE_CHECKING:
     from dmlgpu.frontends.onnx.preview import Preview

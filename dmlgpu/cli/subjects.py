@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from dmlgpu.builder.expression import Expression
-from dmlgpu.builder.graph import Graph
+from dmlgpu.catalog import catalog, operator
+from dmlgpu.catalog.enums import DataType, ExecutionFlags
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.conformance.cases.layouts import Layout
 from dmlgpu.conformance.cases.operator_cases import OperatorCases
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
@@ -19,13 +22,10 @@ from dmlgpu.conformance.suites import graphs
 from dmlgpu.conformance.suites.combined import CombinedSuite
 from dmlgpu.conformance.suites.operators import CaseSuite, OperatorSuite
 from dmlgpu.conformance.suites.programs import ProgramSuite
-from dmlgpu.enums import DataType, ExecutionFlags
-from dmlgpu.errors import InvalidArgument
 from dmlgpu.frontends import dxdispatch
 from dmlgpu.frontends.dxdispatch.model import GraphDispatchable, OperatorDispatchable
-from dmlgpu.graph.description import GraphDesc
-from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.schema import catalog, operator
+from dmlgpu.tensors.graphs.expression import Expression
+from dmlgpu.tensors.graphs.graph import Graph
 
 Desc: TypeAlias = OperatorDesc | GraphDesc
 

@@ -10,20 +10,20 @@ from typing import Any
 
 from dmlgpu.bench import machine_load, specs
 from dmlgpu.bench.specs import combinations, parse_sizes
+from dmlgpu.bench.tuning import search, storing
+from dmlgpu.bench.tuning.racing import race_on
+from dmlgpu.bench.tuning.recording import Recording
 from dmlgpu.bench.workload import Workload
 from dmlgpu.cli import tables
 from dmlgpu.cli.devices import choose_adapter
 from dmlgpu.cli.progress import BenchProgress
 from dmlgpu.cli.workloads import find_workloads
-from dmlgpu.device.adapters import target_of
-from dmlgpu.device.device import Device
-from dmlgpu.errors import DmlError, InvalidArgument, NotSupported
-from dmlgpu.files import whole_file
-from dmlgpu.target import AdapterInfo, Target
-from dmlgpu.tuned_files import tuned_file, tuned_folder
-from dmlgpu.tuning import search, storing
-from dmlgpu.tuning.racing import race_on
-from dmlgpu.tuning.recording import Recording
+from dmlgpu.common.errors import DmlError, InvalidArgument, NotSupported
+from dmlgpu.common.files import whole_file
+from dmlgpu.compiler.target import AdapterInfo, Target
+from dmlgpu.compiler.tuned_files import tuned_file, tuned_folder
+from dmlgpu.runtime.adapters import target_of
+from dmlgpu.runtime.device import Device
 
 DEFAULT_SUITE = "tune"
 

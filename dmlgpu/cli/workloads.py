@@ -12,8 +12,8 @@ from dmlgpu.bench.specs import BenchSpec, suite_names, suite_rows
 from dmlgpu.bench.workload import Workload, read_contents, read_desc
 from dmlgpu.cli import subjects
 from dmlgpu.cli.subjects import find_subjects, operator_named
-from dmlgpu.errors import InvalidArgument
-from dmlgpu.graph.description import GraphDesc
+from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.compiler.graph.description import GraphDesc
 
 
 @dataclass(frozen=True)

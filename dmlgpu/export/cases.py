@@ -8,8 +8,16 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from dmlgpu.browser.executable import check_limits
-from dmlgpu.compiler import compile_operator
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.operator_desc import TensorSlot
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common.errors import NotSupported
+from dmlgpu.compiler.graph.compiler import compile_network
+from dmlgpu.compiler.graph.passes import PASSES
+from dmlgpu.compiler.graph.resolve import resolve
+from dmlgpu.compiler.program import Program
+from dmlgpu.compiler.stages import compile_operator
+from dmlgpu.compiler.target import Target
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.tolerance import Bound, Tolerance
 from dmlgpu.conformance.running.outcome import Outcome, Status
@@ -19,18 +27,10 @@ from dmlgpu.conformance.suites.graphs import WITHIN, Expectation, GraphSuite
 from dmlgpu.conformance.suites.operators import CaseSuite
 from dmlgpu.conformance.suites.programs import EQUAL, LocatedTensor, ProgramSuite, expected
 from dmlgpu.conformance.suites.registry import Suite
-from dmlgpu.enums import DataType
-from dmlgpu.errors import NotSupported
 from dmlgpu.export.compiling import WEB, Choice
 from dmlgpu.export.judging import numbers_of, rule_of
 from dmlgpu.export.layout import Document, Uploads, add_program
-from dmlgpu.graph.compiler import compile_network
-from dmlgpu.graph.passes import PASSES
-from dmlgpu.graph.resolve import resolve
-from dmlgpu.operator_desc import TensorSlot
-from dmlgpu.program import Program
-from dmlgpu.target import Target
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.runtime.browser.executable import check_limits
 
 MOST_BYTES: Final = 4 << 20
 """Of the tensors of a case, so that what a page loads stays small."""

@@ -10,19 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu import __version__
-from dmlgpu.browser.executable import check_limits
-from dmlgpu.eager.session import KEEPING
-from dmlgpu.enums import FeatureLevel
-from dmlgpu.errors import InvalidArgument, shown
+from dmlgpu.catalog.enums import FeatureLevel
+from dmlgpu.catalog.operator_desc import OperatorDesc, TensorSlot
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common.errors import InvalidArgument, shown
+from dmlgpu.compiler.graph.compiler import compile_network
+from dmlgpu.compiler.graph.description import GraphDesc, InputEdge, OperatorNode, OutputEdge
+from dmlgpu.compiler.graph.network import Network
+from dmlgpu.compiler.graph.resolve import check_nodes, resolve
+from dmlgpu.compiler.program import Program
+from dmlgpu.compiler.target import AdapterInfo, Profile, Target
 from dmlgpu.export.exportable import Exportable, Port, Result
-from dmlgpu.graph.compiler import compile_network
-from dmlgpu.graph.description import GraphDesc, InputEdge, OperatorNode, OutputEdge
-from dmlgpu.graph.network import Network
-from dmlgpu.graph.resolve import check_nodes, resolve
-from dmlgpu.operator_desc import OperatorDesc, TensorSlot
-from dmlgpu.program import Program
-from dmlgpu.target import AdapterInfo, Profile, Target
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.runtime.browser.executable import check_limits
+from dmlgpu.tensors.session import KEEPING
 
 Array: TypeAlias = NDArray[Any]
 

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from dmlgpu.browser import frames
+from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.conformance.running.records import FORMAT as RECORDS_FORMAT
 from dmlgpu.conformance.running.records import machine
 from dmlgpu.conformance.suites.combined import CombinedSuite
 from dmlgpu.conformance.suites.registry import DEFAULT, list_digest, select
-from dmlgpu.errors import InvalidArgument
 from dmlgpu.export.cases import Blob, Entry, can_be_exported, case_entry
 from dmlgpu.export.compiling import Choice
 from dmlgpu.export.folder import page_file, write_files
+from dmlgpu.runtime.browser import frames
 
 FORMAT: Final = 1
 """Of ``cases.json`` and its parts."""
@@ -102,7 +102,7 @@ def write_suite(
     }
     files["cases.json"] = json.dumps(index, separators=(",", ":")).encode()
     files |= {name: page_file(source) for name, source in PAGE_FILES.items()}
-    files["frames.js"] = importlib.resources.files("dmlgpu.browser").joinpath("page", "frames.js").read_bytes()
+    files["frames.js"] = importlib.resources.files("dmlgpu.runtime.browser").joinpath("page", "frames.js").read_bytes()
     write_files(folder, files)
     return ExportedSuite(folder, {name: len(data) for name, data in files.items()}, names, left_out)
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dmlgpu.enums import ExecutionFlags
-from dmlgpu.errors import InvalidArgument, NotSupported, shown
+from dmlgpu.catalog.enums import ExecutionFlags
+from dmlgpu.common.errors import InvalidArgument, NotSupported, shown
 from dmlgpu.export.compiling import Choice, as_graph, exportable
 from dmlgpu.export.exportable import Exportable
 from dmlgpu.frontends import dxdispatch

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dmlgpu.program import Program
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler.program import Program
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from dmlgpu.common.files import whole_file
+from dmlgpu.compiler.plan import Role
+from dmlgpu.compiler.program import Program
 from dmlgpu.export.exportable import Exportable, Port
 from dmlgpu.export.layout import Document, Uploads, add_program
-from dmlgpu.files import whole_file
-from dmlgpu.plan import Role
-from dmlgpu.program import Program
 
 FORMAT: Final = 1
 """Of ``program.json``; ``runtime.js`` takes no other."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from dmlgpu.common.errors import NotSupported
 from dmlgpu.conformance.cases.families.activation import FlushedWithin
 from dmlgpu.conformance.cases.families.reduction import LogarithmOfSum
 from dmlgpu.conformance.cases.families.resampling import RoundedSum
@@ -25,7 +26,6 @@ from dmlgpu.conformance.cases.tolerance import (
     Ulp,
 )
 from dmlgpu.conformance.suites.attributes import SameKind
-from dmlgpu.errors import NotSupported
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from dmlgpu.aliasing import OFFSET_ALIGNMENT, layout
-from dmlgpu.plan import Role
-from dmlgpu.program import Kernel, Program, Slot, parameter_bytes
-from dmlgpu.wgsl.sharing import share
+from dmlgpu.compiler.aliasing import OFFSET_ALIGNMENT, layout
+from dmlgpu.compiler.plan import Role
+from dmlgpu.compiler.program import Kernel, Program, Slot, parameter_bytes
+from dmlgpu.compiler.wgsl.sharing import share
 
 _WORKGROUP: Final = re.compile(r"@workgroup_size\(([\d, ]+)\)")
 _ENABLED: Final = re.compile(r"^enable (\w+);", re.MULTILINE)

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from onnx import NodeProto
 
-from dmlgpu import kinds
-from dmlgpu.device.device import Device
-from dmlgpu.errors import InvalidArgument, NotSupported, abridged, shown
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common import coercion as kinds
+from dmlgpu.common.errors import InvalidArgument, NotSupported, abridged, shown
+from dmlgpu.compiler.program import Program
 from dmlgpu.export.compiling import Choice, compile_for_web, needs_clearing
 from dmlgpu.export.exportable import Exportable, Port, Result
 from dmlgpu.frontends.onnx import support
@@ -18,9 +19,8 @@ from dmlgpu.frontends.onnx.elements import as_held
 from dmlgpu.frontends.onnx.model import Declared, Model, Source, read
 from dmlgpu.frontends.onnx.runner import Runner
 from dmlgpu.frontends.onnx.segments import Fed, Fill, Output, Part, Segment, Weights
-from dmlgpu.host.adapter import NUMPY_ADAPTER
-from dmlgpu.program import Program
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
 
 _CONTROL = ("If", "Loop", "Scan")
 _SHAPE = kinds.tuple_of(kinds.between(1, 2**32 - 1), "positive integers")

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from numpy.typing import NDArray
 
-from dmlgpu import kinds
-from dmlgpu.builder.expression import Expression
-from dmlgpu.errors import InvalidArgument, shown
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.common import coercion as kinds
+from dmlgpu.common.errors import InvalidArgument, shown
+from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.export.compiling import Choice, as_graph, exportable
 from dmlgpu.export.folder import Exported, write_folder
-from dmlgpu.graph.description import GraphDesc
-from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.tensors.graphs.expression import Expression
 
 if TYPE_CHECKING:
     from dmlgpu.frontends.onnx.model import Source
@@ -42,14 +42,14 @@ def write(
     """Write a folder that computes a graph in a page, without Python (docs/export.md).
 
     Args:
-        graph: a graph, an operator, or the outputs of a graph of ``dmlgpu.builder``.
+        graph: a graph, an operator, or the outputs of a graph of ``dmlgpu.tensors.graphs``.
         folder: where; it is made where it is missing, and files of the same names are replaced.
         weights: arrays that the folder holds, by the names of inputs, each of the tensor's sizes and NumPy type: of all
             that are OWNED_BY_DML, and of whichever others no run shall be given.
         inputs, outputs: names, by number; None takes those of the edges, and numbers those without one.
         schedules: ``"gpu"`` or ``"cpu"``: the family of schedules.
         half_precision: whether 16-bit arithmetic is native, which takes browsers with the feature ``shader-f16``.
-        disabled_passes: names of the graph compiler's passes (``dmlgpu.graph.passes.PASSES``) to leave out.
+        disabled_passes: names of the graph compiler's passes (``dmlgpu.compiler.graph.passes.PASSES``) to leave out.
 
     Raises:
         InvalidArgument: an argument of the wrong kind, names that are not the graph's, weights that do not fit.

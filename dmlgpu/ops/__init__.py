@@ -9,9 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dmlgpu.device.device import Device
-from dmlgpu.device.shared import as_device
-from dmlgpu.eager.session import session_of
 from dmlgpu.ops import directml
 from dmlgpu.ops.elementwise import *  # noqa: F403
 from dmlgpu.ops.logic import *  # noqa: F403
@@ -20,6 +17,9 @@ from dmlgpu.ops.networks import *  # noqa: F403
 from dmlgpu.ops.recurrent import *  # noqa: F403
 from dmlgpu.ops.reductions import *  # noqa: F403
 from dmlgpu.ops.windows import *  # noqa: F403
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.shared import as_device
+from dmlgpu.tensors.session import session_of
 
 if TYPE_CHECKING:
     from dmlgpu.ops.directml import *  # noqa: F403

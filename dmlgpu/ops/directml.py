@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from dmlgpu import descs
-from dmlgpu.device.device import Device
-from dmlgpu.eager.calls import Array, Operand, eager, several, single
-from dmlgpu.eager.types import TypeLike
-from dmlgpu.operator_desc import OperatorDesc, ScaleBias, Size2D
-from dmlgpu.schema.functions import EagerFunctionSource, FunctionModule
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.functions import EagerFunctionSource, FunctionModule
+from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias, Size2D
+from dmlgpu.runtime.device import Device
+from dmlgpu.tensors.calls import Array, Operand, eager, several, single
+from dmlgpu.tensors.types import TypeLike
 
 _NAMES = {
     "Array": Array,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from dmlgpu.eager.calls import Array, Operand, Where, caller, eager, tensor_of
-from dmlgpu.eager.tensor import Tensor
-from dmlgpu.eager.types import TypeLike, as_number, is_number, value_range
-from dmlgpu.enums import RoundingMode
-from dmlgpu.errors import InvalidArgument
+from dmlgpu.catalog.enums import RoundingMode
+from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.ops import directml
+from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, tensor_of
+from dmlgpu.tensors.tensor import Tensor
+from dmlgpu.tensors.types import TypeLike, as_number, is_number, value_range
 
 __all__ = [
     "abs",

@@ -3,8 +3,8 @@ equal, numbers take the tensor's type."""
 
 from __future__ import annotations
 
-from dmlgpu.eager.calls import Array, Operand, Where, eager
 from dmlgpu.ops import directml
+from dmlgpu.tensors.calls import Array, Operand, Where, eager
 
 __all__ = [
     "bitwise_and",

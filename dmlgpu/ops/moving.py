@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from dmlgpu import kinds
-from dmlgpu.eager.calls import Array, Operand, Where, caller, eager, filled, tensor_of
-from dmlgpu.eager.layout import checked_axes, checked_axis
-from dmlgpu.eager.tensor import Tensor
-from dmlgpu.eager.tensor import take as gathered
-from dmlgpu.eager.types import TypeLike, as_data_type, as_number
-from dmlgpu.enums import PaddingMode
-from dmlgpu.errors import InvalidArgument, shown
+from dmlgpu.catalog.enums import PaddingMode
+from dmlgpu.common import coercion as kinds
+from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.ops import directml
+from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, filled, tensor_of
+from dmlgpu.tensors.layout import checked_axes, checked_axis
+from dmlgpu.tensors.tensor import Tensor
+from dmlgpu.tensors.tensor import take as gathered
+from dmlgpu.tensors.types import TypeLike, as_data_type, as_number
 
 __all__ = [
     "broadcast_to",

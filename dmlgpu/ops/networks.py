@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from dmlgpu import kinds
-from dmlgpu.eager.calls import Array, Operand, Where, caller, eager, tensor_of
-from dmlgpu.eager.layout import broadcast_strides, checked_axes, checked_axis
-from dmlgpu.eager.preparation import member
-from dmlgpu.eager.tensor import Tensor
-from dmlgpu.eager.tensor import matmul as product
-from dmlgpu.eager.types import TypeLike
-from dmlgpu.enums import InterpolationMode
-from dmlgpu.errors import InvalidArgument, shown
+from dmlgpu.catalog.enums import InterpolationMode
+from dmlgpu.common import coercion as kinds
+from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.ops import directml
+from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, tensor_of
+from dmlgpu.tensors.layout import broadcast_strides, checked_axes, checked_axis
+from dmlgpu.tensors.preparation import member
+from dmlgpu.tensors.tensor import Tensor
+from dmlgpu.tensors.tensor import matmul as product
+from dmlgpu.tensors.types import TypeLike
 
 __all__ = [
     "attention",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from dmlgpu.eager.calls import Array, Operand, Where, caller, eager, tensor_of
-from dmlgpu.eager.tensor import Tensor
-from dmlgpu.enums import RecurrentNetworkDirection
-from dmlgpu.errors import InvalidArgument
-from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.catalog.enums import RecurrentNetworkDirection
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.ops import directml
+from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, tensor_of
+from dmlgpu.tensors.tensor import Tensor
 
 __all__ = [
     "GruResult",

@@ -6,14 +6,14 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from dmlgpu.eager.calls import Array, Operand, Where, caller, eager, filled, tensor_of
-from dmlgpu.eager.layout import checked_axes, checked_axis
-from dmlgpu.eager.tensor import Tensor
-from dmlgpu.eager.types import TypeLike, as_data_type
-from dmlgpu.enums import AxisDirection, DataType, ReduceFunction
-from dmlgpu.errors import InvalidArgument, shown
-from dmlgpu.kinds import argument, as_index, boolean, real
+from dmlgpu.catalog.enums import AxisDirection, DataType, ReduceFunction
+from dmlgpu.common.coercion import argument, as_index, boolean, real
+from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.ops import directml
+from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, filled, tensor_of
+from dmlgpu.tensors.layout import checked_axes, checked_axis
+from dmlgpu.tensors.tensor import Tensor
+from dmlgpu.tensors.types import TypeLike, as_data_type
 
 __all__ = [
     "TopK",

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from dmlgpu import kinds
-from dmlgpu.eager.calls import Array, Operand, Where, caller, eager, tensor_of
-from dmlgpu.eager.tensor import Tensor
-from dmlgpu.enums import ConvolutionDirection
-from dmlgpu.errors import InvalidArgument, shown
-from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.catalog.enums import ConvolutionDirection
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.common import coercion as kinds
+from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.ops import directml
+from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, tensor_of
+from dmlgpu.tensors.tensor import Tensor
 
 __all__ = [
     "avg_pool2d",

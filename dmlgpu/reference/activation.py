@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu import descs
+from dmlgpu.catalog import descs
 from dmlgpu.reference.bits import as_bits
 from dmlgpu.reference.cast import convert
 from dmlgpu.reference.elementwise import attribute

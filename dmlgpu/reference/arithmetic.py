@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu import descs
-from dmlgpu.enums import RoundingMode
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import RoundingMode
 from dmlgpu.reference.cast import convert
 from dmlgpu.reference.elementwise import scaled, wide
 from dmlgpu.reference.registry import evaluate, reference

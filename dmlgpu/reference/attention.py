@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu import descs
-from dmlgpu.enums import MultiheadAttentionMaskType as MaskType
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import MultiheadAttentionMaskType as MaskType
 from dmlgpu.reference.elementwise import attribute
 from dmlgpu.reference.memory import claim
 from dmlgpu.reference.registry import reference

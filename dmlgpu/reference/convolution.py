@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu import descs
-from dmlgpu.enums import ConvolutionDirection, ConvolutionMode
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import ConvolutionDirection, ConvolutionMode
 from dmlgpu.reference.fused import activated
 from dmlgpu.reference.memory import claim
 from dmlgpu.reference.quantization import quantized

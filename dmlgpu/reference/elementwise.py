@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu import descs
-from dmlgpu.operator_desc import ScaleBias
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.operator_desc import ScaleBias
 from dmlgpu.reference.bits import as_bits
 from dmlgpu.reference.cast import convert
 from dmlgpu.reference.registry import reference

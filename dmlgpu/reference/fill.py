@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu import descs
+from dmlgpu.catalog import descs
 from dmlgpu.reference.registry import reference
 
 Array = NDArray[Any]

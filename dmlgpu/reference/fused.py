@@ -6,9 +6,9 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.reference.registry import evaluate
-from dmlgpu.tensor import TensorDesc
 
 Array = NDArray[Any]
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu import descs
-from dmlgpu.enums import DepthSpaceOrder
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import DepthSpaceOrder
 from dmlgpu.reference.bits import as_bits
 from dmlgpu.reference.registry import reference
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu import descs
-from dmlgpu.enums import MatrixTransform
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import MatrixTransform
 from dmlgpu.reference.elementwise import attribute
 from dmlgpu.reference.fused import activated
 from dmlgpu.reference.quantization import quantized

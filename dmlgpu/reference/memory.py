@@ -7,8 +7,8 @@ import math
 from collections.abc import Iterator
 from contextvars import ContextVar
 
-from dmlgpu.errors import OutOfMemory
-from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.common.errors import OutOfMemory
 
 BYTES_PER_ELEMENT = 64
 """What functions take, at most, for each element of their tensors: wide copies, offsets, places. Functions that need

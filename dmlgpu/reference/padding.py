@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu import descs
-from dmlgpu.enums import PaddingMode
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import PaddingMode
 from dmlgpu.reference.bits import as_bits
 from dmlgpu.reference.layout import picked, walks, window_starts
 from dmlgpu.reference.registry import reference

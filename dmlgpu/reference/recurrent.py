@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu import descs
-from dmlgpu.enums import DataType, RecurrentNetworkDirection
-from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import DataType, RecurrentNetworkDirection
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.reference.elementwise import attribute
 from dmlgpu.reference.fused import activated
 from dmlgpu.reference.memory import claim
 from dmlgpu.reference.registry import reference
-from dmlgpu.tensor import TensorDesc
 
 Array = NDArray[Any]
 Wide = NDArray[np.float64]

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu import descs
-from dmlgpu.enums import AxisDirection, ReduceFunction
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import AxisDirection, ReduceFunction
+from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.reference.registry import reference
-from dmlgpu.tensor import TensorDesc
 
 Array = NDArray[Any]
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu import descs
-from dmlgpu.enums import InterpolationMode, ReduceFunction
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import InterpolationMode, ReduceFunction
 from dmlgpu.reference.memory import claim
 from dmlgpu.reference.registry import reference
 

@@ -8,9 +8,9 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu.errors import OperatorNotImplemented
-from dmlgpu.memory import host_budget
-from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.common.errors import OperatorNotImplemented
+from dmlgpu.common.memory import host_budget
 from dmlgpu.reference.memory import allowing, claim_tensors
 
 Array: TypeAlias = NDArray[Any]

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu import descs
-from dmlgpu.enums import AxisDirection, InterpolationMode
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import AxisDirection, InterpolationMode
 from dmlgpu.reference.registry import reference
 
 Array = NDArray[Any]

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu import descs
-from dmlgpu.enums import AxisDirection
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import AxisDirection
 from dmlgpu.reference.registry import reference
 
 Array = NDArray[Any]

@@ -6,7 +6,7 @@ import numpy as np
 
 import dmlgpu
 from dmlgpu import TensorDesc, descs, ops
-from dmlgpu.enums import DataType, MatrixTransform
+from dmlgpu.catalog.enums import DataType, MatrixTransform
 
 x = np.array([[-2, -0.5, 0], [0.5, 1, 3]], np.float32)
 expected = np.maximum(x, 0)

@@ -4,7 +4,7 @@ import numpy as np
 
 import dmlgpu
 from dmlgpu import TensorDesc, descs, ops
-from dmlgpu.enums import AxisDirection, DataType
+from dmlgpu.catalog.enums import AxisDirection, DataType
 
 logits = np.array([[0.1, 2.5, 2.5, -1], [4, 3, 2, 1]], np.float32)
 

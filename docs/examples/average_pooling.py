@@ -4,7 +4,7 @@ import numpy as np
 
 import dmlgpu
 from dmlgpu import TensorDesc, descs, ops
-from dmlgpu.enums import DataType
+from dmlgpu.catalog.enums import DataType
 
 images = np.arange(32, dtype=np.float32).reshape(1, 2, 4, 4)
 expected = images.reshape(1, 2, 2, 2, 2, 2).mean(axis=(3, 5))

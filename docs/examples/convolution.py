@@ -6,7 +6,7 @@ import numpy as np
 
 import dmlgpu
 from dmlgpu import TensorDesc, descs, ops
-from dmlgpu.enums import ConvolutionDirection, ConvolutionMode, DataType
+from dmlgpu.catalog.enums import ConvolutionDirection, ConvolutionMode, DataType
 
 rng = np.random.default_rng(0)
 images = rng.standard_normal((1, 3, 6, 6)).astype(np.float32)  # N, C, H, W

@@ -6,7 +6,7 @@ import numpy as np
 
 import dmlgpu
 from dmlgpu import TensorDesc, descs, ops
-from dmlgpu.enums import AxisDirection
+from dmlgpu.catalog.enums import AxisDirection
 
 lengths = np.array([[3, 1, 4, 1, 5]], np.int32)
 ends = np.cumsum(lengths, axis=1)

@@ -6,7 +6,7 @@ import numpy as np
 
 import dmlgpu
 from dmlgpu import TensorDesc, descs, ops
-from dmlgpu.enums import DataType
+from dmlgpu.catalog.enums import DataType
 
 rows = np.arange(12, dtype=np.float32).reshape(3, 4)
 bias = np.array([0.5, 1.0, 1.5, 2.0], np.float32)

@@ -4,7 +4,7 @@ import numpy as np
 
 import dmlgpu
 from dmlgpu import TensorDesc, descs, ops
-from dmlgpu.enums import DataType
+from dmlgpu.catalog.enums import DataType
 
 x = np.array([[-128, 0, 127], [-1, 10, 100]], np.int8)
 scales = np.array([0.5, 0.125], np.float32)  # one for each row

@@ -4,7 +4,7 @@ import numpy as np
 
 import dmlgpu
 from dmlgpu import TensorDesc, descs, ops
-from dmlgpu.enums import DataType
+from dmlgpu.catalog.enums import DataType
 
 images = np.linspace(-1, 1, 2 * 3 * 2 * 2, dtype=np.float32).reshape(2, 3, 2, 2)
 factors = np.array([0.5, 1, 2], np.float32).reshape(1, 3, 1, 1)

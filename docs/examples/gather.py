@@ -7,7 +7,7 @@ import numpy as np
 
 import dmlgpu
 from dmlgpu import TensorDesc, descs, ops
-from dmlgpu.enums import DataType
+from dmlgpu.catalog.enums import DataType
 
 table = np.arange(20, dtype=np.float32).reshape(5, 4)
 words = np.array([3, 0, -1], np.int32)

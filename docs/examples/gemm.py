@@ -6,7 +6,7 @@ import numpy as np
 
 import dmlgpu
 from dmlgpu import TensorDesc, descs, ops
-from dmlgpu.enums import DataType, MatrixTransform
+from dmlgpu.catalog.enums import DataType, MatrixTransform
 
 rng = np.random.default_rng(0)
 rows = rng.standard_normal((5, 8)).astype(np.float32)

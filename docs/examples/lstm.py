@@ -7,7 +7,7 @@ import numpy as np
 
 import dmlgpu
 from dmlgpu import TensorDesc, descs, ops
-from dmlgpu.enums import DataType, RecurrentNetworkDirection
+from dmlgpu.catalog.enums import DataType, RecurrentNetworkDirection
 
 steps, batch, inputs, hidden = 4, 2, 3, 5
 rng = np.random.default_rng(0)

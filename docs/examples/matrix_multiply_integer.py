@@ -4,7 +4,7 @@ import numpy as np
 
 import dmlgpu
 from dmlgpu import TensorDesc, descs, ops
-from dmlgpu.enums import DataType
+from dmlgpu.catalog.enums import DataType
 
 a = np.array([[130, 128, 255], [0, 127, 1]], np.uint8).reshape(1, 1, 2, 3)
 b = np.array([[-128, 1], [127, -1], [5, 0]], np.int8).reshape(1, 1, 3, 2)

@@ -6,7 +6,7 @@ import numpy as np
 
 import dmlgpu
 from dmlgpu import TensorDesc, descs, ops
-from dmlgpu.enums import DataType
+from dmlgpu.catalog.enums import DataType
 
 rng = np.random.default_rng(0)
 images = rng.standard_normal((2, 3, 4, 4)).astype(np.float32)

@@ -6,7 +6,7 @@ import numpy as np
 
 import dmlgpu
 from dmlgpu import TensorDesc, descs, ops
-from dmlgpu.enums import DataType, MultiheadAttentionMaskType
+from dmlgpu.catalog.enums import DataType, MultiheadAttentionMaskType
 
 batch, tokens, heads, size = 1, 4, 2, 8
 rng = np.random.default_rng(0)

@@ -6,7 +6,7 @@ import numpy as np
 
 import dmlgpu
 from dmlgpu import TensorDesc, descs, ops
-from dmlgpu.enums import DataType
+from dmlgpu.catalog.enums import DataType
 
 classes = np.array([2, 0, 3], np.uint32)
 expected = np.eye(4, dtype=np.float32)[classes]

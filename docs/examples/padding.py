@@ -6,7 +6,7 @@ import numpy as np
 
 import dmlgpu
 from dmlgpu import TensorDesc, descs, ops
-from dmlgpu.enums import PaddingMode
+from dmlgpu.catalog.enums import PaddingMode
 
 images = np.arange(9, dtype=np.float32).reshape(1, 1, 3, 3)
 expected = np.pad(images, ((0, 0), (0, 0), (1, 1), (1, 1)), mode="reflect")

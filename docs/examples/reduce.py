@@ -6,7 +6,7 @@ import numpy as np
 
 import dmlgpu
 from dmlgpu import TensorDesc, descs, ops
-from dmlgpu.enums import DataType, ReduceFunction
+from dmlgpu.catalog.enums import DataType, ReduceFunction
 
 images = np.arange(96, dtype=np.float32).reshape(2, 3, 4, 4)
 expected = images.mean(axis=(2, 3), keepdims=True)

@@ -7,7 +7,7 @@ import numpy as np
 
 import dmlgpu
 from dmlgpu import TensorDesc, descs, ops
-from dmlgpu.enums import AxisDirection, DataType, InterpolationMode
+from dmlgpu.catalog.enums import AxisDirection, DataType, InterpolationMode
 
 images = np.array([[0, 4, 8], [12, 16, 32]], np.float32).reshape(1, 1, 2, 3)
 

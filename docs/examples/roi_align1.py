@@ -7,7 +7,7 @@ import numpy as np
 
 import dmlgpu
 from dmlgpu import TensorDesc, descs, ops
-from dmlgpu.enums import DataType, InterpolationMode, ReduceFunction
+from dmlgpu.catalog.enums import DataType, InterpolationMode, ReduceFunction
 
 y, x = np.mgrid[0:8, 0:8].astype(np.float32)
 features = (10 * y + x).reshape(1, 1, 8, 8)  # the element at (y, x) says where it is

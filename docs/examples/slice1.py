@@ -6,7 +6,7 @@ import numpy as np
 
 import dmlgpu
 from dmlgpu import TensorDesc, descs, ops
-from dmlgpu.enums import DataType
+from dmlgpu.catalog.enums import DataType
 
 x = np.arange(24, dtype=np.float32).reshape(4, 6)
 expected = x[2:4, 5:0:-2]  # columns 5, 3, 1

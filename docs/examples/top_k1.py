@@ -4,7 +4,7 @@ import numpy as np
 
 import dmlgpu
 from dmlgpu import TensorDesc, descs, ops
-from dmlgpu.enums import AxisDirection, DataType
+from dmlgpu.catalog.enums import AxisDirection, DataType
 
 logits = np.array([[0.1, 2.5, -3, 7, 1], [5, 4, 3, 2, 1]], np.float32)
 places = np.argsort(-logits, axis=-1)[:, :3]

@@ -4,7 +4,7 @@ import numpy as np
 
 import dmlgpu
 from dmlgpu import TensorDesc, descs, ops
-from dmlgpu.enums import InterpolationMode
+from dmlgpu.catalog.enums import InterpolationMode
 
 images = np.arange(8, dtype=np.float32).reshape(1, 2, 2, 2)
 expected = images.repeat(2, axis=2).repeat(3, axis=3)

@@ -13,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
-from dmlgpu import schema
-from dmlgpu.descs import by_name
-from dmlgpu.errors import InvalidArgument
+from dmlgpu import catalog as schema
+from dmlgpu.catalog.descs import by_name
+from dmlgpu.common.errors import InvalidArgument
 
 from .cases import cases_of_file, cases_of_operator
 from .parts import ROOT, lacking, lacking_schedules, parts, planned_steps, scheduled_steps

@@ -16,17 +16,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from dmlgpu import operators, reference
+from dmlgpu import reference
+from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.cli.test import ConformanceRequest, test
-from dmlgpu.compiler import compile_operator, programs
+from dmlgpu.common.errors import NotSupported
+from dmlgpu.compiler import operators
+from dmlgpu.compiler.operators.lowering import lowering
+from dmlgpu.compiler.stages import compile_operator, programs
+from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.wgsl import templates
+from dmlgpu.compiler.wgsl.linker import declared
 from dmlgpu.conformance.cases.profiles import quick_names
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
-from dmlgpu.errors import NotSupported
-from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.operators.lowering import lowering
-from dmlgpu.target import Profile, Target
-from dmlgpu.wgsl import templates
-from dmlgpu.wgsl.linker import declared
 
 from .imports import importing
 from .parts import ROOT
@@ -38,14 +39,14 @@ TARGETS = (
 """Adapters for which cases are compiled, to see what they use."""
 
 PARTS: dict[str, Callable[[str], object]] = {
-    "dmlgpu/operators": lowering,
+    "dmlgpu/compiler/operators": lowering,
     "dmlgpu/reference": reference.find,
     "dmlgpu/conformance/cases/families": lambda operator: type(OPERATOR_CASES[operator.lower()]),
 }
 """The packages whose modules hold a part of each operator, and how to find an operator's."""
 
-COMPILING = ("dmlgpu/kernels/", "dmlgpu/plan/", "dmlgpu/schedule/", "dmlgpu/wgsl/")
-RUNNING = ("dmlgpu/gpu/", "dmlgpu/device/", "dmlgpu/conformance/cases/", "dmlgpu/conformance/running/")
+COMPILING = ("dmlgpu/catalog/", "dmlgpu/compiler/")
+RUNNING = ("dmlgpu/runtime/", "dmlgpu/conformance/cases/", "dmlgpu/conformance/running/")
 
 _INCLUDE = re.compile(r"\{% (?:include|import) ([^%]*)%\}")
 _QUOTED = re.compile(r'"(\w+/\w+)"')
@@ -67,7 +68,7 @@ def cases_of_file(file: str, most: int) -> list[str]:
         return spread([name for stem in sorted(stems) for name in quick_names().get(stem, ())], most)
     if file.startswith("shaders/"):
         uses = functools.partial(renders, file.removeprefix("shaders/").removesuffix(".wgsl"))
-    elif file.startswith(COMPILING) or folder == "dmlgpu":
+    elif file.startswith(COMPILING):
         uses = functools.partial(runs_through, ROOT / file)
     else:
         return spread(everything, most) if file.startswith(RUNNING) else []

@@ -12,7 +12,7 @@ from .parts import ROOT
 
 @functools.cache
 def imports(path: Path) -> frozenset[str]:
-    """Return the modules that a Python file imports, as files of this checkout: ``dmlgpu/tensor.py``."""
+    """Return the modules that a Python file imports, as files of this checkout: ``dmlgpu/catalog/tensor_desc.py``."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     names = {name for node in ast.walk(tree) for name in _modules(node)}
     return frozenset(found for name in names if (found := _file(name)))

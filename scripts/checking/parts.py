@@ -9,17 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dmlgpu import operators, reference, schema
+from dmlgpu import catalog as schema
+from dmlgpu import reference
+from dmlgpu.catalog.descs import by_name
 from dmlgpu.cli.ops import shader_paths
+from dmlgpu.compiler import operators
+from dmlgpu.compiler.operators.lowering import lowering
+from dmlgpu.compiler.plan import Step
+from dmlgpu.compiler.schedule.scheduling import schedule_step
+from dmlgpu.compiler.schedule.steps import Scheduled
+from dmlgpu.compiler.wgsl.steps import render_step
 from dmlgpu.conformance.cases.profiles import quick_names
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
 from dmlgpu.conformance.cases.registry import implemented as with_cases
-from dmlgpu.descs import by_name
-from dmlgpu.operators.lowering import lowering
-from dmlgpu.plan import Step
-from dmlgpu.schedule.scheduling import schedule_step
-from dmlgpu.schedule.steps import Scheduled
-from dmlgpu.wgsl.steps import render_step
 
 ROOT = Path(__file__).parents[2]
 
@@ -53,7 +55,7 @@ def parts() -> tuple[Part, ...]:
             "class",
             operators.implemented(),
             lambda operator: _place(lowering(operator)),
-            "add a class with `desc = descs.{desc}` to dmlgpu/operators/{family}.py",
+            "add a class with `desc = descs.{desc}` to dmlgpu/compiler/operators/{family}.py",
         ),
         Part(
             "shader",
@@ -98,14 +100,14 @@ def lacking(every: Sequence[Part]) -> list[str]:
 
 def lacking_schedules(scheduled: Iterable[type[Scheduled]], planned: Iterable[type[Step]]) -> list[str]:
     """Return a message for every part that a kind of step lacks: what it is, and what to do."""
-    builders = {file: _text(file) for file in sorted((ROOT / "dmlgpu" / "schedule").glob("*.py"))}
+    builders = {file: _text(file) for file in sorted((ROOT / "dmlgpu" / "compiler" / "schedule").glob("*.py"))}
     tests = [_text(file) for file in sorted((ROOT / "tests").rglob("*.py"))]
 
     def modules(step: type) -> list[str]:
         return [file.stem for file, text in builders.items() if re.search(rf"\b{step.__name__}\(", text)]
 
     def is_tested(step: type) -> bool:
-        names = [rf"\b{step.__name__}\b", *(rf"dmlgpu\.schedule\.{module}\b" for module in modules(step))]
+        names = [rf"\b{step.__name__}\b", *(rf"dmlgpu\.compiler\.schedule\.{module}\b" for module in modules(step))]
         return any(re.search("|".join(names), text) for text in tests)
 
     needs = [
@@ -113,13 +115,17 @@ def lacking_schedules(scheduled: Iterable[type[Scheduled]], planned: Iterable[ty
             (step, *need)
             for step in scheduled
             for need in (
-                ("renderer", step in render_step.registry, "register one in dmlgpu/wgsl/steps/"),
-                ("builder", bool(modules(step)), "write it in dmlgpu/schedule/, and list it with those of its kind"),
+                ("renderer", step in render_step.registry, "register one in dmlgpu/compiler/wgsl/steps/"),
+                (
+                    "builder",
+                    bool(modules(step)),
+                    "write it in dmlgpu/compiler/schedule/, and list it with those of its kind",
+                ),
                 ("test", is_tested(step), "test when it is chosen, and when not, in tests/unit/test_schedule_*.py"),
             )
         ),
         *(
-            (step, "schedule", step in schedule_step.registry, "register a function in dmlgpu/schedule/")
+            (step, "schedule", step in schedule_step.registry, "register a function in dmlgpu/compiler/schedule/")
             for step in planned
         ),
     ]
@@ -132,12 +138,12 @@ def lacking_schedules(scheduled: Iterable[type[Scheduled]], planned: Iterable[ty
 
 def scheduled_steps() -> list[type[Scheduled]]:
     """Return the kinds of steps that schedules consist of."""
-    return [step for step in _subclasses(Scheduled) if step.__module__.startswith("dmlgpu.schedule.")]
+    return [step for step in _subclasses(Scheduled) if step.__module__.startswith("dmlgpu.compiler.schedule.")]
 
 
 def planned_steps() -> list[type[Step]]:
     """Return the kinds of steps that plans consist of."""
-    return [step for step in _subclasses(Step) if step.__module__.startswith("dmlgpu.plan.")]
+    return [step for step in _subclasses(Step) if step.__module__.startswith("dmlgpu.compiler.plan.")]
 
 
 def _subclasses(base: type[AnyStep]) -> Iterator[type[AnyStep]]:
@@ -170,7 +176,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _place(item: Any) -> str:
-    """Where a class or function is defined: ``dmlgpu/operators/indexing.py:28 GatherNd1``."""
+    """Where a class or function is defined: ``dmlgpu/compiler/operators/indexing.py:28 GatherNd1``."""
     path = Path(inspect.getfile(item))
     shown = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
     return f"{shown}:{inspect.getsourcelines(item)[1]} {item.__name__}"

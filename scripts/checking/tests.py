@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from dmlgpu.descs import by_name
+from dmlgpu.catalog.descs import by_name
 
 from .cases import PARTS, spread
 from .imports import imports
@@ -77,7 +77,7 @@ def select_for_file(file: str) -> Selection:
     if path.suffix != ".py":
         return Selection(words=(path.name,))
     importers = [test for test in _modules() if file in imports(ROOT / test)]
-    named = _named(path.stem) if path.parent.as_posix() in PARTS else _named("_".join(path.with_suffix("").parts[1:]))
+    named = _named(path.stem) if path.parent.as_posix() in PARTS else _named_after(path)
     others = [test for test in importers if test not in named and "/gpu/" not in test]
     return Selection((*named, *spread(others, MOST_MODULES)), (path.name,) if path.parts[0] == "scripts" else ())
 
@@ -85,6 +85,12 @@ def select_for_file(file: str) -> Selection:
 def _modules() -> list[str]:
     found = (path for folder in FOLDERS for path in sorted((ROOT / "tests" / folder).glob("test_*.py")))
     return [path for each in found if (path := str(each.relative_to(ROOT))) != RUN_ANYWAY]
+
+
+def _named_after(path: Path) -> tuple[str, ...]:
+    """Modules of tests named after a module, with or without the rooms that it is in."""
+    parts = path.with_suffix("").parts
+    return tuple(test for start in range(1, len(parts)) for test in _named("_".join(parts[start:])))
 
 
 def _named(name: str) -> tuple[str, ...]:

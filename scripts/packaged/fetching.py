@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from dmlgpu.files import whole_file
+from dmlgpu.common.files import whole_file
 from packaged.listing import Entry
 
 _ALWAYS_THE_SAME = [

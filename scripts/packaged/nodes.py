@@ -10,8 +10,8 @@ import onnxruntime
 from numpy.typing import NDArray
 from onnx import AttributeProto, ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
 
-from dmlgpu.device.device import Device
 from dmlgpu.frontends.onnx import load
+from dmlgpu.runtime.device import Device
 from packaged.comparing import difference_of
 
 Array = NDArray[Any]

@@ -15,7 +15,7 @@ import onnx
 from numpy.typing import NDArray
 
 import dmlgpu
-from dmlgpu.errors import NotSupported
+from dmlgpu.common.errors import NotSupported
 from dmlgpu.frontends.onnx import load
 from dmlgpu.frontends.onnx.model import all_nodes
 from packaged.comparing import difference_of

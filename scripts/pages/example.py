@@ -16,19 +16,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu import operators, reference
+from dmlgpu import reference
+from dmlgpu.catalog import OperatorSchema
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias, Size2D
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.catalog.validation import validate
+from dmlgpu.common.errors import DmlError
+from dmlgpu.compiler import operators
 from dmlgpu.conformance.cases.case import Case
 from dmlgpu.conformance.cases.keys import Key, Types
 from dmlgpu.conformance.cases.layouts import Layout
 from dmlgpu.conformance.cases.operator_cases import OperatorCases
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
 from dmlgpu.conformance.cases.tolerance import EXACT
-from dmlgpu.enums import DataType
-from dmlgpu.errors import DmlError
-from dmlgpu.operator_desc import OperatorDesc, ScaleBias, Size2D
-from dmlgpu.schema import OperatorSchema
-from dmlgpu.tensor import TensorDesc
-from dmlgpu.validation import validate
 
 Array = NDArray[Any]
 MOST = 100
@@ -134,7 +135,7 @@ class _Writer:
     def imports(self) -> Iterator[str]:
         yield "from dmlgpu import TensorDesc, descs"
         if self._enums:
-            yield f"from dmlgpu.enums import {', '.join(sorted(self._enums))}"
+            yield f"from dmlgpu.catalog.enums import {', '.join(sorted(self._enums))}"
 
     def value(self, value: Any, indent: str) -> str:
         """The source of a field's value."""

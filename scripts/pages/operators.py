@@ -8,15 +8,16 @@ import re
 from collections.abc import Iterator
 from enum import Enum
 
-from dmlgpu import enums, operators, reference
+from dmlgpu import enums, reference
+from dmlgpu.catalog import FieldKind, FieldSchema, OperatorSchema, TensorSupport, catalog
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.names import class_name
+from dmlgpu.catalog.synonyms import SOURCES, newest, synonyms, tasks
+from dmlgpu.catalog.tensor_desc import WORD_BITS
+from dmlgpu.catalog.usual import usual
 from dmlgpu.cli.ops import family, is_implemented, shader_paths
-from dmlgpu.enums import DataType
-from dmlgpu.operators.lowering import lowering
-from dmlgpu.schema import FieldKind, FieldSchema, OperatorSchema, TensorSupport, catalog
-from dmlgpu.schema.names import class_name
-from dmlgpu.schema.synonyms import SOURCES, newest, synonyms, tasks
-from dmlgpu.schema.usual import usual
-from dmlgpu.tensor import WORD_BITS
+from dmlgpu.compiler import operators
+from dmlgpu.compiler.operators.lowering import lowering
 
 from .example import example
 from .practice import sections

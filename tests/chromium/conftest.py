@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from dmlgpu.browser.link import wait_for_pages
-from dmlgpu.browser.server import Server
-from dmlgpu.target import AdapterInfo
+from dmlgpu.compiler.target import AdapterInfo
+from dmlgpu.runtime.browser.link import wait_for_pages
+from dmlgpu.runtime.browser.server import Server
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 ARGUMENTS = (

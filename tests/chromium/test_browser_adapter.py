@@ -12,16 +12,16 @@ import pytest
 
 import dmlgpu
 from dmlgpu import Device, TensorDesc, descs
-from dmlgpu.backend import Range, Resources
-from dmlgpu.browser import frames
-from dmlgpu.browser.backend import BrowserBackend
-from dmlgpu.browser.lending import VARIABLE
-from dmlgpu.browser.link import wait_for_pages
-from dmlgpu.browser.server import Server
-from dmlgpu.compiler import compile_operator
-from dmlgpu.enums import DataType
-from dmlgpu.errors import DeviceRemoved, ShaderError
-from dmlgpu.program import Kernel, Program
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.common.errors import DeviceRemoved, ShaderError
+from dmlgpu.compiler.program import Kernel, Program
+from dmlgpu.compiler.stages import compile_operator
+from dmlgpu.runtime.browser import frames
+from dmlgpu.runtime.browser.backend import BrowserBackend
+from dmlgpu.runtime.browser.lending import VARIABLE
+from dmlgpu.runtime.browser.link import wait_for_pages
+from dmlgpu.runtime.browser.server import Server
+from dmlgpu.runtime.executor import Range, Resources
 from tests.chromium.conftest import opened
 
 pytestmark = pytest.mark.xdist_group("chromium")  # it is started once

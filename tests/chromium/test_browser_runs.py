@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 import pytest
 
-from dmlgpu.browser.backend import BrowserBackend
+from dmlgpu.common.errors import NotSupported
 from dmlgpu.conformance.cases.registry import case_by_name, case_names
 from dmlgpu.conformance.running.runner import run_case
-from dmlgpu.device.device import Device
-from dmlgpu.errors import NotSupported
+from dmlgpu.runtime.browser.backend import BrowserBackend
+from dmlgpu.runtime.device import Device
 from tests.quick_programs import PROFILES
 
 pytestmark = pytest.mark.xdist_group("chromium")  # it is started once

@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dmlgpu.browser import frames
-from dmlgpu.browser.lending import VARIABLE
+from dmlgpu.catalog.enums import DataType
 from dmlgpu.conformance.cases.families.activation import FlushedWithin
 from dmlgpu.conformance.cases.families.reduction import LogarithmOfSum
 from dmlgpu.conformance.cases.families.resampling import RoundedSum
@@ -32,11 +31,12 @@ from dmlgpu.conformance.running.records import Run
 from dmlgpu.conformance.running.runner import nearest
 from dmlgpu.conformance.suites.attributes import SameKind
 from dmlgpu.conformance.suites.combined import CombinedSuite
-from dmlgpu.device.device import Device
-from dmlgpu.enums import DataType
 from dmlgpu.export.conformance import write_suite
 from dmlgpu.export.folder import page_file
 from dmlgpu.export.judging import numbers_of, rule_of
+from dmlgpu.runtime.browser import frames
+from dmlgpu.runtime.browser.lending import VARIABLE
+from dmlgpu.runtime.device import Device
 from tests.chromium.conftest import served
 from tests.unit.cli_process import run_here
 

@@ -11,9 +11,9 @@ from onnx import TensorProto, helper
 
 import dmlgpu
 from dmlgpu import DataType, Graph, TensorDesc, descs, export
-from dmlgpu.builder import functions as dml
 from dmlgpu.demo.palette.graph import NAMES, palette_graph
-from dmlgpu.device.evaluate import run_compiled
+from dmlgpu.runtime.evaluate import run_compiled
+from dmlgpu.tensors.graphs import functions as dml
 from tests.chromium.conftest import served
 from tests.unit.onnx_models import model_of, onnxruntime_outputs
 

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from dmlgpu.aliasing import OFFSET_ALIGNMENT, layout
+from dmlgpu.compiler.aliasing import OFFSET_ALIGNMENT, layout
+from dmlgpu.compiler.graph.compiler import compile_network
+from dmlgpu.compiler.graph.resolve import resolve
+from dmlgpu.compiler.program import Kernel
+from dmlgpu.compiler.target import Profile
+from dmlgpu.compiler.wgsl.sharing import share
 from dmlgpu.conformance.suites.graphs import GraphSuite, example
-from dmlgpu.gpu.pipelines import excerpt
-from dmlgpu.graph.compiler import compile_network
-from dmlgpu.graph.resolve import resolve
-from dmlgpu.program import Kernel
-from dmlgpu.target import Profile
-from dmlgpu.wgsl.sharing import share
+from dmlgpu.runtime.wgpu.pipelines import excerpt
 from tests.quick_programs import PROFILES, STANDARD, packed, quick_programs
 
 pytestmark = [pytest.mark.usefixtures("facts"), pytest.mark.xdist_group("chromium")]  # it is started once

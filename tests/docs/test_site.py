@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dmlgpu.schema import catalog
+from dmlgpu.catalog import catalog
 
 ROOT = Path(__file__).parents[2]
 

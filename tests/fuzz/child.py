@@ -19,7 +19,7 @@ import warnings
 from typing import Any, TextIO
 
 from dmlgpu.conformance.running.child_process import exit_with_parent, reserved_stdout
-from dmlgpu.device.adapters import ADAPTER_VARIABLE
+from dmlgpu.runtime.adapters import ADAPTER_VARIABLE
 from tests.fuzz.monitor import Monitor
 from tests.fuzz.targets import load
 

@@ -9,9 +9,9 @@ from enum import IntEnum
 from typing import Any, TypeAlias
 
 from dmlgpu import descs
-from dmlgpu.enums import DataType, TensorFlags
-from dmlgpu.operator_desc import OperatorDesc, ScaleBias, Size2D
-from dmlgpu.tensor import TensorDesc, packed_strides
+from dmlgpu.catalog.enums import DataType, TensorFlags
+from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias, Size2D
+from dmlgpu.catalog.tensor_desc import TensorDesc, packed_strides
 from tests.fuzz import values
 from tests.fuzz.monitor import Monitor, Refused
 

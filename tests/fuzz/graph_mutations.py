@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from dmlgpu.catalog.enums import TensorFlags
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler.graph import ConstantNode, GraphDesc, InputEdge, IntermediateEdge, OperatorNode, OutputEdge
 from dmlgpu.conformance.cases.case import Case
 from dmlgpu.conformance.suites import random_graphs
 from dmlgpu.conformance.suites.dispatch_generator import LARGEST
-from dmlgpu.enums import TensorFlags
-from dmlgpu.graph import ConstantNode, GraphDesc, InputEdge, IntermediateEdge, OperatorNode, OutputEdge
-from dmlgpu.tensor import TensorDesc
 from tests.fuzz import description_mutations, values
 from tests.fuzz.monitor import Monitor, Refused
 

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize
 
 import dmlgpu
 from dmlgpu import DataType, reference
-from dmlgpu.enums import FeatureLevel
+from dmlgpu.catalog.enums import FeatureLevel
 from tests.fuzz.devices import check_usable, open_device
 from tests.fuzz.monitor import Monitor, Refused, shown
 from tests.fuzz.operators import DESCS

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import Any
 
-from dmlgpu.enums import TensorFlags
-from dmlgpu.operator_desc import OperatorDesc, ScaleBias, Size2D
-from dmlgpu.schema.names import to_directml
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.catalog.enums import TensorFlags
+from dmlgpu.catalog.names import to_directml
+from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias, Size2D
+from dmlgpu.catalog.tensor_desc import TensorDesc
 
 Json = dict[str, Any]
 

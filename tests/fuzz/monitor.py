@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from dmlgpu.errors import DmlError
+from dmlgpu.common.errors import DmlError
 
 PACKAGE = Path(__file__).parents[2] / "dmlgpu"
 

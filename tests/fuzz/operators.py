@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dmlgpu import DataType, TensorDesc, TensorFlags, descs
-from dmlgpu.enums import AxisDirection, ReduceFunction
+from dmlgpu.catalog.enums import AxisDirection, ReduceFunction
 
 
 def _row(data_type: DataType, *sizes: int, owned: bool = False) -> TensorDesc:

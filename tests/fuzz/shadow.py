@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu import reference
-from dmlgpu.operator_desc import TensorSlot
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.catalog.operator_desc import TensorSlot
+from dmlgpu.catalog.tensor_desc import TensorDesc
 
 
 @dataclass(eq=False)

@@ -11,7 +11,7 @@ import pytest
 import dmlgpu
 from dmlgpu.frontends.onnx import registry
 from dmlgpu.frontends.onnx.operators import elementwise
-from dmlgpu.host.backend import NumPyBackend
+from dmlgpu.runtime.numpy.backend import NumPyBackend
 from tests.fuzz.campaign import Tally, run_seeds
 from tests.fuzz.machine import LifeCycle, run_machine
 from tests.fuzz.monitor import Monitor

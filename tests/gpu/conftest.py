@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from dmlgpu.device.device import Device
-from dmlgpu.gpu import GpuBackend, adapters
-from dmlgpu.target import AdapterInfo, Profile
+from dmlgpu.compiler.target import AdapterInfo, Profile
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.wgpu import GpuBackend, adapters
 
 
 def _identifier(info: AdapterInfo) -> str:

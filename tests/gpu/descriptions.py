@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu import compiler
-from dmlgpu.backend import Range, Resources
-from dmlgpu.gpu import GpuBackend
-from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.target import Target
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.compiler import stages as compiler
+from dmlgpu.compiler.target import Target
+from dmlgpu.runtime.executor import Range, Resources
+from dmlgpu.runtime.wgpu import GpuBackend
 
 
 def run_desc(

@@ -16,7 +16,7 @@ import numpy as np
 
 import dmlgpu
 from dmlgpu import BufferBinding, DataType, InvalidState, TensorDesc, descs
-from dmlgpu.gpu import GpuBackend
+from dmlgpu.runtime.wgpu import GpuBackend
 
 ROW = TensorDesc(DataType.FLOAT32, (1, 4))
 DESC = descs.ElementWiseExp(input_tensor=ROW, output_tensor=ROW)

@@ -12,16 +12,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu.backend import Range, Resources
-from dmlgpu.enums import DataType
-from dmlgpu.gpu import GpuBackend
-from dmlgpu.kernels import sources
-from dmlgpu.plan import Affine, AffineView, Body, Lookup, Map, Plan, Role, Source, Tensor, View, apply, constants
-from dmlgpu.program import Program
-from dmlgpu.schedule import schedule
-from dmlgpu.target import Target
-from dmlgpu.tensor import TensorDesc
-from dmlgpu.wgsl import render
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler.plan import (
+    Affine,
+    AffineView,
+    Body,
+    Lookup,
+    Map,
+    Plan,
+    Role,
+    Source,
+    Tensor,
+    View,
+    apply,
+    constants,
+)
+from dmlgpu.compiler.program import Program
+from dmlgpu.compiler.rewrites import sources
+from dmlgpu.compiler.schedule import schedule
+from dmlgpu.compiler.target import Target
+from dmlgpu.compiler.wgsl import render
+from dmlgpu.runtime.executor import Range, Resources
+from dmlgpu.runtime.wgpu import GpuBackend
 
 Array = NDArray[Any]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from dmlgpu.gpu import GpuBackend
-from dmlgpu.plan import Role
-from dmlgpu.program import Kernel, Program, Slot
+from dmlgpu.compiler.plan import Role
+from dmlgpu.compiler.program import Kernel, Program, Slot
+from dmlgpu.runtime.wgpu import GpuBackend
 
 
 def shader(statement: str, slots: int, immediates: bool, size: int = 64) -> str:

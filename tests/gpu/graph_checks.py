@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from dmlgpu import Graph
-from dmlgpu.builder.expression import Expression
+from dmlgpu.compiler.graph.compiler import compile_network
+from dmlgpu.compiler.graph.passes import PASSES
+from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.conformance.running.graph_runner import run_graph
-from dmlgpu.device.device import Device
-from dmlgpu.graph.compiler import compile_network
-from dmlgpu.graph.passes import PASSES
-from dmlgpu.graph.resolve import resolve
+from dmlgpu.runtime.device import Device
+from dmlgpu.tensors.graphs.expression import Expression
 
 
 def agree(

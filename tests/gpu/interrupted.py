@@ -18,8 +18,8 @@ from gpu_programs import kernel, output_slot, program, words
 
 import dmlgpu
 from dmlgpu import BufferBinding, DataType, TensorDesc, descs
-from dmlgpu.backend import Range, Resources
-from dmlgpu.gpu import GpuBackend, native
+from dmlgpu.runtime.executor import Range, Resources
+from dmlgpu.runtime.wgpu import GpuBackend, native
 
 COUNT = 1 << 12
 SEED = 15

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from dmlgpu import descs
-from dmlgpu.backend import Range, Resources
-from dmlgpu.enums import DataType
-from dmlgpu.errors import NotSupported
-from dmlgpu.gpu import GpuBackend
-from dmlgpu.plan import Role
-from dmlgpu.program import Kernel, Program, Slot
-from dmlgpu.target import AdapterInfo
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common.errors import NotSupported
+from dmlgpu.compiler.plan import Role
+from dmlgpu.compiler.program import Kernel, Program, Slot
+from dmlgpu.compiler.target import AdapterInfo
+from dmlgpu.runtime.executor import Range, Resources
+from dmlgpu.runtime.wgpu import GpuBackend
 
 TYPES = ("FLOAT32", "FLOAT16", "INT8", "UINT16", "INT64")
 COUNT = 37

@@ -9,7 +9,7 @@ import pytest
 
 import dmlgpu.array as xp
 from dmlgpu import Device
-from dmlgpu.gpu import GpuBackend
+from dmlgpu.runtime.wgpu import GpuBackend
 from tests.unit.array_functions import ARRAY, INDICES, ROW, SPECIAL
 
 FLOATS = ["expm1", "signbit", "isfinite"]

@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmlgpu import Device, compiler, descs
-from dmlgpu.device.binding import BufferBinding
-from dmlgpu.enums import DataType
-from dmlgpu.enums import MultiheadAttentionMaskType as MaskType
-from dmlgpu.gpu import GpuBackend
-from dmlgpu.schedule.steps import AttentionTile, ScheduledAttend
-from dmlgpu.schema import operator
-from dmlgpu.target import AdapterInfo, Profile, Target
-from dmlgpu.tensor import TensorDesc
+from dmlgpu import Device, descs
+from dmlgpu.catalog import operator
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.enums import MultiheadAttentionMaskType as MaskType
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler import stages as compiler
+from dmlgpu.compiler.schedule.steps import AttentionTile, ScheduledAttend
+from dmlgpu.compiler.target import AdapterInfo, Profile, Target
+from dmlgpu.runtime.binding import BufferBinding
+from dmlgpu.runtime.wgpu import GpuBackend
 from tests.gpu.descriptions import run_desc
 from tests.schedules import steps_of
 

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from dmlgpu import TensorDesc, descs
+from dmlgpu.catalog.enums import DataType, InterpolationMode, ReduceFunction
+from dmlgpu.compiler.target import Profile
 from dmlgpu.conformance.running.outcome import Status
 from dmlgpu.conformance.suites.attributes import AttributeSuite
-from dmlgpu.device.device import Device
-from dmlgpu.device.evaluate import evaluate
-from dmlgpu.enums import DataType, InterpolationMode, ReduceFunction
-from dmlgpu.gpu import GpuBackend
-from dmlgpu.target import Profile
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.evaluate import evaluate
+from dmlgpu.runtime.wgpu import GpuBackend
 
 SUITE = AttributeSuite()
 SCHEDULES = (Profile.CPU, Profile.DISCRETE)

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from dmlgpu import Device
-from dmlgpu.backend import Range
 from dmlgpu.bench import ceilings
 from dmlgpu.bench.choosing import of_operator, schedules_of
 from dmlgpu.bench.prepared import PreparedOperator, retargeted
 from dmlgpu.bench.workload import Workload
 from dmlgpu.conformance.suites import graphs
-from dmlgpu.gpu import GpuBackend
+from dmlgpu.runtime.executor import Range
+from dmlgpu.runtime.wgpu import GpuBackend
 
 GRAPH = "pattern-normalized_residual-float16-plain"
 

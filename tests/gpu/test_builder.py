@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from dmlgpu import Graph
-from dmlgpu.builder import directmlx as dml
-from dmlgpu.device.device import Device
-from dmlgpu.enums import ReduceFunction
-from dmlgpu.gpu import GpuBackend
+from dmlgpu.catalog.enums import ReduceFunction
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.wgpu import GpuBackend
+from dmlgpu.tensors.graphs import directmlx as dml
 
 
 def results(device: Device, policy: str) -> tuple[np.ndarray, ...]:

@@ -9,9 +9,9 @@ import cffi
 import pytest
 from wgpu.backends.wgpu_native._ffi import ffi, get_wgpu_header
 
-from dmlgpu.gpu import adapters
-from dmlgpu.gpu.c_types import TEXTS, look_up_together
-from dmlgpu.target import AdapterInfo
+from dmlgpu.compiler.target import AdapterInfo
+from dmlgpu.runtime.wgpu import adapters
+from dmlgpu.runtime.wgpu.c_types import TEXTS, look_up_together
 
 HEADER = """
 typedef unsigned int Flags;
@@ -90,8 +90,8 @@ import sys
 from dataclasses import replace
 import numpy as np
 import dmlgpu
-from dmlgpu import gpu
-from dmlgpu.backend import Range, Resources
+from dmlgpu.runtime import wgpu as gpu
+from dmlgpu.runtime.executor import Range, Resources
 from wgpu.backends.wgpu_native._ffi import ffi
 
 before = set(ffi._parsed_types)

@@ -16,14 +16,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from dmlgpu.common.errors import NotSupported
+from dmlgpu.compiler.target import AdapterInfo, Profile
 from dmlgpu.conformance.cases.case import Case
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name, case_names
 from dmlgpu.conformance.running.runner import run_case
-from dmlgpu.device.adapters import adapters
-from dmlgpu.device.device import Device
-from dmlgpu.errors import NotSupported
-from dmlgpu.gpu import GpuBackend
-from dmlgpu.target import AdapterInfo, Profile
+from dmlgpu.runtime.adapters import adapters
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.wgpu import GpuBackend
 from tests.strategies import cases_of
 
 DRAWN_CASES = 1

@@ -12,16 +12,16 @@ from onnx import TensorProto, helper
 
 import dmlgpu
 from dmlgpu import Device, Tensor, ops
+from dmlgpu.catalog.enums import ExecutionFlags
+from dmlgpu.compiler.graph.compiler import compile_network
+from dmlgpu.compiler.graph.description import GraphDesc
+from dmlgpu.compiler.graph.passes import PASSES
+from dmlgpu.compiler.graph.resolve import resolve
+from dmlgpu.compiler.target import Profile
 from dmlgpu.conformance.suites.graph_casts import STEPS, Casts
 from dmlgpu.conformance.suites.graphs import GraphSuite
-from dmlgpu.enums import ExecutionFlags
 from dmlgpu.frontends.onnx import load
-from dmlgpu.gpu import GpuBackend
-from dmlgpu.graph.compiler import compile_network
-from dmlgpu.graph.description import GraphDesc
-from dmlgpu.graph.passes import PASSES
-from dmlgpu.graph.resolve import resolve
-from dmlgpu.target import Profile
+from dmlgpu.runtime.wgpu import GpuBackend
 from tests.unit.onnx_against import model_of
 
 MASK = [[1, 1, 1, 1], [1, 1, 0, 0]]

@@ -16,7 +16,7 @@ from dmlgpu.conformance.drivers.discovery import machine_manifests
 from dmlgpu.conformance.running.outcome import Outcome
 from dmlgpu.conformance.running.pool import Job, run_cases
 from dmlgpu.conformance.suites.registry import select, suite_by_name
-from dmlgpu.gpu import adapters
+from dmlgpu.runtime.wgpu import adapters
 from tests.unit.dask_cluster import cluster
 
 pytestmark = pytest.mark.gpu

@@ -13,13 +13,13 @@ from gpu_programs import add, kernel, output_slot, program
 
 import dmlgpu
 from dmlgpu import DataType, Device, TensorDesc, Timings
-from dmlgpu.backend import Range, Resources
-from dmlgpu.builder import functions
-from dmlgpu.errors import DeviceRemoved, ShaderError
-from dmlgpu.gpu import GpuBackend
-from dmlgpu.gpu.pipelines import Pipelines
-from dmlgpu.program import Program
-from dmlgpu.target import AdapterInfo
+from dmlgpu.common.errors import DeviceRemoved, ShaderError
+from dmlgpu.compiler.program import Program
+from dmlgpu.compiler.target import AdapterInfo
+from dmlgpu.runtime.executor import Range, Resources
+from dmlgpu.runtime.wgpu import GpuBackend
+from dmlgpu.runtime.wgpu.pipelines import Pipelines
+from dmlgpu.tensors.graphs import functions
 
 ROW = TensorDesc(DataType.FLOAT32, (4,))
 RELU = dmlgpu.descs.ActivationRelu(input_tensor=ROW, output_tensor=ROW)
@@ -43,7 +43,7 @@ def run(backend: GpuBackend, given: Program) -> int:
 @pytest.fixture(params=[1, 4], ids=["one core", "four cores"], autouse=True)
 def some_cores(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many the machine has."""
-    monkeypatch.setattr("dmlgpu.gpu.pipelines.cores", lambda: request.param)
+    monkeypatch.setattr("dmlgpu.runtime.wgpu.pipelines.cores", lambda: request.param)
 
 
 @pytest.fixture

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from dmlgpu.common.errors import ShaderError
+from dmlgpu.compiler.program import Kernel, Program
+from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.conformance.running.comparison import Verdict
 from dmlgpu.conformance.running.outcome import Status
 from dmlgpu.conformance.running.watched_backend import WatchedBackend
 from dmlgpu.conformance.suites.graphs import Expectation, GraphSuite
 from dmlgpu.conformance.suites.registry import suite_by_name
-from dmlgpu.device.device import Device
-from dmlgpu.errors import ShaderError
-from dmlgpu.gpu import GpuBackend
-from dmlgpu.program import Kernel, Program
-from dmlgpu.target import AdapterInfo
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.wgpu import GpuBackend
 
 NAMES = (
     *suite_by_name("chains").names("quick"),

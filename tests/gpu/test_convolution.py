@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmlgpu import descs, operators, reference
-from dmlgpu.enums import ConvolutionDirection, ConvolutionMode, DataType
-from dmlgpu.gpu import GpuBackend
-from dmlgpu.target import Profile
-from dmlgpu.tensor import TensorDesc
+from dmlgpu import descs, reference
+from dmlgpu.catalog.enums import ConvolutionDirection, ConvolutionMode, DataType
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler import operators
+from dmlgpu.compiler.target import Profile
+from dmlgpu.runtime.wgpu import GpuBackend
 from tests.gpu.descriptions import run_desc
 
 F32, F16 = DataType.FLOAT32, DataType.FLOAT16

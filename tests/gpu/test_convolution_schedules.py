@@ -11,15 +11,15 @@ import pytest
 from numpy.typing import NDArray
 
 from dmlgpu import descs
+from dmlgpu.catalog.enums import ConvolutionDirection, ConvolutionMode, DataType, TensorFlags
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.compiler.target import Profile
 from dmlgpu.conformance.cases.tolerance import Accumulated, Tolerance, Transformed
 from dmlgpu.conformance.cases.winograd import transformed_magnitude
 from dmlgpu.conformance.running.comparison import compare
-from dmlgpu.enums import ConvolutionDirection, ConvolutionMode, DataType, TensorFlags
-from dmlgpu.errors import InvalidArgument
-from dmlgpu.gpu import GpuBackend
 from dmlgpu.reference import evaluate
-from dmlgpu.target import Profile
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.runtime.wgpu import GpuBackend
 from tests.gpu.descriptions import run_desc
 
 Array = NDArray[Any]

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont
 
 from dmlgpu.cli.main import main
-from dmlgpu.gpu import adapters
+from dmlgpu.runtime.wgpu import adapters
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("rapidocr_onnxruntime") is None, reason="rapidocr-onnxruntime carries the models"

@@ -6,8 +6,8 @@ import numpy as np
 
 from dmlgpu.demo.training.network import initial_parameters
 from dmlgpu.demo.training.trainer import Digits, Trainer, batch_order
-from dmlgpu.device.device import Device
-from dmlgpu.gpu import GpuBackend
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.wgpu import GpuBackend
 
 
 def test_steps_are_the_references(backend: GpuBackend) -> None:

@@ -15,7 +15,7 @@ from dmlgpu import (
     TensorDesc,
     descs,
 )
-from dmlgpu.gpu.adapter import wgpu_adapter
+from dmlgpu.runtime.wgpu.adapter import wgpu_adapter
 from tests.life_cycle import ROW, LifeCycle, bound, compile_operator, floats, initialization, record, row, subtract
 
 pytestmark = pytest.mark.gpu

@@ -8,10 +8,10 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from dmlgpu import CacheLimits, Device
-from dmlgpu.eager.session import session_of
+from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.frontends.onnx import load
-from dmlgpu.gpu import GpuBackend
-from dmlgpu.target import AdapterInfo
+from dmlgpu.runtime.wgpu import GpuBackend
+from dmlgpu.tensors.session import session_of
 
 
 def test_pipelines_of_a_dropped_session_are_given_back(adapter: AdapterInfo) -> None:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import dmlgpu
-from dmlgpu.errors import BindingError, ModelError, ShaderError
+from dmlgpu.common.errors import BindingError, ModelError, ShaderError
+from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.frontends import dxdispatch
-from dmlgpu.target import AdapterInfo
 
 MODELS = Path(__file__).parent.parent / "data" / "dxdispatch"
 

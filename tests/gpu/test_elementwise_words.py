@@ -8,8 +8,8 @@ import pytest
 
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
 from dmlgpu.conformance.running.runner import run_case
-from dmlgpu.device.adapters import adapters
-from dmlgpu.device.device import Device
+from dmlgpu.runtime.adapters import adapters
+from dmlgpu.runtime.device import Device
 
 ARITHMETIC = [
     *("abs", "add", "clip", "clip1", "clip_grad", "clip_grad1", "divide", "max", "min", "modulus_floor"),

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from dmlgpu import Device
-from dmlgpu.compiler import compile_operator
+from dmlgpu.compiler.stages import compile_operator
+from dmlgpu.compiler.target import Profile
 from dmlgpu.conformance.cases.registry import case_by_name
 from dmlgpu.conformance.running.grids import grids, with_folded_grids
 from dmlgpu.conformance.running.runner import run_case
-from dmlgpu.gpu import GpuBackend
-from dmlgpu.target import Profile
+from dmlgpu.runtime.wgpu import GpuBackend
 
 CASES = (
     "element_wise_add-float32-63x129-packed-s0",  # a map

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dmlgpu.gpu import adapters
-from dmlgpu.target import AdapterInfo
+from dmlgpu.compiler.target import AdapterInfo
+from dmlgpu.runtime.wgpu import adapters
 
 PROGRAM = Path(__file__).with_name("forked.py")
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")

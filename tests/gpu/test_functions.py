@@ -11,17 +11,17 @@ import pytest
 from numpy.typing import NDArray
 
 from dmlgpu import descs, reference
+from dmlgpu.catalog import loader
+from dmlgpu.catalog.enums import DataType, FeatureLevel, IsInfinityMode, RoundingMode
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler.operators import activation, arithmetic, comparison, elementwise, functions
+from dmlgpu.compiler.operators.lowering import Lowering, lowering
+from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, Tolerance, Ulp
 from dmlgpu.conformance.running.comparison import compare
-from dmlgpu.device.device import Device
-from dmlgpu.device.evaluate import evaluate
-from dmlgpu.enums import DataType, FeatureLevel, IsInfinityMode, RoundingMode
-from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.operators import activation, arithmetic, comparison, elementwise, functions
-from dmlgpu.operators.lowering import Lowering, lowering
-from dmlgpu.schema import loader
-from dmlgpu.target import AdapterInfo
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.evaluate import evaluate
 
 HALVES = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
 UNUSUAL = {"Alpha": 0.75, "Beta": -0.5, "Exponent": 1.5, "Min": -1.5, "Max": 2.5}

@@ -9,12 +9,12 @@ import pytest
 import wgpu
 from gpu_programs import add, input_slot, kernel, output_slot, program, words
 
-from dmlgpu.backend import Range, Resources
-from dmlgpu.gpu import GpuBackend, executable
-from dmlgpu.gpu.buffers import GpuBuffer
-from dmlgpu.plan import Role
-from dmlgpu.program import Copy, Slot
-from dmlgpu.target import AdapterInfo
+from dmlgpu.compiler.plan import Role
+from dmlgpu.compiler.program import Copy, Slot
+from dmlgpu.compiler.target import AdapterInfo
+from dmlgpu.runtime.executor import Range, Resources
+from dmlgpu.runtime.wgpu import GpuBackend, executable
+from dmlgpu.runtime.wgpu.buffers import GpuBuffer
 
 GUARD = 0xDEADBEEF
 
@@ -188,7 +188,7 @@ def test_preparing_runs_nothing(backend: GpuBackend) -> None:
 
 
 def test_a_wgpu_device_made_elsewhere_is_used_and_left_alive(adapter: AdapterInfo) -> None:
-    from dmlgpu.gpu.adapter import wgpu_adapter
+    from dmlgpu.runtime.wgpu.adapter import wgpu_adapter
 
     device = wgpu_adapter(adapter).request_device_sync()
     backend = GpuBackend.from_wgpu(device)

@@ -9,8 +9,7 @@ import pytest
 import wgpu
 from gpu_programs import add, input_slot, kernel, output_slot, program, words
 
-from dmlgpu.backend import Range, Resources
-from dmlgpu.errors import (
+from dmlgpu.common.errors import (
     BindingError,
     DeviceRemoved,
     DmlError,
@@ -20,10 +19,11 @@ from dmlgpu.errors import (
     OutOfMemory,
     ShaderError,
 )
-from dmlgpu.gpu import GpuBackend, adapters
-from dmlgpu.plan import Role
-from dmlgpu.program import Kernel, Slot
-from dmlgpu.target import AdapterInfo
+from dmlgpu.compiler.plan import Role
+from dmlgpu.compiler.program import Kernel, Slot
+from dmlgpu.compiler.target import AdapterInfo
+from dmlgpu.runtime.executor import Range, Resources
+from dmlgpu.runtime.wgpu import GpuBackend, adapters
 
 
 def message(kind: type[Exception], action: Callable[[], object]) -> str:

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from gpu_programs import add, kernel, output_slot, program, words
 
-from dmlgpu.backend import Range, Resources
-from dmlgpu.errors import InvalidArgument
-from dmlgpu.gpu import GpuBackend
-from dmlgpu.target import AdapterInfo
+from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.compiler.target import AdapterInfo
+from dmlgpu.runtime.executor import Range, Resources
+from dmlgpu.runtime.wgpu import GpuBackend
 
 SPIN = "var x = s0[b0 + i]; for (var k = 0u; k < %du; k++) { x = x * 1664525u + 1013904223u; } s0[b0 + i] = x;"
 

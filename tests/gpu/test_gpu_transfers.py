@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from gpu_programs import add, words
 
-from dmlgpu.backend import Range, Resources
-from dmlgpu.gpu import GpuBackend
-from dmlgpu.target import AdapterInfo
+from dmlgpu.compiler.target import AdapterInfo
+from dmlgpu.runtime.executor import Range, Resources
+from dmlgpu.runtime.wgpu import GpuBackend
 
 
 @pytest.fixture(params=["as it comes", "without mappable-primary-buffers"])

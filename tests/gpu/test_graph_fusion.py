@@ -9,15 +9,15 @@ import pytest
 from graph_checks import agree
 
 from dmlgpu import DataType, Graph
-from dmlgpu.builder import directmlx as dml
-from dmlgpu.builder import functions
-from dmlgpu.builder.expression import Expression
-from dmlgpu.device.device import Device
-from dmlgpu.enums import AxisDirection, InterpolationMode, ReduceFunction
-from dmlgpu.graph.compiler import compile_network
-from dmlgpu.graph.resolve import resolve
-from dmlgpu.plan.parts import tensors
-from dmlgpu.target import Profile
+from dmlgpu.catalog.enums import AxisDirection, InterpolationMode, ReduceFunction
+from dmlgpu.compiler.graph.compiler import compile_network
+from dmlgpu.compiler.graph.resolve import resolve
+from dmlgpu.compiler.plan.parts import tensors
+from dmlgpu.compiler.target import Profile
+from dmlgpu.runtime.device import Device
+from dmlgpu.tensors.graphs import directmlx as dml
+from dmlgpu.tensors.graphs import functions
+from dmlgpu.tensors.graphs.expression import Expression
 
 RNG_SEED = 9
 

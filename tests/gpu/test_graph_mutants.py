@@ -10,14 +10,12 @@ from typing import Any
 
 import pytest
 
-from dmlgpu.conformance.suites.graphs import Expectation
-from dmlgpu.device.adapters import adapters
-from dmlgpu.device.device import Device
-from dmlgpu.enums import DataType
-from dmlgpu.errors import DmlError
-from dmlgpu.graph import compiler, lowering
-from dmlgpu.graph.network import Network, Result
-from dmlgpu.graph.passes import (
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import packed_strides
+from dmlgpu.common.errors import DmlError
+from dmlgpu.compiler.graph import compiler, lowering
+from dmlgpu.compiler.graph.network import Network, Result
+from dmlgpu.compiler.graph.passes import (
     attention,
     batch_normalization,
     bias,
@@ -32,11 +30,13 @@ from dmlgpu.graph.passes import (
     trees,
     views,
 )
-from dmlgpu.graph.passes.rewriting import Rewriting
-from dmlgpu.kernels.sources import leaves
-from dmlgpu.plan import Affine, Contract, Convolve, Tensor
-from dmlgpu.schedule import memory
-from dmlgpu.tensor import packed_strides
+from dmlgpu.compiler.graph.passes.rewriting import Rewriting
+from dmlgpu.compiler.plan import Affine, Contract, Convolve, Tensor
+from dmlgpu.compiler.rewrites.sources import leaves
+from dmlgpu.compiler.schedule import memory
+from dmlgpu.conformance.suites.graphs import Expectation
+from dmlgpu.runtime.adapters import adapters
+from dmlgpu.runtime.device import Device
 
 SAMPLE = (
     "pair-product-residual-float16-plain",

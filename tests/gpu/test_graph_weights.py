@@ -9,11 +9,11 @@ import pytest
 from graph_checks import agree
 
 from dmlgpu import DataType, Graph
-from dmlgpu.builder import directmlx as dml
-from dmlgpu.builder import functions
-from dmlgpu.builder.expression import Expression
-from dmlgpu.device.device import Device
-from dmlgpu.enums import ConvolutionDirection, ReduceFunction
+from dmlgpu.catalog.enums import ConvolutionDirection, ReduceFunction
+from dmlgpu.runtime.device import Device
+from dmlgpu.tensors.graphs import directmlx as dml
+from dmlgpu.tensors.graphs import functions
+from dmlgpu.tensors.graphs.expression import Expression
 
 
 def normalized_convolution(bias: bool, direction: ConvolutionDirection, groups: int) -> tuple[Graph, Expression, Any]:

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from dmlgpu import DataType, TensorDesc, TensorFlags, descs
+from dmlgpu.compiler.graph.passes import PASSES
 from dmlgpu.conformance.running.graph_runner import run_graph
 from dmlgpu.conformance.running.outcome import Status
 from dmlgpu.conformance.suites.graphs import QUICK, GraphSuite
-from dmlgpu.device.device import Device
-from dmlgpu.graph.passes import PASSES
+from dmlgpu.runtime.device import Device
 from tests.unit.graph_examples import (
     FLOATS,
     GraphDesc,

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmlgpu import compiler, descs
+from dmlgpu import descs
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler import stages as compiler
+from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
-from dmlgpu.enums import DataType
-from dmlgpu.gpu import GpuBackend
-from dmlgpu.target import Profile, Target
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.runtime.wgpu import GpuBackend
 from tests.gpu.descriptions import run_desc
 
 CPU, GPU = Profile.CPU, Profile.DISCRETE

@@ -9,11 +9,11 @@ import pytest
 
 import dmlgpu
 from dmlgpu import descs
-from dmlgpu.device.adapters import adapters
-from dmlgpu.device.device import Device
-from dmlgpu.enums import DataType
-from dmlgpu.target import AdapterInfo
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler.target import AdapterInfo
+from dmlgpu.runtime.adapters import adapters
+from dmlgpu.runtime.device import Device
 
 
 def truncated(a: int, b: int) -> int:

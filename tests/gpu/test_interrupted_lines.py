@@ -18,7 +18,7 @@ from wgpu.backends.wgpu_native import _api
 
 import dmlgpu
 from dmlgpu import BufferBinding, DataType, TensorDesc, descs
-from dmlgpu.target import AdapterInfo
+from dmlgpu.compiler.target import AdapterInfo
 
 SAMPLES = 150
 """Lines of a call at which it is interrupted."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dmlgpu.target import AdapterInfo
+from dmlgpu.compiler.target import AdapterInfo
 
 WGPU_CALLBACK = "from cffi callback <function GPUAdapter._request_device_async.<locals>.uncaptured_error_callback"
 PROGRAM = Path(__file__).with_name("interrupted.py")

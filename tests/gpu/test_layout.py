@@ -10,14 +10,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dmlgpu import compiler, descs, operators, reference
+from dmlgpu import descs, reference
+from dmlgpu.catalog.enums import DataType, DepthSpaceOrder, PaddingMode
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler import operators
+from dmlgpu.compiler import stages as compiler
+from dmlgpu.compiler.plan import AffineView, Map
+from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.conformance.cases.contents import any_bits
-from dmlgpu.enums import DataType, DepthSpaceOrder, PaddingMode
-from dmlgpu.gpu import GpuBackend
-from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.plan import AffineView, Map
-from dmlgpu.target import Profile, Target
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.runtime.wgpu import GpuBackend
 from tests.gpu.descriptions import run_desc
 from tests.gpu.fusion import Inputs, Node, assert_same, run_map, subtract
 

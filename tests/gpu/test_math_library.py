@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from dmlgpu.compiler.wgsl import templates
+from dmlgpu.compiler.wgsl.linker import library
 from dmlgpu.conformance.accuracy.functions import FUNCTIONS, TINY, Function
 from dmlgpu.conformance.accuracy.inputs import Floats, every_exponent, halves, in_domain
 from dmlgpu.conformance.accuracy.measure import errors, evaluate, flushes, measure, true_values
-from dmlgpu.gpu import GpuBackend
-from dmlgpu.wgsl import templates
-from dmlgpu.wgsl.linker import library
+from dmlgpu.runtime.wgpu import GpuBackend
 
 INF, NAN = np.inf, np.nan
 PI = float(np.float32(np.pi))

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from dmlgpu import descs
-from dmlgpu.enums import DataType, MatrixTransform
-from dmlgpu.gpu import GpuBackend
-from dmlgpu.schedule.gemm_choice import NAMES
-from dmlgpu.target import Profile
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.catalog.enums import DataType, MatrixTransform
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler.schedule.gemm_choice import NAMES
+from dmlgpu.compiler.target import Profile
+from dmlgpu.runtime.wgpu import GpuBackend
 from tests.gpu.descriptions import run_desc
 
 F32, F16 = DataType.FLOAT32, DataType.FLOAT16

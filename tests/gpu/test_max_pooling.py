@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from dmlgpu import descs
-from dmlgpu.enums import DataType
-from dmlgpu.gpu import GpuBackend
-from dmlgpu.schedule.steps import ScheduledTiles
-from dmlgpu.target import Profile
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler.schedule.steps import ScheduledTiles
+from dmlgpu.compiler.target import Profile
+from dmlgpu.runtime.wgpu import GpuBackend
 from tests.gpu.descriptions import run_desc
 from tests.schedules import steps_of
 

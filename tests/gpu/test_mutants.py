@@ -8,8 +8,8 @@ import pytest
 
 from dmlgpu.conformance.mutation.runs import UNCHANGED, MutantRunSuite
 from dmlgpu.conformance.running.outcome import Outcome, Status
-from dmlgpu.device.adapters import adapters
-from dmlgpu.device.device import Device
+from dmlgpu.runtime.adapters import adapters
+from dmlgpu.runtime.device import Device
 
 SUBTRACT = "element_wise_subtract-float32-2x3-packed-s0"
 

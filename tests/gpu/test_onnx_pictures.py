@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from dmlgpu.device.device import Device
 from dmlgpu.frontends.onnx import load
-from dmlgpu.gpu import GpuBackend
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.wgpu import GpuBackend
 
 F = np.float32
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from dmlgpu.device.device import Device
 from dmlgpu.frontends.onnx import load
-from dmlgpu.gpu import GpuBackend
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.wgpu import GpuBackend
 
 MICROSOFT = "com.microsoft"
 FLOAT, INT64, UINT8, INT4 = TensorProto.FLOAT, TensorProto.INT64, TensorProto.UINT8, TensorProto.INT4

@@ -8,12 +8,12 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from dmlgpu import Device, Tensor
-from dmlgpu.eager.session import session_of
 from dmlgpu.frontends.onnx import load
 from dmlgpu.frontends.onnx.segments import Segment, Weights
 from dmlgpu.frontends.onnx.session import Session
 from dmlgpu.frontends.onnx.watching import Profile, watched_by
-from dmlgpu.gpu.pipelines import Pipelines
+from dmlgpu.runtime.wgpu.pipelines import Pipelines
+from dmlgpu.tensors.session import session_of
 
 
 def test_a_fused_kernel_is_placed_profiled_and_its_weights_shared(device: Device) -> None:

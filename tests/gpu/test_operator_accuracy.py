@@ -8,8 +8,8 @@ from dmlgpu import Device
 from dmlgpu.conformance.accuracy.operator_errors import Errors, operator_errors
 from dmlgpu.conformance.accuracy.workloads import true_result
 from dmlgpu.conformance.suites.operator_accuracy import CASES
-from dmlgpu.device.evaluate import evaluate
-from dmlgpu.gpu import GpuBackend
+from dmlgpu.runtime.evaluate import evaluate
+from dmlgpu.runtime.wgpu import GpuBackend
 
 DIRECT, DATA_TYPE = CASES["convolution-accuracy-float32-precise"]
 WINOGRAD, _ = CASES["convolution-accuracy-float32-winograd-4"]

@@ -10,10 +10,11 @@ import pytest
 from pages.operators import page
 
 import dmlgpu
-from dmlgpu import Device, NotSupported, evaluate, operators
-from dmlgpu.device import shared
-from dmlgpu.schema import operator
-from dmlgpu.target import AdapterInfo
+from dmlgpu import Device, NotSupported, evaluate
+from dmlgpu.catalog import operator
+from dmlgpu.compiler import operators
+from dmlgpu.compiler.target import AdapterInfo
+from dmlgpu.runtime import shared
 
 
 @pytest.fixture(scope="module")

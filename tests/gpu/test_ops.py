@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dmlgpu import Device, Tensor, ops
-from dmlgpu.eager.session import session_of
-from dmlgpu.gpu import GpuBackend
+from dmlgpu.runtime.wgpu import GpuBackend
+from dmlgpu.tensors.session import session_of
 from tests.eager_functions import EXAMPLES, Example, floats
 
 SAMPLE = [

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from dmlgpu.catalog.tensor_desc import TensorDesc, element_offsets
+from dmlgpu.compiler.target import Profile
 from dmlgpu.conformance.cases.registry import case_by_name
-from dmlgpu.gpu import GpuBackend
-from dmlgpu.target import Profile
-from dmlgpu.tensor import TensorDesc, element_offsets
+from dmlgpu.runtime.wgpu import GpuBackend
 from tests.gpu.descriptions import run_over
 
 NAMES = (

@@ -8,7 +8,7 @@ from dmlgpu.conformance.drivers.pairwise_run import run_pairwise
 from dmlgpu.conformance.running.outcome import Status
 from dmlgpu.conformance.running.pool import Job, WorkerProcess
 from dmlgpu.conformance.suites.registry import suite_by_name
-from dmlgpu.device.adapters import adapters
+from dmlgpu.runtime.adapters import adapters
 
 NAMES = (
     "argmin-example1",  # integers

@@ -18,10 +18,10 @@ import wgpu
 
 import dmlgpu
 from dmlgpu import CacheLimits, DataType, Device, DeviceRemoved, TensorDesc, descs
-from dmlgpu.backend import Range, Resources
-from dmlgpu.gpu import GpuBackend, native
-from dmlgpu.gpu.executable import GpuExecutable
-from dmlgpu.target import AdapterInfo
+from dmlgpu.compiler.target import AdapterInfo
+from dmlgpu.runtime.executor import Range, Resources
+from dmlgpu.runtime.wgpu import GpuBackend, native
+from dmlgpu.runtime.wgpu.executable import GpuExecutable
 from tests.gpu.gpu_programs import add, words
 
 SOAK = Path(__file__).parents[2] / "scripts" / "soak.py"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dmlgpu.target import AdapterInfo
+from dmlgpu.compiler.target import AdapterInfo
 from tests.pydirectml_scripts import SCRIPTS, block_expected, block_weights, run_here
 
 

@@ -17,9 +17,9 @@ from gpu_programs import words
 from wgpu.backends.wgpu_native._api import GPUObjectBase
 
 from dmlgpu import Buffer, Device
-from dmlgpu.errors import DeviceRemoved, InvalidState, OutOfMemory
-from dmlgpu.gpu import GpuBackend, transfers
-from dmlgpu.target import AdapterInfo
+from dmlgpu.common.errors import DeviceRemoved, InvalidState, OutOfMemory
+from dmlgpu.compiler.target import AdapterInfo
+from dmlgpu.runtime.wgpu import GpuBackend, transfers
 from tests.readbacks import Frames, Readbacks
 
 ONE_SHOT = {"GPUCommandEncoder", "GPUComputePassEncoder", "GPUCommandBuffer"}

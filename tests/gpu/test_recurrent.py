@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmlgpu import operators, reference
-from dmlgpu.enums import DataType
-from dmlgpu.gpu import GpuBackend
-from dmlgpu.operators import unrolling
-from dmlgpu.plan import Repeat
-from dmlgpu.target import Profile
-from dmlgpu.tensor import TensorDesc
+from dmlgpu import reference
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler import operators
+from dmlgpu.compiler.operators import unrolling
+from dmlgpu.compiler.plan import Repeat
+from dmlgpu.compiler.target import Profile
+from dmlgpu.runtime.wgpu import GpuBackend
 from tests.gpu.descriptions import run_desc
 from tests.networks import BOTH, FORWARD, GATES, network
 

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 import scipy.special
 
-from dmlgpu import compiler, descs
+from dmlgpu import descs
+from dmlgpu.catalog.enums import AxisDirection, DataType, ReduceFunction
+from dmlgpu.catalog.tensor_desc import TensorDesc, packed_strides
+from dmlgpu.compiler import stages as compiler
+from dmlgpu.compiler.schedule.steps import ReduceSchedule, ScheduledReduce
+from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.conformance.cases.tolerance import ulp_distance
-from dmlgpu.enums import AxisDirection, DataType, ReduceFunction
-from dmlgpu.gpu import GpuBackend
-from dmlgpu.schedule.steps import ReduceSchedule, ScheduledReduce
-from dmlgpu.target import Profile, Target
-from dmlgpu.tensor import TensorDesc, packed_strides
+from dmlgpu.runtime.wgpu import GpuBackend
 from tests.gpu.descriptions import run_desc
 from tests.schedules import steps_of
 

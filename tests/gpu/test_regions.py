@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmlgpu import descs, operators, reference
+from dmlgpu import descs, reference
+from dmlgpu.catalog.enums import DataType, InterpolationMode, ReduceFunction
+from dmlgpu.catalog.operator_desc import OperatorDesc, Size2D
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler import operators
+from dmlgpu.compiler.plan import Tiles
+from dmlgpu.compiler.target import Profile
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
 from dmlgpu.conformance.running.comparison import compare
-from dmlgpu.enums import DataType, InterpolationMode, ReduceFunction
-from dmlgpu.gpu import GpuBackend
-from dmlgpu.operator_desc import OperatorDesc, Size2D
-from dmlgpu.plan import Tiles
-from dmlgpu.target import Profile
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.runtime.wgpu import GpuBackend
 from tests.gpu.descriptions import run_desc
 
 STEMS = ("roi_pooling", "roi_align1", "roi_align_grad")

@@ -12,18 +12,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common.errors import NotSupported, ShaderError
+from dmlgpu.compiler.plan import Map, Plan, Reduce, Reduction, Role, Tensor, View, apply, constants
+from dmlgpu.compiler.schedule import schedule
+from dmlgpu.compiler.schedule.steps import ReduceSchedule, ScheduledMap, ScheduledReduce, ScheduledWordRows
+from dmlgpu.compiler.schedule.walk import choose_walk
+from dmlgpu.compiler.target import AdapterInfo, Profile, Target
+from dmlgpu.compiler.wgsl import templates
 from dmlgpu.conformance.cases.layouts import Layout
 from dmlgpu.conformance.cases.layouts import strides as draw_strides
-from dmlgpu.enums import DataType
-from dmlgpu.errors import NotSupported, ShaderError
-from dmlgpu.gpu import GpuBackend
-from dmlgpu.plan import Map, Plan, Reduce, Reduction, Role, Tensor, View, apply, constants
-from dmlgpu.schedule import schedule
-from dmlgpu.schedule.steps import ReduceSchedule, ScheduledMap, ScheduledReduce, ScheduledWordRows
-from dmlgpu.schedule.walk import choose_walk
-from dmlgpu.target import AdapterInfo, Profile, Target
-from dmlgpu.tensor import TensorDesc
-from dmlgpu.wgsl import templates
+from dmlgpu.runtime.wgpu import GpuBackend
 from tests.gpu.fusion import (
     POISON,
     Inputs,

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmlgpu import descs, operators
-from dmlgpu.enums import DataType
-from dmlgpu.gpu import GpuBackend
-from dmlgpu.tensor import TensorDesc
+from dmlgpu import descs
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler import operators
+from dmlgpu.runtime.wgpu import GpuBackend
 from tests.gpu.fusion import Array, Inputs, assert_same, run_plan
 
 TYPES = [data_type for data_type in DataType if data_type is not DataType.UNKNOWN and data_type.bits >= 8]

@@ -7,13 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dmlgpu import compiler, descs, reference
-from dmlgpu.enums import AxisDirection, DataType, InterpolationMode
-from dmlgpu.gpu import GpuBackend
-from dmlgpu.kernels.resampling import LONGEST_LISTED
-from dmlgpu.schedule.steps import ScheduledTiles
-from dmlgpu.target import Profile
-from dmlgpu.tensor import TensorDesc
+from dmlgpu import descs, reference
+from dmlgpu.catalog.enums import AxisDirection, DataType, InterpolationMode
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler import stages as compiler
+from dmlgpu.compiler.rewrites.resampling import LONGEST_LISTED
+from dmlgpu.compiler.schedule.steps import ScheduledTiles
+from dmlgpu.compiler.target import Profile
+from dmlgpu.runtime.wgpu import GpuBackend
 from tests.gpu.descriptions import run_desc
 from tests.schedules import steps_of
 

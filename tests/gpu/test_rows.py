@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 import scipy.special
 
-from dmlgpu import compiler, descs
-from dmlgpu.enums import DataType, QuantizationType
-from dmlgpu.gpu import GpuBackend
-from dmlgpu.schedule.steps import ReduceSchedule, ScheduledMap, ScheduledReduce, ScheduledRows, ScheduledRuns
-from dmlgpu.target import Profile, Target
-from dmlgpu.tensor import TensorDesc
+from dmlgpu import descs
+from dmlgpu.catalog.enums import DataType, QuantizationType
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler import stages as compiler
+from dmlgpu.compiler.schedule.steps import ReduceSchedule, ScheduledMap, ScheduledReduce, ScheduledRows, ScheduledRuns
+from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.runtime.wgpu import GpuBackend
 from tests.gpu.descriptions import run_desc
 from tests.schedules import steps_of
 

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmlgpu import compiler, descs
-from dmlgpu.backend import Range, Resources
-from dmlgpu.enums import AxisDirection, DataType
-from dmlgpu.gpu import GpuBackend
-from dmlgpu.schedule import scan
-from dmlgpu.target import Profile, Target
-from dmlgpu.tensor import TensorDesc
+from dmlgpu import descs
+from dmlgpu.catalog.enums import AxisDirection, DataType
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler import stages as compiler
+from dmlgpu.compiler.schedule import scan
+from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.runtime.executor import Range, Resources
+from dmlgpu.runtime.wgpu import GpuBackend
 from tests.gpu.descriptions import run_desc
 
 CPU, GPU = Profile.CPU, Profile.DISCRETE

@@ -9,18 +9,18 @@ import pytest
 
 from dmlgpu import DataType, Device, TensorDesc, descs
 from dmlgpu.cli.subjects import find_subjects
+from dmlgpu.compiler.explain import explain_graph, explain_operator
+from dmlgpu.compiler.graph.description import GraphDesc
+from dmlgpu.compiler.graph.resolve import resolve
+from dmlgpu.compiler.program import Program
+from dmlgpu.compiler.target import AdapterInfo, Target
 from dmlgpu.conformance.cases.registry import case_by_name
 from dmlgpu.conformance.running.outcome import Status
 from dmlgpu.conformance.suites.operators import OperatorSuite
 from dmlgpu.demo.palette.reduction import Workbench
-from dmlgpu.device.adapters import target_of
-from dmlgpu.explain import explain_graph, explain_operator
-from dmlgpu.gpu import GpuBackend
-from dmlgpu.gpu import backend as gpu_backend
-from dmlgpu.graph.description import GraphDesc
-from dmlgpu.graph.resolve import resolve
-from dmlgpu.program import Program
-from dmlgpu.target import AdapterInfo, Target
+from dmlgpu.runtime.adapters import target_of
+from dmlgpu.runtime.wgpu import GpuBackend
+from dmlgpu.runtime.wgpu import backend as gpu_backend
 
 CASES = (
     "gemm-float32-512x512-packed-s0",

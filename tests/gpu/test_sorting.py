@@ -10,10 +10,10 @@ import pytest
 from numpy.typing import NDArray
 
 from dmlgpu import descs
-from dmlgpu.enums import AxisDirection, DataType
-from dmlgpu.gpu import GpuBackend
-from dmlgpu.target import Profile, Target
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.catalog.enums import AxisDirection, DataType
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.runtime.wgpu import GpuBackend
 from tests.gpu.descriptions import run_desc
 
 F32, F16, I64, U64, U8 = (DataType[name] for name in ("FLOAT32", "FLOAT16", "INT64", "UINT64", "UINT8"))

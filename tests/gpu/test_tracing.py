@@ -10,9 +10,9 @@ import pytest
 
 import dmlgpu
 from dmlgpu import Device, Tensor, ops
-from dmlgpu.eager.session import session_of
-from dmlgpu.gpu import GpuBackend
-from dmlgpu.plan import Role
+from dmlgpu.compiler.plan import Role
+from dmlgpu.runtime.wgpu import GpuBackend
+from dmlgpu.tensors.session import session_of
 from tests.eager_functions import floats
 
 

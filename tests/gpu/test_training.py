@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from dmlgpu import descs
-from dmlgpu.enums import DataType
-from dmlgpu.gpu import GpuBackend
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.runtime.wgpu import GpuBackend
 from tests.gpu.descriptions import run_desc
 
 SPECIAL = np.array([[[[np.nan, np.inf, -np.inf, 2.0]]]], np.float32)

@@ -8,17 +8,17 @@ import numpy as np
 
 from dmlgpu import descs
 from dmlgpu.bench.choosing import of_operator
-from dmlgpu.device.device import Device
-from dmlgpu.enums import DataType
-from dmlgpu.gpu import GpuBackend
-from dmlgpu.schedule.gemm_choice import Shape, alternatives
-from dmlgpu.target import AdapterInfo
-from dmlgpu.tensor import TensorDesc
-from dmlgpu.tuned import UNTUNED, Tuned
-from dmlgpu.tuned_files import tuned_for
-from dmlgpu.tuning import storing
-from dmlgpu.tuning.racing import race_on
-from dmlgpu.tuning.search import Search
+from dmlgpu.bench.tuning import storing
+from dmlgpu.bench.tuning.racing import race_on
+from dmlgpu.bench.tuning.search import Search
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler.schedule.gemm_choice import Shape, alternatives
+from dmlgpu.compiler.target import AdapterInfo
+from dmlgpu.compiler.tuned import UNTUNED, Tuned
+from dmlgpu.compiler.tuned_files import tuned_for
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.wgpu import GpuBackend
 from tests.gpu.descriptions import run_desc
 
 F32 = DataType.FLOAT32

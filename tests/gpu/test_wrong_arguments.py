@@ -7,7 +7,7 @@ import pytest
 
 import dmlgpu
 from dmlgpu import Buffer, Device, InvalidArgument, OutOfMemory
-from dmlgpu.errors import shown
+from dmlgpu.common.errors import shown
 from tests.life_cycle import row, subtract
 from tests.unit.device_objects import raises
 from tests.wrong_arguments import HUGE, Hostile, check_refusal, public_calls

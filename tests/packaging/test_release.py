@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from dmlgpu import __version__
-from dmlgpu.schema.stubs import stubs
+from dmlgpu.catalog.stubs import stubs
 
 ROOT = Path(__file__).parents[2]
 FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))

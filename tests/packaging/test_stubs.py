@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ("dmlgpu", "shaders", "pyproject.toml", "hatch_build.py", "README.md", "LICENSE")
-STUBS = ["builder/functions.pyi", "descs.pyi", "ops/directml.pyi"]
+STUBS = ["tensors/graphs/functions.pyi", "catalog/descs.pyi", "ops/directml.pyi"]
 
 BUILD = {
     "wheel": "from hatchling.build import build_wheel as build; import sys; build(sys.argv[1])",
@@ -24,8 +24,8 @@ BUILD = {
 CORRECT = """
 import numpy as np
 from dmlgpu import DataType, Graph, TensorDesc, descs, ops
-from dmlgpu.builder import functions
-from dmlgpu.enums import MatrixTransform
+from dmlgpu.tensors.graphs import functions
+from dmlgpu.catalog.enums import MatrixTransform
 from dmlgpu.ops import directml
 
 x = np.ones((2, 2), np.float32)
@@ -44,7 +44,7 @@ cls: type[descs.Gemm] = descs.Gemm
 WRONG = """
 import numpy as np
 from dmlgpu import Graph, descs, ops
-from dmlgpu.builder import functions
+from dmlgpu.tensors.graphs import functions
 
 x = np.ones((2, 2), np.float32)
 ops.directml.gemm(x, x, alpha="2")
@@ -136,7 +136,7 @@ def test_help_and_signatures(python: Path, tmp_path: Path) -> None:
 
 def test_completion_in_a_repl(python: Path, tmp_path: Path) -> None:
     program = (
-        "import rlcompleter\nfrom dmlgpu import descs, ops\nfrom dmlgpu.builder import functions\n"
+        "import rlcompleter\nfrom dmlgpu import descs, ops\nfrom dmlgpu.tensors.graphs import functions\n"
         "completer = rlcompleter.Completer(globals())\n"
         "for text in ('ops.element_wise_bit_n', 'ops.softm', 'ops.directml.gem', 'functions.TopK', 'descs.Gem'):\n"
         "    matches = [completer.complete(text, state) for state in range(3)]\n"

@@ -18,9 +18,9 @@ USE = """
 import importlib.resources, json, sys
 import numpy as np
 import dmlgpu
-from dmlgpu import operators
-from dmlgpu.descs import Slice1
-from dmlgpu.enums import DataType
+from dmlgpu.compiler import operators
+from dmlgpu.catalog.descs import Slice1
+from dmlgpu.catalog.enums import DataType
 
 vector = dmlgpu.TensorDesc(DataType.INT32, (4,))
 desc = Slice1(
@@ -88,12 +88,12 @@ def test_contents(wheel):
     assert modules <= names
     assert {
         "dmlgpu/py.typed",
-        "dmlgpu/descs.pyi",
-        "dmlgpu/builder/functions.pyi",
+        "dmlgpu/catalog/descs.pyi",
+        "dmlgpu/tensors/graphs/functions.pyi",
         "dmlgpu/ops/directml.pyi",
-        "dmlgpu/schema/operators.json",
-        "dmlgpu/schema/enums.json",
-        "dmlgpu/schema/synonyms.toml",
+        "dmlgpu/catalog/operators.json",
+        "dmlgpu/catalog/enums.json",
+        "dmlgpu/catalog/synonyms.toml",
     } <= names
     pages = ROOT / "dmlgpu" / "export" / "pages"
     assert {f"dmlgpu/export/pages/{path.name}" for path in pages.iterdir()} <= names

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from dmlgpu import descs
-from dmlgpu.enums import DataType, RoundingMode
-from dmlgpu.operator_desc import ScaleBias
+from dmlgpu.catalog.enums import DataType, RoundingMode
+from dmlgpu.catalog.operator_desc import ScaleBias
 from tests.reference import oracles
 from tests.reference.helpers import ALL_TYPES, all_pairs, run, samples, tensor
 from tests.reference.onnx_oracle import onnx_reference, onnx_runtime

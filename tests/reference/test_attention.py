@@ -12,11 +12,12 @@ import pytest
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
-from dmlgpu import descs, operators, reference
-from dmlgpu.enums import DataType
-from dmlgpu.enums import MultiheadAttentionMaskType as MaskType
-from dmlgpu.schema import operator
-from dmlgpu.tensor import TensorDesc
+from dmlgpu import descs, reference
+from dmlgpu.catalog import operator
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.enums import MultiheadAttentionMaskType as MaskType
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler import operators
 from tests.reference.helpers import tensor
 
 BATCH, QUERIES, KEYS, HEADS, SIZE, VALUE_SIZE = 2, 5, 7, 4, 8, 6

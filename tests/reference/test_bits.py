@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dmlgpu import descs
-from dmlgpu.enums import DataType
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import TensorDesc
 from tests.reference.helpers import ALL_TYPES, bits, run, tensor
 from tests.reference.onnx_oracle import onnx_reference, onnx_runtime
 

@@ -9,8 +9,8 @@ import onnx
 import pytest
 
 from dmlgpu import descs
-from dmlgpu.enums import DataType
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import TensorDesc
 from tests.reference import oracles
 from tests.reference.helpers import ALL_TYPES, run, samples, tensor
 from tests.reference.onnx_oracle import onnx_reference, onnx_runtime

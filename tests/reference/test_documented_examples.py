@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from dmlgpu import descs, enums, reference
-from dmlgpu.schema import loader
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.catalog import loader
+from dmlgpu.catalog.tensor_desc import TensorDesc
 
 OF_ANOTHER_OPERATOR = {("ELEMENT_WISE_BIT_XOR", 1)}
 """What the pages print in the wrong place: BIT_XOR's shows BIT_NOT."""

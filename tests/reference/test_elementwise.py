@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmlgpu import descs
-from dmlgpu.enums import DataType
-from dmlgpu.operator_desc import ScaleBias
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.operator_desc import ScaleBias
 from tests.reference import oracles
 from tests.reference.helpers import ALL_TYPES, all_pairs, bits, run, tensor
 from tests.reference.onnx_oracle import onnx_reference, onnx_runtime

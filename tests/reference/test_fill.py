@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from dmlgpu import descs
-from dmlgpu.enums import DataType
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import TensorDesc
 from tests.reference import oracles
 from tests.reference.helpers import ALL_TYPES, bits, run
 from tests.reference.onnx_oracle import onnx_reference, onnx_runtime

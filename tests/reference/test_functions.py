@@ -8,8 +8,8 @@ import pytest
 from scipy import special
 
 from dmlgpu import descs
-from dmlgpu.enums import DataType
-from dmlgpu.operator_desc import ScaleBias
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.operator_desc import ScaleBias
 from tests.reference import oracles
 from tests.reference.helpers import bits, run, samples, tensor
 from tests.reference.onnx_oracle import onnx_reference, onnx_runtime

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmlgpu import descs, reference
-from dmlgpu.enums import DepthSpaceOrder
+from dmlgpu.catalog.enums import DepthSpaceOrder
 from tests.reference.helpers import ALL_TYPES, bits, numbered, run, sizes, tensor
 from tests.reference.onnx_oracle import onnx_reference, onnx_runtime
 

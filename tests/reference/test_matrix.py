@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dmlgpu import descs
-from dmlgpu.enums import DataType, MatrixTransform
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.catalog.enums import DataType, MatrixTransform
+from dmlgpu.catalog.tensor_desc import TensorDesc
 from tests.reference.helpers import run, tensor
 from tests.reference.onnx_oracle import onnx_reference, onnx_runtime, seven_bits
 

@@ -11,8 +11,8 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 from dmlgpu import descs, reference
-from dmlgpu.enums import DataType
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import TensorDesc
 from tests.reference.helpers import run, sizes, tensor
 from tests.reference.onnx_oracle import onnx_reference, onnx_runtime
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmlgpu import descs
-from dmlgpu.enums import DataType, PaddingMode
+from dmlgpu.catalog.enums import DataType, PaddingMode
 from tests.reference.helpers import ALL_TYPES, bits, numbered, run, sizes, tensor
 from tests.reference.onnx_oracle import onnx_reference, onnx_runtime
 from tests.reference.test_layout import python_slices, slice1, windows

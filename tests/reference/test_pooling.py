@@ -9,8 +9,8 @@ import pytest
 from onnx import helper
 
 from dmlgpu import descs, reference
-from dmlgpu.enums import DataType
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import TensorDesc
 from tests.reference.helpers import bits, run, tensor
 from tests.reference.onnx_oracle import onnx_reference, onnx_runtime
 

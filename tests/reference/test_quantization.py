@@ -13,8 +13,8 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 from dmlgpu import descs, reference
-from dmlgpu.enums import DataType, QuantizationType
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.catalog.enums import DataType, QuantizationType
+from dmlgpu.catalog.tensor_desc import TensorDesc
 from tests.reference.helpers import run, tensor
 
 F32 = DataType.FLOAT32

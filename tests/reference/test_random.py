@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmlgpu import descs, reference
-from dmlgpu.enums import DataType, RandomGeneratorType
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.catalog.enums import DataType, RandomGeneratorType
+from dmlgpu.catalog.tensor_desc import TensorDesc
 
 # Counter, key, block: the lines "philox4x32 10" of tests/kat_vectors and, from the fourth on, some of
 # tests/old_kat_vectors in Random123 (D. E. Shaw Research).

@@ -13,8 +13,8 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 from dmlgpu import descs, reference
-from dmlgpu.enums import RecurrentNetworkDirection
-from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.catalog.enums import RecurrentNetworkDirection
+from dmlgpu.catalog.operator_desc import OperatorDesc
 from tests.reference.helpers import tensor
 
 STEPS, SEQUENCES, INPUTS, HIDDEN = 6, 4, 3, 5

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from dmlgpu import descs, reference
-from dmlgpu.enums import DataType, InterpolationMode, ReduceFunction
-from dmlgpu.operator_desc import Size2D
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.catalog.enums import DataType, InterpolationMode, ReduceFunction
+from dmlgpu.catalog.operator_desc import Size2D
+from dmlgpu.catalog.tensor_desc import TensorDesc
 from tests.reference.helpers import bits, run, tensor
 from tests.reference.onnx_oracle import onnx_reference, onnx_runtime
 

@@ -6,9 +6,9 @@ from onnx.backend.test.case.node import resize as onnx_cases
 from scipy import ndimage
 
 from dmlgpu import descs
-from dmlgpu.enums import AxisDirection, DataType, InterpolationMode
-from dmlgpu.operator_desc import Size2D
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.catalog.enums import AxisDirection, DataType, InterpolationMode
+from dmlgpu.catalog.operator_desc import Size2D
+from dmlgpu.catalog.tensor_desc import TensorDesc
 from tests.reference.helpers import run, tensor
 from tests.reference.onnx_oracle import onnx_reference, onnx_runtime
 

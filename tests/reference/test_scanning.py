@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmlgpu import descs, reference
-from dmlgpu.enums import AxisDirection, DataType
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.catalog.enums import AxisDirection, DataType
+from dmlgpu.catalog.tensor_desc import TensorDesc
 from tests.reference import oracles
 from tests.reference.helpers import run, sizes, tensor
 from tests.reference.onnx_oracle import onnx_reference, onnx_runtime

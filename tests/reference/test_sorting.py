@@ -12,8 +12,8 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 from dmlgpu import descs, reference
-from dmlgpu.enums import AxisDirection, DataType
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.catalog.enums import AxisDirection, DataType
+from dmlgpu.catalog.tensor_desc import TensorDesc
 from tests.reference.helpers import bits, sizes, tensor
 
 INCREASING, DECREASING = AxisDirection.INCREASING, AxisDirection.DECREASING

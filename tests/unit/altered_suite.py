@@ -6,12 +6,12 @@ import os
 
 import numpy as np
 
+from dmlgpu.common.errors import DmlError, NotSupported
 from dmlgpu.conformance.cases.case import Array
 from dmlgpu.conformance.cases.tolerance import EXACT, Ulp
 from dmlgpu.conformance.drivers.pairwise import Allowance
 from dmlgpu.conformance.running.outcome import Outcome, Status
-from dmlgpu.device.device import Device
-from dmlgpu.errors import DmlError, NotSupported
+from dmlgpu.runtime.device import Device
 
 VARIABLE = "ALTERED"
 """Environment variable: 1 makes cases come out otherwise."""

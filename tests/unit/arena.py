@@ -16,13 +16,13 @@ from unittest import mock
 
 import numpy as np
 
-from dmlgpu.graph import compiler
-from dmlgpu.graph.description import GraphDesc
-from dmlgpu.graph.resolve import resolve
-from dmlgpu.plan import Role
-from dmlgpu.program import Kernel, Program, Slot
-from dmlgpu.schedule.memory import lay_out
-from dmlgpu.target import Target
+from dmlgpu.compiler.graph import compiler
+from dmlgpu.compiler.graph.description import GraphDesc
+from dmlgpu.compiler.graph.resolve import resolve
+from dmlgpu.compiler.plan import Role
+from dmlgpu.compiler.program import Kernel, Program, Slot
+from dmlgpu.compiler.schedule.memory import lay_out
+from dmlgpu.compiler.target import Target
 
 CELL = 16
 """Bytes that are stamped together: offsets are multiples of it."""
@@ -33,7 +33,7 @@ def compiled_pair(graph: GraphDesc, target: Target, disabled: Collection[str] = 
     """Return a graph's program, and its twin: the same kernels, but no temporary memory is used again."""
     network = resolve(graph)
     program = compiler.compile_network(network, target, disabled).program
-    with mock.patch("dmlgpu.schedule.scheduling.lay_out", lambda uses, reuse: lay_out(uses, reuse=False)):
+    with mock.patch("dmlgpu.compiler.schedule.scheduling.lay_out", lambda uses, reuse: lay_out(uses, reuse=False)):
         twin = compiler.compile_network(network, target, disabled).program
     assert [kernel.label for kernel in twin.kernels] == [kernel.label for kernel in program.kernels]
     return program, twin

@@ -7,9 +7,9 @@ import sys
 import time
 from pathlib import Path
 
+from dmlgpu.common.errors import DeviceRemoved, DmlError, NotSupported
 from dmlgpu.conformance.running.outcome import Outcome, Status
-from dmlgpu.device.device import Device
-from dmlgpu.errors import DeviceRemoved, DmlError, NotSupported
+from dmlgpu.runtime.device import Device
 
 NAMES = ("good-1", "bad-1", "hang-1", "good-2", "crash-1", "refused-1", "raises-1", "broken-1", "lost-1", "good-3")
 

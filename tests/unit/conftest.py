@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dmlgpu.operators.lowering import _LOWERINGS
+from dmlgpu.compiler.operators.lowering import _LOWERINGS
 from dmlgpu.reference.registry import _FUNCTIONS
 from tests.unit.device_objects import Objects
 

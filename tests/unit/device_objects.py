@@ -23,8 +23,8 @@ from dmlgpu import (
     TensorFlags,
     descs,
 )
-from dmlgpu.backend import Resources
-from dmlgpu.host.backend import NumPyBackend
+from dmlgpu.runtime.executor import Resources
+from dmlgpu.runtime.numpy.backend import NumPyBackend
 
 FLOATS = TensorDesc(DataType.FLOAT32, (1, 1, 2, 8))
 """A tensor of 64 bytes."""

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from dmlgpu.errors import ModelError
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.common.errors import ModelError
 from dmlgpu.frontends import dxdispatch
-from dmlgpu.operator_desc import OperatorDesc
 
 MODELS = Path(__file__).parent.parent / "data" / "dxdispatch"
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dmlgpu import DataType, OperatorDesc, ScaleBias, TensorDesc, descs
-from dmlgpu.enums import ConvolutionDirection, ConvolutionMode, MatrixTransform
-from dmlgpu.graph import ConstantNode, GraphDesc, InputEdge, IntermediateEdge, OperatorNode, OutputEdge
+from dmlgpu.catalog.enums import ConvolutionDirection, ConvolutionMode, MatrixTransform
+from dmlgpu.compiler.graph import ConstantNode, GraphDesc, InputEdge, IntermediateEdge, OperatorNode, OutputEdge
 
 FLOATS = TensorDesc(DataType.FLOAT32, (1, 2, 4, 4))
 """A tensor of 128 bytes."""

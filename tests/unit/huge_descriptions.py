@@ -11,12 +11,12 @@ import itertools
 import re
 from collections.abc import Callable, Iterator
 
-from dmlgpu.device.probe import probes
-from dmlgpu.enums import FeatureLevel
-from dmlgpu.errors import InvalidDescription
-from dmlgpu.operator_desc import OperatorDesc, Size2D
-from dmlgpu.schema import FieldSchema, OperatorSchema, operator
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.catalog import FieldSchema, OperatorSchema, operator
+from dmlgpu.catalog.enums import FeatureLevel
+from dmlgpu.catalog.operator_desc import OperatorDesc, Size2D
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common.errors import InvalidDescription
+from dmlgpu.runtime.probe import probes
 
 LEVEL = FeatureLevel.LEVEL_6_4
 HUGE_SIZES = (2**31 + 11, 2**27 + 1, 2**20)

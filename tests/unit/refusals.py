@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from dmlgpu import operators, validation
-from dmlgpu.enums import FeatureLevel
-from dmlgpu.errors import InvalidDescription
-from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.catalog import validation
+from dmlgpu.catalog.enums import FeatureLevel
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.common.errors import InvalidDescription
+from dmlgpu.compiler import operators
 
 NEWEST = FeatureLevel.LEVEL_6_4
 

@@ -6,15 +6,15 @@ import hashlib
 from collections.abc import Iterator
 
 from dmlgpu import DataType, TensorDesc
-from dmlgpu.compiler import compile_operator
+from dmlgpu.common.errors import NotSupported
+from dmlgpu.compiler.graph import GraphDesc
+from dmlgpu.compiler.graph.compiler import compile_network
+from dmlgpu.compiler.graph.resolve import resolve
+from dmlgpu.compiler.program import Program
+from dmlgpu.compiler.stages import compile_operator
+from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.conformance.cases.registry import case_by_name, case_names
 from dmlgpu.conformance.suites.graphs import example
-from dmlgpu.errors import NotSupported
-from dmlgpu.graph import GraphDesc
-from dmlgpu.graph.compiler import compile_network
-from dmlgpu.graph.resolve import resolve
-from dmlgpu.program import Program
-from dmlgpu.target import Profile, Target
 from tests.unit.graph_examples import add, attention, chain, convolution, exponential, product, relu
 
 TARGETS = [Target("test", profile, frozenset({"immediates", "shader-int64"})) for profile in Profile]

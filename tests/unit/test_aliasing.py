@@ -9,15 +9,15 @@ from dataclasses import replace
 
 import pytest
 
-from dmlgpu.aliasing import OFFSET_ALIGNMENT, Layout, known_bindings, layout
-from dmlgpu.compiler import compile_operator
+from dmlgpu.common.errors import NotSupported
+from dmlgpu.compiler.aliasing import OFFSET_ALIGNMENT, Layout, known_bindings, layout
+from dmlgpu.compiler.plan import Role
+from dmlgpu.compiler.program import Kernel, Program, Slot
+from dmlgpu.compiler.stages import compile_operator
+from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.wgsl.sharing import share
 from dmlgpu.conformance.cases.operator_cases import OperatorCases
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
-from dmlgpu.errors import NotSupported
-from dmlgpu.plan import Role
-from dmlgpu.program import Kernel, Program, Slot
-from dmlgpu.target import Profile, Target
-from dmlgpu.wgsl.sharing import share
 from tests.quick_programs import PROFILES, STANDARD, Place, packed
 
 INPUT, OUTPUT, TEMPORARY = Role.INPUT, Role.OUTPUT, Role.TEMPORARY

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -67,19 +67,20 @@ def _file(root: Path, parts: list[str]) -> Path:
     return root / "__init__.py"
 
 
-def room_of(path: Path, root: Path) -> str:
-    """The room of a file or folder: the first part of its path."""
-    first = root / path.relative_to(root).parts[0]
-    return f"{first.name}/" if first.is_dir() else first.name
+def room_of(path: Path, root: Path, rooms: Iterable[str]) -> str:
+    """The room of a file or folder: the innermost one of the table that holds it, else its path."""
+    place = path.relative_to(root).as_posix() + ("/" if path.is_dir() else "")
+    holding = [room for room in rooms if place == room or (room.endswith("/") and place.startswith(room))]
+    return max(holding, key=len, default=place)
 
 
 def violations(root: Path, allowed: dict[str, set[str]]) -> list[str]:
     """Every import that the table does not allow, among the rooms that are in it."""
     found = []
     for file in sorted(root.rglob("*.py")):
-        room = room_of(file, root)
+        room = room_of(file, root, allowed)
         for line, imported in imports(file, root):
-            other = room_of(imported, root)
+            other = room_of(imported, root, allowed)
             if room != other and {room, other} <= set(allowed) and other not in allowed[room]:
                 found.append(f"{file.relative_to(root.parent)}:{line}: {room} may not import {other}")
     return found
@@ -90,7 +91,13 @@ TABLE = read_table((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8
 
 def test_every_room_is_in_the_table():
     package = ROOT / "dmlgpu"
-    assert {room_of(file, package) for file in package.rglob("*.py")} == set(TABLE)
+    assert {room_of(file, package, TABLE) for file in package.rglob("*.py")} - {"compiler/__init__.py"} == set(TABLE)
+
+
+def test_the_package_opens_with_fourteen_rooms():
+    entries = {entry.name for entry in (ROOT / "dmlgpu").iterdir() if entry.name.strip("_") == entry.name}
+    rooms = {room.partition("/")[0] for room in TABLE if "/" in room}
+    assert (entries - {"py.typed", "shaders"}, len(rooms)) == (rooms, 14)
 
 
 def test_imports_are_those_of_the_table():
@@ -103,7 +110,7 @@ def test_only_gpu_imports_wgpu():
         for file in sorted((ROOT / "dmlgpu").rglob("*.py"))
         if re.search(r"^\s*(import|from) wgpu\b", file.read_text(encoding="utf-8"), re.MULTILINE)
     ]
-    assert {file.parts[1] for file in importing} == {"gpu"}
+    assert {file.parts[1:3] for file in importing} == {("runtime", "wgpu")}
 
 
 # ---- the test's own means --------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pytest
 
 import dmlgpu.array as xp
 from dmlgpu import Device, Tensor
-from dmlgpu.device.shared import as_device
+from dmlgpu.runtime.shared import as_device
 from tests.unit import array_functions as given
 from tests.unit.array_functions import ARRAY, INDICES, SAME, SPECIAL, TYPES
 
@@ -21,7 +21,7 @@ from tests.unit.array_functions import ARRAY, INDICES, SAME, SPECIAL, TYPES
 def device(monkeypatch: pytest.MonkeyPatch) -> Device:
     """The adapter ``numpy``, by default."""
     found = as_device("test", "numpy")
-    monkeypatch.setattr("dmlgpu.device.shared._default", found)
+    monkeypatch.setattr("dmlgpu.runtime.shared._default", found)
     return found
 
 

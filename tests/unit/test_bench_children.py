@@ -18,10 +18,10 @@ from dmlgpu.bench.records import Measurement
 from dmlgpu.bench.rows import ROWS
 from dmlgpu.bench.worker import WorkloadServer, pack
 from dmlgpu.bench.workload import Workload
+from dmlgpu.common.errors import DmlError, NotSupported
 from dmlgpu.conformance.suites import graphs
-from dmlgpu.device.device import Device
-from dmlgpu.errors import DmlError, NotSupported
-from dmlgpu.host.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
 from tests.unit.cli_process import run_here
 
 SMALL = {

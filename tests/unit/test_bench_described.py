@@ -9,12 +9,12 @@ from dmlgpu import descs
 from dmlgpu.bench.aims import read_aims
 from dmlgpu.bench.specs import BenchSpec
 from dmlgpu.bench.workload import Contents, fill, read_contents, read_desc
+from dmlgpu.catalog.enums import DataType, MatrixTransform
+from dmlgpu.catalog.operator_desc import Size2D
+from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.cli.workloads import find_workloads
-from dmlgpu.enums import DataType, MatrixTransform
-from dmlgpu.errors import DmlError, InvalidArgument, ModelError
-from dmlgpu.explain import check
-from dmlgpu.operator_desc import Size2D
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.common.errors import DmlError, InvalidArgument, ModelError
+from dmlgpu.compiler.explain import check
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 FLOAT = DataType.FLOAT32

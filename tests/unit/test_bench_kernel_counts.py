@@ -4,9 +4,9 @@ import pytest
 
 from dmlgpu import TensorDesc, descs
 from dmlgpu.bench.counting import kernel_counts
-from dmlgpu.enums import ConvolutionDirection, ConvolutionMode, DataType
-from dmlgpu.explain import explain_operator
-from dmlgpu.target import Profile, Target
+from dmlgpu.catalog.enums import ConvolutionDirection, ConvolutionMode, DataType
+from dmlgpu.compiler.explain import explain_operator
+from dmlgpu.compiler.target import Profile, Target
 
 TARGETS = [Target("CPU", Profile.CPU), Target("GPU", Profile.DISCRETE)]
 

@@ -20,8 +20,8 @@ from dmlgpu.bench.prepared import Sample
 from dmlgpu.bench.records import BenchRun, read_file
 from dmlgpu.bench.specs import read_suite, suite_file
 from dmlgpu.cli.workloads import find_workloads
-from dmlgpu.errors import InvalidArgument, ModelError
-from dmlgpu.host.adapter import NUMPY_ADAPTER
+from dmlgpu.common.errors import InvalidArgument, ModelError
+from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
 from tests.unit.bench_fakes import measured
 from tests.unit.cli_process import run_here
 

@@ -6,8 +6,8 @@ import pytest
 
 from dmlgpu.bench.choosing import of_operator
 from dmlgpu.bench.prepared import COLD_BYTES, MOST_SETS, PreparedOperator, set_count
-from dmlgpu.device.device import Device
-from dmlgpu.host.backend import NumPyBackend
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.numpy.backend import NumPyBackend
 
 
 class TimedBackend(NumPyBackend):

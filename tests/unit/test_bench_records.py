@@ -13,9 +13,9 @@ from dmlgpu.bench import scaling
 from dmlgpu.bench.records import is_bench_file, read_file, write_run
 from dmlgpu.bench.scaling import break_even, break_evens, sweeps
 from dmlgpu.bench.wording import as_times
+from dmlgpu.common.errors import InvalidArgument, ModelError
 from dmlgpu.conformance.report.writing import Report, as_html, as_junit, as_markdown
 from dmlgpu.conformance.running.outcome import Outcome, Status
-from dmlgpu.errors import InvalidArgument, ModelError
 from tests.unit import report_runs
 from tests.unit.bench_fakes import CARD, CEILINGS, SOME, measured, run
 

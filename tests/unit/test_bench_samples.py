@@ -8,7 +8,7 @@ from dmlgpu.bench.ratios import MINIMUM_ROUNDS, interval
 from dmlgpu.bench.records import Measurement, measurement
 from dmlgpu.bench.samples import FEWEST_ROUNDS, MOST_CALLS, ROUND_SECONDS, Patience, drift, measure, noise
 from dmlgpu.bench.workload import Workload
-from dmlgpu.errors import NotSupported
+from dmlgpu.common.errors import NotSupported
 from tests.unit.bench_fakes import Clock, Fake
 
 PATIENCE = Patience(precision=0.03, budget=100.0)

@@ -9,7 +9,7 @@ from dmlgpu.bench.wording import hot_text, phases_text, work_text
 from dmlgpu.cli.bench import print_measurement
 from dmlgpu.cli.progress import BenchProgress
 from dmlgpu.cli.workloads import find_workloads
-from dmlgpu.errors import InvalidArgument
+from dmlgpu.common.errors import InvalidArgument
 from tests.unit.bench_fakes import measured
 
 COUNTS = {"bytes": 10**6, "operations": 2 * 10**9, "plan_bytes": 2 * 10**6}

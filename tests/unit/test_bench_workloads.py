@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dmlgpu import schema
+from dmlgpu import catalog as schema
 from dmlgpu.bench.choosing import is_map, of_case, of_operator, schedules_of, size_names
 from dmlgpu.bench.counting import count
 from dmlgpu.bench.rows import LAYOUTS, ROWS, folded, laid_out
@@ -18,12 +18,12 @@ from dmlgpu.bench.specs import (
     suite_names,
 )
 from dmlgpu.bench.workload import Contents, byte_count, fill
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.cli.workloads import find_workloads
-from dmlgpu.enums import DataType
-from dmlgpu.errors import InvalidArgument, ModelError
-from dmlgpu.explain import check, explain_graph, explain_operator
-from dmlgpu.target import Profile, Target
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.common.errors import InvalidArgument, ModelError
+from dmlgpu.compiler.explain import check, explain_graph, explain_operator
+from dmlgpu.compiler.target import Profile, Target
 from tests.unit import graph_examples
 
 TARGET = Target("GPU", Profile.DISCRETE)

@@ -6,14 +6,14 @@ import struct
 
 import pytest
 
-from dmlgpu.backend import Timing
-from dmlgpu.browser import frames
-from dmlgpu.browser.backend import _stamps
-from dmlgpu.browser.facts import adapter_info, plain, target_of
-from dmlgpu.browser.pipelines import compile_error
-from dmlgpu.errors import InvalidArgument
-from dmlgpu.program import Kernel
-from dmlgpu.target import Profile
+from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.compiler.program import Kernel
+from dmlgpu.compiler.target import Profile
+from dmlgpu.runtime.browser import frames
+from dmlgpu.runtime.browser.backend import _stamps
+from dmlgpu.runtime.browser.facts import adapter_info, plain, target_of
+from dmlgpu.runtime.browser.pipelines import compile_error
+from dmlgpu.runtime.executor import Timing
 
 LIMITS = {
     "maxStorageBuffersPerShaderStage": 10,

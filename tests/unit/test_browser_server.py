@@ -16,14 +16,14 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from dmlgpu import Device
-from dmlgpu.browser import frames, lending
-from dmlgpu.browser.backend import BrowserBackend
-from dmlgpu.browser.link import Link, listed, wait_for_pages
-from dmlgpu.browser.server import Server
+from dmlgpu.common.errors import AdapterNotFound, DeviceRemoved, DmlError, InvalidArgument, OutOfMemory, TimedOut
 from dmlgpu.conformance.running import worker
 from dmlgpu.conformance.running.outcome import Outcome, Status
-from dmlgpu.device.adapters import adapters, choose
-from dmlgpu.errors import AdapterNotFound, DeviceRemoved, DmlError, InvalidArgument, OutOfMemory, TimedOut
+from dmlgpu.runtime.adapters import adapters, choose
+from dmlgpu.runtime.browser import frames, lending
+from dmlgpu.runtime.browser.backend import BrowserBackend
+from dmlgpu.runtime.browser.link import Link, listed, wait_for_pages
+from dmlgpu.runtime.browser.server import Server
 from tests.unit.cli_process import run_here
 from tests.unit.test_browser_frames import FACTS
 

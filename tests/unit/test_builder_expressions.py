@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from dmlgpu import DataType, Device, Expression, Graph, InvalidArgument, TensorDesc, descs
-from dmlgpu.builder import directmlx as dml
-from dmlgpu.enums import AxisDirection, InterpolationMode, PaddingMode, ReduceFunction
+from dmlgpu.catalog.enums import AxisDirection, InterpolationMode, PaddingMode, ReduceFunction
+from dmlgpu.tensors.graphs import directmlx as dml
 
 FLOATS = np.array([[-2.5, -1, 0.5], [1, 2, 3.25]], np.float32)
 OTHERS = np.array([[2, -1, 0.25], [-4, 2, 1.5]], np.float32)

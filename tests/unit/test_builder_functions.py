@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from dmlgpu import DataType, Graph, OperatorDesc, OperatorNode, TensorDesc
-from dmlgpu.builder import functions
+from dmlgpu.catalog import catalog
+from dmlgpu.catalog.enums import InterpolationMode, QuantizationType, ReduceFunction
 from dmlgpu.conformance.cases import registry
-from dmlgpu.enums import InterpolationMode, QuantizationType, ReduceFunction
-from dmlgpu.schema import catalog
+from dmlgpu.tensors.graphs import functions
 
 ROOT = Path(__file__).parents[2]
 

@@ -28,8 +28,8 @@ from dmlgpu import (
     TensorFlags,
     descs,
 )
-from dmlgpu.builder import functions
-from dmlgpu.enums import FeatureLevel, InterpolationMode
+from dmlgpu.catalog.enums import FeatureLevel, InterpolationMode
+from dmlgpu.tensors.graphs import functions
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dmlgpu import CacheInfo, CacheLimits, Device, InvalidArgument, compiler
-from dmlgpu.cache import Cache
+from dmlgpu import CacheInfo, CacheLimits, Device, InvalidArgument
+from dmlgpu.common.cache import Cache
+from dmlgpu.compiler import stages as compiler
 from tests.life_cycle import subtract
 
 PACKAGE = Path(__file__).parents[2] / "dmlgpu"

@@ -17,6 +17,11 @@ from hypothesis import given, settings
 
 import dmlgpu
 from dmlgpu import descs
+from dmlgpu.catalog import loader
+from dmlgpu.catalog.enums import DataType, FeatureLevel
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.catalog.validation import validate
+from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.conformance.cases import registry
 from dmlgpu.conformance.cases.case import Case
 from dmlgpu.conformance.cases.layouts import Layout
@@ -25,11 +30,6 @@ from dmlgpu.conformance.cases.profiles import QUICK, QUICK_FAULTS, quick_names
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name, case_names
 from dmlgpu.conformance.cases.tolerance import EXACT
 from dmlgpu.conformance.running.comparison import compare
-from dmlgpu.enums import DataType, FeatureLevel
-from dmlgpu.errors import InvalidArgument
-from dmlgpu.schema import loader
-from dmlgpu.tensor import TensorDesc
-from dmlgpu.validation import validate
 from tests.strategies import cases_of
 
 ROOT = Path(__file__).parents[2]

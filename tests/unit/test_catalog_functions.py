@@ -19,10 +19,10 @@ import numpy as np
 import pytest
 
 from dmlgpu import Graph, InvalidArgument, InvalidDescription, descs, ops
-from dmlgpu.builder import functions
+from dmlgpu.catalog import catalog, stubs
+from dmlgpu.catalog.functions import EagerFunctionSource, FunctionModule, FunctionSource
 from dmlgpu.ops import directml
-from dmlgpu.schema import catalog, stubs
-from dmlgpu.schema.functions import EagerFunctionSource, FunctionModule, FunctionSource
+from dmlgpu.tensors.graphs import functions
 
 ROOT = Path(__file__).parents[2]
 MODULES = pytest.mark.parametrize("module", [directml, functions], ids=["directml", "functions"])
@@ -60,7 +60,7 @@ def test_star_imports_bring_everything() -> None:
     exec("from dmlgpu.ops import *", names)
     assert names["gemm"] is directml.gemm and names["argmax"] is ops.argmax and names["softmax"] is ops.softmax
     names = {}
-    exec("from dmlgpu.descs import *", names)
+    exec("from dmlgpu.catalog.descs import *", names)
     assert names["Gemm"] is descs.Gemm and "TensorDesc" in names
     names = {}
     exec("from dmlgpu.ops.directml import *", names)
@@ -69,7 +69,7 @@ def test_star_imports_bring_everything() -> None:
 
 def test_nothing_is_made_before_its_first_use() -> None:
     printed = fresh(
-        "import sys\nfrom dmlgpu import descs, ops\nfrom dmlgpu.builder import functions\n"
+        "import sys\nfrom dmlgpu import descs, ops\nfrom dmlgpu.tensors.graphs import functions\n"
         "import dmlgpu.ops.directml as directml\n"
         "print('gemm' in vars(ops), 'gemm' in vars(directml), 'gemm' in vars(functions))\n"
         "ops.gemm, functions.gemm\n"
@@ -147,7 +147,9 @@ def definitions(name: str) -> dict[str, ast.ClassDef | ast.FunctionDef]:
 
 
 @pytest.mark.parametrize(
-    ("stub", "module"), [("ops/directml.pyi", directml), ("builder/functions.pyi", functions)], ids=["ops", "builder"]
+    ("stub", "module"),
+    [("ops/directml.pyi", directml), ("tensors/graphs/functions.pyi", functions)],
+    ids=["ops", "builder"],
 )
 def test_stubs_of_functions_say_what_functions_do(stub: str, module: types.ModuleType) -> None:
     defined = definitions(stub)
@@ -167,7 +169,7 @@ def test_stubs_of_functions_say_what_functions_do(stub: str, module: types.Modul
 
 
 def test_stubs_of_descriptions_say_what_descriptions_do() -> None:
-    defined = definitions("descs.pyi")
+    defined = definitions("catalog/descs.pyi")
     assert defined.keys() == {"all_descs", "by_name", *(schema.class_name for schema in catalog().values())}
     for schema in catalog().values():
         cls, node = descs.by_name(schema.name), defined[schema.class_name]
@@ -200,7 +202,7 @@ def generate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     script = importlib.util.module_from_spec(spec)
     loader.exec_module(script)
     monkeypatch.setattr(script, "ROOT", tmp_path)
-    for folder in ("builder", "ops"):
+    for folder in ("catalog", "ops", "tensors/graphs"):
         (tmp_path / "dmlgpu" / folder).mkdir(parents=True)
 
     def call(*arguments: str) -> int:
@@ -216,9 +218,9 @@ def test_generate_checks_and_writes(generate: Any, tmp_path: Path, capsys: pytes
         f"dmlgpu/{name} is out of date: run scripts/generate stubs" for name in stubs.stubs()
     ]
     assert generate("stubs") == 0 and generate("stubs", "--check") == 0
-    (tmp_path / "dmlgpu" / "descs.pyi").write_text("", encoding="utf-8")
+    (tmp_path / "dmlgpu" / "catalog/descs.pyi").write_text("", encoding="utf-8")
     assert generate("--check", "stubs") == 1
-    assert "descs.pyi" in capsys.readouterr().err
+    assert "catalog/descs.pyi" in capsys.readouterr().err
     stubs.write(tmp_path / "dmlgpu")
     assert generate("--check", "stubs") == 0
 

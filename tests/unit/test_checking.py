@@ -30,9 +30,9 @@ from checking.parts import (
 )
 from checking.tests import Selection, mentions, select_for_file, select_for_operator
 
+from dmlgpu.compiler.plan import Step
+from dmlgpu.compiler.schedule.steps import Scheduled
 from dmlgpu.conformance.cases.registry import case_by_name
-from dmlgpu.plan import Step
-from dmlgpu.schedule.steps import Scheduled
 
 # ---- parts
 
@@ -55,7 +55,9 @@ def test_what_a_schedule_lacks_is_named_with_what_to_do():
         f"{novel.__name__} has no test",
         "Nothing has no schedule",
     ]
-    assert messages[0].endswith("register one in dmlgpu/wgsl/steps/; see docs/architecture.md, Adding a schedule")
+    assert messages[0].endswith(
+        "register one in dmlgpu/compiler/wgsl/steps/; see docs/architecture.md, Adding a schedule"
+    )
 
 
 def made_up(**operators):
@@ -109,8 +111,8 @@ def test_some_of_many_in_even_steps():
 
 
 def test_operators_of_a_module_are_its_own_and_of_those_that_import_it():
-    assert {"GATHER", "GATHER_ND1"} <= set(operators_of_module("dmlgpu/operators/indexing.py"))
-    assert set(operators_of_module("dmlgpu/operators/indices.py")) >= {"GATHER_ND1", "SCATTER_ND"}
+    assert {"GATHER", "GATHER_ND1"} <= set(operators_of_module("dmlgpu/compiler/operators/indexing.py"))
+    assert set(operators_of_module("dmlgpu/compiler/operators/indices.py")) >= {"GATHER_ND1", "SCATTER_ND"}
     assert "GEMM" not in operators_of_module("dmlgpu/reference/indexing.py")
     assert "GATHER_ND1" in operators_of_module("dmlgpu/conformance/cases/families/indexing.py")
 
@@ -119,8 +121,8 @@ GATHER = case_by_name("gather_nd1-example1").desc
 
 
 def test_what_compiling_runs_through():
-    assert runs_through(ROOT / "dmlgpu" / "wgsl" / "steps" / "map.py", GATHER, TARGETS[0])
-    assert not runs_through(ROOT / "dmlgpu" / "wgsl" / "steps" / "sort.py", GATHER, TARGETS[0])
+    assert runs_through(ROOT / "dmlgpu" / "compiler" / "wgsl" / "steps" / "map.py", GATHER, TARGETS[0])
+    assert not runs_through(ROOT / "dmlgpu" / "compiler" / "wgsl" / "steps" / "sort.py", GATHER, TARGETS[0])
 
 
 def test_which_shaders_kernels_hold():
@@ -135,7 +137,7 @@ def test_a_shader_is_held_by_what_includes_it():
 
 def test_files_that_no_case_depends_on():
     assert cases_of_file("dmlgpu/cli/ops.py", 3) == []
-    assert len(cases_of_file("dmlgpu/gpu/queue.py", 3)) == 3
+    assert len(cases_of_file("dmlgpu/runtime/wgpu/queue.py", 3)) == 3
 
 
 # ---- tests
@@ -163,9 +165,12 @@ def test_a_word_is_no_part_of_another():
     ("file", "whole"),
     [
         ("tests/unit/test_enums.py", ["tests/unit/test_enums.py"]),
-        ("dmlgpu/operators/indexing.py", ["tests/unit/test_operators_indexing.py", "tests/reference/test_indexing.py"]),
-        ("dmlgpu/kernels/packing.py", ["tests/unit/test_kernels_packing.py"]),
-        ("dmlgpu/wgsl/linker.py", ["tests/unit/test_wgsl_linker.py"]),
+        (
+            "dmlgpu/compiler/operators/indexing.py",
+            ["tests/unit/test_operators_indexing.py", "tests/reference/test_indexing.py"],
+        ),
+        ("dmlgpu/compiler/rewrites/packing.py", ["tests/unit/test_kernels_packing.py"]),
+        ("dmlgpu/compiler/wgsl/linker.py", ["tests/unit/test_wgsl_linker.py"]),
     ],
 )
 def test_modules_named_after_a_file_are_taken_whole(file, whole):

@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 import dmlgpu
 from dmlgpu.cli import app as cli_app
 from dmlgpu.cli.main import EXIT_CODES, FAILED, INTERRUPTED, OK, USAGE, main
-from dmlgpu.errors import DeviceRemoved, InvalidArgument, OperatorNotImplemented
+from dmlgpu.common.errors import DeviceRemoved, InvalidArgument, OperatorNotImplemented
 from tests.unit.cli_process import dmlgpu as command
 from tests.unit.cli_process import run_here
 
 VERBS = ("devices", "ops", "show", "run", "demo ocr", "demo palette")
-HEAVY = {"wgpu", "numpy", "PIL", "skimage", "onnx", "distributed", "dmlgpu.operators", "dmlgpu.reference"}
+HEAVY = {"wgpu", "numpy", "PIL", "skimage", "onnx", "distributed", "dmlgpu.compiler.operators", "dmlgpu.reference"}
 DECORATION = re.compile("[\x1b\u2500-\u259f]")
 
 
@@ -49,7 +49,7 @@ def test_help_of_a_verb_has_examples_and_is_plain_in_a_pipe(verb):
         (("--version",), set()),
         (("test", "--help"), set()),
         (("devices",), {"wgpu", "numpy"}),
-        (("ops",), {"numpy", "dmlgpu.operators"}),
+        (("ops",), {"numpy", "dmlgpu.compiler.operators"}),
     ],
 )
 def test_verbs_load_only_what_they_need(arguments, needed):
@@ -59,7 +59,7 @@ def test_verbs_load_only_what_they_need(arguments, needed):
     if arguments in (("devices",), ("ops",)):
         assert not {"typer", "rich"} & loaded
     if arguments == ("devices",):
-        assert not {"dmlgpu.plan", "dmlgpu.schema"} & loaded
+        assert not {"dmlgpu.compiler.plan", "dmlgpu.catalog"} & loaded
 
 
 @pytest.mark.parametrize(

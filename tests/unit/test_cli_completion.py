@@ -9,9 +9,9 @@ from unittest import mock
 
 import pytest
 
+from dmlgpu.catalog import catalog
+from dmlgpu.compiler.graph.passes import PASSES
 from dmlgpu.conformance.suites.registry import suite_by_name
-from dmlgpu.graph.passes import PASSES
-from dmlgpu.schema import catalog
 from tests.unit.cli_process import START, dmlgpu, run_here
 
 

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
+from dmlgpu.catalog.enums import DataType
 from dmlgpu.cli import devices
 from dmlgpu.cli.main import main
+from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.conformance.drivers.discovery import Discovery, LocatedAdapter
-from dmlgpu.enums import DataType
-from dmlgpu.target import AdapterInfo
 from tests.unit.cli_process import dmlgpu as command
 
 CARD = AdapterInfo(

@@ -22,11 +22,11 @@ from dmlgpu.cli.diagnosis import (
 )
 from dmlgpu.cli.doctor import Requirement
 from dmlgpu.cli.main import EXTRAS, main
+from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.conformance.drivers.discovery import Discovery, LocatedAdapter
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.suites.registry import suite_by_name
-from dmlgpu.host.adapter import NUMPY_ADAPTER
-from dmlgpu.target import AdapterInfo
+from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
 from tests.unit.cli_process import dmlgpu as command
 
 CARD = AdapterInfo("Example GPU", "Vulkan", "discrete", "Example", "Example 1.2", ("shader-f16",), {})
@@ -311,7 +311,7 @@ def test_numpy_computes_right(monkeypatch):
 
 
 def _in_this_process(job, names, workers):
-    from dmlgpu.device.device import Device
+    from dmlgpu.runtime.device import Device
 
     return [suite_by_name(job.suite).run(name, Device(job.adapter_text.partition(":")[0])) for name in names]
 

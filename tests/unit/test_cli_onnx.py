@@ -12,12 +12,12 @@ from dmlgpu.bench.ceilings import CachedCeilings, Ceilings, Share, load_ceilings
 from dmlgpu.bench.counting import Counts
 from dmlgpu.bench.profiles import tables
 from dmlgpu.cli.profile_onnx import device_ceilings, print_profile
-from dmlgpu.device.device import Device
-from dmlgpu.errors import NotSupported
+from dmlgpu.common.errors import NotSupported
 from dmlgpu.frontends.onnx.operators import elementwise
 from dmlgpu.frontends.onnx.placement import Placement
 from dmlgpu.frontends.onnx.watching import Profile
-from dmlgpu.host.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
 from tests.unit.cli_process import run_here
 
 X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)

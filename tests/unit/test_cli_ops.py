@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dmlgpu import operators
 from dmlgpu.cli import ops
+from dmlgpu.compiler import operators
 from tests.unit.cli_process import dmlgpu, run_here
 
 ROOT = Path(__file__).parents[2]

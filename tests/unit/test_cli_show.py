@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from dmlgpu import operators
 from dmlgpu.cli import show as verb
 from dmlgpu.cli.subjects import TAKEN, find_subjects
-from dmlgpu.compiler import compile_operator
+from dmlgpu.common.timings import Timings
+from dmlgpu.compiler import operators
+from dmlgpu.compiler.graph.description import GraphDesc
+from dmlgpu.compiler.stages import compile_operator
+from dmlgpu.compiler.target import AdapterInfo, Profile, Target
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
-from dmlgpu.device.adapters import target_of
-from dmlgpu.device.operator import CompiledOperator
-from dmlgpu.graph.description import GraphDesc
-from dmlgpu.host.adapter import NUMPY_ADAPTER
-from dmlgpu.target import AdapterInfo, Profile, Target
-from dmlgpu.timings import Timings
+from dmlgpu.runtime.adapters import target_of
+from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.operator import CompiledOperator
 from tests.unit.cli_process import run_here
 from tests.unit.graph_examples import add, chain, relu
 from tests.unit.test_explain import check_schema
@@ -37,7 +37,7 @@ LAID_OUT = "gemm-float32-512x512-packed-s0"
 
 PYTHON = """\
 from dmlgpu import DataType, Graph, TensorDesc, descs
-from dmlgpu.builder import directmlx as dml
+from dmlgpu.tensors.graphs import directmlx as dml
 
 tensor = TensorDesc(DataType.FLOAT32, (2, 3))
 graph = Graph(name="small")

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from dmlgpu.cli.adapters import matching
+from dmlgpu.common.errors import AdapterNotFound
+from dmlgpu.common.files import growing_file
 from dmlgpu.conformance.drivers.discovery import LocatedAdapter
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.records import write_run
-from dmlgpu.errors import AdapterNotFound
-from dmlgpu.files import growing_file
-from dmlgpu.host.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
 from tests.unit.cli_process import START, run_here
 from tests.unit.report_runs import run
 

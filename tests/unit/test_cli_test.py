@@ -14,13 +14,13 @@ from dmlgpu.cli.adapters import choose_adapters
 from dmlgpu.cli.main import main
 from dmlgpu.cli.progress import INTERVAL, Progress
 from dmlgpu.cli.test import _report, failure_lines, reproduce
+from dmlgpu.common.errors import AdapterNotFound
 from dmlgpu.conformance.drivers.discovery import Discovery, LocatedAdapter
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.pool import Job
 from dmlgpu.conformance.running.reading import read_comparisons, read_runs
-from dmlgpu.device.adapters import adapters
-from dmlgpu.errors import AdapterNotFound
-from dmlgpu.host.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.adapters import adapters
+from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
 from tests.unit import conformance_suite
 from tests.unit.altered_suite import VARIABLE, AlteredSuite
 
@@ -212,7 +212,7 @@ def test_names_are_quoted_in_commands():
 @pytest.fixture
 def no_driver(monkeypatch):
     """No driver brings an adapter any more."""
-    monkeypatch.setattr("dmlgpu.gpu.adapters", lambda: ())
+    monkeypatch.setattr("dmlgpu.runtime.wgpu.adapters", lambda: ())
     monkeypatch.setattr("dmlgpu.cli.adapters.all_drivers", lambda paths: Discovery((LocatedAdapter(NUMPY_ADAPTER, 0),)))
     monkeypatch.delenv("DMLGPU_ADAPTER", raising=False)
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from dmlgpu.bench.tuning import storing
 from dmlgpu.cli import tune
-from dmlgpu.target import AdapterInfo, Target
-from dmlgpu.tuned_files import tuned_file
-from dmlgpu.tuning import storing
+from dmlgpu.compiler.target import AdapterInfo, Target
+from dmlgpu.compiler.tuned_files import tuned_file
 from tests.unit.cli_process import dmlgpu, run_here
 from tests.unit.test_tuned_files import CARD, PRODUCT, finding
 
@@ -88,7 +88,7 @@ def test_a_broken_file_is_one_sentence_on_standard_error(tmp_path: Path) -> None
     """The warning is told as the command line tells everything, without a place in the code."""
     setup = """
 import warnings, dmlgpu.cli.main as m
-from dmlgpu.tuned_files import TunedFileWarning
+from dmlgpu.compiler.tuned_files import TunedFileWarning
 m.verb = lambda name: type("App", (), dict(app=staticmethod(lambda **_: warnings.warn("broken", TunedFileWarning))))
 """
     assert dmlgpu("anything", setup=setup).stderr == "dmlgpu: broken\n"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dmlgpu import compiler, descs
-from dmlgpu.enums import DataType, TensorFlags
-from dmlgpu.plan import Role
-from dmlgpu.program import Copy, Slot
-from dmlgpu.schedule.steps import in_turns
-from dmlgpu.target import Target
-from dmlgpu.tensor import TensorDesc
+from dmlgpu import descs
+from dmlgpu.catalog.enums import DataType, TensorFlags
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler import stages as compiler
+from dmlgpu.compiler.plan import Role
+from dmlgpu.compiler.program import Copy, Slot
+from dmlgpu.compiler.schedule.steps import in_turns
+from dmlgpu.compiler.target import Target
 
 F32, I64 = DataType.FLOAT32, DataType.INT64
 ANY = Target("any")

@@ -8,11 +8,11 @@ from dataclasses import asdict, replace
 import pytest
 
 from dmlgpu.cli.main import main
+from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.conformance.report.changes import Kind, changes, pairs
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.records import Run, facts, write_run
-from dmlgpu.errors import InvalidArgument
-from dmlgpu.host.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
 
 GOOD = Outcome("a", Status.PASS, of_bound=0.5, digest="11")
 BAD = replace(GOOD, status=Status.FAIL, of_bound=4.5)

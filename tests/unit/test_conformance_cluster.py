@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from distributed import CancelledError
 
+from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.conformance.cluster import cluster as cluster_module
 from dmlgpu.conformance.cluster import registry, worker
 from dmlgpu.conformance.cluster.cluster import Cluster, connect
@@ -27,8 +28,7 @@ from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.pool import Job
 from dmlgpu.conformance.running.records import machine
 from dmlgpu.conformance.suites.registry import list_digest
-from dmlgpu.errors import InvalidArgument
-from dmlgpu.host.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
 from tests.unit.conformance_suite import MANY
 from tests.unit.dask_cluster import DaskCluster, cluster, numpy
 

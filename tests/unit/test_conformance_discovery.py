@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.conformance.drivers import discovery
 from dmlgpu.conformance.drivers.discovery import (
     DRIVER_VARIABLES,
@@ -20,10 +22,8 @@ from dmlgpu.conformance.drivers.discovery import (
     with_labels,
 )
 from dmlgpu.conformance.drivers.manifests import machine_manifests, manifests_at
-from dmlgpu.device.adapters import adapters
-from dmlgpu.errors import InvalidArgument
-from dmlgpu.host.adapter import NUMPY_ADAPTER
-from dmlgpu.target import AdapterInfo
+from dmlgpu.runtime.adapters import adapters
+from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
 
 MADE_UP = """
 import os, sys, time
@@ -33,8 +33,8 @@ if manifest == "crash.json":
     os._exit(3)
 if manifest == "hang.json":
     time.sleep(1000)
-from dmlgpu import gpu
-from dmlgpu.target import AdapterInfo
+from dmlgpu.runtime import wgpu as gpu
+from dmlgpu.compiler.target import AdapterInfo
 def llvmpipe(backend, version):
     return AdapterInfo("llvmpipe (LLVM 15)", backend, "cpu", "Mesa", f"Mesa {version}", ("shader-f16",), {"a": 1})
 card = AdapterInfo("Card", "Vulkan", "discrete", "Example", "Example 1.2")

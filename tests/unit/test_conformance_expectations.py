@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from dmlgpu.common.errors import ModelError
+from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.conformance.cases.registry import case_names
 from dmlgpu.conformance.mutation.suite import MutantSuite
 from dmlgpu.conformance.running.expectations import BUILT_IN, Expectation, load, with_expectation
 from dmlgpu.conformance.running.outcome import Outcome, Status
-from dmlgpu.errors import ModelError
-from dmlgpu.target import AdapterInfo
 
 LAVAPIPE = AdapterInfo("llvmpipe (LLVM 15.0.6, 256 bits)", "Vulkan", "cpu", "Mesa", "llvmpipe Mesa 25.0.7-2~bpo12+1")
 KNOWN = Expectation(("element_wise_pow-*",), "subnormal bases")

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import element_offsets, packed_strides, span
 from dmlgpu.conformance.cases.layouts import EDGE_SIZES, Layout, draw_sizes, draw_tensor, strides
-from dmlgpu.enums import DataType
-from dmlgpu.tensor import element_offsets, packed_strides, span
 
 SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=8).filter(lambda sizes: math.prod(sizes) <= 4096).map(tuple)
 SEEDS = st.integers(0, 2**32 - 1)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from dmlgpu.cli.test import ConformanceRequest, _pair_lines
+from dmlgpu.common.errors import InvalidArgument, ModelError
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Ulp
 from dmlgpu.conformance.drivers import pairwise
 from dmlgpu.conformance.drivers.discovery import LocatedAdapter
@@ -34,9 +35,8 @@ from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.pool import Job
 from dmlgpu.conformance.running.reading import read_comparisons, read_runs
 from dmlgpu.conformance.running.records import comparison_facts, facts, write_comparison, write_run
-from dmlgpu.device.adapters import adapters
-from dmlgpu.errors import InvalidArgument, ModelError
-from dmlgpu.host.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.adapters import adapters
+from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
 from tests.unit import conformance_suite
 from tests.unit.altered_suite import NAMES, VARIABLE, AlteredSuite
 

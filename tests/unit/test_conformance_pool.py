@@ -10,14 +10,14 @@ from dataclasses import replace
 
 import pytest
 
+from dmlgpu.common.errors import DmlError
 from dmlgpu.conformance.running import pool
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.pool import Job, WorkerProcess, run_cases, run_repeatedly
 from dmlgpu.conformance.running.worker import Server
-from dmlgpu.device.adapters import adapters
-from dmlgpu.device.device import Device
-from dmlgpu.errors import DmlError
-from dmlgpu.host.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.adapters import adapters
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
 from tests.unit import conformance_suite
 
 NUMPY = len(adapters()) - 1

@@ -17,6 +17,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from dmlgpu.cli.main import main
+from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.conformance.drivers.pairwise import Comparison
 from dmlgpu.conformance.report.causes import causes
 from dmlgpu.conformance.report.charts import charts
@@ -32,7 +33,6 @@ from dmlgpu.conformance.report.writing import write_report
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.records import Run, write_comparison, write_run
 from dmlgpu.conformance.running.wording import bound_text, counted, moment_text, share_text, ulp_text, wrong_text
-from dmlgpu.errors import InvalidArgument
 from tests.unit.report_runs import BAD, CLOSE, CRASHED, GOOD, REFUSED, compared, measured, mixed, run
 
 

@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from dmlgpu.common.errors import DmlError
 from dmlgpu.conformance.cases.profiles import quick_names
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
 from dmlgpu.conformance.cases.tolerance import EXACT
 from dmlgpu.conformance.running.runner import outputs_of, run_case
-from dmlgpu.device.device import Device
-from dmlgpu.errors import DmlError
-from dmlgpu.host.backend import NumPyBackend
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.numpy.backend import NumPyBackend
 
 NAME = "element_wise_subtract-float32-3x5-padded-s0"
 

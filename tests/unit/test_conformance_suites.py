@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 
 from dmlgpu import reference
+from dmlgpu.catalog import loader
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.conformance.cases import case as case_module
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.suites.halves import HalvesSuite, all_halves
@@ -22,10 +25,7 @@ from dmlgpu.conformance.suites.special_values import (
     kind_of,
     special_values,
 )
-from dmlgpu.device.device import Device
-from dmlgpu.enums import DataType
-from dmlgpu.errors import InvalidArgument
-from dmlgpu.schema import loader
+from dmlgpu.runtime.device import Device
 
 PARTS = tuple(entry.name for entry in BUILT_IN if entry.name != DEFAULT)
 

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from dmlgpu import descs, reference
+from dmlgpu.catalog import loader
+from dmlgpu.catalog.operator_desc import ScaleBias
+from dmlgpu.common.errors import InvalidArgument, NotSupported
 from dmlgpu.conformance.cases import case as case_module
 from dmlgpu.conformance.cases.attributes import attribute_paths, with_attribute
 from dmlgpu.conformance.running.outcome import Status
 from dmlgpu.conformance.suites import attributes
 from dmlgpu.conformance.suites.attributes import REFUSED, VALUES, AttributeSuite, SameKind
-from dmlgpu.device.device import Device
-from dmlgpu.errors import InvalidArgument, NotSupported
-from dmlgpu.operator_desc import ScaleBias
-from dmlgpu.schema import loader
+from dmlgpu.runtime.device import Device
 
 NAN, INF = float("nan"), float("inf")
 

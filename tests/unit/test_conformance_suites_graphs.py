@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 
 from dmlgpu import Graph
-from dmlgpu.builder import functions as f
+from dmlgpu.catalog.enums import DataType, ReduceFunction
+from dmlgpu.compiler.graph.compiler import compile_network
+from dmlgpu.compiler.graph.passes import PASSES
+from dmlgpu.compiler.graph.resolve import resolve
+from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.conformance.cases.tolerance import Accumulated, Given, ulp
 from dmlgpu.conformance.running.outcome import Status
 from dmlgpu.conformance.suites import graphs
@@ -18,12 +22,8 @@ from dmlgpu.conformance.suites.graph_consumers import CONSUMERS
 from dmlgpu.conformance.suites.graph_draft import ALL, EVERY, Draft, Example
 from dmlgpu.conformance.suites.graph_producers import PRODUCERS
 from dmlgpu.conformance.suites.graphs import QUICK, Expectation, GraphSuite, example
-from dmlgpu.device.device import Device
-from dmlgpu.enums import DataType, ReduceFunction
-from dmlgpu.graph.compiler import compile_network
-from dmlgpu.graph.passes import PASSES
-from dmlgpu.graph.resolve import resolve
-from dmlgpu.target import Profile, Target
+from dmlgpu.runtime.device import Device
+from dmlgpu.tensors.graphs import functions as f
 
 SUITE = GraphSuite()
 

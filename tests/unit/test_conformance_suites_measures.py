@@ -10,6 +10,7 @@ import pytest
 from scipy import special
 
 from benchmarks.accuracy import table
+from dmlgpu.common.errors import NotSupported
 from dmlgpu.conformance.accuracy.functions import FUNCTIONS, Function
 from dmlgpu.conformance.accuracy.measure import Measured
 from dmlgpu.conformance.running.outcome import Outcome, Status
@@ -17,8 +18,7 @@ from dmlgpu.conformance.running.records import Run
 from dmlgpu.conformance.suites import sizes
 from dmlgpu.conformance.suites.accuracy import AccuracySuite, outcome
 from dmlgpu.conformance.suites.sizes import WORKLOADS, SizeSuite, run_workload
-from dmlgpu.device.device import Device
-from dmlgpu.errors import NotSupported
+from dmlgpu.runtime.device import Device
 
 COUNT = 1000
 

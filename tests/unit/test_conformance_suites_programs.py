@@ -8,17 +8,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from dmlgpu.catalog.descs import ElementWiseAdd
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.conformance.running.outcome import Status
 from dmlgpu.conformance.suites import chains, programs
 from dmlgpu.conformance.suites.chains import ChainSuite, Key, Memory
 from dmlgpu.conformance.suites.dispatch_generator import LARGEST
 from dmlgpu.conformance.suites.hazards import FEWEST_ELEMENTS, HAZARDS, HazardSuite
 from dmlgpu.conformance.suites.programs import Execution, Location, Program, Step, expected, run_program
-from dmlgpu.descs import ElementWiseAdd
-from dmlgpu.device.device import Device
-from dmlgpu.enums import DataType
-from dmlgpu.errors import InvalidArgument
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.runtime.device import Device
 
 PAIR = TensorDesc(DataType.INT32, (2,))
 ADD = ElementWiseAdd(a_tensor=PAIR, b_tensor=PAIR, output_tensor=PAIR)

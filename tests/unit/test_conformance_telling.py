@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from dmlgpu import TensorDesc, descs
-from dmlgpu.compiler import compile_operator
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.compiler.stages import compile_operator
+from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.conformance.cases.case import Arrays, Case
 from dmlgpu.conformance.cases.keys import Key
 from dmlgpu.conformance.cases.layouts import Layout
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
 from dmlgpu.conformance.cases.telling import BOTH_SIGNS, SHARE, Telling, with_rivals, with_telling
 from dmlgpu.conformance.running.grids import grids, with_folded_grids
-from dmlgpu.enums import DataType
-from dmlgpu.target import Profile, Target
 
 SIZES = (5, 60)
 

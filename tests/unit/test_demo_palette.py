@@ -16,7 +16,7 @@ from dmlgpu.demo.palette import reduction as palette
 from dmlgpu.demo.palette import reduction as palette_reduction
 from dmlgpu.demo.palette.picture import compose, load_photo
 from dmlgpu.demo.palette.reduction import Workbench, reduce_to_palette
-from dmlgpu.host.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
 from tests.unit.cli_process import dmlgpu, run_here
 
 

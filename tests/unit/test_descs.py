@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from dmlgpu import descs
-from dmlgpu.builder import functions
-from dmlgpu.enums import AxisDirection, ConvolutionDirection, ConvolutionMode, DataType, ReduceFunction
-from dmlgpu.errors import InvalidArgument, InvalidDescription
-from dmlgpu.operator_desc import Entries, TensorSlot
+from dmlgpu.catalog import FieldKind, catalog
+from dmlgpu.catalog.enums import AxisDirection, ConvolutionDirection, ConvolutionMode, DataType, ReduceFunction
+from dmlgpu.catalog.operator_desc import Entries, TensorSlot
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common.errors import InvalidArgument, InvalidDescription
 from dmlgpu.ops import directml
-from dmlgpu.schema import FieldKind, catalog
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.tensors.graphs import functions
 
 SMALL = TensorDesc(DataType.FLOAT32, (2, 3))
 INDEX = TensorDesc(DataType.UINT32, (2, 1))

@@ -5,9 +5,10 @@ import warnings
 import pytest
 
 import dmlgpu
-from dmlgpu import AdapterInfo, AdapterNotFound, Device, SoftwareAdapterWarning, gpu
-from dmlgpu.device import adapters, shared
-from dmlgpu.host.adapter import NUMPY_ADAPTER
+from dmlgpu import AdapterInfo, AdapterNotFound, Device, SoftwareAdapterWarning
+from dmlgpu.runtime import adapters, shared
+from dmlgpu.runtime import wgpu as gpu
+from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
 from tests.unit.device_objects import raises
 
 CARD = AdapterInfo("GeForce", "Vulkan", "discrete", "NVIDIA", "550.1")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dmlgpu import BindingError, DeviceRemoved, ExecutionFlags, InvalidArgument, InvalidState
-from dmlgpu.errors import shown
+from dmlgpu.common.errors import shown
 from tests.unit.device_objects import Objects, raises, subtract
 
 

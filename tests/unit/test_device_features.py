@@ -15,11 +15,11 @@ from dmlgpu import (
     TensorDataTypeSupportQuery,
     TensorDesc,
     descs,
-    operators,
 )
-from dmlgpu.device.probe import probes
-from dmlgpu.host.backend import NumPyBackend
-from dmlgpu.schema import operator
+from dmlgpu.catalog import operator
+from dmlgpu.compiler import operators
+from dmlgpu.runtime.numpy.backend import NumPyBackend
+from dmlgpu.runtime.probe import probes
 from tests.unit.device_objects import raises
 
 

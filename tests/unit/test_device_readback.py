@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dmlgpu import Device, DmlError, TimedOut
-from dmlgpu.backend import Reading
+from dmlgpu.runtime.executor import Reading
 from tests.readbacks import Readbacks
 from tests.unit.device_objects import Objects, raises
 

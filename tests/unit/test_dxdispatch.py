@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import dmlgpu
-from dmlgpu.errors import BindingError, InvalidArgument, ModelError, OperatorNotImplemented, OutOfMemory
+from dmlgpu.common.errors import BindingError, InvalidArgument, ModelError, OperatorNotImplemented, OutOfMemory
 from dmlgpu.frontends import dxdispatch
 from dmlgpu.frontends.dxdispatch import Dispatched, Initialized, Printed, Written
 

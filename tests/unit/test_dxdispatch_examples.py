@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dmlgpu
-from dmlgpu.errors import NotSupported
+from dmlgpu.common.errors import NotSupported
 from dmlgpu.frontends import dxdispatch
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

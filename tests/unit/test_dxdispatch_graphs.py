@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dmlgpu
-from dmlgpu.errors import ModelError
+from dmlgpu.common.errors import ModelError
 from dmlgpu.frontends import dxdispatch
 from dmlgpu.frontends.dxdispatch.model import GraphDispatchable
 from dmlgpu.frontends.dxdispatch.serialized_graph import read_graph

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dmlgpu.enums import (
+from dmlgpu.catalog.enums import (
     TensorFlags,
 )
 from dmlgpu.frontends import dxdispatch

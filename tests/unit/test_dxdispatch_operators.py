@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from dmlgpu import descs
-from dmlgpu.enums import (
+from dmlgpu.catalog import operator as schema_of
+from dmlgpu.catalog.enums import (
     AxisDirection,
     ConvolutionDirection,
     ConvolutionMode,
@@ -18,11 +19,10 @@ from dmlgpu.enums import (
     ExecutionFlags,
     RandomGeneratorType,
 )
-from dmlgpu.errors import ModelError
+from dmlgpu.catalog.operator_desc import ScaleBias, Size2D
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common.errors import ModelError
 from dmlgpu.frontends import dxdispatch
-from dmlgpu.operator_desc import ScaleBias, Size2D
-from dmlgpu.schema import operator as schema_of
-from dmlgpu.tensor import TensorDesc
 from tests.unit.dxdispatch_models import broken, complaint, load_operator, subtraction, tensor, values
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import dmlgpu
-from dmlgpu.errors import ModelError
+from dmlgpu.common.errors import ModelError
 from dmlgpu.frontends import dxdispatch
 from tests.unit.cli_process import run_here
 

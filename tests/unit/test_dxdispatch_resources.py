@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmlgpu.enums import (
+from dmlgpu.catalog.enums import (
     DataType,
 )
 from dmlgpu.frontends import dxdispatch

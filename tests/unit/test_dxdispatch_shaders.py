@@ -12,11 +12,11 @@ import pytest
 from PIL import Image
 
 import dmlgpu
-from dmlgpu.backend import Range
-from dmlgpu.errors import ModelError
+from dmlgpu.common.errors import ModelError
 from dmlgpu.frontends import dxdispatch
 from dmlgpu.frontends.dxdispatch import wgsl
 from dmlgpu.frontends.dxdispatch.model import OnnxDispatchable, ShaderDispatch
+from dmlgpu.runtime.executor import Range
 from tests.unit.dxdispatch_models import complaint, tensor, values
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

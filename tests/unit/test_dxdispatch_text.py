@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dmlgpu.errors import ModelError
+from dmlgpu.common.errors import ModelError
 from dmlgpu.frontends import dxdispatch
 from tests.unit.dxdispatch_models import complaint, subtraction
 

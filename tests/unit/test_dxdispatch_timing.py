@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import dmlgpu
-from dmlgpu.device.measuring import Duration
-from dmlgpu.errors import InvalidArgument
+from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.frontends import dxdispatch
 from dmlgpu.frontends.dxdispatch import Dispatched, Initialized, TimingOptions, report
 from dmlgpu.frontends.dxdispatch.timing import timed
+from dmlgpu.runtime.measuring import Duration
 from tests.unit.dxdispatch_models import tensor, values
 
 

@@ -24,10 +24,10 @@ from dmlgpu import (
     Tensor,
     ops,
 )
-from dmlgpu.device.shared import as_device
-from dmlgpu.eager.pool import KEPT_BYTES, rounded
-from dmlgpu.eager.session import COMPILED, Session, session_of
-from dmlgpu.host.backend import NumPyBackend
+from dmlgpu.runtime.numpy.backend import NumPyBackend
+from dmlgpu.runtime.shared import as_device
+from dmlgpu.tensors.pool import KEPT_BYTES, rounded
+from dmlgpu.tensors.session import COMPILED, Session, session_of
 from tests.unit.device_objects import raises
 
 ARRAY = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
@@ -213,7 +213,7 @@ def test_to_the_host_and_back(x: Tensor, device: Device) -> None:
 
 
 def test_pickling_is_by_value(x: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dmlgpu.device.shared._default", as_device("test", "numpy"))
+    monkeypatch.setattr("dmlgpu.runtime.shared._default", as_device("test", "numpy"))
     found = pickle.loads(pickle.dumps(x[:, 1:]))
     assert np.array_equal(found.numpy(), ARRAY[:, 1:]) and found.device is as_device("test", "numpy")
     for copied in (copy.deepcopy(x), copy.copy(x)):

@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 
 from dmlgpu import enums
-from dmlgpu.enums import DataType, FeatureLevel
-from dmlgpu.errors import InvalidArgument
-from dmlgpu.schema import class_name, constants, enumerations
-from dmlgpu.tensor import (
+from dmlgpu.catalog import class_name, constants, enumerations
+from dmlgpu.catalog.enums import DataType, FeatureLevel
+from dmlgpu.catalog.tensor_desc import (
     MAX_DIMENSIONS,
     MAX_DIMENSIONS_BELOW_3_0,
     PERSISTENT_ALIGNMENT,
     TEMPORARY_ALIGNMENT,
     TENSOR_ALIGNMENT,
 )
+from dmlgpu.common.errors import InvalidArgument
 
 PYTHON_NAMES = {"TENSOR_DATA_TYPE": "DataType"}
 WITHOUT_CLASS = {"OPERATOR_TYPE"}  # the description classes stand for it

@@ -12,8 +12,8 @@ from pages.operators import pages
 
 import dmlgpu
 from dmlgpu import Device, enums, evaluate
-from dmlgpu.device import shared
-from dmlgpu.schema import catalog
+from dmlgpu.catalog import catalog
+from dmlgpu.runtime import shared
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "docs" / "examples").glob("*.py"))
@@ -57,7 +57,9 @@ def test_an_example_shows_both_ways_and_checks_them(path):
     source = path.read_text(encoding="utf-8")
     tree = ast.parse(source)
     assert (ast.get_docstring(tree) or "").endswith(".")
-    assert f"descs.{dmlgpu.descs.by_name(path.stem.upper()).__name__}(" in source and "dmlgpu.evaluate(" in source
+    assert (
+        f"descs.{dmlgpu.catalog.descs.by_name(path.stem.upper()).__name__}(" in source and "dmlgpu.evaluate(" in source
+    )
     assert (" ops." in source or "(ops." in source) != (path.stem in WITHOUT_OPS)
     assert sum(isinstance(node, ast.Assert) for node in ast.walk(tree)) >= (1 if path.stem in WITHOUT_OPS else 2)
 

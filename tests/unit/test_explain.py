@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from dmlgpu import DataType, TensorDesc, descs
+from dmlgpu.catalog.enums import ConvolutionDirection, ConvolutionMode, TensorFlags
+from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.cli.subjects import find_subjects
+from dmlgpu.common.errors import InvalidArgument, InvalidDescription, InvalidGraph
+from dmlgpu.compiler.explain import Explanation, as_json, explain_graph, explain_operator
+from dmlgpu.compiler.explain.fusion import Traffic, multiplications, nodes_of_steps
+from dmlgpu.compiler.graph.passes import PASSES
+from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.conformance.cases.registry import case_by_name
 from dmlgpu.conformance.suites.graphs import GraphSuite
-from dmlgpu.enums import ConvolutionDirection, ConvolutionMode, TensorFlags
-from dmlgpu.errors import InvalidArgument, InvalidDescription, InvalidGraph
-from dmlgpu.explain import Explanation, as_json, explain_graph, explain_operator
-from dmlgpu.explain.fusion import Traffic, multiplications, nodes_of_steps
-from dmlgpu.graph.passes import PASSES
-from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.target import Profile, Target
 from tests.unit.graph_examples import (
     FLOATS,
     GraphDesc,

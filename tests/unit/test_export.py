@@ -18,15 +18,15 @@ from onnx import TensorProto, helper
 
 import dmlgpu
 from dmlgpu import DataType, Graph, InvalidArgument, InvalidGraph, NotSupported, TensorDesc, descs, export
-from dmlgpu.browser import frames
-from dmlgpu.builder import functions as dml
 from dmlgpu.conformance.cases.registry import case_by_name
 from dmlgpu.conformance.suites.combined import CombinedSuite
 from dmlgpu.demo.palette.graph import NAMES, palette_graph
 from dmlgpu.demo.palette.reduction import Workbench, reduce_to_palette
-from dmlgpu.device.evaluate import run_compiled
 from dmlgpu.export import folder as folders
 from dmlgpu.export.cases import can_be_exported
+from dmlgpu.runtime.browser import frames
+from dmlgpu.runtime.evaluate import run_compiled
+from dmlgpu.tensors.graphs import functions as dml
 from tests.unit.cli_process import run_here
 from tests.unit.onnx_models import model_of
 

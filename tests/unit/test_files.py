@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dmlgpu.files import growing_file, whole_file, write_array, write_bytes
+from dmlgpu.common.files import growing_file, whole_file, write_array, write_bytes
 
 FULL = Path("/dev/full")
 full = pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dmlgpu import folders
+from dmlgpu.common import folders
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from dmlgpu.gpu.adapter import describe, loop_limit, subgroup_lanes, target_of
-from dmlgpu.gpu.pipelines import compile_error, excerpt
-from dmlgpu.memory import host_memory
-from dmlgpu.program import Kernel
-from dmlgpu.target import AdapterInfo, Profile
+from dmlgpu.common.memory import host_memory
+from dmlgpu.compiler.program import Kernel
+from dmlgpu.compiler.target import AdapterInfo, Profile
+from dmlgpu.runtime.wgpu.adapter import describe, loop_limit, subgroup_lanes, target_of
+from dmlgpu.runtime.wgpu.pipelines import compile_error, excerpt
 
 LIMITS = {
     "max-storage-buffers-per-shader-stage": 10,

@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 
 from dmlgpu import DataType, Graph
-from dmlgpu.builder import functions as f
-from dmlgpu.builder.expression import Expression
+from dmlgpu.catalog.enums import InterpolationMode, MatrixTransform
+from dmlgpu.catalog.operator_desc import ScaleBias, Size2D
+from dmlgpu.compiler.graph.description import GraphDesc
+from dmlgpu.compiler.graph.passes import PASSES
+from dmlgpu.compiler.plan import Allocation
+from dmlgpu.compiler.schedule import memory
+from dmlgpu.compiler.schedule.memory import Arena
+from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.conformance.suites.graph_patterns import PATTERNS
 from dmlgpu.conformance.suites.graphs import example
-from dmlgpu.enums import InterpolationMode, MatrixTransform
-from dmlgpu.graph.description import GraphDesc
-from dmlgpu.graph.passes import PASSES
-from dmlgpu.operator_desc import ScaleBias, Size2D
-from dmlgpu.plan import Allocation
-from dmlgpu.schedule import memory
-from dmlgpu.schedule.memory import Arena
-from dmlgpu.target import Profile, Target
+from dmlgpu.tensors.graphs import functions as f
+from dmlgpu.tensors.graphs.expression import Expression
 from tests.unit.arena import compiled_pair, least_size, overwritten
 
 CPU, GPU = Target("CPU", Profile.CPU), Target("GPU", Profile.DISCRETE)

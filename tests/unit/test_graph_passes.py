@@ -7,16 +7,16 @@ import dataclasses
 import pytest
 
 from dmlgpu import DataType, TensorDesc, descs
-from dmlgpu.enums import PaddingMode, ReduceFunction
-from dmlgpu.errors import InvalidArgument, NotSupported
-from dmlgpu.graph import compiler
-from dmlgpu.graph.compiler import CompiledGraph, compile_network
-from dmlgpu.graph.passes import PASSES
-from dmlgpu.graph.resolve import resolve
-from dmlgpu.kernels.sources import nodes
-from dmlgpu.plan import Body, Map, Step
-from dmlgpu.schedule.steps import Steps
-from dmlgpu.target import Profile, Target
+from dmlgpu.catalog.enums import PaddingMode, ReduceFunction
+from dmlgpu.common.errors import InvalidArgument, NotSupported
+from dmlgpu.compiler.graph import compiler
+from dmlgpu.compiler.graph.compiler import CompiledGraph, compile_network
+from dmlgpu.compiler.graph.passes import PASSES
+from dmlgpu.compiler.graph.resolve import resolve
+from dmlgpu.compiler.plan import Body, Map, Step
+from dmlgpu.compiler.rewrites.sources import nodes
+from dmlgpu.compiler.schedule.steps import Steps
+from dmlgpu.compiler.target import Profile, Target
 from tests.unit.graph_examples import (
     FLOATS,
     ConstantNode,

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from dmlgpu import DataType, TensorDesc, TensorFlags, descs
-from dmlgpu.errors import InvalidGraph
-from dmlgpu.graph.network import Constant, GraphInput, Result
-from dmlgpu.graph.resolve import resolve
+from dmlgpu.common.errors import InvalidGraph
+from dmlgpu.compiler.graph.network import Constant, GraphInput, Result
+from dmlgpu.compiler.graph.resolve import resolve
 from tests.unit.graph_examples import (
     FLOATS,
     ConstantNode,

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from dmlgpu import operators, validation
-from dmlgpu.compiler import compile_operator, programs
-from dmlgpu.errors import InvalidDescription, NotSupported
-from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.schema import catalog
-from dmlgpu.target import Profile, Target
+from dmlgpu.catalog import catalog, validation
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.common.errors import InvalidDescription, NotSupported
+from dmlgpu.compiler import operators
+from dmlgpu.compiler.stages import compile_operator, programs
+from dmlgpu.compiler.target import Profile, Target
 from tests.unit.huge_descriptions import LEVEL, MOST_REPAIRS, repaired, smallest, variants
 
 MOST_SECONDS, MOST_BYTES = 1.0, 200_000_000

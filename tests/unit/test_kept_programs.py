@@ -12,16 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from dmlgpu import DataType, TensorDesc, compiler, descs, kept_programs, programs
-from dmlgpu.cache import CacheLimits
-from dmlgpu.errors import InvalidArgument
-from dmlgpu.graph.compiler import compile_network
-from dmlgpu.graph.resolve import resolve
-from dmlgpu.kept_programs import ProgramFiles, default_folder, version_of, without_files
-from dmlgpu.plan import Role
-from dmlgpu.program import Kernel, Program, Slot
-from dmlgpu.target import Profile, Target
-from dmlgpu.wgsl import templates
+from dmlgpu import DataType, TensorDesc, descs
+from dmlgpu.common.cache import CacheLimits
+from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.compiler import program_cache as kept_programs
+from dmlgpu.compiler import programs
+from dmlgpu.compiler import stages as compiler
+from dmlgpu.compiler.graph.compiler import compile_network
+from dmlgpu.compiler.graph.resolve import resolve
+from dmlgpu.compiler.plan import Role
+from dmlgpu.compiler.program import Kernel, Program, Slot
+from dmlgpu.compiler.program_cache import ProgramFiles, default_folder, version_of, without_files
+from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.wgsl import templates
 from tests.unit.graph_examples import chain, relu
 
 TARGET = Target("CPU", Profile.CPU, frozenset({"immediates", "shader-int64", "shader-f16"}))
@@ -245,7 +248,7 @@ def test_operators_are_compiled_once_for_all_processes(in_files: ProgramFiles, m
 def test_networks_are_compiled_once_for_all_processes(in_files: ProgramFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     network = resolve(chain(relu(), relu()))
     made = programs.of_network(network, TARGET)
-    monkeypatch.setattr("dmlgpu.graph.compiler.compile_network", refuse)
+    monkeypatch.setattr("dmlgpu.compiler.graph.compiler.compile_network", refuse)
     assert programs.of_network(network, TARGET) == made
     for other, target, disabled in (
         (resolve(chain(relu())), TARGET, ()),
@@ -282,14 +285,16 @@ def test_without_files(files: ProgramFiles) -> None:
 
 PROCESS = """
 import hashlib, sys
-import dmlgpu.eager.tensor, dmlgpu.gpu.backend
-from dmlgpu import descs, programs, TensorDesc, DataType
-from dmlgpu.target import Profile, Target
+import dmlgpu.tensors.tensor, dmlgpu.runtime.wgpu.backend
+from dmlgpu import descs, TensorDesc, DataType
+from dmlgpu.compiler import programs
+from dmlgpu.compiler.target import Profile, Target
 row = TensorDesc(DataType.FLOAT32, (4, 1000))
 desc = descs.ActivationSoftmax1(input_tensor=row, output_tensor=row, axes=(1,))
 target = Target("CPU", Profile.CPU, frozenset({"immediates", "shader-int64", "shader-f16", "subgroup"}))
 text = repr(programs.of_operator(desc, target))
-compiling = ("jinja2", "dmlgpu.compiler", "dmlgpu.schedule", "dmlgpu.wgsl", "dmlgpu.graph.compiler", "dmlgpu.reference")
+stages = [f"dmlgpu.compiler.{name}" for name in ("stages", "schedule", "wgsl", "graph.compiler")]
+compiling = ("jinja2", *stages, "dmlgpu.reference")
 print(hashlib.sha256(text.encode()).hexdigest(), *[name for name in compiling if name in sys.modules])
 """
 
@@ -302,17 +307,17 @@ def test_the_next_process_loads_no_compiler(tmp_path: Path) -> None:
         for _ in range(2)
     )
     assert first[0] == second[0]
-    assert first[1:] == ["jinja2", "dmlgpu.compiler", "dmlgpu.schedule", "dmlgpu.wgsl"]
+    assert first[1:] == ["jinja2", "dmlgpu.compiler.stages", "dmlgpu.compiler.schedule", "dmlgpu.compiler.wgsl"]
     assert second[1:] == []
 
 
 def test_models_are_loaded_without_the_compiler() -> None:
     names = (
         "jinja2",
-        "dmlgpu.compiler",
-        "dmlgpu.schedule",
-        "dmlgpu.wgsl",
-        "dmlgpu.explain",
+        "dmlgpu.compiler.stages",
+        "dmlgpu.compiler.schedule",
+        "dmlgpu.compiler.wgsl",
+        "dmlgpu.compiler.explain",
         "dmlgpu.ops",
         "onnx.reference",
     )

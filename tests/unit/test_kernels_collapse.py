@@ -7,11 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmlgpu.enums import DataType
-from dmlgpu.kernels.collapse import collapse, merge_dimensions, merge_sizes, merge_strides, merge_tensor, mergeable
-from dmlgpu.kernels.sources import identity
-from dmlgpu.plan import Affine, AffineView, Binding, Role, Tensor, View, apply
-from dmlgpu.tensor import element_offsets, packed_strides
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import element_offsets, packed_strides
+from dmlgpu.compiler.plan import Affine, AffineView, Binding, Role, Tensor, View, apply
+from dmlgpu.compiler.rewrites.collapse import (
+    collapse,
+    merge_dimensions,
+    merge_sizes,
+    merge_strides,
+    merge_tensor,
+    mergeable,
+)
+from dmlgpu.compiler.rewrites.sources import identity
 
 F32 = DataType.FLOAT32
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmlgpu.enums import DataType
-from dmlgpu.kernels.frames import Frame, merge_frame
-from dmlgpu.plan import Binding, Role, Tensor
-from dmlgpu.tensor import element_offsets, packed_strides
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import element_offsets, packed_strides
+from dmlgpu.compiler.plan import Binding, Role, Tensor
+from dmlgpu.compiler.rewrites.frames import Frame, merge_frame
 
 F32, U8 = DataType.FLOAT32, DataType.UINT8
 

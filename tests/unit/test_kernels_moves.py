@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmlgpu.enums import DataType
-from dmlgpu.kernels.moves import Move, result_view
-from dmlgpu.plan import Affine, Binding, Role, Tensor, View
-from dmlgpu.tensor import element_offsets, packed_strides
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import element_offsets, packed_strides
+from dmlgpu.compiler.plan import Affine, Binding, Role, Tensor, View
+from dmlgpu.compiler.rewrites.moves import Move, result_view
 
 F32 = DataType.FLOAT32
 

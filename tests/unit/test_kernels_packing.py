@@ -6,11 +6,11 @@ import math
 
 import pytest
 
-from dmlgpu.enums import DataType
-from dmlgpu.kernels.packing import pack, packs_source
-from dmlgpu.kernels.sources import identity
-from dmlgpu.plan import Affine, AffineView, Binding, Lookup, Role, Tensor, View, apply, constants
-from dmlgpu.tensor import packed_strides
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import packed_strides
+from dmlgpu.compiler.plan import Affine, AffineView, Binding, Lookup, Role, Tensor, View, apply, constants
+from dmlgpu.compiler.rewrites.packing import pack, packs_source
+from dmlgpu.compiler.rewrites.sources import identity
 
 CAST = [data_type for data_type in DataType if data_type.bits >= 8]
 F32, F16, I8, U8, I64, F64 = (DataType[n] for n in ("FLOAT32", "FLOAT16", "INT8", "UINT8", "INT64", "FLOAT64"))

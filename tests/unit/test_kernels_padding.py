@@ -6,16 +6,16 @@ import itertools
 
 import pytest
 
-from dmlgpu import operators
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import WORD_BITS, TensorDesc
+from dmlgpu.common.errors import NotSupported
+from dmlgpu.compiler import operators
+from dmlgpu.compiler.plan import Contract, Map, Repeat, Role
+from dmlgpu.compiler.rewrites.padding import has_padded_words, preserve_padding
+from dmlgpu.compiler.schedule import schedule
+from dmlgpu.compiler.schedule.steps import ScheduledContract, ScheduledMap, ScheduledRepeat, ScheduledWordRows
+from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
-from dmlgpu.enums import DataType
-from dmlgpu.errors import NotSupported
-from dmlgpu.kernels.padding import has_padded_words, preserve_padding
-from dmlgpu.plan import Contract, Map, Repeat, Role
-from dmlgpu.schedule import schedule
-from dmlgpu.schedule.steps import ScheduledContract, ScheduledMap, ScheduledRepeat, ScheduledWordRows
-from dmlgpu.target import Profile, Target
-from dmlgpu.tensor import WORD_BITS, TensorDesc
 
 TARGETS = [Target("CPU", Profile.CPU), Target("GPU", Profile.DISCRETE)]
 CASES_EACH = 2

@@ -6,8 +6,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmlgpu.enums import DataType
-from dmlgpu.kernels.sources import (
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import element_offsets
+from dmlgpu.compiler.plan import Affine, AffineView, Binding, Held, Role, Tensor, View, apply, element
+from dmlgpu.compiler.rewrites.sources import (
     computed,
     fold_views,
     identity,
@@ -17,8 +19,6 @@ from dmlgpu.kernels.sources import (
     rewrite,
     stepped,
 )
-from dmlgpu.plan import Affine, AffineView, Binding, Held, Role, Tensor, View, apply, element
-from dmlgpu.tensor import element_offsets
 
 F32 = DataType.FLOAT32
 

@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 
 import dmlgpu
-from dmlgpu import Device, TensorDesc, descs, memory, reference
+from dmlgpu import Device, TensorDesc, descs, reference
+from dmlgpu.catalog.enums import DataType, InterpolationMode, MultiheadAttentionMaskType, ReduceFunction
+from dmlgpu.common import memory
+from dmlgpu.common.errors import InvalidArgument, OutOfMemory
+from dmlgpu.common.memory import BUDGET_VARIABLE, host_budget, host_memory
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
-from dmlgpu.enums import DataType, InterpolationMode, MultiheadAttentionMaskType, ReduceFunction
-from dmlgpu.errors import InvalidArgument, OutOfMemory
 from dmlgpu.frontends.dxdispatch.node import Node
 from dmlgpu.frontends.dxdispatch.paths import Access
 from dmlgpu.frontends.dxdispatch.resources import parse_resource
-from dmlgpu.memory import BUDGET_VARIABLE, host_budget, host_memory
 
 FLOAT = DataType.FLOAT32
 MEBI = 1 << 20

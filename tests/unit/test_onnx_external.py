@@ -11,11 +11,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from dmlgpu.device.device import Device
-from dmlgpu.errors import ModelError
+from dmlgpu.common.errors import ModelError
 from dmlgpu.frontends.onnx import checking, load
 from dmlgpu.frontends.onnx.model import read
 from dmlgpu.frontends.onnx.preview import preview
+from dmlgpu.runtime.device import Device
 
 from .onnx_models import onnxruntime_outputs
 

@@ -11,10 +11,10 @@ import onnx
 import pytest
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
-from dmlgpu.device.device import Device
-from dmlgpu.errors import ModelError, NotSupported
+from dmlgpu.common.errors import ModelError, NotSupported
 from dmlgpu.frontends.onnx import inlining, load
 from dmlgpu.frontends.onnx.preview import preview
+from dmlgpu.runtime.device import Device
 
 from .onnx_models import onnxruntime_outputs
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from dmlgpu.errors import NotSupported
+from dmlgpu.common.errors import NotSupported
 from dmlgpu.frontends.onnx import load
 
 from .onnx_models import check_node, model_of

@@ -10,9 +10,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from dmlgpu import Tensor
-from dmlgpu.device.device import Device
 from dmlgpu.frontends.onnx import load
 from dmlgpu.frontends.onnx.session import Session
+from dmlgpu.runtime.device import Device
 from tests.unit.onnx_against import expected_of, normal
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL

@@ -10,13 +10,13 @@ import pytest
 from benchmarks.accuracy import merged
 from benchmarks.operator_accuracy import INTRODUCTION, table
 from dmlgpu import Device
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.common.errors import InvalidArgument, NotSupported
 from dmlgpu.conformance.accuracy.operator_errors import ROUNDING, Errors
 from dmlgpu.conformance.accuracy.workloads import WORKLOADS
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.records import Run
 from dmlgpu.conformance.suites.operator_accuracy import CASES, OperatorAccuracySuite, outcome
-from dmlgpu.enums import DataType
-from dmlgpu.errors import InvalidArgument, NotSupported
 
 NAME = "reduce-accuracy-float32-sum"
 

@@ -4,14 +4,16 @@ import re
 
 import pytest
 
-from dmlgpu import compiler, descs, operators
-from dmlgpu.enums import DataType, FeatureLevel
-from dmlgpu.operators.lowering import lowering
-from dmlgpu.plan import Binding, Role, Tensor, apply
-from dmlgpu.schema import loader
-from dmlgpu.target import Target
-from dmlgpu.tensor import TensorDesc
-from dmlgpu.validation import fusable_activations
+from dmlgpu import descs
+from dmlgpu.catalog import loader
+from dmlgpu.catalog.enums import DataType, FeatureLevel
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.catalog.validation import fusable_activations
+from dmlgpu.compiler import operators
+from dmlgpu.compiler import stages as compiler
+from dmlgpu.compiler.operators.lowering import lowering
+from dmlgpu.compiler.plan import Binding, Role, Tensor, apply
+from dmlgpu.compiler.target import Target
 
 BARE = Target("Bare")
 HALF = Target("Half", features=frozenset({"shader-f16"}))

@@ -7,12 +7,14 @@ import re
 
 import pytest
 
-from dmlgpu import compiler, descs, operators
-from dmlgpu.enums import DataType, IsInfinityMode, RoundingMode
-from dmlgpu.operators.fused import activated
-from dmlgpu.operators.scalars import bits_of, converted, words_of
-from dmlgpu.target import Target
-from dmlgpu.tensor import TensorDesc
+from dmlgpu import descs
+from dmlgpu.catalog.enums import DataType, IsInfinityMode, RoundingMode
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler import operators
+from dmlgpu.compiler import stages as compiler
+from dmlgpu.compiler.operators.fused import activated
+from dmlgpu.compiler.operators.scalars import bits_of, converted, words_of
+from dmlgpu.compiler.target import Target
 
 PLAIN = Target("Plain GPU")
 WIDE = Target("Wide GPU", features=frozenset({"shader-int64", "shader-f64"}))

@@ -6,15 +6,17 @@ from typing import Any
 
 import pytest
 
-from dmlgpu import TensorDesc, compiler, descs, operators
-from dmlgpu.enums import DataType, FeatureLevel
-from dmlgpu.enums import MultiheadAttentionMaskType as MaskType
-from dmlgpu.errors import DmlError
-from dmlgpu.plan import Role
-from dmlgpu.schedule.steps import Form, ScheduledAttend, ScheduledScatter
-from dmlgpu.schema import operator
-from dmlgpu.target import Profile, Target
-from dmlgpu.validation import validate
+from dmlgpu import TensorDesc, descs
+from dmlgpu.catalog import operator
+from dmlgpu.catalog.enums import DataType, FeatureLevel
+from dmlgpu.catalog.enums import MultiheadAttentionMaskType as MaskType
+from dmlgpu.catalog.validation import validate
+from dmlgpu.common.errors import DmlError
+from dmlgpu.compiler import operators
+from dmlgpu.compiler import stages as compiler
+from dmlgpu.compiler.plan import Role
+from dmlgpu.compiler.schedule.steps import Form, ScheduledAttend, ScheduledScatter
+from dmlgpu.compiler.target import Profile, Target
 from tests.schedules import steps_of
 from tests.unit.refusals import refusal
 

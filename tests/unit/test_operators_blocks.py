@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from dmlgpu import descs, operators
-from dmlgpu.enums import DataType, DepthSpaceOrder
-from dmlgpu.operators.lowering import lowering
-from dmlgpu.tensor import TensorDesc
+from dmlgpu import descs
+from dmlgpu.catalog.enums import DataType, DepthSpaceOrder
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler import operators
+from dmlgpu.compiler.operators.lowering import lowering
 from tests.unit.refusals import refusal
 
 F32 = DataType.FLOAT32

@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmlgpu import TensorDesc, compiler, descs, evaluate, operators
-from dmlgpu.enums import ConvolutionDirection, ConvolutionMode, DataType, FeatureLevel, TensorFlags
-from dmlgpu.errors import InvalidArgument
-from dmlgpu.plan import Role
-from dmlgpu.program import Program
-from dmlgpu.schedule.steps import Form, ScheduledContract
-from dmlgpu.target import Profile, Target
+from dmlgpu import TensorDesc, descs, evaluate
+from dmlgpu.catalog.enums import ConvolutionDirection, ConvolutionMode, DataType, FeatureLevel, TensorFlags
+from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.compiler import operators
+from dmlgpu.compiler import stages as compiler
+from dmlgpu.compiler.plan import Role
+from dmlgpu.compiler.program import Program
+from dmlgpu.compiler.schedule.steps import Form, ScheduledContract
+from dmlgpu.compiler.target import Profile, Target
 from tests.schedules import steps_of
 from tests.unit.refusals import refusal
 

@@ -6,11 +6,12 @@ import re
 
 import pytest
 
-from dmlgpu import compiler, descs
-from dmlgpu.enums import DataType
-from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.target import Target
-from dmlgpu.tensor import TensorDesc
+from dmlgpu import descs
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler import stages as compiler
+from dmlgpu.compiler.target import Target
 
 F16, F32, F64, I64 = DataType.FLOAT16, DataType.FLOAT32, DataType.FLOAT64, DataType.INT64
 WIDE = Target("Wide GPU", features=frozenset({"shader-int64", "shader-f64", "shader-f16"}))

@@ -4,11 +4,13 @@ import re
 
 import pytest
 
-from dmlgpu import compiler, descs, operators
-from dmlgpu.enums import DataType
-from dmlgpu.operator_desc import ScaleBias
-from dmlgpu.target import Target
-from dmlgpu.tensor import TensorDesc
+from dmlgpu import descs
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.operator_desc import ScaleBias
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler import operators
+from dmlgpu.compiler import stages as compiler
+from dmlgpu.compiler.target import Target
 
 BARE = Target("Bare")
 HALF = Target("Half", features=frozenset({"shader-f16", "shader-int64", "shader-f64"}))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from dmlgpu import descs, operators
-from dmlgpu.enums import DataType
-from dmlgpu.operators.lowering import lowering
-from dmlgpu.target import Target
-from dmlgpu.tensor import TensorDesc
+from dmlgpu import descs
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler import operators
+from dmlgpu.compiler.operators.lowering import lowering
+from dmlgpu.compiler.target import Target
 from tests.schedules import steps_of
 from tests.unit.refusals import refusal
 

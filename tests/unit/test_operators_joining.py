@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from dmlgpu import compiler, descs, operators
-from dmlgpu.enums import DataType
-from dmlgpu.kernels.moves import Affine, Move, result_view
-from dmlgpu.operators.lowering import lowering
-from dmlgpu.plan import Role, Tensor
-from dmlgpu.target import Target
-from dmlgpu.tensor import TensorDesc
+from dmlgpu import descs
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler import operators
+from dmlgpu.compiler import stages as compiler
+from dmlgpu.compiler.operators.lowering import lowering
+from dmlgpu.compiler.plan import Role, Tensor
+from dmlgpu.compiler.rewrites.moves import Affine, Move, result_view
+from dmlgpu.compiler.target import Target
 from tests.unit.refusals import refusal
 
 F32, U8, F16 = DataType.FLOAT32, DataType.UINT8, DataType.FLOAT16

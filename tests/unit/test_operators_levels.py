@@ -1,7 +1,8 @@
 """Attribute values that only later feature levels allow."""
 
-from dmlgpu import TensorDesc, descs, operators
-from dmlgpu.enums import DataType, FeatureLevel
+from dmlgpu import TensorDesc, descs
+from dmlgpu.catalog.enums import DataType, FeatureLevel
+from dmlgpu.compiler import operators
 from tests.unit.refusals import refusal
 
 FLOAT = TensorDesc(DataType.FLOAT32, (1, 1, 2, 3))

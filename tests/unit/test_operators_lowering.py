@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from dmlgpu import descs, operators
-from dmlgpu.enums import DataType
-from dmlgpu.errors import OperatorNotImplemented
-from dmlgpu.target import Target
-from dmlgpu.tensor import TensorDesc
-from dmlgpu.wgsl import templates
+from dmlgpu import descs
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common.errors import OperatorNotImplemented
+from dmlgpu.compiler import operators
+from dmlgpu.compiler.target import Target
+from dmlgpu.compiler.wgsl import templates
 
 TENSOR = TensorDesc(DataType.FLOAT32, (2, 4))
 IDENTITY = descs.ElementWiseIdentity(input_tensor=TENSOR, output_tensor=TENSOR)

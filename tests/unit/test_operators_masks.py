@@ -6,12 +6,13 @@ import math
 
 import pytest
 
-from dmlgpu import descs, operators
-from dmlgpu.enums import DataType, FeatureLevel
-from dmlgpu.plan import Body
-from dmlgpu.target import Target
-from dmlgpu.tensor import TensorDesc
-from dmlgpu.validation import validate
+from dmlgpu import descs
+from dmlgpu.catalog.enums import DataType, FeatureLevel
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.catalog.validation import validate
+from dmlgpu.compiler import operators
+from dmlgpu.compiler.plan import Body
+from dmlgpu.compiler.target import Target
 from tests.schedules import steps_of
 from tests.unit.refusals import refusal
 

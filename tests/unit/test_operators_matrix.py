@@ -7,14 +7,16 @@ from typing import Any
 
 import pytest
 
-from dmlgpu import TensorDesc, compiler, descs, operators
-from dmlgpu.enums import DataType, FeatureLevel, MatrixTransform, TensorFlags
-from dmlgpu.errors import InvalidArgument
-from dmlgpu.plan import Role
-from dmlgpu.schedule.gemm import CHUNK
-from dmlgpu.schedule.gemm_choice import NAMES, Shape, choose, expected_cost
-from dmlgpu.schedule.steps import Form, ProductSchedule, ScheduledContract, ScheduledRows
-from dmlgpu.target import Profile, Target
+from dmlgpu import TensorDesc, descs
+from dmlgpu.catalog.enums import DataType, FeatureLevel, MatrixTransform, TensorFlags
+from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.compiler import operators
+from dmlgpu.compiler import stages as compiler
+from dmlgpu.compiler.plan import Role
+from dmlgpu.compiler.schedule.gemm import CHUNK
+from dmlgpu.compiler.schedule.gemm_choice import NAMES, Shape, choose, expected_cost
+from dmlgpu.compiler.schedule.steps import Form, ProductSchedule, ScheduledContract, ScheduledRows
+from dmlgpu.compiler.target import Profile, Target
 from tests.schedules import steps_of
 from tests.unit.refusals import refusal
 

@@ -4,12 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from dmlgpu import compiler, descs, operators
-from dmlgpu.enums import DataType, FeatureLevel
-from dmlgpu.errors import NotSupported
-from dmlgpu.schedule.steps import ScheduledMap, ScheduledReduce, ScheduledRows, ScheduledRuns
-from dmlgpu.target import Profile, Target
-from dmlgpu.tensor import TensorDesc
+from dmlgpu import descs
+from dmlgpu.catalog.enums import DataType, FeatureLevel
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common.errors import NotSupported
+from dmlgpu.compiler import operators
+from dmlgpu.compiler import stages as compiler
+from dmlgpu.compiler.schedule.steps import ScheduledMap, ScheduledReduce, ScheduledRows, ScheduledRuns
+from dmlgpu.compiler.target import Profile, Target
 from tests.schedules import steps_of
 from tests.unit.refusals import refusal
 

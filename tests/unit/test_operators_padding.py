@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from dmlgpu import compiler, descs, operators
-from dmlgpu.enums import DataType, PaddingMode
-from dmlgpu.kernels.moves import Affine, Move
-from dmlgpu.operators.lowering import lowering
-from dmlgpu.target import Target
-from dmlgpu.tensor import TensorDesc
+from dmlgpu import descs
+from dmlgpu.catalog.enums import DataType, PaddingMode
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler import operators
+from dmlgpu.compiler import stages as compiler
+from dmlgpu.compiler.operators.lowering import lowering
+from dmlgpu.compiler.rewrites.moves import Affine, Move
+from dmlgpu.compiler.target import Target
 from tests.unit.refusals import refusal
 
 F32, F16, F64, I8, U8, I64 = (DataType[n] for n in ("FLOAT32", "FLOAT16", "FLOAT64", "INT8", "UINT8", "INT64"))

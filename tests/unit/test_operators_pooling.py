@@ -4,12 +4,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dmlgpu import compiler, descs, operators
-from dmlgpu.enums import DataType
-from dmlgpu.plan import Pool
-from dmlgpu.plan.windows import Axis, windows_over
-from dmlgpu.target import Profile, Target
-from dmlgpu.tensor import TensorDesc
+from dmlgpu import descs
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler import operators
+from dmlgpu.compiler import stages as compiler
+from dmlgpu.compiler.plan import Pool
+from dmlgpu.compiler.plan.windows import Axis, windows_over
+from dmlgpu.compiler.target import Profile, Target
 from tests.schedules import steps_of
 from tests.unit.refusals import refusal
 

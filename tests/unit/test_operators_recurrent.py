@@ -6,15 +6,17 @@ from typing import Any
 
 import pytest
 
-from dmlgpu import compiler, descs, operators
-from dmlgpu.enums import DataType, FeatureLevel, RecurrentNetworkDirection
-from dmlgpu.errors import InvalidDescription, NotSupported
-from dmlgpu.operators.unrolling import LARGEST
-from dmlgpu.plan import Role
-from dmlgpu.schedule.steps import ScheduledRecurrence, ScheduledRepeat
-from dmlgpu.target import Profile, Target
-from dmlgpu.tensor import TensorDesc
-from dmlgpu.validation import fusable_activations, validate
+from dmlgpu import descs
+from dmlgpu.catalog.enums import DataType, FeatureLevel, RecurrentNetworkDirection
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.catalog.validation import fusable_activations, validate
+from dmlgpu.common.errors import InvalidDescription, NotSupported
+from dmlgpu.compiler import operators
+from dmlgpu.compiler import stages as compiler
+from dmlgpu.compiler.operators.unrolling import LARGEST
+from dmlgpu.compiler.plan import Role
+from dmlgpu.compiler.schedule.steps import ScheduledRecurrence, ScheduledRepeat
+from dmlgpu.compiler.target import Profile, Target
 from tests import schedules
 from tests.networks import ACTIVATIONS, BACKWARD, BOTH, CLASSES, SIGMOID, TANH, network
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from dmlgpu import descs, operators
-from dmlgpu.enums import AxisDirection, DataType, FeatureLevel, ReduceFunction
-from dmlgpu.errors import InvalidDescription
-from dmlgpu.operators.lowering import lowering
-from dmlgpu.tensor import TensorDesc
-from dmlgpu.validation import validate
+from dmlgpu import descs
+from dmlgpu.catalog.enums import AxisDirection, DataType, FeatureLevel, ReduceFunction
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.catalog.validation import validate
+from dmlgpu.common.errors import InvalidDescription
+from dmlgpu.compiler import operators
+from dmlgpu.compiler.operators.lowering import lowering
 from tests.unit.refusals import refusal
 
 F32, F16, I32, U32, I64, U64 = (DataType[name] for name in ("FLOAT32", "FLOAT16", "INT32", "UINT32", "INT64", "UINT64"))

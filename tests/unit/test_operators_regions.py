@@ -2,14 +2,16 @@
 
 import pytest
 
-from dmlgpu import compiler, descs, operators
-from dmlgpu.enums import DataType, InterpolationMode, ReduceFunction
-from dmlgpu.errors import NotSupported
-from dmlgpu.kernels.regions import Sampling, Shares
-from dmlgpu.operator_desc import Size2D
-from dmlgpu.schedule.steps import ScheduledMap, ScheduledReduce, ScheduledTiles
-from dmlgpu.target import Profile, Target
-from dmlgpu.tensor import TensorDesc
+from dmlgpu import descs
+from dmlgpu.catalog.enums import DataType, InterpolationMode, ReduceFunction
+from dmlgpu.catalog.operator_desc import Size2D
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common.errors import NotSupported
+from dmlgpu.compiler import operators
+from dmlgpu.compiler import stages as compiler
+from dmlgpu.compiler.rewrites.regions import Sampling, Shares
+from dmlgpu.compiler.schedule.steps import ScheduledMap, ScheduledReduce, ScheduledTiles
+from dmlgpu.compiler.target import Profile, Target
 from tests.schedules import steps_of
 from tests.unit.refusals import refusal
 

@@ -5,15 +5,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dmlgpu import descs, operators
-from dmlgpu.enums import AxisDirection, DataType, FeatureLevel, InterpolationMode
-from dmlgpu.errors import DmlError, NotSupported
-from dmlgpu.kernels import resampling
-from dmlgpu.kernels.resampling import Axis, Rounding
-from dmlgpu.operator_desc import Size2D
-from dmlgpu.plan import Role, Tensor, View
-from dmlgpu.schedule.downsample import find_stencil
-from dmlgpu.schedule.steps import (
+from dmlgpu import descs
+from dmlgpu.catalog.enums import AxisDirection, DataType, FeatureLevel, InterpolationMode
+from dmlgpu.catalog.operator_desc import Size2D
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.catalog.validation import validate
+from dmlgpu.common.errors import DmlError, NotSupported
+from dmlgpu.compiler import operators
+from dmlgpu.compiler.plan import Role, Tensor, View
+from dmlgpu.compiler.rewrites import resampling
+from dmlgpu.compiler.rewrites.resampling import Axis, Rounding
+from dmlgpu.compiler.schedule.downsample import find_stencil
+from dmlgpu.compiler.schedule.steps import (
     ScheduledDownsample,
     ScheduledMap,
     ScheduledReduce,
@@ -22,10 +25,8 @@ from dmlgpu.schedule.steps import (
     Stencil,
     Tap,
 )
-from dmlgpu.schedule.upsample import find_pattern
-from dmlgpu.target import Profile, Target
-from dmlgpu.tensor import TensorDesc
-from dmlgpu.validation import validate
+from dmlgpu.compiler.schedule.upsample import find_pattern
+from dmlgpu.compiler.target import Profile, Target
 from tests.schedules import steps_of
 from tests.unit.refusals import refusal
 

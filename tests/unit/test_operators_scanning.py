@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from dmlgpu import compiler, descs, operators
-from dmlgpu.enums import AxisDirection, DataType, FeatureLevel
-from dmlgpu.errors import NotSupported
-from dmlgpu.operators.lowering import lowering
-from dmlgpu.schedule.scan import TOTAL
-from dmlgpu.schedule.steps import ScanSchedule, ScheduledScan
-from dmlgpu.target import Profile, Target
-from dmlgpu.tensor import TensorDesc, aligned
+from dmlgpu import descs
+from dmlgpu.catalog.enums import AxisDirection, DataType, FeatureLevel
+from dmlgpu.catalog.tensor_desc import TensorDesc, aligned
+from dmlgpu.common.errors import NotSupported
+from dmlgpu.compiler import operators
+from dmlgpu.compiler import stages as compiler
+from dmlgpu.compiler.operators.lowering import lowering
+from dmlgpu.compiler.schedule.scan import TOTAL
+from dmlgpu.compiler.schedule.steps import ScanSchedule, ScheduledScan
+from dmlgpu.compiler.target import Profile, Target
 from tests.schedules import steps_of
 from tests.unit.refusals import refusal
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from dmlgpu import compiler, descs, operators
-from dmlgpu.enums import DataType
-from dmlgpu.operators.lowering import lowering
-from dmlgpu.schedule.steps import ScatterSchedule, ScheduledScatter
-from dmlgpu.target import Profile, Target
-from dmlgpu.tensor import TensorDesc, aligned
+from dmlgpu import descs
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import TensorDesc, aligned
+from dmlgpu.compiler import operators
+from dmlgpu.compiler import stages as compiler
+from dmlgpu.compiler.operators.lowering import lowering
+from dmlgpu.compiler.schedule.steps import ScatterSchedule, ScheduledScatter
+from dmlgpu.compiler.target import Profile, Target
 from tests.schedules import steps_of
 from tests.unit.refusals import refusal
 

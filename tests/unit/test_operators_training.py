@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from dmlgpu import TensorDesc, operators
-from dmlgpu.enums import DataType
-from dmlgpu.plan import Role
-from dmlgpu.target import Target
+from dmlgpu import TensorDesc
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.compiler import operators
+from dmlgpu.compiler.plan import Role
+from dmlgpu.compiler.target import Target
 from tests.optimizers import adam
 from tests.schedules import steps_of
 from tests.unit.refusals import refusal

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from dmlgpu import Device, DmlError, Tensor, ops
+from dmlgpu.catalog import catalog
 from dmlgpu.ops import directml, elementwise, logic, moving, networks, recurrent, reductions, windows
-from dmlgpu.schema import catalog
 from tests.eager_functions import EXAMPLES, Example, floats
 from tests.reference.onnx_oracle import onnx_runtime
 from tests.wrong_arguments import HUGE, Hostile
@@ -143,7 +143,7 @@ WRONG = (
 
 @pytest.mark.parametrize("module", [elementwise, logic, moving, networks, recurrent, reductions, windows])
 def test_wrong_arguments_are_refused(module: Any, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dmlgpu.device.shared._default", device)  # for arrays that no tensor stands beside
+    monkeypatch.setattr("dmlgpu.runtime.shared._default", device)  # for arrays that no tensor stands beside
     operands = {one.name.split()[0]: one.operands for one in reversed(EXAMPLES)}
     image = floats(1, 2, 4, 4)
     refused = 0

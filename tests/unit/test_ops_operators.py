@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from dmlgpu import Device, DmlError, OperatorDesc, Tensor, TensorDesc, evaluate
+from dmlgpu.catalog import catalog
 from dmlgpu.conformance.cases import registry
 from dmlgpu.ops import directml
-from dmlgpu.schema import catalog
 from tests.wrong_arguments import HUGE, Hostile
 
 ROOT = Path(__file__).parents[2]
@@ -99,7 +99,7 @@ WRONG = ("x", [], [object()], object(), HUGE, Hostile(), np.array([None]), 1.5, 
 
 
 def test_wrong_arguments_are_refused(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dmlgpu.device.shared._default", device)  # for arrays that no tensor stands beside
+    monkeypatch.setattr("dmlgpu.runtime.shared._default", device)  # for arrays that no tensor stands beside
     x = Tensor(np.ones((1, 2, 4, 4), np.float32), device=device)
     usual = {
         "int": 1,

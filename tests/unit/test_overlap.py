@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dmlgpu import descs, overlap, validation
-from dmlgpu.enums import DataType
-from dmlgpu.errors import InvalidDescription
-from dmlgpu.overlap import has_overlap
-from dmlgpu.tensor import TensorDesc
+from dmlgpu import descs
+from dmlgpu.catalog import overlap, validation
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.overlap import has_overlap
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common.errors import InvalidDescription
 
 MOST_OFFSETS = 3000
 LAYOUTS = st.integers(1, 6).flatmap(

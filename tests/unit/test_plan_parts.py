@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from dmlgpu import DataType
-from dmlgpu.kernels.sources import identity
-from dmlgpu.plan import Allocation, Binding, Map, Role, Tensor
-from dmlgpu.plan.parts import signature
+from dmlgpu.compiler.plan import Allocation, Binding, Map, Role, Tensor
+from dmlgpu.compiler.plan.parts import signature
+from dmlgpu.compiler.rewrites.sources import identity
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmlgpu.enums import DataType
-from dmlgpu.plan import Affine, AffineView, Binding, Held, Role, Tensor, View, apply, element, only_moves
-from dmlgpu.tensor import element_offsets, packed_strides
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import element_offsets, packed_strides
+from dmlgpu.compiler.plan import Affine, AffineView, Binding, Held, Role, Tensor, View, apply, element, only_moves
 
 F32 = DataType.FLOAT32
 

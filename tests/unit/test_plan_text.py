@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from dmlgpu import DataType, TensorDesc, descs, operators
-from dmlgpu.compiler import compile_operator
+from dmlgpu import DataType, TensorDesc, descs
+from dmlgpu.common.errors import NotSupported
+from dmlgpu.compiler import operators
+from dmlgpu.compiler.plan import Held, Map, Plan, Role, Step, Tensor, apply
+from dmlgpu.compiler.plan.parts import read, written
+from dmlgpu.compiler.plan.text import describe, equations
+from dmlgpu.compiler.rewrites.sources import identity
+from dmlgpu.compiler.schedule import schedule
+from dmlgpu.compiler.schedule.steps import in_turns
+from dmlgpu.compiler.stages import compile_operator
+from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.wgsl import render, templates
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
-from dmlgpu.errors import NotSupported
-from dmlgpu.kernels.sources import identity
-from dmlgpu.plan import Held, Map, Plan, Role, Step, Tensor, apply
-from dmlgpu.plan.parts import read, written
-from dmlgpu.plan.text import describe, equations
-from dmlgpu.schedule import schedule
-from dmlgpu.schedule.steps import in_turns
-from dmlgpu.target import Profile, Target
-from dmlgpu.wgsl import render, templates
 
 CPU = Target("CPU", Profile.CPU, frozenset({"immediates"}))
 GPU = Target("GPU", Profile.DISCRETE, frozenset({"immediates"}), deterministic=True)

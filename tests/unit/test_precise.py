@@ -6,16 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from dmlgpu import Device, Graph, TensorDesc, compiler, descs
-from dmlgpu.builder import functions
-from dmlgpu.enums import ConvolutionDirection, ConvolutionMode, DataType
-from dmlgpu.errors import InvalidArgument
-from dmlgpu.graph.compiler import compile_network
-from dmlgpu.graph.network import Network
-from dmlgpu.graph.resolve import resolve
-from dmlgpu.program import Program
-from dmlgpu.schedule.convolution_choice import WINOGRAD
-from dmlgpu.target import Profile, Target
+from dmlgpu import Device, Graph, TensorDesc, descs
+from dmlgpu.catalog.enums import ConvolutionDirection, ConvolutionMode, DataType
+from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.compiler import stages as compiler
+from dmlgpu.compiler.graph.compiler import compile_network
+from dmlgpu.compiler.graph.network import Network
+from dmlgpu.compiler.graph.resolve import resolve
+from dmlgpu.compiler.program import Program
+from dmlgpu.compiler.schedule.convolution_choice import WINOGRAD
+from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.tensors.graphs import functions
 
 FAST = Target("adapter", features=frozenset({"shader-f16"}))
 STRICT = (replace(FAST, precise=True), replace(FAST, deterministic=True))

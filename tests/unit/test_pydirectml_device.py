@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import dmlgpu
-from dmlgpu.device import adapters
+from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.frontends import pydirectml as dml
 from dmlgpu.frontends.pydirectml import device as device_module
-from dmlgpu.target import AdapterInfo
+from dmlgpu.runtime import adapters
 
 F32, F16, U32, U8 = (getattr(dml.TensorDataType, name) for name in ("FLOAT32", "FLOAT16", "UINT32", "UINT8"))
 OWNED, NONE = dml.TensorFlags.OWNED_BY_DML, dml.ExecutionFlags.NONE

@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dmlgpu import TensorDesc, descs, operators
-from dmlgpu.enums import DataType
-from dmlgpu.schema import catalog
+from dmlgpu import TensorDesc, descs
+from dmlgpu.catalog import catalog
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.compiler import operators
 from tests.unit.refusals import refusal
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from dmlgpu import DataType
-from dmlgpu.kernels.repeats import split_repeats
-from dmlgpu.kernels.resampling import Axis, Rounding, nearest
-from dmlgpu.kernels.sources import IDENTITY, identity, leaves, nodes
-from dmlgpu.plan import Affine, AffineView, Role, Tensor, View, apply
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler.plan import Affine, AffineView, Role, Tensor, View, apply
+from dmlgpu.compiler.rewrites.repeats import split_repeats
+from dmlgpu.compiler.rewrites.resampling import Axis, Rounding, nearest
+from dmlgpu.compiler.rewrites.sources import IDENTITY, identity, leaves, nodes
 
 DOWN, UP = Rounding(increasing=False), Rounding(increasing=True)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from dmlgpu.enums import DataType
-from dmlgpu.plan import Binding, Element, Lookup, Role, Tensor, View, constants
-from dmlgpu.schedule.blocks import find_blocks
-from dmlgpu.target import Profile, Target
-from dmlgpu.tensor import packed_strides
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import packed_strides
+from dmlgpu.compiler.plan import Binding, Element, Lookup, Role, Tensor, View, constants
+from dmlgpu.compiler.schedule.blocks import find_blocks
+from dmlgpu.compiler.target import Profile, Target
 
 CPU, GPU = Target("cpu"), Target("gpu", Profile.DISCRETE)
 F32, U8 = DataType.FLOAT32, DataType.UINT8

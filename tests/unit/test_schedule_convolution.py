@@ -10,22 +10,22 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dmlgpu.enums import DataType
-from dmlgpu.errors import InvalidArgument
-from dmlgpu.kernels.packing import is_paired
-from dmlgpu.plan import Binding, Body, Convolution, Convolve, Role, Tensor
-from dmlgpu.plan.windows import Axis, windows_over
-from dmlgpu.program import Program
-from dmlgpu.schedule.convolution_choice import choose
-from dmlgpu.schedule.depthwise import depthwise_fits, depthwise_steps
-from dmlgpu.schedule.patches import Patch, packed_patch
-from dmlgpu.schedule.scheduling import as_schedule, schedule_step
-from dmlgpu.schedule.steps import Form, ScheduledContract, ScheduledTiles, Steps
-from dmlgpu.schedule.tiles import tiles, unchanged
-from dmlgpu.schedule.winograd import TRANSFORMS, terms, winograd_fits, winograd_pays, winograd_steps
-from dmlgpu.target import Profile, Target
-from dmlgpu.tensor import aligned, packed_strides
-from dmlgpu.wgsl import render
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import aligned, packed_strides
+from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.compiler.plan import Binding, Body, Convolution, Convolve, Role, Tensor
+from dmlgpu.compiler.plan.windows import Axis, windows_over
+from dmlgpu.compiler.program import Program
+from dmlgpu.compiler.rewrites.packing import is_paired
+from dmlgpu.compiler.schedule.convolution_choice import choose
+from dmlgpu.compiler.schedule.depthwise import depthwise_fits, depthwise_steps
+from dmlgpu.compiler.schedule.patches import Patch, packed_patch
+from dmlgpu.compiler.schedule.scheduling import as_schedule, schedule_step
+from dmlgpu.compiler.schedule.steps import Form, ScheduledContract, ScheduledTiles, Steps
+from dmlgpu.compiler.schedule.tiles import tiles, unchanged
+from dmlgpu.compiler.schedule.winograd import TRANSFORMS, terms, winograd_fits, winograd_pays, winograd_steps
+from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.wgsl import render
 
 F32, F16, I32 = DataType.FLOAT32, DataType.FLOAT16, DataType.INT32
 CPU, GPU = Target("CPU"), Target("GPU", Profile.DISCRETE)

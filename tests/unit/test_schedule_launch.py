@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmlgpu.errors import NotSupported
-from dmlgpu.schedule.launch import fold, group_launch, item_launch, loop_launch, map_launch
-from dmlgpu.target import Profile, Target
+from dmlgpu.common.errors import NotSupported
+from dmlgpu.compiler.schedule.launch import fold, group_launch, item_launch, loop_launch, map_launch
+from dmlgpu.compiler.target import Profile, Target
 
 CPU, GPU = Target("any", Profile.CPU), Target("any", Profile.DISCRETE)
 LAUNCHES = (map_launch, item_launch, loop_launch, group_launch)

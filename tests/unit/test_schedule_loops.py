@@ -4,12 +4,13 @@ import re
 
 import pytest
 
-from dmlgpu import Graph, TensorDesc, operators
-from dmlgpu.builder import functions
-from dmlgpu.enums import DataType
-from dmlgpu.schedule import schedule
-from dmlgpu.target import Profile, Target
-from dmlgpu.wgsl import render
+from dmlgpu import Graph, TensorDesc
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.compiler import operators
+from dmlgpu.compiler.schedule import schedule
+from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.wgsl import render
+from dmlgpu.tensors.graphs import functions
 
 CPU = Target("any", Profile.CPU)
 KNOWN = r"for \(var \w+ = [^;]*; \w+ < \d+u;"

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmlgpu.plan import Allocation
-from dmlgpu.schedule import memory
-from dmlgpu.schedule.memory import Arena, Use, lay_out, least_size
-from dmlgpu.tensor import aligned
+from dmlgpu.catalog.tensor_desc import aligned
+from dmlgpu.compiler.plan import Allocation
+from dmlgpu.compiler.schedule import memory
+from dmlgpu.compiler.schedule.memory import Arena, Use, lay_out, least_size
 
 ALIGNMENT = 256
 A, B, C, D = (Allocation(label) for label in "abcd")

@@ -7,14 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmlgpu import compiler, descs
-from dmlgpu.enums import DataType, TensorFlags
-from dmlgpu.errors import NotSupported
-from dmlgpu.kernels.sources import identity
-from dmlgpu.plan import Binding, Role, Tensor, View, apply
-from dmlgpu.schedule.ranges import near, near_copy
-from dmlgpu.target import Target
-from dmlgpu.tensor import TensorDesc, element_offsets
+from dmlgpu import descs
+from dmlgpu.catalog.enums import DataType, TensorFlags
+from dmlgpu.catalog.tensor_desc import TensorDesc, element_offsets
+from dmlgpu.common.errors import NotSupported
+from dmlgpu.compiler import stages as compiler
+from dmlgpu.compiler.plan import Binding, Role, Tensor, View, apply
+from dmlgpu.compiler.rewrites.sources import identity
+from dmlgpu.compiler.schedule.ranges import near, near_copy
+from dmlgpu.compiler.target import Target
 
 F32, U8, I64, U4 = (DataType[name] for name in ("FLOAT32", "UINT8", "INT64", "UINT4"))
 

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmlgpu.enums import DataType
-from dmlgpu.plan import Binding, Reduce, Reduction, Role, Tensor, constants
-from dmlgpu.schedule.launch import group_launch
-from dmlgpu.schedule.reduce import WORTH_SHARING, canonical
-from dmlgpu.schedule.scheduling import schedule_step
-from dmlgpu.schedule.steps import ReduceSchedule
-from dmlgpu.target import Profile, Target
-from dmlgpu.tensor import element_offsets, packed_strides
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import element_offsets, packed_strides
+from dmlgpu.compiler.plan import Binding, Reduce, Reduction, Role, Tensor, constants
+from dmlgpu.compiler.schedule.launch import group_launch
+from dmlgpu.compiler.schedule.reduce import WORTH_SHARING, canonical
+from dmlgpu.compiler.schedule.scheduling import schedule_step
+from dmlgpu.compiler.schedule.steps import ReduceSchedule
+from dmlgpu.compiler.target import Profile, Target
 
 F32, F16, U32 = DataType.FLOAT32, DataType.FLOAT16, DataType.UINT32
 CPU, GPU = Target("any", Profile.CPU), Target("any", Profile.DISCRETE)

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dmlgpu.enums import DataType
-from dmlgpu.plan import Binding, Role, Tensor, apply
-from dmlgpu.schedule.runs import LONGEST_STEP, RUNS_IN_FLIGHT, SHORTEST_RUN, find_runs, fixed_leaves
-from dmlgpu.target import Profile, Target
-from dmlgpu.tensor import element_offsets, packed_strides
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import element_offsets, packed_strides
+from dmlgpu.compiler.plan import Binding, Role, Tensor, apply
+from dmlgpu.compiler.schedule.runs import LONGEST_STEP, RUNS_IN_FLIGHT, SHORTEST_RUN, find_runs, fixed_leaves
+from dmlgpu.compiler.target import Profile, Target
 
 F32 = DataType.FLOAT32
 CPU, GPU = Target("any", Profile.CPU), Target("any", Profile.DISCRETE)

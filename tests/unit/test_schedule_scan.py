@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmlgpu.enums import DataType
-from dmlgpu.plan import Binding, Role, Scan, Scanning, Tensor
-from dmlgpu.schedule import scan
-from dmlgpu.schedule.scan import TOTAL, canonical, tree_launch, units_held
-from dmlgpu.schedule.scheduling import schedule_step
-from dmlgpu.schedule.steps import ScanSchedule
-from dmlgpu.target import Profile, Target
-from dmlgpu.tensor import element_offsets, packed_strides
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import element_offsets, packed_strides
+from dmlgpu.compiler.plan import Binding, Role, Scan, Scanning, Tensor
+from dmlgpu.compiler.schedule import scan
+from dmlgpu.compiler.schedule.scan import TOTAL, canonical, tree_launch, units_held
+from dmlgpu.compiler.schedule.scheduling import schedule_step
+from dmlgpu.compiler.schedule.steps import ScanSchedule
+from dmlgpu.compiler.target import Profile, Target
 
 F32, F16, I64 = DataType.FLOAT32, DataType.FLOAT16, DataType.INT64
 CPU, GPU = Target("any", Profile.CPU), Target("any", Profile.DISCRETE)

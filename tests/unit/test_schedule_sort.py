@@ -6,13 +6,13 @@ import itertools
 
 import pytest
 
-from dmlgpu.enums import DataType
-from dmlgpu.plan import Binding, Role, Sort, Tensor, View
-from dmlgpu.schedule.scheduling import schedule_step
-from dmlgpu.schedule.sort import MOST_IN_GROUP, choose_group, choose_tile, lines, network
-from dmlgpu.schedule.steps import SortSchedule
-from dmlgpu.target import Profile, Target
-from dmlgpu.tensor import packed_strides
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import packed_strides
+from dmlgpu.compiler.plan import Binding, Role, Sort, Tensor, View
+from dmlgpu.compiler.schedule.scheduling import schedule_step
+from dmlgpu.compiler.schedule.sort import MOST_IN_GROUP, choose_group, choose_tile, lines, network
+from dmlgpu.compiler.schedule.steps import SortSchedule
+from dmlgpu.compiler.target import Profile, Target
 
 F32, F16, I64 = DataType.FLOAT32, DataType.FLOAT16, DataType.INT64
 CPU, GPU = Target("any", Profile.CPU), Target("any", Profile.DISCRETE)

@@ -7,11 +7,11 @@ import math
 
 import pytest
 
-from dmlgpu.enums import DataType
-from dmlgpu.kernels.sources import identity
-from dmlgpu.plan import Binding, Role, Tensor, View, apply
-from dmlgpu.schedule.transpose import find_transpose
-from dmlgpu.target import Target
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.compiler.plan import Binding, Role, Tensor, View, apply
+from dmlgpu.compiler.rewrites.sources import identity
+from dmlgpu.compiler.schedule.transpose import find_transpose
+from dmlgpu.compiler.target import Target
 
 CPU = Target("cpu")
 F32, U8, F64 = DataType.FLOAT32, DataType.UINT8, DataType.FLOAT64

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmlgpu.plan.windows import Axis
-from dmlgpu.schedule.transposed import phases
+from dmlgpu.compiler.plan.windows import Axis
+from dmlgpu.compiler.schedule.transposed import phases
 
 AXES = st.builds(
     Axis,

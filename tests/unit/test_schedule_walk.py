@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmlgpu.enums import DataType
-from dmlgpu.overlap import has_overlap
-from dmlgpu.plan import Binding, Role, Tensor
-from dmlgpu.schedule.walk import Digit, choose_walk
-from dmlgpu.tensor import packed_strides, span
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.overlap import has_overlap
+from dmlgpu.catalog.tensor_desc import packed_strides, span
+from dmlgpu.compiler.plan import Binding, Role, Tensor
+from dmlgpu.compiler.schedule.walk import Digit, choose_walk
 
 U4, U8, F16, F32, I64 = (DataType[name] for name in ("UINT4", "UINT8", "FLOAT16", "FLOAT32", "INT64"))
 

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dmlgpu.enums import DataType, FeatureLevel
-from dmlgpu.errors import InvalidArgument
-from dmlgpu.schema import (
+from dmlgpu.catalog import (
     FieldKind,
     catalog,
     class_name,
@@ -19,6 +17,8 @@ from dmlgpu.schema import (
     to_directml,
     to_snake,
 )
+from dmlgpu.catalog.enums import DataType, FeatureLevel
+from dmlgpu.common.errors import InvalidArgument
 
 OPERATORS = list(catalog().values())
 LEVEL = FeatureLevel.from_label

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dmlgpu.errors import InvalidArgument
-from dmlgpu.schema import catalog, operator
-from dmlgpu.schema.search import LONGEST, find, near
-from dmlgpu.schema.synonyms import SOURCES, newest, synonyms, tasks
+from dmlgpu.catalog import catalog, operator
+from dmlgpu.catalog.search import LONGEST, find, near
+from dmlgpu.catalog.synonyms import SOURCES, newest, synonyms, tasks
+from dmlgpu.common.errors import InvalidArgument
 
 onnx_defs = pytest.importorskip("onnx.defs", reason="the names of ONNX are the onnx package's")
 

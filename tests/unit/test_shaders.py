@@ -12,19 +12,21 @@ import re
 
 import pytest
 
-from dmlgpu import compiler, descs, operators
+from dmlgpu import descs
+from dmlgpu.catalog.enums import AxisDirection, ConvolutionDirection, ConvolutionMode, DataType, ReduceFunction
+from dmlgpu.catalog.operator_desc import ScaleBias
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common.errors import NotSupported
+from dmlgpu.compiler import operators
+from dmlgpu.compiler import stages as compiler
+from dmlgpu.compiler.graph.passes.numbers import NUMBER
+from dmlgpu.compiler.plan import Affine, AffineView, Binding, Map, Plan, Role, Tensor, apply, constants
+from dmlgpu.compiler.schedule import schedule
+from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.wgsl import templates
+from dmlgpu.compiler.wgsl.linker import declared, library
+from dmlgpu.compiler.wgsl.render import render
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
-from dmlgpu.enums import AxisDirection, ConvolutionDirection, ConvolutionMode, DataType, ReduceFunction
-from dmlgpu.errors import NotSupported
-from dmlgpu.graph.passes.numbers import NUMBER
-from dmlgpu.operator_desc import ScaleBias
-from dmlgpu.plan import Affine, AffineView, Binding, Map, Plan, Role, Tensor, apply, constants
-from dmlgpu.schedule import schedule
-from dmlgpu.target import Profile, Target
-from dmlgpu.tensor import TensorDesc
-from dmlgpu.wgsl import templates
-from dmlgpu.wgsl.linker import declared, library
-from dmlgpu.wgsl.render import render
 
 pytestmark = pytest.mark.xdist_group("rendered kernels")
 

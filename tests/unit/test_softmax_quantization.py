@@ -2,9 +2,10 @@
 
 import pytest
 
-from dmlgpu import descs, operators
-from dmlgpu.enums import DataType, QuantizationType
-from dmlgpu.tensor import TensorDesc
+from dmlgpu import descs
+from dmlgpu.catalog.enums import DataType, QuantizationType
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler import operators
 from tests.unit.refusals import refusal
 
 F32, F16, I8, U8, I32 = DataType.FLOAT32, DataType.FLOAT16, DataType.INT8, DataType.UINT8, DataType.INT32

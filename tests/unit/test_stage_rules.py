@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from dmlgpu import plan
-from dmlgpu.schedule.reduce import ABSORBING
-from dmlgpu.schedule.rows import AT_ONCE_STAGES, LIFTS_MANY
-from dmlgpu.wgsl import templates
+from dmlgpu.compiler import plan
+from dmlgpu.compiler.schedule.reduce import ABSORBING
+from dmlgpu.compiler.schedule.rows import AT_ONCE_STAGES, LIFTS_MANY
+from dmlgpu.compiler.wgsl import templates
 
-PACKAGE = Path(__file__).parents[2] / "dmlgpu"
+PACKAGE = Path(__file__).parents[2] / "dmlgpu" / "compiler"
 
 WGSL = re.compile(r"\w[(\[<{]|[)\]>}]\.|\b(fn|let|var|return|array|vec\d|bitcast|xyzw)\b|;$|\b\d+[ufi]\b|==|&&|\|\|")
 """Calls, subscripts, keywords and literals, none of which stands in a label, a reason or a name."""
@@ -37,7 +37,7 @@ def wgsl_in(source: str) -> list[tuple[int, str]]:
 
 
 def modules(*rooms: str) -> dict[str, str]:
-    """Return the source of every module of some rooms, by path below the package."""
+    """Return the source of every module of some rooms, by path below the compiler's package."""
     files = [file for room in rooms for file in sorted((PACKAGE / room).rglob("*.py"))]
     assert files
     return {str(file.relative_to(PACKAGE)): file.read_text(encoding="utf-8") for file in files}
@@ -78,7 +78,7 @@ def test_rendering_takes_nothing_but_data_from_schedules():
     """It imports classes of steps, and no constant by which, or function with which, schedules choose."""
     for name, source in modules("wgsl").items():
         assert all(
-            re.fullmatch("[A-Z][A-Za-z]*[a-z][A-Za-z]*", each) for each in imported(source, "dmlgpu.schedule")
+            re.fullmatch("[A-Z][A-Za-z]*[a-z][A-Za-z]*", each) for each in imported(source, "dmlgpu.compiler.schedule")
         ), name
 
 
@@ -89,11 +89,11 @@ def test_rendering_asks_a_target_for_nothing_but_its_features_and_what_one_kerne
 
 
 def test_plans_are_made_and_rewritten_without_schedules():
-    for name, source in modules("operators", "kernels", "plan", "graph/passes").items():
-        assert imported(source, "dmlgpu.schedule") == set(), name
+    for name, source in modules("operators", "rewrites", "plan", "graph/passes").items():
+        assert imported(source, "dmlgpu.compiler.schedule") == set(), name
 
 
-@pytest.mark.parametrize("room", ["kernels", "plan", "graph/passes"])
+@pytest.mark.parametrize("room", ["rewrites", "plan", "graph/passes"])
 def test_plans_are_rewritten_whatever_the_profile(room):
     for name, source in modules(room).items():
         assert read_of_targets(source).isdisjoint({"profile", "subgroup_lanes", "tuned", "schedule"}), name
@@ -107,7 +107,7 @@ def test_one_operator_alone_asks_for_the_profile():
 
 def test_operators_leave_the_dimension_of_units_to_schedules():
     for name, source in modules("operators").items():
-        assert "running_dimension" not in imported(source, "dmlgpu.kernels"), name
+        assert "running_dimension" not in imported(source, "dmlgpu.compiler.rewrites"), name
 
 
 def test_plans_name_no_capability_of_a_schedule():
@@ -138,15 +138,16 @@ def test_schedules_know_what_the_shaders_of_stages_offer():
 def test_a_single_operator_is_validated_without_graphs():
     program = (
         "import sys\n"
-        "from dmlgpu import TensorDesc, descs, operators\n"
-        "from dmlgpu.enums import DataType, FeatureLevel\n"
-        "from dmlgpu.errors import InvalidDescription\n"
+        "from dmlgpu import TensorDesc, descs\n"
+        "from dmlgpu.compiler import operators\n"
+        "from dmlgpu.catalog.enums import DataType, FeatureLevel\n"
+        "from dmlgpu.common.errors import InvalidDescription\n"
         "tensors = [TensorDesc(DataType.FLOAT32, (size,)) for size in (2, 3)]\n"
         "desc = descs.ElementWiseAbs(input_tensor=tensors[0], output_tensor=tensors[1])\n"
         "try:\n"
         "    operators.check_rules(desc, max(FeatureLevel))\n"
         "except InvalidDescription as error:\n"
-        "    print(error.args[0].partition(':')[0], 'dmlgpu.graph' in sys.modules)\n"
+        "    print(error.args[0].partition(':')[0], 'dmlgpu.compiler.graph' in sys.modules)\n"
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert result.stdout == "ELEMENT_WISE_ABS False\n"

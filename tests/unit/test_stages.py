@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from dmlgpu import operators
+from dmlgpu.common.errors import NotSupported
+from dmlgpu.compiler import operators
+from dmlgpu.compiler.plan import Plan, Reduce, Sort, Source, Tensor
+from dmlgpu.compiler.schedule import schedule
+from dmlgpu.compiler.schedule.steps import Schedule, Scheduled, ScheduledRepeat
+from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.wgsl import render
+from dmlgpu.compiler.wgsl.sharing import share_known
 from dmlgpu.conformance.cases.registry import case_by_name, case_names
-from dmlgpu.errors import NotSupported
-from dmlgpu.plan import Plan, Reduce, Sort, Source, Tensor
-from dmlgpu.schedule import schedule
-from dmlgpu.schedule.steps import Schedule, Scheduled, ScheduledRepeat
-from dmlgpu.target import Profile, Target
-from dmlgpu.wgsl import render
-from dmlgpu.wgsl.sharing import share_known
 from tests.quick_programs import PROFILES, STANDARD, quick_programs
 
 pytestmark = pytest.mark.xdist_group("rendered kernels")

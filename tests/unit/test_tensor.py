@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dmlgpu.enums import DataType, TensorFlags
-from dmlgpu.errors import InvalidDescription
-from dmlgpu.tensor import TensorDesc, buffer_size, element_offsets, packed_strides, span
+from dmlgpu.catalog.enums import DataType, TensorFlags
+from dmlgpu.catalog.tensor_desc import TensorDesc, buffer_size, element_offsets, packed_strides, span
+from dmlgpu.common.errors import InvalidDescription
 
 LAYOUTS = st.integers(1, 4).flatmap(
     lambda rank: st.tuples(

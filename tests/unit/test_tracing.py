@@ -15,9 +15,9 @@ import pytest
 import dmlgpu
 import dmlgpu.array as xp
 from dmlgpu import Device, InvalidArgument, InvalidState, Tensor, ops
-from dmlgpu.eager.recording import recorder
-from dmlgpu.eager.session import session_of
-from dmlgpu.tracing.compiled import CompiledFunction
+from dmlgpu.tensors.recording import recorder
+from dmlgpu.tensors.session import session_of
+from dmlgpu.tensors.tracing.compiled import CompiledFunction
 from tests.eager_functions import EXAMPLES, Example, floats
 
 ARRAY = floats(4, 6)

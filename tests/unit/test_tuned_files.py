@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from dmlgpu.bench.ratios import Ratio
-from dmlgpu.errors import InvalidArgument
-from dmlgpu.target import AdapterInfo, Target
-from dmlgpu.tuned import UNTUNED, Tuned
-from dmlgpu.tuned_files import TunedFileWarning, read_tuned, tuned_file, tuned_folder, tuned_for
-from dmlgpu.tuning import storing
-from dmlgpu.tuning.search import Finding
+from dmlgpu.bench.tuning import storing
+from dmlgpu.bench.tuning.search import Finding
+from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.compiler.target import AdapterInfo, Target
+from dmlgpu.compiler.tuned import UNTUNED, Tuned
+from dmlgpu.compiler.tuned_files import TunedFileWarning, read_tuned, tuned_file, tuned_folder, tuned_for
 
 CARD = AdapterInfo("Card 7 (rev. A)", "Vulkan", "discrete", "maker", "driver 1.2")
 PRODUCT = "product 1x64x64x64"
@@ -92,7 +92,7 @@ def test_what_is_broken_is_ignored_with_a_sentence(tmp_path: Path, name: str, mo
     path = tuned_file(CARD, tmp_path)
     path.write_text(content, encoding="utf-8")
     if name == "too long":
-        monkeypatch.setattr("dmlgpu.tuned_files.MOST_BYTES", 100)
+        monkeypatch.setattr("dmlgpu.compiler.tuned_files.MOST_BYTES", 100)
     assert said(path) == f"{expected}; it is ignored"
     assert storing.kept(CARD, tmp_path).answers == {}
     monkeypatch.undo()

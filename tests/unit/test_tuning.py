@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from dmlgpu import compiler
 from dmlgpu.bench.choosing import of_operator
 from dmlgpu.bench.samples import Measured, Patience, measure
+from dmlgpu.bench.tuning.questions import questions_of
+from dmlgpu.bench.tuning.search import Finding, Search, summary
 from dmlgpu.bench.workload import Workload
-from dmlgpu.schedule.gemm_choice import Shape, alternatives, choose
-from dmlgpu.target import Profile, Target
-from dmlgpu.tuned import Tuned
-from dmlgpu.tuning.questions import questions_of
-from dmlgpu.tuning.search import Finding, Search, summary
+from dmlgpu.compiler import stages as compiler
+from dmlgpu.compiler.schedule.gemm_choice import Shape, alternatives, choose
+from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.tuned import Tuned
 from tests.unit.bench_fakes import Clock, Fake
 
 CPU = Target("CPU", features=frozenset({"subgroup"}))

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from dmlgpu.target import Profile, Target
-from dmlgpu.tuning.questions import questions_of
-from dmlgpu.tuning.recording import Recording
+from dmlgpu.bench.tuning.questions import questions_of
+from dmlgpu.bench.tuning.recording import Recording
+from dmlgpu.compiler.target import Profile, Target
 
 FILES = sorted((Path(__file__).parents[1] / "data" / "tuning").glob("*.json"))
 MOST = 1.15

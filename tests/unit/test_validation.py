@@ -5,10 +5,10 @@ import math
 import pytest
 
 from dmlgpu import descs, enums
-from dmlgpu.descs import ScaleBias, Size2D, TensorDesc
-from dmlgpu.enums import DataType, FeatureLevel, TensorFlags
-from dmlgpu.errors import InvalidArgument, InvalidDescription
-from dmlgpu.validation import supported_types, validate
+from dmlgpu.catalog.descs import ScaleBias, Size2D, TensorDesc
+from dmlgpu.catalog.enums import DataType, FeatureLevel, TensorFlags
+from dmlgpu.catalog.validation import supported_types, validate
+from dmlgpu.common.errors import InvalidArgument, InvalidDescription
 from tests.unit.refusals import NEWEST, table_refusal
 
 LEVEL = FeatureLevel.from_label

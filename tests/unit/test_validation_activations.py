@@ -3,9 +3,9 @@
 import pytest
 
 from dmlgpu import descs
-from dmlgpu.descs import TensorDesc
-from dmlgpu.enums import DataType, FeatureLevel
-from dmlgpu.validation import fusable_activations, validate
+from dmlgpu.catalog.descs import TensorDesc
+from dmlgpu.catalog.enums import DataType, FeatureLevel
+from dmlgpu.catalog.validation import fusable_activations, validate
 from tests.unit.refusals import table_refusal
 
 LEVEL = FeatureLevel.from_label

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dmlgpu import descs, enums
-from dmlgpu.descs import Size2D, TensorDesc
-from dmlgpu.enums import DataType, FeatureLevel
-from dmlgpu.errors import InvalidDescription
-from dmlgpu.schema import catalog, class_name
-from dmlgpu.validation import validate
+from dmlgpu.catalog import catalog, class_name
+from dmlgpu.catalog.descs import Size2D, TensorDesc
+from dmlgpu.catalog.enums import DataType, FeatureLevel
+from dmlgpu.catalog.validation import validate
+from dmlgpu.common.errors import InvalidDescription
 from tests.unit.refusals import table_refusal
 
 LEVEL = FeatureLevel.from_label

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from dmlgpu.gpu.waiting import without_signals
+from dmlgpu.runtime.wgpu.waiting import without_signals
 
 
 class Interrupted(BaseException):

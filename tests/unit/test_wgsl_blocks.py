@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from dmlgpu import compiler, descs
-from dmlgpu.enums import DataType
-from dmlgpu.target import Profile, Target
-from dmlgpu.tensor import TensorDesc
-from dmlgpu.wgsl.blocks import PAIR, Variable, accessors, in_doubles, stored_as
+from dmlgpu import descs
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler import stages as compiler
+from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.wgsl.blocks import PAIR, Variable, accessors, in_doubles, stored_as
 
 CPU = Target("CPU", Profile.CPU, frozenset({"shader-int64"}))
 

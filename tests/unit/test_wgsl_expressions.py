@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmlgpu.enums import DataType
-from dmlgpu.errors import NotSupported
-from dmlgpu.target import Target
-from dmlgpu.wgsl.expressions import Value, attribute_literal, f32_literal
-from dmlgpu.wgsl.types import Scalar, scalar_of
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.common.errors import NotSupported
+from dmlgpu.compiler.target import Target
+from dmlgpu.compiler.wgsl.expressions import Value, attribute_literal, f32_literal
+from dmlgpu.compiler.wgsl.types import Scalar, scalar_of
 
 PLAIN = Target("Plain GPU")
 WIDE = Target("Wide GPU", features=frozenset({"shader-int64", "shader-f64"}))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dmlgpu.wgsl.linker import declared, library, link, prefix
+from dmlgpu.compiler.wgsl.linker import declared, library, link, prefix
 
 BODY = """\
 alias output_s = f32;

@@ -8,10 +8,10 @@ import re
 
 import pytest
 
-from dmlgpu.enums import DataType
-from dmlgpu.errors import NotSupported
-from dmlgpu.kernels.sources import identity
-from dmlgpu.plan import (
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import packed_strides
+from dmlgpu.common.errors import NotSupported
+from dmlgpu.compiler.plan import (
     Binding,
     Lookup,
     Map,
@@ -24,12 +24,12 @@ from dmlgpu.plan import (
     apply,
     constants,
 )
-from dmlgpu.program import Program, Slot
-from dmlgpu.schedule import schedule
-from dmlgpu.schedule.steps import ReduceSchedule
-from dmlgpu.target import Profile, Target
-from dmlgpu.tensor import packed_strides
-from dmlgpu.wgsl import render
+from dmlgpu.compiler.program import Program, Slot
+from dmlgpu.compiler.rewrites.sources import identity
+from dmlgpu.compiler.schedule import schedule
+from dmlgpu.compiler.schedule.steps import ReduceSchedule
+from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.wgsl import render
 
 F32, F16, I8, I64, F64 = (DataType[name] for name in ("FLOAT32", "FLOAT16", "INT8", "INT64", "FLOAT64"))
 ANY = Target("Any GPU")
@@ -250,7 +250,7 @@ def test_movement_that_feeds_arithmetic_is_read_as_numbers():
 
 
 def test_steps_that_differ_only_in_what_they_bind_are_rendered_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = importlib.import_module("dmlgpu.wgsl.render")
+    module = importlib.import_module("dmlgpu.compiler.wgsl.render")
     render_step, rendered = module.render_step, []
 
     def render_and_note(step, builder):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dmlgpu.enums import DataType
-from dmlgpu.kernels.sources import identity
-from dmlgpu.plan import Allocation, Binding, Map, Plan, Repeat, Role, Step, Tensor
-from dmlgpu.program import Kernel, Slot
-from dmlgpu.schedule import schedule
-from dmlgpu.target import Target
-from dmlgpu.wgsl import render
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.compiler.plan import Allocation, Binding, Map, Plan, Repeat, Role, Step, Tensor
+from dmlgpu.compiler.program import Kernel, Slot
+from dmlgpu.compiler.rewrites.sources import identity
+from dmlgpu.compiler.schedule import schedule
+from dmlgpu.compiler.target import Target
+from dmlgpu.compiler.wgsl import render
 
 ANY = Target("Any GPU")
 MEMORY = Allocation("state")

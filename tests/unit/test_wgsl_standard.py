@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmlgpu.compiler import compile_operator
+from dmlgpu.compiler.stages import compile_operator
+from dmlgpu.compiler.target import Target
+from dmlgpu.compiler.wgsl import templates
+from dmlgpu.compiler.wgsl.expressions import literal
+from dmlgpu.compiler.wgsl.types import Scalar
 from dmlgpu.conformance.cases.registry import case_by_name
-from dmlgpu.target import Target
-from dmlgpu.wgsl import templates
-from dmlgpu.wgsl.expressions import literal
-from dmlgpu.wgsl.types import Scalar
 from tests.quick_programs import PROFILES, quick_programs
 
 pytestmark = pytest.mark.xdist_group("rendered kernels")

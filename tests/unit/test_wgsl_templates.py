@@ -5,7 +5,7 @@ from __future__ import annotations
 import jinja2
 import pytest
 
-from dmlgpu.wgsl import templates
+from dmlgpu.compiler.wgsl import templates
 
 
 def test_a_missing_value_is_an_error():

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from dmlgpu.enums import DataType
-from dmlgpu.errors import NotSupported
-from dmlgpu.kernels.packing import PackedTensor
-from dmlgpu.plan import Binding, Role, View
-from dmlgpu.target import Target
-from dmlgpu.wgsl.types import Scalar, access, block_of, decode, edge, encode, raw_lane, raw_unit, scalar_of
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.common.errors import NotSupported
+from dmlgpu.compiler.plan import Binding, Role, View
+from dmlgpu.compiler.rewrites.packing import PackedTensor
+from dmlgpu.compiler.target import Target
+from dmlgpu.compiler.wgsl.types import Scalar, access, block_of, decode, edge, encode, raw_lane, raw_unit, scalar_of
 
 PLAIN = Target("Plain GPU")
 WIDE = Target("Wide GPU", features=frozenset({"shader-int64", "shader-f64"}))

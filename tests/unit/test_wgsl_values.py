@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from dmlgpu.enums import DataType
-from dmlgpu.errors import NotSupported
-from dmlgpu.target import Target
-from dmlgpu.wgsl.expressions import Value
-from dmlgpu.wgsl.types import Scalar, scalar_of
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.common.errors import NotSupported
+from dmlgpu.compiler.target import Target
+from dmlgpu.compiler.wgsl.expressions import Value
+from dmlgpu.compiler.wgsl.types import Scalar, scalar_of
 
 PLAIN = Target("Plain GPU")
 WIDE = Target("Wide GPU", features=frozenset({"shader-int64", "shader-f64", "shader-f16"}))

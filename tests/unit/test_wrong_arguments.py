@@ -23,11 +23,11 @@ from dmlgpu import (
     TensorDesc,
     descs,
 )
-from dmlgpu.device.probe import probes
-from dmlgpu.enums import FeatureLevel, TensorFlags
-from dmlgpu.errors import shown
+from dmlgpu.catalog import catalog
+from dmlgpu.catalog.enums import FeatureLevel, TensorFlags
+from dmlgpu.common.errors import shown
 from dmlgpu.frontends import dxdispatch
-from dmlgpu.schema import catalog
+from dmlgpu.runtime.probe import probes
 from tests.life_cycle import bound, compile_operator, initialization, record, row, subtract
 from tests.unit.device_objects import raises
 from tests.wrong_arguments import (

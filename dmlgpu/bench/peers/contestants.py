@@ -17,13 +17,13 @@ from dmlgpu.bench.children import Child, ChildContestant, Remote
 from dmlgpu.bench.peers.calls import Array, Call, load_outputs, parse_node
 from dmlgpu.bench.prepared import Sample, set_count
 from dmlgpu.bench.workload import Workload
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.common.errors import DmlError, InvalidArgument, ModelError, NotSupported
+from dmlgpu.compiler.graph.description import GraphDesc
+from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.conformance.running.graph_runner import run_graph
-from dmlgpu.device.device import Device
-from dmlgpu.errors import DmlError, InvalidArgument, ModelError, NotSupported
-from dmlgpu.graph.description import GraphDesc
-from dmlgpu.graph.resolve import resolve
-from dmlgpu.host.adapter import NUMPY_ADAPTER
-from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Eight convolutions with relu and residual adds, for the suite ``peers``."""
 
 from dmlgpu import Graph
-from dmlgpu.builder import functions
-from dmlgpu.builder.expression import Expression
+from dmlgpu.tensors.graphs import functions
+from dmlgpu.tensors.graphs.expression import Expression
 
 CHANNELS, SIDE, CONVOLUTIONS = 64, 56, 8
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dmlgpu import wgsl
-from dmlgpu.backend import Range, Resources, ShaderBackend
+from dmlgpu.compiler import wgsl
+from dmlgpu.compiler.plan import Role
+from dmlgpu.compiler.program import Kernel, Program, Slot
+from dmlgpu.compiler.wgsl.linker import link
 from dmlgpu.conformance.accuracy.functions import TINY, Doubles, Function
 from dmlgpu.conformance.accuracy.inputs import LARGEST, PER_EXPONENT, Floats, samples
-from dmlgpu.plan import Role
-from dmlgpu.program import Kernel, Program, Slot
-from dmlgpu.wgsl.linker import link
+from dmlgpu.runtime.executor import Range, Resources, ShaderBackend
 
 WORKGROUP = 64
 ROW = 32768  # workgroups in one row of a grid

@@ -9,11 +9,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from dmlgpu.catalog.enums import DataType, ExecutionFlags
 from dmlgpu.conformance.accuracy.functions import Doubles
 from dmlgpu.conformance.accuracy.workloads import Workload, true_result
-from dmlgpu.device.device import Device
-from dmlgpu.device.evaluate import run_compiled
-from dmlgpu.enums import DataType, ExecutionFlags
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.evaluate import run_compiled
 
 ROUNDING = 2.0**-24
 """What rounding to float32 changes a number by, at most, in proportion to it."""

@@ -15,10 +15,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu.conformance.accuracy import truths
-from dmlgpu.conformance.accuracy.functions import Doubles
-from dmlgpu.conformance.accuracy.truths import Truth
-from dmlgpu.descs import (
+from dmlgpu.catalog.descs import (
     ActivationLogSoftmax1,
     ActivationSoftmax1,
     AveragePooling1,
@@ -32,7 +29,7 @@ from dmlgpu.descs import (
     MultiheadAttention,
     Reduce,
 )
-from dmlgpu.enums import (
+from dmlgpu.catalog.enums import (
     AxisDirection,
     ConvolutionDirection,
     ConvolutionMode,
@@ -41,8 +38,11 @@ from dmlgpu.enums import (
     MultiheadAttentionMaskType,
     ReduceFunction,
 )
-from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.conformance.accuracy import truths
+from dmlgpu.conformance.accuracy.functions import Doubles
+from dmlgpu.conformance.accuracy.truths import Truth
 
 Sizes: TypeAlias = tuple[int, ...]
 

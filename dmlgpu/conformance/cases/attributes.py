@@ -11,11 +11,11 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
+from dmlgpu.catalog import FieldKind, FieldSchema, loader
+from dmlgpu.catalog.enums import FeatureLevel
+from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias
+from dmlgpu.catalog.validation import fusable_activations
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
-from dmlgpu.enums import FeatureLevel
-from dmlgpu.operator_desc import OperatorDesc, ScaleBias
-from dmlgpu.schema import FieldKind, FieldSchema, loader
-from dmlgpu.validation import fusable_activations
 
 NUMBERS = ("FLOAT", "SCALAR_UNION")
 SCALED = ScaleBias(1.5, 0.25)

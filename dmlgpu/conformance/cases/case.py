@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu import reference
+from dmlgpu.catalog.enums import FeatureLevel
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.catalog.validation import validate
+from dmlgpu.common.errors import DmlError
 from dmlgpu.conformance.cases.tolerance import EXACT, Bound, Tolerance, flush
-from dmlgpu.enums import FeatureLevel
-from dmlgpu.errors import DmlError
-from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.tensor import TensorDesc
-from dmlgpu.validation import validate
 
 Array: TypeAlias = NDArray[Any]
 Arrays: TypeAlias = tuple[Array | None, ...]

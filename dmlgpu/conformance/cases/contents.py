@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu.enums import DataType
+from dmlgpu.catalog.enums import DataType
 
 Array = NDArray[Any]
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from dmlgpu import enums
+from dmlgpu.catalog import enums
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.loader import OperatorSchema
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.conformance.cases.case import Array, Arrays
-from dmlgpu.enums import DataType
-from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.schema.loader import OperatorSchema
-from dmlgpu.tensor import TensorDesc
 
 
 def documented_examples(schema: OperatorSchema) -> dict[int, Any]:

@@ -7,11 +7,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from dmlgpu.catalog.enums import DataType
 from dmlgpu.conformance.cases.contents import Array
 from dmlgpu.conformance.cases.keys import PLAIN, Types
 from dmlgpu.conformance.cases.operator_cases import OperatorCases
 from dmlgpu.conformance.cases.telling import SHARE
-from dmlgpu.enums import DataType
 
 NEGATIVE = "negative"
 OUTSIDE = "outside"

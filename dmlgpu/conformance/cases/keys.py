@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dmlgpu.catalog.enums import DataType
 from dmlgpu.conformance.cases.layouts import Layout
-from dmlgpu.enums import DataType
 
 Types = tuple[DataType, ...]
 Sizes = tuple[int, ...]

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from dmlgpu.enums import DataType
-from dmlgpu.overlap import has_overlap
-from dmlgpu.tensor import TensorDesc, buffer_size, packed_strides
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.overlap import has_overlap
+from dmlgpu.catalog.tensor_desc import TensorDesc, buffer_size, packed_strides
 
 EDGE_SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 11, 13, 15, 16, 17, 31, 32, 33, 63, 64, 65)
 """Extents at and one off the widths that packing, alignment and workgroups care about, and primes."""

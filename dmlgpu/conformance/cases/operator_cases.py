@@ -23,6 +23,12 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
+from dmlgpu.catalog import loader
+from dmlgpu.catalog.enums import DataType, FeatureLevel, TensorFlags
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.catalog.overlap import has_overlap
+from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, TensorDesc
+from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.conformance.cases.case import Case
 from dmlgpu.conformance.cases.examples import documented_examples, read_example
 from dmlgpu.conformance.cases.keys import INPLACE, OWNED, PLAIN, Combination, Key, SizesList, Types, covering
@@ -30,12 +36,6 @@ from dmlgpu.conformance.cases.layouts import Layout, draw_sizes, draw_tensor
 from dmlgpu.conformance.cases.profiles import PROFILES, quick_names
 from dmlgpu.conformance.cases.telling import Telling, with_telling
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT
-from dmlgpu.enums import DataType, FeatureLevel, TensorFlags
-from dmlgpu.errors import InvalidArgument
-from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.overlap import has_overlap
-from dmlgpu.schema import loader
-from dmlgpu.tensor import MAX_DIMENSIONS, TensorDesc
 
 
 class OperatorCases(ABC):

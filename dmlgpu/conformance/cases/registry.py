@@ -7,10 +7,10 @@ import pkgutil
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.conformance.cases import families
 from dmlgpu.conformance.cases.case import Case
 from dmlgpu.conformance.cases.operator_cases import REGISTRY, OperatorCases
-from dmlgpu.errors import InvalidArgument
 
 for _module in pkgutil.iter_modules(families.__path__):
     importlib.import_module(f"{families.__name__}.{_module.name}")

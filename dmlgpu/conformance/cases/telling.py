@@ -14,9 +14,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.operator_desc import ScaleBias
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
-from dmlgpu.enums import DataType
-from dmlgpu.operator_desc import ScaleBias
 
 Rows: TypeAlias = Sequence[tuple[Any, ...]]
 

@@ -10,11 +10,11 @@ from distributed import CancelledError, Client, Future, wait
 from distributed.comm import parse_address
 from distributed.comm.registry import get_backend
 
+from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.conformance.cluster.registry import RESULT_LIMIT, ClusterAdapter, ClusterJob, WorkerRegistry
 from dmlgpu.conformance.cluster.shards import Shard, ShardQueue
 from dmlgpu.conformance.cluster.worker import run_shard
 from dmlgpu.conformance.running.outcome import Outcome
-from dmlgpu.errors import InvalidArgument
 
 CONNECT_LIMIT = 10.0
 """Seconds for a scheduler to answer."""

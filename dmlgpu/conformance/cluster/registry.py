@@ -11,12 +11,12 @@ from typing import Any
 
 from distributed import Client, Future
 
+from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.conformance.cluster.worker import Announcement, announce_task, differences
 from dmlgpu.conformance.running.pool import Job
 from dmlgpu.conformance.running.records import machine
 from dmlgpu.conformance.suites.registry import list_digest
-from dmlgpu.errors import InvalidArgument
-from dmlgpu.target import AdapterInfo
 
 ANSWER_LIMIT = 180.0
 """Seconds for the workers to say what they have: they look at every driver, and may have other tasks to end first."""

@@ -15,13 +15,13 @@ from typing import Any
 from distributed import Worker, get_worker
 from distributed.utils import sync
 
+from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.conformance.drivers import discovery
 from dmlgpu.conformance.drivers.discovery import Discovery, LocatedAdapter, info_from_json
 from dmlgpu.conformance.running.outcome import Outcome
 from dmlgpu.conformance.running.pool import Job, run_cases
 from dmlgpu.conformance.running.records import machine
 from dmlgpu.conformance.suites.registry import list_digest, select, suite_by_name
-from dmlgpu.target import AdapterInfo
 
 SCHEDULER_LIMIT = 30.0
 """Seconds for the scheduler to take note of resources."""

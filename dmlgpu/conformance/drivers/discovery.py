@@ -24,10 +24,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.conformance.drivers.manifests import MANIFEST_VARIABLES, machine_manifests, manifests_at
 from dmlgpu.conformance.running.child_process import describe_exit, reserved_stdout
-from dmlgpu.device.adapters import adapters
-from dmlgpu.target import AdapterInfo
+from dmlgpu.runtime.adapters import adapters
 
 Environment: TypeAlias = tuple[tuple[str, str], ...]
 """Variables and their values."""

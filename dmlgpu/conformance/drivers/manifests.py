@@ -7,8 +7,8 @@ import os
 import sys
 from pathlib import Path
 
-from dmlgpu import folders
-from dmlgpu.errors import InvalidArgument
+from dmlgpu.common import folders
+from dmlgpu.common.errors import InvalidArgument
 
 MANIFEST_VARIABLES = ("VK_DRIVER_FILES", "VK_ICD_FILENAMES", "VK_ADD_DRIVER_FILES")
 """Variables that list manifests, or folders of such."""

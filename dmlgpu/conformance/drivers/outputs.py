@@ -7,13 +7,13 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from dmlgpu.common.errors import DmlError, InvalidArgument, NotSupported
 from dmlgpu.conformance.cases.case import Array, Case
 from dmlgpu.conformance.cases.tolerance import Bound
 from dmlgpu.conformance.drivers.pairwise import Allowance
 from dmlgpu.conformance.running.runner import inputs_without_subnormals, outputs_of
 from dmlgpu.conformance.suites.registry import Suite
-from dmlgpu.device.device import Device
-from dmlgpu.errors import DmlError, InvalidArgument, NotSupported
+from dmlgpu.runtime.device import Device
 
 
 @runtime_checkable

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.conformance.cases.case import Array
 from dmlgpu.conformance.cases.tolerance import Bound, Exact, Tolerance, as_bits, ulp_distance
 from dmlgpu.conformance.running import fields
-from dmlgpu.errors import InvalidArgument
 
 BLOCK = 1 << 20
 """Elements that are compared at a time: the memory that a comparison takes does not grow with the outputs."""

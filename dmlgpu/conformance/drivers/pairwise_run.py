@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
+from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.conformance.cases.case import Array
 from dmlgpu.conformance.drivers.outputs import OutputSuite
 from dmlgpu.conformance.drivers.pairwise import Agreement, Allowance, Distance, Pair, distance
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.pool import Job, WorkerProcess, map_unordered, run_repeatedly
 from dmlgpu.conformance.running.runner import POISON
-from dmlgpu.errors import InvalidArgument
 
 
 def run_pairwise(

@@ -7,7 +7,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from dmlgpu import aliasing, compiler
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.common.errors import NotSupported
+from dmlgpu.compiler import aliasing
+from dmlgpu.compiler import stages as compiler
+from dmlgpu.compiler.plan import Role
+from dmlgpu.compiler.program import Kernel, Slot
+from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.wgsl import linker, templates
+from dmlgpu.compiler.wgsl.sharing import share, shared_texts
 from dmlgpu.conformance.accuracy.functions import FUNCTIONS, Function
 from dmlgpu.conformance.accuracy.measure import kernel
 from dmlgpu.conformance.cases.case import Case
@@ -16,13 +24,6 @@ from dmlgpu.conformance.mutation.rules import Mutant
 from dmlgpu.conformance.suites.hazards import HazardSuite
 from dmlgpu.conformance.suites.programs import Step
 from dmlgpu.conformance.suites.special_values import INFIX, SpecialValueSuite
-from dmlgpu.errors import NotSupported
-from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.plan import Role
-from dmlgpu.program import Kernel, Slot
-from dmlgpu.target import Profile, Target
-from dmlgpu.wgsl import linker, templates
-from dmlgpu.wgsl.sharing import share, shared_texts
 
 PROFILES = (Profile.CPU, Profile.DISCRETE)
 """Schedules for processors and for GPUs: each adapter runs those of both kinds."""

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.compiler.wgsl import templates
 from dmlgpu.conformance.mutation.formulas import FORMULAS
-from dmlgpu.errors import InvalidArgument
-from dmlgpu.wgsl import templates
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from dmlgpu import gpu
+from dmlgpu.common.errors import NotSupported, ShaderError
+from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.wgsl import templates
 from dmlgpu.conformance.cases.case import Case
 from dmlgpu.conformance.mutation.coverage import HAZARDS, case_of, clear_caches, function_of, shaders
 from dmlgpu.conformance.mutation.rules import mutant_by_name
@@ -18,10 +20,8 @@ from dmlgpu.conformance.running.grids import with_folded_grids
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.runner import run_case
 from dmlgpu.conformance.suites.accuracy import AccuracySuite
-from dmlgpu.device.device import Device
-from dmlgpu.errors import NotSupported, ShaderError
-from dmlgpu.target import Profile, Target
-from dmlgpu.wgsl import templates
+from dmlgpu.runtime import wgpu as gpu
+from dmlgpu.runtime.device import Device
 
 SEPARATOR = "|"
 

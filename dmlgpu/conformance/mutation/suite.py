@@ -19,6 +19,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.conformance.mutation.coverage import KernelCoverage
 from dmlgpu.conformance.mutation.rules import (
     NEARLY_RIGHT,
@@ -36,10 +38,8 @@ from dmlgpu.conformance.suites.accuracy import AccuracySuite
 from dmlgpu.conformance.suites.hazards import HazardSuite
 from dmlgpu.conformance.suites.operators import OperatorSuite
 from dmlgpu.conformance.suites.special_values import SpecialValueSuite
-from dmlgpu.device.adapters import adapters
-from dmlgpu.device.device import Device
-from dmlgpu.errors import InvalidArgument
-from dmlgpu.target import Profile, Target
+from dmlgpu.runtime.adapters import adapters
+from dmlgpu.runtime.device import Device
 
 PER_FILE = {"quick": 1, "standard": 4, "full": None}
 """Slips of each shader file, by profile. From standard on, all formulas that are nearly right come too."""

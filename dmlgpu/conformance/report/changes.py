@@ -6,11 +6,11 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.conformance.report.model import selection_of
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.records import Run
 from dmlgpu.conformance.running.wording import counted
-from dmlgpu.errors import InvalidArgument
 
 
 class Kind(enum.StrEnum):

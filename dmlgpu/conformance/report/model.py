@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from dmlgpu import operators, schema
+from dmlgpu import catalog as schema
+from dmlgpu.compiler import operators
 from dmlgpu.conformance.drivers.discovery import in_environment
 from dmlgpu.conformance.drivers.pairwise import Comparison
 from dmlgpu.conformance.report.labels import Label, labels

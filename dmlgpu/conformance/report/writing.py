@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.common.files import whole_file
 from dmlgpu.conformance.drivers.pairwise import Comparison
 from dmlgpu.conformance.report.junit import as_junit
 from dmlgpu.conformance.report.markdown import as_markdown
@@ -12,8 +14,6 @@ from dmlgpu.conformance.report.model import Cell, Report, reproduce
 from dmlgpu.conformance.report.page import as_html
 from dmlgpu.conformance.report.times import Times
 from dmlgpu.conformance.running.records import Run
-from dmlgpu.errors import InvalidArgument
-from dmlgpu.files import whole_file
 
 __all__ = ["FORMATS", "Cell", "Report", "as_html", "as_junit", "as_markdown", "reproduce", "write_report"]
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from dmlgpu.catalog.enums import DataType
 from dmlgpu.conformance.cases.tolerance import Array, Bound, Tolerance, may_flush, ulp_distance
 from dmlgpu.conformance.running.wording import bound_text, wrong_text
-from dmlgpu.enums import DataType
 
 
 @dataclass(frozen=True)

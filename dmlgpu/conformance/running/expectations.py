@@ -13,9 +13,9 @@ from typing import Any
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
+from dmlgpu.common.errors import ModelError
+from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.conformance.running.outcome import Outcome
-from dmlgpu.errors import ModelError
-from dmlgpu.target import AdapterInfo
 
 BUILT_IN = (Path(__file__).with_name("expectations.toml"), Path(__file__).parents[1] / "mutation" / "survivors.toml")
 """What dmlgpu knows: failures of adapters, and faults in shaders that change no result."""

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.frontends.dxdispatch.node import shown
-from dmlgpu.target import AdapterInfo
 
 T = TypeVar("T")
 Member = TypeVar("Member", bound=StrEnum)

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.conformance.cases.case import Array
-from dmlgpu.device.buffer import Buffer
-from dmlgpu.device.evaluate import execute_once
-from dmlgpu.device.operator import CompiledOperator
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.runtime.buffer import Buffer
+from dmlgpu.runtime.evaluate import execute_once
+from dmlgpu.runtime.operator import CompiledOperator
 
 
 def run_graph(compiled: CompiledOperator, inputs: Sequence[Array], poison: int = 0) -> tuple[Array, ...]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from dmlgpu.compiler import compile_operator
-from dmlgpu.errors import NotSupported
-from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.program import Program
-from dmlgpu.target import Target
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.common.errors import NotSupported
+from dmlgpu.compiler.program import Program
+from dmlgpu.compiler.stages import compile_operator
+from dmlgpu.compiler.target import Target
 
 
 def with_folded_grids(desc: OperatorDesc, target: Target) -> Target:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dmlgpu.common.errors import ModelError
 from dmlgpu.conformance.drivers.pairwise import Comparison, Pair
 from dmlgpu.conformance.running import fields
 from dmlgpu.conformance.running.outcome import Outcome
 from dmlgpu.conformance.running.records import FORMAT, Run
-from dmlgpu.errors import ModelError
 
 _KINDS = ("run", "case", "comparison", "pair", "end")
 _DEEPEST = 20

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import dmlgpu
+from dmlgpu.compiler.target import AdapterInfo
+from dmlgpu.compiler.wgsl import templates
 from dmlgpu.conformance.drivers.discovery import Environment, LocatedAdapter
 from dmlgpu.conformance.drivers.pairwise import Pair
 from dmlgpu.conformance.running.outcome import Outcome
 from dmlgpu.conformance.suites.registry import list_digest
-from dmlgpu.target import AdapterInfo
-from dmlgpu.wgsl import templates
 
 FORMAT = 2
 

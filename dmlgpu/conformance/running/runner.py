@@ -15,15 +15,15 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dmlgpu.catalog.operator_desc import TensorSlot
+from dmlgpu.catalog.tensor_desc import TENSOR_ALIGNMENT, TensorDesc
+from dmlgpu.common.errors import DmlError
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.tolerance import Tolerance, as_bits, flush
 from dmlgpu.conformance.running.comparison import Verdict, compare
-from dmlgpu.device.binding import BufferArrayBinding, BufferBinding
-from dmlgpu.device.device import Device
-from dmlgpu.device.operator import CompiledOperator
-from dmlgpu.errors import DmlError
-from dmlgpu.operator_desc import TensorSlot
-from dmlgpu.tensor import TENSOR_ALIGNMENT, TensorDesc
+from dmlgpu.runtime.binding import BufferArrayBinding, BufferBinding
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.operator import CompiledOperator
 
 Bytes: TypeAlias = NDArray[np.uint8]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from dmlgpu.gpu.backend import GpuBackend
-from dmlgpu.gpu.executable import GpuExecutable
-from dmlgpu.program import Program
-from dmlgpu.target import AdapterInfo
+from dmlgpu.compiler.program import Program
+from dmlgpu.compiler.target import AdapterInfo
+from dmlgpu.runtime.wgpu.backend import GpuBackend
+from dmlgpu.runtime.wgpu.executable import GpuExecutable
 
 Tell: TypeAlias = Callable[[tuple[str, ...]], None]
 """Takes the kernels of a program, a text each (``Program.summaries``)."""

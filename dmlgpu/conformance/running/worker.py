@@ -19,18 +19,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
+from dmlgpu.common.errors import DeviceRemoved, DmlError, NotSupported
+from dmlgpu.common.files import whole_file, write_array
+from dmlgpu.compiler.program_cache import without_files
 from dmlgpu.conformance.drivers.outputs import OutputSuite, as_output_suite
 from dmlgpu.conformance.running.child_process import exit_with_parent, reserved_stdout
 from dmlgpu.conformance.running.outcome import KERNELS, Outcome, Status
 from dmlgpu.conformance.running.pool import PRECISE
 from dmlgpu.conformance.running.runner import digest
 from dmlgpu.conformance.suites.registry import suite_by_name
-from dmlgpu.device.adapters import BROWSER, choose, open_watched_page
-from dmlgpu.device.device import Device
-from dmlgpu.errors import DeviceRemoved, DmlError, NotSupported
-from dmlgpu.files import whole_file, write_array
-from dmlgpu.host.adapter import NUMPY_ADAPTER
-from dmlgpu.kept_programs import without_files
+from dmlgpu.runtime.adapters import BROWSER, choose, open_watched_page
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
 
 
 class RunsCases(Protocol):

@@ -12,13 +12,13 @@ import time
 
 import numpy as np
 
-from dmlgpu.backend import ShaderBackend
+from dmlgpu.common.errors import InvalidArgument, NotSupported
 from dmlgpu.conformance.accuracy.functions import FUNCTIONS
 from dmlgpu.conformance.accuracy.inputs import PER_EXPONENT
 from dmlgpu.conformance.accuracy.measure import Measured, measure
 from dmlgpu.conformance.running.outcome import Outcome, Status
-from dmlgpu.device.device import Device
-from dmlgpu.errors import InvalidArgument, NotSupported
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.executor import ShaderBackend
 
 COUNTS = {"quick": 16, "standard": 256, "full": PER_EXPONENT}
 FLUSHES = "the adapter flushes subnormals"

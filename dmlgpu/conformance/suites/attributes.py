@@ -20,7 +20,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu import operators, reference
+from dmlgpu import reference
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.catalog.validation import validate
+from dmlgpu.common.errors import DmlError, InvalidArgument, InvalidDescription, NotSupported
+from dmlgpu.compiler import operators
 from dmlgpu.conformance.cases.attributes import attribute_paths, field_of, is_fused, with_attribute
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.profiles import PROFILES
@@ -31,11 +36,7 @@ from dmlgpu.conformance.drivers.pairwise import Allowance
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.suites.operators import CaseSuite
 from dmlgpu.conformance.suites.special_values import NOT_NUMBERS, Kind, declared_kind
-from dmlgpu.device.device import Device
-from dmlgpu.enums import DataType
-from dmlgpu.errors import DmlError, InvalidArgument, InvalidDescription, NotSupported
-from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.validation import validate
+from dmlgpu.runtime.device import Device
 
 INFIX = "-attributes-"
 

@@ -14,6 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dmlgpu.catalog import loader
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import TENSOR_ALIGNMENT, buffer_size
+from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.conformance.cases.case import Array
 from dmlgpu.conformance.cases.profiles import PROFILES
 from dmlgpu.conformance.suites.dispatch_generator import (
@@ -25,10 +29,6 @@ from dmlgpu.conformance.suites.dispatch_generator import (
     Value,
 )
 from dmlgpu.conformance.suites.programs import Location, Program, ProgramSuite, Step
-from dmlgpu.enums import DataType
-from dmlgpu.errors import InvalidArgument
-from dmlgpu.schema import loader
-from dmlgpu.tensor import TENSOR_ALIGNMENT, buffer_size
 
 SOURCES: tuple[Sizes, ...] = ((4, 8), (8, 4), (12, 12), (1, 8))
 """Sizes of the tensors that a chain starts from."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from dmlgpu.common.errors import InvalidArgument, NotSupported
 from dmlgpu.conformance.cases.case import Array
 from dmlgpu.conformance.cases.profiles import PROFILES
 from dmlgpu.conformance.drivers.outputs import OutputSuite, SuiteWithCases, as_output_suite
@@ -20,8 +21,7 @@ from dmlgpu.conformance.suites.operators import OperatorSuite
 from dmlgpu.conformance.suites.registry import Suite
 from dmlgpu.conformance.suites.sizes import SizeSuite
 from dmlgpu.conformance.suites.special_values import SpecialValueSuite
-from dmlgpu.device.device import Device
-from dmlgpu.errors import InvalidArgument, NotSupported
+from dmlgpu.runtime.device import Device
 
 
 class CombinedSuite:

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from dmlgpu import descs
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import DataType, MatrixTransform, PaddingMode, ReduceFunction
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.conformance.suites.programs import Location
-from dmlgpu.enums import DataType, MatrixTransform, PaddingMode, ReduceFunction
-from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.tensor import TensorDesc
 
 Sizes = tuple[int, int]
 

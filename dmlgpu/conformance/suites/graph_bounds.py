@@ -30,15 +30,15 @@ from typing import Any
 import numpy as np
 
 from dmlgpu import reference
+from dmlgpu.catalog.enums import DataType, ReduceFunction
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler.graph.network import Constant, GraphInput, Network, Result, Value
 from dmlgpu.conformance.cases.case import Array, Arrays
 from dmlgpu.conformance.cases.families.normalization import deviation_errors, normalized_errors, wide
 from dmlgpu.conformance.cases.families.reduction import reduction_magnitude, reduction_tolerance
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
 from dmlgpu.conformance.cases.tolerance import Accumulated, Bound, Transformed, ulp
-from dmlgpu.enums import DataType, ReduceFunction
-from dmlgpu.graph.network import Constant, GraphInput, Network, Result, Value
-from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.tensor import TensorDesc
 
 PATTERNS = 8
 """Patterns of signs in which a node's result is changed."""

@@ -13,14 +13,14 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from dmlgpu import descs
-from dmlgpu.builder import functions as f
-from dmlgpu.builder.expression import Expression
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import DataType, InterpolationMode, MatrixTransform, ReduceFunction
+from dmlgpu.catalog.operator_desc import Size2D
 from dmlgpu.conformance.suites.graph_consumers import CONSUMERS, Consumer
 from dmlgpu.conformance.suites.graph_draft import BYTES, EVERY, FLOATS, NUMBERS, SUMMED, Draft, Example, Types, most_of
 from dmlgpu.conformance.suites.graph_producers import PRODUCERS
-from dmlgpu.enums import DataType, InterpolationMode, MatrixTransform, ReduceFunction
-from dmlgpu.operator_desc import Size2D
+from dmlgpu.tensors.graphs import functions as f
+from dmlgpu.tensors.graphs.expression import Expression
 
 INDICES: Types = (DataType.INT32, DataType.UINT32, DataType.INT64, DataType.UINT64)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from dmlgpu.builder import functions as f
-from dmlgpu.builder.expression import Expression
+from dmlgpu.catalog.enums import AxisDirection, DataType, InterpolationMode, MatrixTransform, ReduceFunction
+from dmlgpu.catalog.operator_desc import ScaleBias, Size2D
 from dmlgpu.conformance.suites.graph_draft import BYTES, EVERY, FLOATS, NUMBERS, SIGNED, SUMMED, Draft, Types
-from dmlgpu.enums import AxisDirection, DataType, InterpolationMode, MatrixTransform, ReduceFunction
-from dmlgpu.operator_desc import ScaleBias, Size2D
+from dmlgpu.tensors.graphs import functions as f
+from dmlgpu.tensors.graphs.expression import Expression
 
 Consumer = Callable[[Draft, Expression], Expression]
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dmlgpu.builder import functions
-from dmlgpu.builder.expression import Expression
-from dmlgpu.builder.graph import Graph
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.conformance.cases.case import Array
-from dmlgpu.enums import DataType
-from dmlgpu.graph.description import GraphDesc
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.tensors.graphs import functions
+from dmlgpu.tensors.graphs.expression import Expression
+from dmlgpu.tensors.graphs.graph import Graph
 
 Sizes = tuple[int, ...]
 Types = tuple[DataType, ...]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from dmlgpu.builder import functions as f
-from dmlgpu.builder.expression import Expression
+from dmlgpu.catalog.enums import ConvolutionDirection, DataType, InterpolationMode, MatrixTransform, ReduceFunction
+from dmlgpu.catalog.operator_desc import ScaleBias, Size2D
 from dmlgpu.conformance.suites.graph_draft import FLOATS, SIGNED, WORDS, Draft, Types
-from dmlgpu.enums import ConvolutionDirection, DataType, InterpolationMode, MatrixTransform, ReduceFunction
-from dmlgpu.operator_desc import ScaleBias, Size2D
+from dmlgpu.tensors.graphs import functions as f
+from dmlgpu.tensors.graphs.expression import Expression
 
 Pattern = Callable[[Draft], tuple[Expression, ...]]
 

@@ -5,10 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from dmlgpu.builder import functions as f
-from dmlgpu.builder.expression import Expression
+from dmlgpu.catalog.enums import (
+    ConvolutionDirection,
+    DataType,
+    InterpolationMode,
+    MatrixTransform,
+    PaddingMode,
+    ReduceFunction,
+)
 from dmlgpu.conformance.suites.graph_draft import BYTES, EVERY, FLOATS, NUMBERS, SUMMED, Draft, Types
-from dmlgpu.enums import ConvolutionDirection, DataType, InterpolationMode, MatrixTransform, PaddingMode, ReduceFunction
+from dmlgpu.tensors.graphs import functions as f
+from dmlgpu.tensors.graphs.expression import Expression
 
 Producer = Callable[[Draft], Expression]
 

@@ -27,6 +27,11 @@ from typing import TypeVar
 
 import numpy as np
 
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.compiler.graph.passes import PASSES
+from dmlgpu.compiler.graph.resolve import resolve
+from dmlgpu.compiler.target import Profile
 from dmlgpu.conformance.cases.case import Array
 from dmlgpu.conformance.cases.profiles import PROFILES
 from dmlgpu.conformance.cases.tolerance import Bound, Given
@@ -43,12 +48,7 @@ from dmlgpu.conformance.suites.graph_consumers import CONSUMERS
 from dmlgpu.conformance.suites.graph_draft import ALL, Draft, Example
 from dmlgpu.conformance.suites.graph_patterns import PATTERNS
 from dmlgpu.conformance.suites.graph_producers import PRODUCERS
-from dmlgpu.device.device import Device
-from dmlgpu.enums import DataType
-from dmlgpu.errors import InvalidArgument
-from dmlgpu.graph.passes import PASSES
-from dmlgpu.graph.resolve import resolve
-from dmlgpu.target import Profile
+from dmlgpu.runtime.device import Device
 
 SIZES, ODD_SIZES = (2, 4, 6, 8), (1, 3, 5, 7)
 """Of the tensor between producer and consumer: whole units of four elements, and none."""

@@ -11,6 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.conformance.accuracy.functions import FUNCTIONS
 from dmlgpu.conformance.cases.case import Case
 from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
@@ -18,8 +20,6 @@ from dmlgpu.conformance.cases.layouts import Layout
 from dmlgpu.conformance.cases.operator_cases import OperatorCases
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
 from dmlgpu.conformance.suites.operators import CaseSuite
-from dmlgpu.enums import DataType
-from dmlgpu.errors import InvalidArgument
 
 INFIX = "-halves-"
 COUNT = 1 << 16

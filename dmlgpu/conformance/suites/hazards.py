@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from dmlgpu import descs
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import AxisDirection, DataType
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.conformance.cases.contents import any_bits
 from dmlgpu.conformance.cases.profiles import PROFILES
 from dmlgpu.conformance.suites.programs import Location, Program, ProgramSuite, Step
-from dmlgpu.enums import AxisDirection, DataType
-from dmlgpu.errors import InvalidArgument
-from dmlgpu.tensor import TensorDesc
 
 TYPES = (DataType.UINT32, DataType.UINT8)
 COUNT = 65552

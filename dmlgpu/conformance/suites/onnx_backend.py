@@ -21,12 +21,12 @@ from onnx.backend.test.case.model import collect_testcases as collect_models
 from onnx.backend.test.case.node import collect_testcases
 from onnx.backend.test.loader import load_model_tests
 
+from dmlgpu.common.errors import InvalidArgument, NotSupported
 from dmlgpu.conformance.running.outcome import Outcome, Status
-from dmlgpu.device.device import Device
-from dmlgpu.errors import InvalidArgument, NotSupported
 from dmlgpu.frontends.onnx.backend import DmlBackend
 from dmlgpu.frontends.onnx.elements import DATA_TYPES, type_name
 from dmlgpu.frontends.onnx.model import all_nodes
+from dmlgpu.runtime.device import Device
 
 Array = NDArray[Any]
 

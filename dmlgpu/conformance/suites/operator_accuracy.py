@@ -12,14 +12,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from dmlgpu.backend import ShaderBackend
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.common.errors import InvalidArgument, NotSupported
 from dmlgpu.conformance.accuracy.operator_errors import ROUNDING, Errors, operator_errors
 from dmlgpu.conformance.accuracy.workloads import WORKLOADS, Workload
 from dmlgpu.conformance.cases.profiles import PROFILES
 from dmlgpu.conformance.running.outcome import Outcome, Status
-from dmlgpu.device.device import Device
-from dmlgpu.enums import DataType
-from dmlgpu.errors import InvalidArgument, NotSupported
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.executor import ShaderBackend
 
 CASES: Mapping[str, tuple[Workload, DataType]] = {
     workload.name(data_type): (workload, data_type) for workload in WORKLOADS for data_type in workload.data_types

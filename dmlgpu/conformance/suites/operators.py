@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from dmlgpu.common.errors import DmlError, InvalidArgument, NotSupported
 from dmlgpu.conformance.cases.case import Case
 from dmlgpu.conformance.cases.profiles import PROFILES
 from dmlgpu.conformance.cases.registry import case_by_name, case_names
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.runner import run_case
-from dmlgpu.device.device import Device
-from dmlgpu.errors import DmlError, InvalidArgument, NotSupported
+from dmlgpu.runtime.device import Device
 
 FEW = 4
 """How many of an operator's cases ``first`` takes, beside one of its page's examples."""

@@ -16,20 +16,20 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from dmlgpu import reference
+from dmlgpu.catalog.operator_desc import OperatorDesc, TensorSlot
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.conformance.cases.case import Array
 from dmlgpu.conformance.cases.tolerance import Ulp, as_bits
 from dmlgpu.conformance.drivers.pairwise import Allowance
 from dmlgpu.conformance.running.comparison import Verdict, compare
 from dmlgpu.conformance.running.outcome import Outcome
 from dmlgpu.conformance.running.runner import kernels_of
-from dmlgpu.device.binding import BufferBinding
-from dmlgpu.device.buffer import Buffer
-from dmlgpu.device.commands import CommandList
-from dmlgpu.device.device import Device
-from dmlgpu.device.operator import CompiledOperator
-from dmlgpu.errors import InvalidArgument
-from dmlgpu.operator_desc import OperatorDesc, TensorSlot
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.runtime.binding import BufferBinding
+from dmlgpu.runtime.buffer import Buffer
+from dmlgpu.runtime.commands import CommandList
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.operator import CompiledOperator
 
 EQUAL = Ulp(0)
 """Equal numbers; the sign of a zero, which the order of a sum decides, does not count."""

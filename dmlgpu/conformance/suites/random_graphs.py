@@ -11,13 +11,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.compiler.graph.description import (
+    ConstantNode,
+    GraphDesc,
+    InputEdge,
+    IntermediateEdge,
+    OperatorNode,
+    OutputEdge,
+)
 from dmlgpu.conformance.cases.case import Array
 from dmlgpu.conformance.suites.dispatch_generator import LARGEST, Dispatch, DispatchGenerator, Sizes, Value
 from dmlgpu.conformance.suites.graph_draft import Example
 from dmlgpu.conformance.suites.programs import Location
-from dmlgpu.enums import DataType
-from dmlgpu.errors import InvalidArgument
-from dmlgpu.graph.description import ConstantNode, GraphDesc, InputEdge, IntermediateEdge, OperatorNode, OutputEdge
 
 SOURCES: tuple[Sizes, ...] = ((4, 8), (8, 4), (12, 12), (1, 8))
 """Sizes of the tensors that a graph starts from: the first three are its inputs, the last one is a constant."""

@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import Protocol
 
+from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.conformance.running.outcome import Outcome
 from dmlgpu.conformance.suites import suggestions
-from dmlgpu.device.device import Device
-from dmlgpu.errors import InvalidArgument
+from dmlgpu.runtime.device import Device
 
 GROUP = "dmlgpu.suites"
 DEFAULT = "dmlgpu"

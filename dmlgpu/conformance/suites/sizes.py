@@ -14,20 +14,20 @@ from typing import Any
 
 import numpy as np
 
-from dmlgpu import descs
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import AxisDirection, DataType, ReduceFunction
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common.errors import InvalidArgument, NotSupported, OutOfMemory
 from dmlgpu.conformance.cases.case import Array
 from dmlgpu.conformance.cases.profiles import PROFILES
 from dmlgpu.conformance.cases.tolerance import EXACT
 from dmlgpu.conformance.running.comparison import Verdict, compare
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.runner import kernels_of
-from dmlgpu.device.buffer import Buffer
-from dmlgpu.device.device import Device
-from dmlgpu.device.operator import CompiledOperator
-from dmlgpu.enums import AxisDirection, DataType, ReduceFunction
-from dmlgpu.errors import InvalidArgument, NotSupported, OutOfMemory
-from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.runtime.buffer import Buffer
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.operator import CompiledOperator
 
 PIECE = 1 << 22
 """Elements that are written or compared at a time."""

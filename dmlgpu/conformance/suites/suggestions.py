@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 
-from dmlgpu.schema import search
+from dmlgpu.catalog import search
 
 COUNT = 3
 """Names that are offered, at most."""

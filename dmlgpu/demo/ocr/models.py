@@ -13,9 +13,9 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from dmlgpu.device.device import Device
-from dmlgpu.errors import NotSupported
+from dmlgpu.common.errors import NotSupported
 from dmlgpu.frontends.onnx import load
+from dmlgpu.runtime.device import Device
 
 BLANK = 0
 """The class that stands for no character, or separates equal ones."""

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dmlgpu.builder import functions as dml
-from dmlgpu.builder.expression import Expression
-from dmlgpu.builder.graph import Graph
+from dmlgpu.catalog.enums import DataType, ReduceFunction
+from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.demo.palette.reduction import SAMPLES
-from dmlgpu.enums import DataType, ReduceFunction
-from dmlgpu.graph.description import GraphDesc
+from dmlgpu.tensors.graphs import functions as dml
+from dmlgpu.tensors.graphs.expression import Expression
+from dmlgpu.tensors.graphs.graph import Graph
 
 NAMES = ("painted", "palette")
 """Of the graph's outputs; its input is ``photo``."""

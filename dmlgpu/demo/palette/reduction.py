@@ -16,16 +16,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu import descs, reference
+from dmlgpu import reference
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.descs import ElementWiseDifferenceSquare, Reduce
+from dmlgpu.catalog.enums import AxisDirection, DataType, ReduceFunction
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Tolerance, Ulp
 from dmlgpu.conformance.running.comparison import Verdict, compare
-from dmlgpu.descs import ElementWiseDifferenceSquare, Reduce
-from dmlgpu.device.buffer import Buffer
-from dmlgpu.device.device import Device
-from dmlgpu.device.operator import CompiledOperator
-from dmlgpu.enums import AxisDirection, DataType, ReduceFunction
-from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.runtime.buffer import Buffer
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.operator import CompiledOperator
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu.builder import functions as f
-from dmlgpu.builder.expression import Expression
-from dmlgpu.builder.graph import Graph
-from dmlgpu.enums import ConvolutionDirection, MatrixTransform, ReduceFunction
+from dmlgpu.catalog.enums import ConvolutionDirection, MatrixTransform, ReduceFunction
+from dmlgpu.tensors.graphs import functions as f
+from dmlgpu.tensors.graphs.expression import Expression
+from dmlgpu.tensors.graphs.graph import Graph
 
 Parameters = Mapping[str, Expression]
 Backward = Callable[[Expression], tuple[Expression, dict[str, Expression]]]

@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu.builder import functions as f
-from dmlgpu.builder.graph import Graph
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.compiler.graph.description import OperatorNode
 from dmlgpu.demo.training.network import SIDE, classify, initial_moments, learn
-from dmlgpu.device.buffer import Buffer
-from dmlgpu.device.commands import CommandList
-from dmlgpu.device.device import Device
-from dmlgpu.device.operator import CompiledOperator
-from dmlgpu.enums import DataType
-from dmlgpu.graph.description import OperatorNode
+from dmlgpu.runtime.buffer import Buffer
+from dmlgpu.runtime.commands import CommandList
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.operator import CompiledOperator
+from dmlgpu.tensors.graphs import functions as f
+from dmlgpu.tensors.graphs.graph import Graph
 
 HELD_OUT = 360
 

@@ -1,4 +1,4 @@
-// What this browser and its adapter are, as an AdapterInfo of dmlgpu's: see dmlgpu/browser/facts.py.
+// What this browser and its adapter are, as an AdapterInfo of dmlgpu's: see dmlgpu/runtime/browser/facts.py.
 
 const FEATURES = ['shader-f16', 'timestamp-query'];
 const LIMITS = [

@@ -12,7 +12,6 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from dmlgpu.device.device import Device
 from dmlgpu.frontends.dxdispatch.execution import execute
 from dmlgpu.frontends.dxdispatch.loading import load
 from dmlgpu.frontends.dxdispatch.model import Model
@@ -29,6 +28,7 @@ from dmlgpu.frontends.dxdispatch.result import (
     report,
 )
 from dmlgpu.frontends.dxdispatch.timing import TimingOptions
+from dmlgpu.runtime.device import Device
 
 __all__ = [
     "Dispatched",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeVar
 
-from dmlgpu.errors import ModelError
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common.errors import ModelError
 from dmlgpu.frontends.dxdispatch.model import Bindings, BindPoint, BoundTensor
 from dmlgpu.frontends.dxdispatch.node import UINT64_MAX, Node, child_path, listing, nearest, quoted
 from dmlgpu.frontends.dxdispatch.resources import Resource
 from dmlgpu.frontends.dxdispatch.values import optional
-from dmlgpu.tensor import TensorDesc
 
 T = TypeVar("T")
 

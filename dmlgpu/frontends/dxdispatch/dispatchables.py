@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from dmlgpu.enums import ExecutionFlags
-from dmlgpu.errors import OutOfMemory
+from dmlgpu.catalog import FieldKind, operator
+from dmlgpu.catalog.enums import ExecutionFlags
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.common.errors import OutOfMemory
+from dmlgpu.common.memory import host_budget
 from dmlgpu.frontends.dxdispatch.bindings import allow_points, parse_bindings
 from dmlgpu.frontends.dxdispatch.model import BindPoint, Dispatchable, GraphDispatchable, OperatorDispatchable
 from dmlgpu.frontends.dxdispatch.node import Node, child_path, listing, quoted
@@ -17,9 +20,6 @@ from dmlgpu.frontends.dxdispatch.resources import Resource
 from dmlgpu.frontends.dxdispatch.serialized_graph import read_graph
 from dmlgpu.frontends.dxdispatch.shaders import PORTING, parse_shader
 from dmlgpu.frontends.dxdispatch.values import optional, parse_flags
-from dmlgpu.memory import host_budget
-from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.schema import FieldKind, operator
 
 _KEYS = ("executionFlags", "bindings", "dmlCompileType")
 _COMPILE_TYPES = ("DmlCompileOp", "DmlCompileGraph")

@@ -14,10 +14,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu.device.buffer import Buffer
-from dmlgpu.device.device import Device
-from dmlgpu.device.shared import default_device
-from dmlgpu.errors import BindingError, DmlError, InvalidDescription, ModelError, OutOfMemory
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common.errors import BindingError, DmlError, InvalidDescription, ModelError, OutOfMemory
 from dmlgpu.frontends.dxdispatch import output
 from dmlgpu.frontends.dxdispatch.model import (
     Bindings,
@@ -37,7 +35,9 @@ from dmlgpu.frontends.dxdispatch.resources import Resource
 from dmlgpu.frontends.dxdispatch.result import Event, Initialized, Printed, Result, Written
 from dmlgpu.frontends.dxdispatch.runners import Runner, make_runner
 from dmlgpu.frontends.dxdispatch.timing import TimingOptions, timed
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.runtime.buffer import Buffer
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.shared import default_device
 
 
 def execute(

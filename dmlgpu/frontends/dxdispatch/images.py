@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu.enums import DataType
-from dmlgpu.errors import ModelError, OutOfMemory
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.common.errors import ModelError, OutOfMemory
+from dmlgpu.common.memory import host_budget
 from dmlgpu.frontends.dxdispatch.node import Node, quoted
-from dmlgpu.memory import host_budget
 
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg"})
 """File names that stand for pictures."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dmlgpu.errors import ModelError
+from dmlgpu.common.errors import ModelError
 from dmlgpu.frontends.dxdispatch.bindings import allow_points, lookup, parse_bindings
 from dmlgpu.frontends.dxdispatch.dispatchables import parse_dispatchable
 from dmlgpu.frontends.dxdispatch.images import IMAGE_SUFFIXES, check_writable

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dmlgpu.backend import Range
-from dmlgpu.enums import ExecutionFlags
+from dmlgpu.catalog.enums import ExecutionFlags
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.frontends.dxdispatch.node import Node
 from dmlgpu.frontends.dxdispatch.paths import Access
 from dmlgpu.frontends.dxdispatch.resources import Resource
 from dmlgpu.frontends.dxdispatch.wgsl import ShaderBinding
-from dmlgpu.graph.description import GraphDesc
-from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.runtime.executor import Range
 
 
 @dataclass(frozen=True)

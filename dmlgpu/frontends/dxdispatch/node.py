@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dmlgpu.errors import ModelError, abridged
+from dmlgpu.common.errors import ModelError, abridged
 
 UINT32_MAX = 2**32 - 1
 UINT64_MAX = 2**64 - 1

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dmlgpu import kinds
-from dmlgpu.errors import ModelError, NotSupported
+from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS
+from dmlgpu.common import coercion as kinds
+from dmlgpu.common.errors import ModelError, NotSupported
 from dmlgpu.frontends.dxdispatch.bindings import element_range, lookup
 from dmlgpu.frontends.dxdispatch.model import BoundArray, OnnxDispatch, OnnxDispatchable
 from dmlgpu.frontends.dxdispatch.node import UINT32_MAX, Node, listing, nearest, quoted
 from dmlgpu.frontends.dxdispatch.paths import Access
 from dmlgpu.frontends.dxdispatch.resources import Resource
 from dmlgpu.frontends.dxdispatch.values import optional
-from dmlgpu.tensor import MAX_DIMENSIONS
 
 if TYPE_CHECKING:
     from dmlgpu.frontends.onnx.model import Model as Graph

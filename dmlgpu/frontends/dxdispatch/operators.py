@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from dmlgpu import descs, enums
-from dmlgpu.enums import DataType, TensorFlags, TensorType
-from dmlgpu.errors import InvalidArgument, InvalidDescription, ModelError
+from dmlgpu.catalog import FieldSchema, OperatorSchema, catalog, descs, enums, operator
+from dmlgpu.catalog.enums import DataType, TensorFlags, TensorType
+from dmlgpu.catalog.names import class_name, to_directml
+from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias, Size2D
+from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, TensorDesc
+from dmlgpu.common.errors import InvalidArgument, InvalidDescription, ModelError
 from dmlgpu.frontends.dxdispatch.node import UINT64_MAX, Node, child_path, nearest, quoted
 from dmlgpu.frontends.dxdispatch.values import (
     optional,
@@ -19,10 +22,6 @@ from dmlgpu.frontends.dxdispatch.values import (
     parse_float,
     parse_scalar,
 )
-from dmlgpu.operator_desc import OperatorDesc, ScaleBias, Size2D
-from dmlgpu.schema import FieldSchema, OperatorSchema, catalog, operator
-from dmlgpu.schema.names import class_name, to_directml
-from dmlgpu.tensor import MAX_DIMENSIONS, TensorDesc
 
 _TENSOR_KEYS = (
     "DataType",

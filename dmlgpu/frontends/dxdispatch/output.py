@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu.enums import DataType
-from dmlgpu.errors import ModelError
-from dmlgpu.files import whole_file, write_array, write_bytes
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common.errors import ModelError
+from dmlgpu.common.files import whole_file, write_array, write_bytes
 from dmlgpu.frontends.dxdispatch.images import IMAGE_SUFFIXES, image_bytes
 from dmlgpu.frontends.dxdispatch.node import quoted
 from dmlgpu.frontends.dxdispatch.resources import Resource
-from dmlgpu.tensor import TensorDesc
 
 
 def elements(resource: Resource, raw: NDArray[np.uint8]) -> NDArray[Any]:

@@ -7,7 +7,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from dmlgpu.errors import ModelError
+from dmlgpu.common.errors import ModelError
 from dmlgpu.frontends.dxdispatch.node import Node, quoted
 
 

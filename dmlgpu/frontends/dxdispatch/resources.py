@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu.enums import DataType
-from dmlgpu.errors import InvalidArgument, OutOfMemory, abridged
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.common.errors import InvalidArgument, OutOfMemory, abridged
+from dmlgpu.common.memory import host_budget
 from dmlgpu.frontends.dxdispatch.images import IMAGE_SUFFIXES, parse_resample, read_image
 from dmlgpu.frontends.dxdispatch.node import UINT32_MAX, UINT64_MAX, Node, quoted
 from dmlgpu.frontends.dxdispatch.paths import Access
 from dmlgpu.frontends.dxdispatch.values import optional, parse_array, parse_data_type, parse_scalar
-from dmlgpu.memory import host_budget
 
 _KEYS = (
     "type",

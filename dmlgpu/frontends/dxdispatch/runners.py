@@ -11,16 +11,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu.backend import Dispatch as Work
-from dmlgpu.backend import Range, ShaderBackend
-from dmlgpu.device.binding import BufferArrayBinding, BufferBinding
-from dmlgpu.device.buffer import Buffer
-from dmlgpu.device.commands import CommandList
-from dmlgpu.device.device import Device
-from dmlgpu.device.measuring import Duration, measure
-from dmlgpu.device.operator import CompiledOperator, Dispatchable
-from dmlgpu.enums import DataType
-from dmlgpu.errors import ModelError, NotSupported, OutOfMemory
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common.errors import ModelError, NotSupported, OutOfMemory
+from dmlgpu.common.memory import host_budget
+from dmlgpu.compiler.graph.description import GraphDesc, InputEdge, OperatorNode, OutputEdge
 from dmlgpu.frontends.dxdispatch.model import (
     Bindings,
     BoundArray,
@@ -35,10 +31,14 @@ from dmlgpu.frontends.dxdispatch.model import (
 )
 from dmlgpu.frontends.dxdispatch.node import quoted
 from dmlgpu.frontends.dxdispatch.result import OnnxBound
-from dmlgpu.graph.description import GraphDesc, InputEdge, OperatorNode, OutputEdge
-from dmlgpu.memory import host_budget
-from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.runtime.binding import BufferArrayBinding, BufferBinding
+from dmlgpu.runtime.buffer import Buffer
+from dmlgpu.runtime.commands import CommandList
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.executor import Dispatch as Work
+from dmlgpu.runtime.executor import Range, ShaderBackend
+from dmlgpu.runtime.measuring import Duration, measure
+from dmlgpu.runtime.operator import CompiledOperator, Dispatchable
 
 Buffers = Mapping[str, Buffer]
 
@@ -210,7 +210,7 @@ class OnnxRunner:
 
     def bind(self, command: OnnxDispatch, repeat: int) -> Sequence[OnnxBound]:
         """Take the inputs from their resources, and note where outputs go."""
-        from dmlgpu.eager.tensor import Tensor  # noqa: PLC0415  only what runs ONNX needs it
+        from dmlgpu.tensors.tensor import Tensor  # noqa: PLC0415  only what runs ONNX needs it
 
         self._repeat, told = repeat, []
         self._inputs = {}

@@ -12,17 +12,23 @@ from typing import Any
 
 import numpy as np
 
-from dmlgpu import enums
-from dmlgpu.enums import DataType
-from dmlgpu.errors import ModelError
+from dmlgpu.catalog import FieldKind, FieldSchema, OperatorSchema, class_name, enums
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common.errors import ModelError
+from dmlgpu.compiler.graph.description import (
+    ConstantNode,
+    GraphDesc,
+    InputEdge,
+    IntermediateEdge,
+    OperatorNode,
+    OutputEdge,
+)
 from dmlgpu.frontends.dxdispatch.flatbuffer import FlatBuffer, MalformedBuffer, Table
 from dmlgpu.frontends.dxdispatch.model import BindPoint
 from dmlgpu.frontends.dxdispatch.node import Node, quoted
 from dmlgpu.frontends.dxdispatch.operators import parse_operator, parse_operator_type
-from dmlgpu.graph.description import ConstantNode, GraphDesc, InputEdge, IntermediateEdge, OperatorNode, OutputEdge
-from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.schema import FieldKind, FieldSchema, OperatorSchema, class_name
-from dmlgpu.tensor import TensorDesc
 
 _OPERATOR_NODE, _CONSTANT_NODE = 1, 2
 _CONSTANT_NAME, _CONSTANT_DATA = 1, 2

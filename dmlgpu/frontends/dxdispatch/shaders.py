@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from dmlgpu.backend import Range
-from dmlgpu.errors import ModelError
+from dmlgpu.common.errors import ModelError
 from dmlgpu.frontends.dxdispatch import wgsl
 from dmlgpu.frontends.dxdispatch.bindings import element_range, lookup
 from dmlgpu.frontends.dxdispatch.model import ShaderDispatch, ShaderDispatchable
@@ -14,6 +13,7 @@ from dmlgpu.frontends.dxdispatch.node import Node, child_path, listing, nearest,
 from dmlgpu.frontends.dxdispatch.paths import Access
 from dmlgpu.frontends.dxdispatch.resources import Resource
 from dmlgpu.frontends.dxdispatch.values import optional, parse_float
+from dmlgpu.runtime.executor import Range
 
 PORTING = (
     "HLSL is not offered: port the shader to WGSL (StructuredBuffer becomes var<storage, read>, RWStructuredBuffer "

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from dmlgpu.errors import ModelError
+from dmlgpu.common.errors import ModelError
 
 # A string that is not closed reaches to the end of the text. The possessive quantifiers never try a shorter match, so
 # that each character is looked at once.

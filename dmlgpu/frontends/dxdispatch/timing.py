@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dmlgpu import kinds
-from dmlgpu.device.measuring import Duration
-from dmlgpu.errors import InvalidArgument
+from dmlgpu.common import coercion as kinds
+from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.frontends.dxdispatch.result import Dispatched
+from dmlgpu.runtime.measuring import Duration
 
 _MOST = 2**31
 _COUNT = kinds.between(1, _MOST)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu.enums import DataType
+from dmlgpu.catalog.enums import DataType
 from dmlgpu.frontends.dxdispatch.node import Node, listing, nearest, quoted
 
 _SPECIAL = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf}

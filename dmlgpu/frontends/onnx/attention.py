@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dmlgpu.builder import directmlx as dml
-from dmlgpu.builder import functions
-from dmlgpu.builder.expression import Expression
-from dmlgpu.enums import DataType, IsInfinityMode, MatrixTransform, ReduceFunction
+from dmlgpu.catalog.enums import DataType, IsInfinityMode, MatrixTransform, ReduceFunction
 from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped, transposed, unowned
+from dmlgpu.tensors.graphs import directmlx as dml
+from dmlgpu.tensors.graphs import functions
+from dmlgpu.tensors.graphs.expression import Expression
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from onnx import ModelProto, NodeProto, TensorProto, helper
 from onnx.backend.base import Backend, BackendRep, DeviceType, namedtupledict
 from onnx.backend.base import Device as OnnxDevice
 
-from dmlgpu.device.device import Device
-from dmlgpu.device.shared import default_device
-from dmlgpu.errors import DmlError
+from dmlgpu.common.errors import DmlError
 from dmlgpu.frontends.onnx import support
 from dmlgpu.frontends.onnx.model import read
 from dmlgpu.frontends.onnx.session import Session, load
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.shared import default_device
 
 Array = NDArray[Any]
 

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, ValueInfoProto
 from onnx.reference import ReferenceEvaluator
 
-from dmlgpu.device.device import Device
-from dmlgpu.errors import DmlError
+from dmlgpu.common.errors import DmlError
 from dmlgpu.frontends.onnx.model import Source, parsed
 from dmlgpu.frontends.onnx.session import load
+from dmlgpu.runtime.device import Device
 
 Array = NDArray[Any]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dmlgpu.builder.expression import Expression, Number
+from dmlgpu.tensors.graphs.expression import Expression, Number
 
 
 def same(found: Expression, number: Number) -> Expression:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from onnx import GraphProto
 
-from dmlgpu.eager.tensor import Tensor
-from dmlgpu.enums import DataType
-from dmlgpu.errors import ModelError, NotSupported
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.common.errors import ModelError, NotSupported
 from dmlgpu.frontends.onnx.model import declared
 from dmlgpu.frontends.onnx.names import read_names
 from dmlgpu.frontends.onnx.node import Node
 from dmlgpu.frontends.onnx.segments import Fed, Held, Outcome, Part, Slots
 from dmlgpu.frontends.onnx.values import Shape, Value
+from dmlgpu.tensors.tensor import Tensor
 
 if TYPE_CHECKING:
     from dmlgpu.frontends.onnx.runner import Runner

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dmlgpu.enums import DataType
+from dmlgpu.catalog.enums import DataType
 from dmlgpu.frontends.onnx.node import Node
 from dmlgpu.frontends.onnx.values import Value
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto
 
-from dmlgpu.enums import DataType
-from dmlgpu.errors import NotSupported
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.common.errors import NotSupported
 
 Array = NDArray[Any]
 

@@ -14,12 +14,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from onnx import TensorProto, helper
 
-from dmlgpu.enums import DataType
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS
 from dmlgpu.frontends.onnx.elements import ELEMENT_TYPES
 from dmlgpu.frontends.onnx.node import Node
 from dmlgpu.frontends.onnx.signatures import inferred, schema_of
 from dmlgpu.frontends.onnx.values import Shape, Value
-from dmlgpu.tensor import MAX_DIMENSIONS
 
 _MICROSOFT = "com.microsoft"
 _MOST_READ = 1024

@@ -10,7 +10,7 @@ from typing import Any
 import onnx
 from onnx import FunctionProto, NodeProto, helper
 
-from dmlgpu.enums import DataType
+from dmlgpu.catalog.enums import DataType
 from dmlgpu.frontends.onnx.elements import ELEMENT_TYPES
 from dmlgpu.frontends.onnx.inlining import Inliner, Place
 from dmlgpu.frontends.onnx.node import Node

@@ -11,7 +11,7 @@ from typing import Any
 
 from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto
 
-from dmlgpu.errors import ModelError, NotSupported, abridged
+from dmlgpu.common.errors import ModelError, NotSupported, abridged
 from dmlgpu.frontends.onnx.folding import Folded
 from dmlgpu.frontends.onnx.registry import Versions, mark_version, plain_domain
 from dmlgpu.frontends.onnx.signatures import schema_of

@@ -12,8 +12,8 @@ import onnx
 import onnx.checker
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
-from dmlgpu.enums import DataType
-from dmlgpu.errors import InvalidArgument, ModelError, NotSupported, abridged
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.common.errors import InvalidArgument, ModelError, NotSupported, abridged
 from dmlgpu.frontends.onnx.elements import data_type_of
 from dmlgpu.frontends.onnx.folding import Folded, with_normalised_filters
 from dmlgpu.frontends.onnx.inlining import Inliner, Place

@@ -12,11 +12,9 @@ import onnx
 from numpy.typing import NDArray
 from onnx import AttributeProto, NodeProto
 
-from dmlgpu.builder import directmlx as dml
-from dmlgpu.builder.expression import Expression
-from dmlgpu.builder.graph import Graph
-from dmlgpu.enums import DataType
-from dmlgpu.errors import NotSupported
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, MAX_ELEMENTS
+from dmlgpu.common.errors import NotSupported
 from dmlgpu.frontends.onnx.values import (
     Bounds,
     DecisionNeeded,
@@ -27,7 +25,9 @@ from dmlgpu.frontends.onnx.values import (
     Shape,
     Value,
 )
-from dmlgpu.tensor import MAX_DIMENSIONS, MAX_ELEMENTS
+from dmlgpu.tensors.graphs import directmlx as dml
+from dmlgpu.tensors.graphs.expression import Expression
+from dmlgpu.tensors.graphs.graph import Graph
 
 Array = NDArray[Any]
 Decision = TypeVar("Decision", bound=Hashable)

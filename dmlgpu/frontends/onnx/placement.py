@@ -9,13 +9,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from dmlgpu import reference
-from dmlgpu.device.adapters import target_of
-from dmlgpu.errors import abridged
-from dmlgpu.graph.description import OperatorNode
-from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.common.errors import abridged
+from dmlgpu.compiler.graph.description import OperatorNode
+from dmlgpu.runtime.adapters import target_of
 
 if TYPE_CHECKING:
-    from dmlgpu.explain import Explanation
+    from dmlgpu.compiler.explain import Explanation
     from dmlgpu.frontends.onnx.segments import Segment
 
 
@@ -97,7 +97,7 @@ class Kernels:
     @cached_property
     def explanation(self) -> Explanation | None:
         """What the graph becomes on the adapter; None on ``numpy``, which runs no kernels."""
-        from dmlgpu.explain import explain_graph  # noqa: PLC0415 - it loads the compiler
+        from dmlgpu.compiler.explain import explain_graph  # noqa: PLC0415 - it loads the compiler
 
         graph = self.segment.graph
         target = target_of(graph.device.adapter)

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dmlgpu.device.device import Device
-from dmlgpu.errors import DmlError, InvalidArgument
+from dmlgpu.common.errors import DmlError, InvalidArgument
 from dmlgpu.frontends.onnx import support
 from dmlgpu.frontends.onnx.model import Declared, Model, Source, read
 from dmlgpu.frontends.onnx.names import bodies_in
 from dmlgpu.frontends.onnx.placement import Placement
 from dmlgpu.frontends.onnx.runner import Runner
 from dmlgpu.frontends.onnx.segments import Fed, Segment, Weights
+from dmlgpu.runtime.device import Device
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from onnx import NodeProto
 
-from dmlgpu.builder.expression import Expression
-from dmlgpu.errors import ModelError, abridged
+from dmlgpu.common.errors import ModelError, abridged
 from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.tensors.graphs.expression import Expression
 
 if TYPE_CHECKING:
     from dmlgpu.frontends.onnx.node import Node

@@ -8,14 +8,14 @@ from typing import Any, TypeAlias
 import numpy as np
 from onnx import NodeProto
 
-from dmlgpu.cache import Cache, CacheLimits
-from dmlgpu.device.device import Device
-from dmlgpu.enums import DataType
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.frontends.onnx.placement import Placement
 from dmlgpu.frontends.onnx.registry import Versions
 from dmlgpu.frontends.onnx.segments import Fed, Outcome, Part, Slots, Weights
 from dmlgpu.frontends.onnx.translate import Steps, Translation
 from dmlgpu.frontends.onnx.values import Shape, Value
+from dmlgpu.runtime.device import Device
 
 MOST_PARTS = 256
 """Most compiled stretches of a graph that are kept, of all shapes together; the least used go first."""

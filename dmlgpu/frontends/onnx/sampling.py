@@ -6,12 +6,12 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from dmlgpu.builder import directmlx as dml
-from dmlgpu.builder import functions
-from dmlgpu.builder.expression import Expression
-from dmlgpu.enums import DataType
+from dmlgpu.catalog.enums import DataType
 from dmlgpu.frontends.onnx.compose import add, cast, choose, multiply, number_like, spread, subtract
 from dmlgpu.frontends.onnx.node import reshaped, transposed
+from dmlgpu.tensors.graphs import directmlx as dml
+from dmlgpu.tensors.graphs import functions
+from dmlgpu.tensors.graphs.expression import Expression
 
 _CUBIC = -0.75
 """The coefficient of cubic convolution."""

@@ -12,25 +12,25 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu.backend import Range, Resources
-from dmlgpu.builder.expression import Expression
-from dmlgpu.builder.graph import Graph
-from dmlgpu.device.buffer import Buffer
-from dmlgpu.device.device import Device
-from dmlgpu.device.operator import CompiledOperator
-from dmlgpu.eager.pool import Kept
-from dmlgpu.eager.session import KEEPING, Bytes, Place, Prepared, session_of
-from dmlgpu.eager.tensor import Tensor
-from dmlgpu.eager.types import bytes_of, elements_of
-from dmlgpu.enums import DataType
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler.plan import Role
 from dmlgpu.frontends.onnx import watching
 from dmlgpu.frontends.onnx.elements import as_held
 from dmlgpu.frontends.onnx.placement import Kernels, Placed, Placement, Placing
 from dmlgpu.frontends.onnx.values import Bounds, Recipe, Shape
 from dmlgpu.frontends.onnx.watching import Watch
-from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.plan import Role
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.runtime.buffer import Buffer
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.executor import Range, Resources
+from dmlgpu.runtime.operator import CompiledOperator
+from dmlgpu.tensors.graphs.expression import Expression
+from dmlgpu.tensors.graphs.graph import Graph
+from dmlgpu.tensors.pool import Kept
+from dmlgpu.tensors.session import KEEPING, Bytes, Place, Prepared, session_of
+from dmlgpu.tensors.tensor import Tensor
+from dmlgpu.tensors.types import bytes_of, elements_of
 
 Array = NDArray[Any]
 Held: TypeAlias = "Tensor | Array"

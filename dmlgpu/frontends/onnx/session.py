@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu.device.device import Device
-from dmlgpu.device.shared import as_device
-from dmlgpu.eager.tensor import Tensor
-from dmlgpu.errors import InvalidArgument, shown
+from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.frontends.onnx import support
 from dmlgpu.frontends.onnx.model import Declared, Model, Source, read
 from dmlgpu.frontends.onnx.placement import Placement
 from dmlgpu.frontends.onnx.runner import Runner
 from dmlgpu.frontends.onnx.segments import Fed, Weights
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.shared import as_device
+from dmlgpu.tensors.tensor import Tensor
 
 Array = NDArray[Any]
 

@@ -9,13 +9,13 @@ import numpy as np
 import onnx.defs
 from onnx import NodeProto, helper, numpy_helper, shape_inference
 
-from dmlgpu.builder import directmlx as dml
-from dmlgpu.builder.expression import Expression
-from dmlgpu.enums import DataType
+from dmlgpu.catalog.enums import DataType
 from dmlgpu.frontends.onnx.elements import DATA_TYPES, ELEMENT_TYPES
 from dmlgpu.frontends.onnx.node import Node
 from dmlgpu.frontends.onnx.registry import Result
 from dmlgpu.frontends.onnx.values import Shape, Value
+from dmlgpu.tensors.graphs import directmlx as dml
+from dmlgpu.tensors.graphs.expression import Expression
 
 _MOST_INFERRED = 1024
 """Most elements of an input that the inference of shapes looks into."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from onnx import AttributeProto, NodeProto
 
-from dmlgpu.errors import NotSupported
+from dmlgpu.common.errors import NotSupported
 from dmlgpu.frontends.onnx import expansion, registry
 from dmlgpu.frontends.onnx.model import Model
 from dmlgpu.frontends.onnx.registry import Versions

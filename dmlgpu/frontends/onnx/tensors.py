@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from dmlgpu.enums import DataType
-from dmlgpu.errors import ModelError
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import MAX_ELEMENTS
+from dmlgpu.common.errors import ModelError
 from dmlgpu.frontends.onnx.elements import data_type_of
-from dmlgpu.tensor import MAX_ELEMENTS
 
 Array = NDArray[Any]
 

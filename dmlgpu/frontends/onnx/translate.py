@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from onnx import NodeProto
 
-from dmlgpu.builder import directmlx as dml
-from dmlgpu.builder.expression import Expression
-from dmlgpu.builder.graph import Graph
-from dmlgpu.builder.nodes import Origin
-from dmlgpu.cache import Cache
-from dmlgpu.device.device import Device
-from dmlgpu.errors import DmlError, ModelError, NotSupported
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common.cache import Cache
+from dmlgpu.common.errors import DmlError, ModelError, NotSupported
 from dmlgpu.frontends.onnx import control, doubles, empty, expansion, host, registry
 from dmlgpu.frontends.onnx.elements import as_held
 from dmlgpu.frontends.onnx.inlining import MOST_NESTED
@@ -38,8 +35,11 @@ from dmlgpu.frontends.onnx.segments import (
 )
 from dmlgpu.frontends.onnx.signatures import check_inputs, typed_outputs
 from dmlgpu.frontends.onnx.values import DecisionNeeded, FillNeeded, FinishNeeded, ReadNeeded, Recipe, Value
-from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.runtime.device import Device
+from dmlgpu.tensors.graphs import directmlx as dml
+from dmlgpu.tensors.graphs.expression import Expression
+from dmlgpu.tensors.graphs.graph import Graph
+from dmlgpu.tensors.graphs.nodes import Origin
 
 if TYPE_CHECKING:
     from dmlgpu.frontends.onnx.runner import Runner

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto
 
-from dmlgpu.builder.expression import Expression
-from dmlgpu.enums import DataType
-from dmlgpu.errors import InvalidArgument
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.frontends.onnx.tensors import as_array
+from dmlgpu.tensors.graphs.expression import Expression
 
 Array = NDArray[Any]
 Shape = tuple[int, ...]

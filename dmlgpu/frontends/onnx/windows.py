@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from dmlgpu.builder.expression import Expression
 from dmlgpu.frontends.onnx.node import Node, reshaped
 from dmlgpu.frontends.onnx.values import Shape
+from dmlgpu.tensors.graphs.expression import Expression
 
 
 @dataclass(frozen=True)

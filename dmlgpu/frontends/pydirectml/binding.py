@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu.builder.expression import Expression as Node
-from dmlgpu.enums import DataType
+from dmlgpu.catalog.enums import DataType
 from dmlgpu.frontends.pydirectml.calls import surface
 from dmlgpu.frontends.pydirectml.errors import InvalidCall, WrongArgument
 from dmlgpu.frontends.pydirectml.expression import Expression, unwrap
 from dmlgpu.frontends.pydirectml.tensors import as_floats, as_numbers
+from dmlgpu.tensors.graphs.expression import Expression as Node
 
 
 class Binding:

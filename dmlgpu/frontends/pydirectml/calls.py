@@ -17,8 +17,8 @@ from typing import Annotated, Any, ParamSpec, TypeVar, Union
 
 import numpy as np
 
-from dmlgpu import kinds
-from dmlgpu.errors import shown
+from dmlgpu.common import coercion as kinds
+from dmlgpu.common.errors import shown
 from dmlgpu.frontends.pydirectml.errors import WrongArgument, reporting
 
 Parameters = ParamSpec("Parameters")

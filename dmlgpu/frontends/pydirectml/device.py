@@ -7,12 +7,9 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Self
 
-from dmlgpu import enums as directml
-from dmlgpu.builder.expression import Expression as Node
-from dmlgpu.builder.graph import Graph
-from dmlgpu.device.adapters import adapters, environment_choice
-from dmlgpu.device.device import Device as Computer
-from dmlgpu.device.operator import CompiledOperator
+from dmlgpu.catalog import enums as directml
+from dmlgpu.catalog.tensor_desc import TensorDesc as Desc
+from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.frontends.pydirectml.binding import Binding
 from dmlgpu.frontends.pydirectml.calls import surface
 from dmlgpu.frontends.pydirectml.enums import ExecutionFlags
@@ -20,9 +17,12 @@ from dmlgpu.frontends.pydirectml.errors import InvalidCall, WrongArgument
 from dmlgpu.frontends.pydirectml.execution import Execution, Raw
 from dmlgpu.frontends.pydirectml.expression import Expression, unwrap, wrap
 from dmlgpu.frontends.pydirectml.tensors import TensorData
-from dmlgpu.host.adapter import NUMPY_ADAPTER
-from dmlgpu.target import AdapterInfo
-from dmlgpu.tensor import TensorDesc as Desc
+from dmlgpu.runtime.adapters import adapters, environment_choice
+from dmlgpu.runtime.device import Device as Computer
+from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.operator import CompiledOperator
+from dmlgpu.tensors.graphs.expression import Expression as Node
+from dmlgpu.tensors.graphs.graph import Graph
 
 
 class GraphBuilder:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from dmlgpu.errors import AdapterNotFound, InvalidArgument, InvalidDescription, NotSupported
+from dmlgpu.common.errors import AdapterNotFound, InvalidArgument, InvalidDescription, NotSupported
 
 
 class WrongArgument(InvalidArgument, TypeError):

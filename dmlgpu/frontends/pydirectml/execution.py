@@ -8,10 +8,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu.device.binding import BufferArrayBinding
-from dmlgpu.device.buffer import Buffer
-from dmlgpu.device.commands import CommandList
-from dmlgpu.device.operator import CompiledOperator, Port
+from dmlgpu.runtime.binding import BufferArrayBinding
+from dmlgpu.runtime.buffer import Buffer
+from dmlgpu.runtime.commands import CommandList
+from dmlgpu.runtime.operator import CompiledOperator, Port
 
 Raw: TypeAlias = NDArray[np.uint8]
 

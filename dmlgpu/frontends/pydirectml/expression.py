@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from dmlgpu import descs, kinds
-from dmlgpu.builder import functions
-from dmlgpu.builder.expression import Expression as Node
-from dmlgpu.errors import InvalidDescription
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias
+from dmlgpu.common import coercion as kinds
+from dmlgpu.common.errors import InvalidDescription
 from dmlgpu.frontends.pydirectml.calls import real, surface
 from dmlgpu.frontends.pydirectml.enums import OperatorType
 from dmlgpu.frontends.pydirectml.errors import InvalidCall, reporting
 from dmlgpu.frontends.pydirectml.tensors import TensorDesc
-from dmlgpu.operator_desc import OperatorDesc, ScaleBias
+from dmlgpu.tensors.graphs import functions
+from dmlgpu.tensors.graphs.expression import Expression as Node
 
 
 class Expression:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-from dmlgpu import enums as directml
-from dmlgpu.builder import functions
+from dmlgpu.catalog import enums as directml
 from dmlgpu.frontends.pydirectml.calls import INT32, surface
 from dmlgpu.frontends.pydirectml.device import GraphBuilder
 from dmlgpu.frontends.pydirectml.enums import (
@@ -23,6 +22,7 @@ from dmlgpu.frontends.pydirectml.expression import (
     wrap,
 )
 from dmlgpu.frontends.pydirectml.tensors import TensorDesc
+from dmlgpu.tensors.graphs import functions
 
 
 @surface

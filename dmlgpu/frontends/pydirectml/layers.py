@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-from dmlgpu import descs
-from dmlgpu import enums as directml
-from dmlgpu.builder import functions
-from dmlgpu.builder.calls import single
+from dmlgpu.catalog import descs
+from dmlgpu.catalog import enums as directml
+from dmlgpu.catalog.operator_desc import Size2D as Size
 from dmlgpu.frontends.pydirectml.calls import INT32, REQUIRED, surface
 from dmlgpu.frontends.pydirectml.enums import (
     ConvolutionDirection,
@@ -31,7 +30,8 @@ from dmlgpu.frontends.pydirectml.expression import (
     unwrap_optional,
     wrap,
 )
-from dmlgpu.operator_desc import Size2D as Size
+from dmlgpu.tensors.graphs import functions
+from dmlgpu.tensors.graphs.calls import single
 
 MOST_ACTIVATIONS = 4
 """Most activations that ``gru`` takes."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib.machinery import SourceFileLoader
 from types import ModuleType, TracebackType
 
-from dmlgpu.device.adapters import ADAPTER_VARIABLE
+from dmlgpu.runtime.adapters import ADAPTER_VARIABLE
 
 MODULE = "pydirectml"
 """The name under which scripts import the package."""

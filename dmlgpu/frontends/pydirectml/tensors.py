@@ -9,14 +9,14 @@ from typing import Annotated, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dmlgpu.builder import policy
-from dmlgpu.enums import DataType
-from dmlgpu.enums import TensorFlags as Flags
-from dmlgpu.errors import shown
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.enums import TensorFlags as Flags
+from dmlgpu.catalog.tensor_desc import TensorDesc as Desc
+from dmlgpu.common.errors import shown
 from dmlgpu.frontends.pydirectml.calls import UINT64, surface
 from dmlgpu.frontends.pydirectml.enums import TensorDataType, TensorFlags
 from dmlgpu.frontends.pydirectml.errors import InvalidCall, WrongArgument
-from dmlgpu.tensor import TensorDesc as Desc
+from dmlgpu.tensors.graphs import policy
 
 
 class Dimensions:

@@ -1,7 +1,7 @@
 """Gradients of resampling over axes of 2^31 elements: limits first, tables of whom reads whom after."""
 
+from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
-from dmlgpu.tensor import TensorDesc
 from tests.fuzz.devices import open_device
 
 

@@ -3,8 +3,8 @@
 import time
 
 from dmlgpu import BufferArrayBinding, DataType, TensorDesc, descs
-from dmlgpu.enums import ReduceFunction
-from dmlgpu.graph import GraphDesc
+from dmlgpu.catalog.enums import ReduceFunction
+from dmlgpu.compiler.graph import GraphDesc
 from tests.fuzz.devices import ROW, open_device
 from tests.fuzz.monitor import Refused
 

@@ -1,7 +1,7 @@
 """Values of many characters, or of more digits than Python prints, in messages: these quote a part of them."""
 
 from dmlgpu import BufferBinding, DataType, TensorDesc, descs
-from dmlgpu.enums import ExecutionFlags
+from dmlgpu.catalog.enums import ExecutionFlags
 from tests.fuzz.devices import SUM, open_device
 from tests.fuzz.monitor import Refused
 

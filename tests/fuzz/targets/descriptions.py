@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dmlgpu.catalog.enums import ExecutionFlags
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.catalog.overlap import has_overlap
+from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
 from dmlgpu.conformance.cases.tolerance import Bound, Tolerance, ulp_distance
 from dmlgpu.conformance.running.runner import run_case
-from dmlgpu.device.device import Device
-from dmlgpu.device.features import OperatorSupportQuery
-from dmlgpu.enums import ExecutionFlags
-from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.overlap import has_overlap
-from dmlgpu.tensor import TensorDesc
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.features import OperatorSupportQuery
 from tests.fuzz.description_mutations import mutate
 from tests.fuzz.devices import check_usable, shared_device
 from tests.fuzz.monitor import Monitor, Refused, shown

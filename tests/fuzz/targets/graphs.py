@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from dmlgpu import evaluate
+from dmlgpu.common.errors import DmlError, NotSupported, OutOfMemory
+from dmlgpu.compiler.graph import ConstantNode, GraphDesc, InputEdge, OperatorNode
+from dmlgpu.compiler.graph.compiler import compile_network
+from dmlgpu.compiler.graph.passes import PASSES
+from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.conformance.running.graph_runner import run_graph
-from dmlgpu.errors import DmlError, NotSupported, OutOfMemory
-from dmlgpu.graph import ConstantNode, GraphDesc, InputEdge, OperatorNode
-from dmlgpu.graph.compiler import compile_network
-from dmlgpu.graph.passes import PASSES
-from dmlgpu.graph.resolve import resolve
 from tests.fuzz import values
 from tests.fuzz.devices import check_usable, shared_device
 from tests.fuzz.graph_mutations import Given, graph_of, mutate, random_graph, rearranged

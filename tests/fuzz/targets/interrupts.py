@@ -14,8 +14,8 @@ import numpy as np
 
 import dmlgpu
 from dmlgpu import BufferBinding, DataType, Device, TensorDesc, descs
-from dmlgpu.enums import MatrixTransform
-from dmlgpu.errors import DmlError
+from dmlgpu.catalog.enums import MatrixTransform
+from dmlgpu.common.errors import DmlError
 from tests.fuzz.devices import ROW, SUM, check_usable, open_device
 from tests.fuzz.monitor import Monitor
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dmlgpu.errors import DmlError
+from dmlgpu.common.errors import DmlError
 from dmlgpu.frontends.onnx import load
 from tests.fuzz.devices import shared_device
 from tests.fuzz.monitor import Monitor, Refused

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-from dmlgpu import compiler
-from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.target import Profile, Target
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.compiler import stages as compiler
+from dmlgpu.compiler.target import Profile, Target
 from tests.fuzz.description_mutations import mutate
 from tests.fuzz.devices import shared_device
 from tests.fuzz.monitor import Monitor, Refused, shown

@@ -13,16 +13,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dmlgpu import descs
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.enums import MultiheadAttentionMaskType as MaskType
+from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
 from dmlgpu.conformance.cases.layouts import EDGE_SIZES, Layout, draw_tensor
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases
 from dmlgpu.conformance.cases.tolerance import Accumulated, Bound
-from dmlgpu.enums import DataType
-from dmlgpu.enums import MultiheadAttentionMaskType as MaskType
 from dmlgpu.reference.attention import operands
-from dmlgpu.tensor import TensorDesc
 
 STACKS = {
     "query-key": ("stacked_query_key_tensor", 2),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dmlgpu import descs
+from dmlgpu.catalog import descs
 from dmlgpu.conformance.cases.case import Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits
 from dmlgpu.conformance.cases.keys import Key

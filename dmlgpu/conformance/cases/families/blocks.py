@@ -6,12 +6,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dmlgpu import descs
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import DepthSpaceOrder
 from dmlgpu.conformance.cases.case import Case
 from dmlgpu.conformance.cases.families.layout import MovingCases, moving_case
 from dmlgpu.conformance.cases.keys import Key, SizesList, Types
 from dmlgpu.conformance.cases.operator_cases import cases, draw_tensors
-from dmlgpu.enums import DepthSpaceOrder
 
 DEPTH_FIRST = "depth"  # DEPTH_COLUMN_ROW
 COLUMN_FIRST = "column"  # COLUMN_ROW_DEPTH

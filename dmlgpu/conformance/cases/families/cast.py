@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dmlgpu import descs
+from dmlgpu.catalog import descs
 from dmlgpu.conformance.cases.case import Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, conversion_edges, numbers
 from dmlgpu.conformance.cases.keys import Key

@@ -13,7 +13,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dmlgpu import descs, reference
+from dmlgpu import reference
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import ConvolutionDirection, ConvolutionMode, DataType
+from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.families.matrix import (
     ACTIVATIONS,
@@ -34,8 +37,6 @@ from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_t
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound, Transformed, ulp
 from dmlgpu.conformance.cases.windows import Window
 from dmlgpu.conformance.cases.winograd import transformed_magnitude
-from dmlgpu.enums import ConvolutionDirection, ConvolutionMode, DataType
-from dmlgpu.tensor import TensorDesc
 
 BACKWARD = "backward"
 GROUPED = "grouped"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from dmlgpu import descs
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.operator_desc import ScaleBias
 from dmlgpu.conformance.cases.case import Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, numbers
 from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound
-from dmlgpu.enums import DataType
-from dmlgpu.operator_desc import ScaleBias
 
 SPECIAL = "special"
 SCALED = "scaled"

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dmlgpu import descs
+from dmlgpu.catalog import descs
 from dmlgpu.conformance.cases.case import Arrays, Case
 from dmlgpu.conformance.cases.contents import numbers, specials
 from dmlgpu.conformance.cases.families.arithmetic import SPECIAL, VariedCases

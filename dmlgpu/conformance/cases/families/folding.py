@@ -7,15 +7,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dmlgpu import descs, reference
+from dmlgpu import reference
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.conformance.cases.case import Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, numbers
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound
 from dmlgpu.conformance.cases.windows import Window, Windows, positions_of, sizes_of
-from dmlgpu.enums import DataType
-from dmlgpu.tensor import TensorDesc
 
 DILATED = "dilated"
 PADDED = "padding"  # much padding; whole windows may lie in it

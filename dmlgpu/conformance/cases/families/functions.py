@@ -11,7 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu import descs
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.operator_desc import ScaleBias
 from dmlgpu.conformance.cases.case import Arrays, Case
 from dmlgpu.conformance.cases.contents import mixed, numbers
 from dmlgpu.conformance.cases.keys import INPLACE, PLAIN, Key, Types
@@ -19,8 +21,6 @@ from dmlgpu.conformance.cases.layouts import Layout
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.telling import SMALL_POWERS, Telling, draw_scale_bias
 from dmlgpu.conformance.cases.tolerance import EXACT, Tolerance, Ulp
-from dmlgpu.enums import DataType
-from dmlgpu.operator_desc import ScaleBias
 
 SPECIAL = "special"
 """Variant: zeros, infinities, NaN, limits and subnormals among the inputs."""

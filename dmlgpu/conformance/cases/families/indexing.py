@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dmlgpu import descs
+from dmlgpu.catalog import descs
 from dmlgpu.conformance.cases.case import Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits
 from dmlgpu.conformance.cases.indices import OUTSIDE, IndexingCases, draw_indices, draw_outside, draw_sizes_within

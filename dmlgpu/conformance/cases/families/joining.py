@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dmlgpu import descs
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.conformance.cases.case import Case
 from dmlgpu.conformance.cases.families.layout import ROWS, MovingCases, moving_case
 from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
 from dmlgpu.conformance.cases.layouts import Layout
 from dmlgpu.conformance.cases.operator_cases import cases, draw_tensors
-from dmlgpu.enums import DataType
-from dmlgpu.tensor import TensorDesc
 
 SLIM = "slim"  # many pieces of few elements, so that small types meet within words
 ONE = "one"  # a single piece: a copy

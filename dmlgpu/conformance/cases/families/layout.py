@@ -6,13 +6,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dmlgpu import descs
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.conformance.cases.case import Case
 from dmlgpu.conformance.cases.contents import any_bits
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import EXACT
-from dmlgpu.operator_desc import OperatorDesc
 
 WHOLE = "whole"  # the whole input: a copy
 ROWS = "rows"  # whole inner rows of it: still contiguous

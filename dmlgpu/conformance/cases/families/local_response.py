@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dmlgpu import descs
+from dmlgpu.catalog import descs
 from dmlgpu.conformance.cases.case import Arrays, Case
 from dmlgpu.conformance.cases.families.normalization import NormalizationCases, elements, four, wide
 from dmlgpu.conformance.cases.keys import Key, SizesList, Types

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from dmlgpu import descs
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import DataType
 from dmlgpu.conformance.cases.case import Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, mixed
 from dmlgpu.conformance.cases.indices import IndexingCases, draw_indices
@@ -15,7 +16,6 @@ from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
 from dmlgpu.conformance.cases.layouts import Layout
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import EXACT
-from dmlgpu.enums import DataType
 
 ABSENT = "absent"  # no input
 INVERTED = "inverted"  # the band begins where it ends, or after

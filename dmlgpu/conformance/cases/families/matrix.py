@@ -12,15 +12,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from dmlgpu import descs, reference
+from dmlgpu import reference
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import DataType, MatrixTransform
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
 from dmlgpu.conformance.cases.layouts import EDGE_SIZES
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound, ulp
-from dmlgpu.enums import DataType, MatrixTransform
-from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.tensor import TensorDesc
 
 BARE = "bare"  # without optional tensors
 FUSED = "fused"

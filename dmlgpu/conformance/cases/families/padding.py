@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from dmlgpu import descs
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import DataType, PaddingMode
 from dmlgpu.conformance.cases.case import Case
 from dmlgpu.conformance.cases.contents import any_bits
 from dmlgpu.conformance.cases.families.layout import (
@@ -21,7 +22,6 @@ from dmlgpu.conformance.cases.families.layout import (
 )
 from dmlgpu.conformance.cases.keys import Key, Types
 from dmlgpu.conformance.cases.operator_cases import cases, draw_tensors
-from dmlgpu.enums import DataType, PaddingMode
 
 FAR = "far"  # beyond the size of the input, so that mirrors fold again
 UNITS = "units"  # by multiples of 4 elements, so that rows stay whole units

@@ -9,7 +9,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dmlgpu import descs, reference
+from dmlgpu import reference
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, few, mixed, numbers
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
@@ -18,8 +21,6 @@ from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_t
 from dmlgpu.conformance.cases.telling import with_rivals
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound, Ulp
 from dmlgpu.conformance.cases.windows import Window, Windows, positions_of, sizes_of
-from dmlgpu.enums import DataType
-from dmlgpu.tensor import TensorDesc
 
 WHOLE = "whole"  # the window covers all of the input (global pooling)
 DILATED = "dilated"

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from dmlgpu import descs
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import DataType, FeatureLevel, QuantizationType
+from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import mixed
 from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
@@ -16,8 +18,6 @@ from dmlgpu.conformance.cases.layouts import draw_tensor
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.telling import SHARE
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Tolerance, Ulp
-from dmlgpu.enums import DataType, FeatureLevel, QuantizationType
-from dmlgpu.tensor import TensorDesc
 
 BARE = "bare"  # without zero points
 TIES = "ties"  # quotients halfway between integers

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from dmlgpu import descs
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import DataType, RandomGeneratorType
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import EXACT
-from dmlgpu.enums import DataType, RandomGeneratorType
 
 STATELESS = "stateless"  # without the next state
 CARRY = "carry"  # the counter runs over within the output

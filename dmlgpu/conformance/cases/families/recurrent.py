@@ -11,16 +11,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dmlgpu import descs, reference
+from dmlgpu import reference
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import DataType, RecurrentNetworkDirection
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
 from dmlgpu.conformance.cases.layouts import EDGE_SIZES
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.telling import SHARE
 from dmlgpu.conformance.cases.tolerance import Accumulated, Bound
-from dmlgpu.enums import DataType, RecurrentNetworkDirection
-from dmlgpu.operator_desc import OperatorDesc
-from dmlgpu.tensor import TensorDesc
 
 BARE = "bare"  # without optional inputs
 WHOLE = "whole"  # with all of them, and all outputs

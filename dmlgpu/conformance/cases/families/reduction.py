@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu import descs
+from dmlgpu.catalog import SupportTable, descs
+from dmlgpu.catalog.enums import AxisDirection, DataType, FeatureLevel, ReduceFunction
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import few, mixed, numbers
 from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
@@ -19,8 +20,6 @@ from dmlgpu.conformance.cases.layouts import Layout
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_axes, draw_tensors
 from dmlgpu.conformance.cases.telling import with_rivals
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Bound, Tolerance, Ulp
-from dmlgpu.enums import AxisDirection, DataType, FeatureLevel, ReduceFunction
-from dmlgpu.schema import SupportTable
 
 INNER = "inner"  # the last axis alone
 OUTER = "outer"  # the first axis alone

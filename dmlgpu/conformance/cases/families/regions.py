@@ -8,7 +8,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dmlgpu import descs, reference
+from dmlgpu import reference
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import DataType, FeatureLevel, InterpolationMode, ReduceFunction
+from dmlgpu.catalog.operator_desc import Size2D
+from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, few, numbers
 from dmlgpu.conformance.cases.indices import OUTSIDE, draw_indices
@@ -16,9 +20,6 @@ from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.telling import SHARE
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound
-from dmlgpu.enums import DataType, FeatureLevel, InterpolationMode, ReduceFunction
-from dmlgpu.operator_desc import Size2D
-from dmlgpu.tensor import TensorDesc
 
 TIES = "ties"
 NAN = "nan"

@@ -11,16 +11,17 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu import descs, reference
+from dmlgpu import reference
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import AxisDirection, DataType, FeatureLevel, InterpolationMode
+from dmlgpu.catalog.operator_desc import Size2D
+from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, numbers
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
 from dmlgpu.conformance.cases.layouts import Layout
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound, Tolerance
-from dmlgpu.enums import AxisDirection, DataType, FeatureLevel, InterpolationMode
-from dmlgpu.operator_desc import Size2D
-from dmlgpu.tensor import TensorDesc
 
 LINEAR = "linear"
 SHIFTED = "shifted"  # linear or nearest, far off the input or cropped

@@ -8,15 +8,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from dmlgpu import descs, reference
+from dmlgpu import reference
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.overlap import has_overlap
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits
 from dmlgpu.conformance.cases.indices import IndexingCases, draw_sizes_within, with_variant
 from dmlgpu.conformance.cases.keys import Key, SizesList, Types
 from dmlgpu.conformance.cases.layouts import Layout, draw_tensor
 from dmlgpu.conformance.cases.operator_cases import cases, draw_tensors
-from dmlgpu.enums import DataType
-from dmlgpu.overlap import has_overlap
 
 DUPLICATES = "duplicates"
 

@@ -7,14 +7,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dmlgpu import descs
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import AxisDirection, DataType
 from dmlgpu.conformance.cases.case import Array, Case
 from dmlgpu.conformance.cases.contents import any_bits, few, numbers, specials
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.telling import with_rivals
 from dmlgpu.conformance.cases.tolerance import EXACT, as_bits
-from dmlgpu.enums import AxisDirection, DataType
 
 INNER = "inner"  # the last axis
 OUTER = "outer"  # the first axis

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from dmlgpu import descs
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.conformance.cases.case import Arrays, Case
 from dmlgpu.conformance.cases.contents import numbers
 from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import Accumulated, Bound
-from dmlgpu.tensor import TensorDesc
 
 LATE = "late"  # a large step, at which the bias is gone
 EXTREME = "extreme"  # betas of 0, no epsilon

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dmlgpu.builder import directmlx as dml
-from dmlgpu.builder.expression import Expression
-from dmlgpu.enums import DataType
+from dmlgpu.catalog.enums import DataType
 from dmlgpu.frontends.onnx.constants import same
 from dmlgpu.frontends.onnx.node import Node
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.tensors.graphs import directmlx as dml
+from dmlgpu.tensors.graphs.expression import Expression
 
 
 @operator("BitShift")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from onnx import TensorProto
 
-from dmlgpu.builder import directmlx as dml
-from dmlgpu.builder import functions
-from dmlgpu.builder.expression import Expression
-from dmlgpu.enums import DataType, QuantizationType
+from dmlgpu.catalog.enums import DataType, QuantizationType
 from dmlgpu.frontends.onnx.constants import same
 from dmlgpu.frontends.onnx.elements import data_type_of
 from dmlgpu.frontends.onnx.node import Node
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.tensors.graphs import directmlx as dml
+from dmlgpu.tensors.graphs import functions
+from dmlgpu.tensors.graphs.expression import Expression
 
 
 @operator("Cast")

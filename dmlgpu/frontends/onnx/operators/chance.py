@@ -17,16 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto
 
-from dmlgpu.builder import directmlx as dml
-from dmlgpu.builder import functions
-from dmlgpu.builder.expression import Expression
-from dmlgpu.enums import AxisDirection, DataType, RandomGeneratorType, ReduceFunction
+from dmlgpu.catalog.enums import AxisDirection, DataType, RandomGeneratorType, ReduceFunction
+from dmlgpu.catalog.tensor_desc import MAX_ELEMENTS
 from dmlgpu.frontends.onnx.compose import add, cast, choose, multiply, number_like, spread
 from dmlgpu.frontends.onnx.elements import data_type_of
 from dmlgpu.frontends.onnx.node import Node, reshaped
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Shape, Value
-from dmlgpu.tensor import MAX_ELEMENTS
+from dmlgpu.tensors.graphs import directmlx as dml
+from dmlgpu.tensors.graphs import functions
+from dmlgpu.tensors.graphs.expression import Expression
 
 _STEP = 2.0**-24
 """Distance of neighbouring uniform numbers."""

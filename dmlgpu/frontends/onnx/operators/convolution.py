@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dmlgpu.builder import functions
-from dmlgpu.builder.expression import Expression
-from dmlgpu.enums import ConvolutionDirection
+from dmlgpu.catalog.enums import ConvolutionDirection
 from dmlgpu.frontends.onnx.node import Node, broadcast_to, checked_shape, reshaped
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Value
 from dmlgpu.frontends.onnx.windows import window_of, with_dimensions
+from dmlgpu.tensors.graphs import functions
+from dmlgpu.tensors.graphs.expression import Expression
 
 
 def _bias(node: Node, number: int, rank: int) -> Expression | None:

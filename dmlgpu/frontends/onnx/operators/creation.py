@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
-from dmlgpu.builder import directmlx as dml
+from dmlgpu.catalog.tensor_desc import MAX_ELEMENTS
 from dmlgpu.frontends.onnx.node import Node, checked_shape
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Value
-from dmlgpu.tensor import MAX_ELEMENTS
+from dmlgpu.tensors.graphs import directmlx as dml
 
 
 @operator("ConstantOfShape")

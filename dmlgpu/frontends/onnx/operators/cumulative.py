@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dmlgpu.builder import functions
-from dmlgpu.enums import AxisDirection
+from dmlgpu.catalog.enums import AxisDirection
 from dmlgpu.frontends.onnx.node import Node
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.tensors.graphs import functions
 
 
 @operator("CumProd", since=26)

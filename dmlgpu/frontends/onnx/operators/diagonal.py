@@ -6,11 +6,11 @@ import math
 
 from onnx import TensorProto
 
-from dmlgpu.builder import functions
 from dmlgpu.frontends.onnx.elements import data_type_of
 from dmlgpu.frontends.onnx.node import Node, reshaped
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.tensors.graphs import functions
 
 
 @operator("EyeLike")

@@ -6,13 +6,13 @@ import math
 import re
 from collections import Counter
 
-from dmlgpu.builder import directmlx as dml
-from dmlgpu.builder.expression import Expression
-from dmlgpu.enums import ReduceFunction
+from dmlgpu.catalog.enums import ReduceFunction
 from dmlgpu.frontends.onnx.node import Node, reshaped, transposed
 from dmlgpu.frontends.onnx.operators.matrix import product
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.tensors.graphs import directmlx as dml
+from dmlgpu.tensors.graphs.expression import Expression
 
 Labels = tuple[str, ...]
 

@@ -8,13 +8,13 @@ from functools import reduce
 
 import numpy as np
 
-from dmlgpu.builder import directmlx as dml
-from dmlgpu.builder import functions
-from dmlgpu.builder.expression import Expression
-from dmlgpu.enums import AxisDirection, DataType, IsInfinityMode
+from dmlgpu.catalog.enums import AxisDirection, DataType, IsInfinityMode
 from dmlgpu.frontends.onnx.node import Node, broadcast_to
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.tensors.graphs import directmlx as dml
+from dmlgpu.tensors.graphs import functions
+from dmlgpu.tensors.graphs.expression import Expression
 
 Unary = Callable[[Expression], Expression]
 Binary = Callable[[Expression, Expression], Expression]

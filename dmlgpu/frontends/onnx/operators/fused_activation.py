@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-from dmlgpu.builder import directmlx as dml
-from dmlgpu.builder import functions
-from dmlgpu.builder.expression import Expression
 from dmlgpu.frontends.onnx.node import Node, broadcast_to
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.tensors.graphs import directmlx as dml
+from dmlgpu.tensors.graphs import functions
+from dmlgpu.tensors.graphs.expression import Expression
 
 MICROSOFT = "com.microsoft"
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from dmlgpu.builder import directmlx as dml
-from dmlgpu.builder import functions
-from dmlgpu.enums import DataType, PaddingMode
+from dmlgpu.catalog.enums import DataType, PaddingMode
 from dmlgpu.frontends.onnx.node import Array, Node, broadcast_to, checked_shape, reshaped, split_sizes
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.tensors.graphs import directmlx as dml
+from dmlgpu.tensors.graphs import functions
 
 
 @operator("Concat")

@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 
-from dmlgpu.builder import directmlx as dml
-from dmlgpu.builder import functions
-from dmlgpu.enums import DataType, DepthSpaceOrder
+from dmlgpu.catalog.enums import DataType, DepthSpaceOrder
 from dmlgpu.frontends.onnx.node import Node, broadcast_to, checked_shape, reshaped, transposed
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.tensors.graphs import directmlx as dml
+from dmlgpu.tensors.graphs import functions
 
 
 @operator("Reshape")

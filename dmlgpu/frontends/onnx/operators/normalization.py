@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from dmlgpu.builder import directmlx as dml
-from dmlgpu.builder import functions
-from dmlgpu.builder.expression import Expression
-from dmlgpu.enums import DataType, ReduceFunction
+from dmlgpu.catalog.enums import DataType, ReduceFunction
 from dmlgpu.frontends.onnx.compose import add, cast, choose, divide, multiply, spread
 from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped
 from dmlgpu.frontends.onnx.registry import AS_FUNCTION, Result, operator
 from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.tensors.graphs import directmlx as dml
+from dmlgpu.tensors.graphs import functions
+from dmlgpu.tensors.graphs.expression import Expression
 
 
 def per_channel(node: Node, number: int, rank: int) -> Expression:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from dmlgpu.builder import directmlx as dml
-from dmlgpu.builder import functions
-from dmlgpu.builder.expression import Expression
-from dmlgpu.enums import DataType, ReduceFunction
+from dmlgpu.catalog.enums import DataType, ReduceFunction
 from dmlgpu.frontends.onnx.compose import add, divide, multiply, number_like, spread, subtract
 from dmlgpu.frontends.onnx.node import Node
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Shape, Value
 from dmlgpu.frontends.onnx.windows import Window, window_of, with_dimensions
+from dmlgpu.tensors.graphs import directmlx as dml
+from dmlgpu.tensors.graphs import functions
+from dmlgpu.tensors.graphs.expression import Expression
 
 
 def _windows(node: Node) -> tuple[Expression, Window, Shape]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from dmlgpu.builder import directmlx as dml
-from dmlgpu.builder.expression import Expression
-from dmlgpu.enums import DataType
+from dmlgpu.catalog.enums import DataType
 from dmlgpu.frontends.onnx.constants import same
 from dmlgpu.frontends.onnx.node import Node
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.tensors.graphs import directmlx as dml
+from dmlgpu.tensors.graphs.expression import Expression
 
 _MOST = 63
 """Greatest exponent of 64-bit integers: larger powers of all but -1, 0 and 1 overflow, of which the parity decides."""

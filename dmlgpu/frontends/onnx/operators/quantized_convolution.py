@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
-from dmlgpu.builder import functions
-from dmlgpu.builder.expression import Expression
-from dmlgpu.enums import DataType
+from dmlgpu.catalog.enums import DataType
 from dmlgpu.frontends.onnx.node import Node, reshaped, transposed
 from dmlgpu.frontends.onnx.operators.casting import converted
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Shape, Value
 from dmlgpu.frontends.onnx.windows import Window, window_of, with_dimensions
+from dmlgpu.tensors.graphs import functions
+from dmlgpu.tensors.graphs.expression import Expression
 
 
 def _parts(node: Node, x: Expression, filters: int) -> tuple[Expression, Expression, Window, Shape]:

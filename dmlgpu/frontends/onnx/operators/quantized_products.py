@@ -6,16 +6,16 @@ import math
 
 import numpy as np
 
-from dmlgpu.builder import directmlx as dml
-from dmlgpu.builder import functions
-from dmlgpu.builder.expression import Expression
-from dmlgpu.enums import DataType, MatrixTransform, ReduceFunction
+from dmlgpu.catalog.enums import DataType, MatrixTransform, ReduceFunction
 from dmlgpu.frontends.onnx.constants import same
 from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped, transposed
 from dmlgpu.frontends.onnx.operators.casting import converted
 from dmlgpu.frontends.onnx.operators.quantization import Quantization, dequantized, difference, quantized
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Shape, Value
+from dmlgpu.tensors.graphs import directmlx as dml
+from dmlgpu.tensors.graphs import functions
+from dmlgpu.tensors.graphs.expression import Expression
 
 FLOAT32, INT32, UINT8 = DataType.FLOAT32, DataType.INT32, DataType.UINT8
 

@@ -6,16 +6,16 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from dmlgpu import descs
-from dmlgpu.builder import directmlx as dml
-from dmlgpu.builder import functions
-from dmlgpu.builder.expression import Expression
-from dmlgpu.enums import DataType, RecurrentNetworkDirection
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import DataType, RecurrentNetworkDirection
+from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.frontends.onnx.node import Node, reshaped, transposed, unowned
 from dmlgpu.frontends.onnx.operators.quantization import Quantization, dequantized
 from dmlgpu.frontends.onnx.registry import Result, operator
 from dmlgpu.frontends.onnx.values import Value
-from dmlgpu.operator_desc import OperatorDesc
+from dmlgpu.tensors.graphs import directmlx as dml
+from dmlgpu.tensors.graphs import functions
+from dmlgpu.tensors.graphs.expression import Expression
 
 _DIRECTIONS = {
     "forward": RecurrentNetworkDirection.FORWARD,

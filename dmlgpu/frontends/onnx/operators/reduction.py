@@ -6,14 +6,14 @@ import math
 
 import numpy as np
 
-from dmlgpu.builder import directmlx as dml
-from dmlgpu.builder import functions
-from dmlgpu.builder.expression import Expression
-from dmlgpu.enums import AxisDirection, DataType, ReduceFunction
+from dmlgpu.catalog.enums import AxisDirection, DataType, ReduceFunction
 from dmlgpu.frontends.onnx.constants import same
 from dmlgpu.frontends.onnx.node import Node, reshaped
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.tensors.graphs import directmlx as dml
+from dmlgpu.tensors.graphs import functions
+from dmlgpu.tensors.graphs.expression import Expression
 
 FUNCTIONS = {
     "ReduceL1": ReduceFunction.L1,

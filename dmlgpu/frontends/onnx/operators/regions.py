@@ -5,10 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 
-from dmlgpu.builder import directmlx as dml
-from dmlgpu.builder import functions
-from dmlgpu.builder.expression import Expression
-from dmlgpu.enums import DataType, InterpolationMode, ReduceFunction
+from dmlgpu.catalog.enums import DataType, InterpolationMode, ReduceFunction
+from dmlgpu.catalog.operator_desc import Size2D
 from dmlgpu.frontends.onnx.compose import (
     add,
     cast,
@@ -25,7 +23,9 @@ from dmlgpu.frontends.onnx.compose import (
 from dmlgpu.frontends.onnx.node import Node, reshaped, transposed
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Value
-from dmlgpu.operator_desc import Size2D
+from dmlgpu.tensors.graphs import directmlx as dml
+from dmlgpu.tensors.graphs import functions
+from dmlgpu.tensors.graphs.expression import Expression
 
 _MOST_SAMPLES = 256
 """Most samples per element and axis."""

@@ -6,15 +6,15 @@ import math
 
 import numpy as np
 
-from dmlgpu.builder import directmlx as dml
-from dmlgpu.builder import functions
-from dmlgpu.builder.expression import Expression
-from dmlgpu.enums import AxisDirection, DataType, InterpolationMode, ReduceFunction
+from dmlgpu.catalog.enums import AxisDirection, DataType, InterpolationMode, ReduceFunction
+from dmlgpu.catalog.tensor_desc import MAX_ELEMENTS
 from dmlgpu.frontends.onnx.interpolation import ROUNDINGS, TRANSFORMATIONS, Axis, nearest, weighted
 from dmlgpu.frontends.onnx.node import Node, checked_shape, reshaped
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Shape, Value
-from dmlgpu.tensor import MAX_ELEMENTS
+from dmlgpu.tensors.graphs import directmlx as dml
+from dmlgpu.tensors.graphs import functions
+from dmlgpu.tensors.graphs.expression import Expression
 
 _OFFSETS: dict[str, tuple[float, float]] = {
     "align_corners": (0.0, 0.0),

@@ -6,15 +6,15 @@ import math
 
 import numpy as np
 
-from dmlgpu.builder import functions
-from dmlgpu.builder.expression import Expression
-from dmlgpu.enums import DataType
+from dmlgpu.catalog.enums import DataType
 from dmlgpu.frontends.onnx.compose import add, cast, multiply
 from dmlgpu.frontends.onnx.node import Node, checked_shape, reshaped, transposed
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.sampling import sample
 from dmlgpu.frontends.onnx.values import Value
 from dmlgpu.frontends.onnx.windows import window_of
+from dmlgpu.tensors.graphs import functions
+from dmlgpu.tensors.graphs.expression import Expression
 
 _MODES = {"bilinear": "linear", "linear": "linear", "bicubic": "cubic", "cubic": "cubic", "nearest": "nearest"}
 

@@ -6,14 +6,14 @@ import math
 
 import numpy as np
 
-from dmlgpu.builder import directmlx as dml
-from dmlgpu.builder import functions
-from dmlgpu.builder.expression import Expression
-from dmlgpu.enums import AxisDirection, DataType, ReduceFunction
+from dmlgpu.catalog.enums import AxisDirection, DataType, ReduceFunction
 from dmlgpu.frontends.onnx.compose import cast, number_like, sequence, subtract
 from dmlgpu.frontends.onnx.node import Node, reshaped, transposed
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.tensors.graphs import directmlx as dml
+from dmlgpu.tensors.graphs import functions
+from dmlgpu.tensors.graphs.expression import Expression
 
 _MOST_COLUMNS = 64
 """Most elements of subtensors that Unique sorts, by one after the other."""

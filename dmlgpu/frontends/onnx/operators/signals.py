@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu.builder import directmlx as dml
-from dmlgpu.builder import functions
-from dmlgpu.builder.expression import Expression
-from dmlgpu.enums import DataType
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import MAX_ELEMENTS
 from dmlgpu.frontends.onnx.compose import add, cast, multiply, sequence
 from dmlgpu.frontends.onnx.elements import DATA_TYPES
 from dmlgpu.frontends.onnx.node import Node, reshaped, transposed
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Value
-from dmlgpu.tensor import MAX_ELEMENTS
+from dmlgpu.tensors.graphs import directmlx as dml
+from dmlgpu.tensors.graphs import functions
+from dmlgpu.tensors.graphs.expression import Expression
 
 Array = NDArray[Any]
 

@@ -6,10 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from dmlgpu.builder import directmlx as dml
-from dmlgpu.builder import functions
-from dmlgpu.builder.expression import Expression
-from dmlgpu.enums import AxisDirection, DataType, ReduceFunction
+from dmlgpu.catalog.enums import AxisDirection, DataType, ReduceFunction
 from dmlgpu.frontends.onnx.compose import (
     add,
     cast,
@@ -25,6 +22,9 @@ from dmlgpu.frontends.onnx.compose import (
 from dmlgpu.frontends.onnx.node import Node, reshaped, transposed
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.tensors.graphs import directmlx as dml
+from dmlgpu.tensors.graphs import functions
+from dmlgpu.tensors.graphs.expression import Expression
 
 _MOST_PAIRS = 2**28
 """Most pairs of boxes that are compared."""

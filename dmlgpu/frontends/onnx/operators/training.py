@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dmlgpu.builder import directmlx as dml
-from dmlgpu.builder import functions
-from dmlgpu.builder.expression import Expression
-from dmlgpu.enums import DataType
+from dmlgpu.catalog.enums import DataType
 from dmlgpu.frontends.onnx.compose import add, cast, choose, divide, multiply, spread, subtract
 from dmlgpu.frontends.onnx.node import Node, reshaped
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.tensors.graphs import directmlx as dml
+from dmlgpu.tensors.graphs import functions
+from dmlgpu.tensors.graphs.expression import Expression
 
 _DOMAIN = "ai.onnx.preview.training"
 

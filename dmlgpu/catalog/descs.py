@@ -1,0 +1,58 @@
+"""Typed descriptions of DirectML's operators, one class each, made from ``operators.json`` at first use.
+
+Attributes with usual values may be left out; DirectML's interface has no such values, so these are what its pages
+recommend, and what DirectMLX, PyDirectML and ONNX choose (``dmlgpu/catalog/usual.py``).
+Types and dimension counts in the docstrings are those of the newest feature level. ``dmlgpu.catalog.catalog()`` has
+all.
+``dmlgpu ops NAME`` prints the formula and everything else that is known of an operator.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from dmlgpu.catalog import aliases, catalog, class_name
+from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias, Size2D, desc_class  # noqa: F401 - fields have these types
+from dmlgpu.catalog.tensor_desc import TensorDesc  # noqa: F401
+from dmlgpu.common.errors import InvalidArgument, shown
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__all__":
+        return ["OperatorDesc", "ScaleBias", "Size2D", "TensorDesc", *_operators(), "all_descs", "by_name"]
+    operator = _operators().get(name)
+    if operator is not None:
+        # Another thread may have been first: its class stays.
+        return globals().setdefault(name, desc_class(catalog()[operator], __name__))
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_operators()})
+
+
+@functools.cache
+def _operators() -> Mapping[str, str]:
+    return {class_name(operator): operator for operator in catalog()}
+
+
+def all_descs() -> tuple[type[OperatorDesc], ...]:
+    """All description classes, in the order of DML_OPERATOR_TYPE."""
+    return tuple(map(by_name, catalog()))
+
+
+def by_name(operator: str) -> type[OperatorDesc]:
+    """The description class of an operator by DirectML's name (``GATHER_ND1``) or an alias (``SCATTER``).
+
+    Raises:
+        InvalidArgument: when there is no such operator.
+    """
+    name = None
+    if isinstance(operator, str):
+        name = operator if operator in catalog() else aliases().get(operator)
+    if name is None:
+        raise InvalidArgument(f"DirectML has no operator {shown(operator)}")
+    cls: type[OperatorDesc] = globals().get(class_name(name)) or __getattr__(class_name(name))
+    return cls

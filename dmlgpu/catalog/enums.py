@@ -1,0 +1,299 @@
+"""DirectML's enumerations, with DirectML's numeric values (header: DirectML.h, target version 6_4).
+
+A member is named as in the header without its prefix: ``DML_TENSOR_DATA_TYPE_FLOAT32`` is ``DataType.FLOAT32``.
+A unit test compares every enumeration with ``schema/enums.json``.
+"""
+
+from __future__ import annotations
+
+import functools
+from enum import IntEnum, IntFlag
+from typing import Any
+
+import numpy as np
+
+from dmlgpu.common.errors import InvalidArgument, shown
+
+
+class DataType(IntEnum):
+    """Data type of a tensor's elements (``DML_TENSOR_DATA_TYPE``)."""
+
+    UNKNOWN = 0
+    FLOAT32 = 1
+    FLOAT16 = 2
+    UINT32 = 3
+    UINT16 = 4
+    UINT8 = 5
+    INT32 = 6
+    INT16 = 7
+    INT8 = 8
+    FLOAT64 = 9
+    UINT64 = 10
+    INT64 = 11
+    UINT4 = 12
+    INT4 = 13
+
+    @functools.cached_property
+    def bits(self) -> int:
+        """Width of one element in bits; 0 for UNKNOWN."""
+        return 0 if self is DataType.UNKNOWN else int(self.name.lstrip("UINTFLOA"))
+
+    @functools.cached_property
+    def numpy(self) -> np.dtype[Any]:
+        """The NumPy type that holds one element; 4-bit integers are held one to a byte.
+
+        Raises:
+            InvalidArgument: for UNKNOWN, which describes no element.
+        """
+        if self is DataType.UNKNOWN:
+            raise InvalidArgument("DataType.UNKNOWN has no NumPy equivalent")
+        return np.dtype(self.name.lower().replace("int4", "int8") if self.bits == 4 else self.name.lower())
+
+    @property
+    def is_float(self) -> bool:
+        """Whether elements are floating-point numbers."""
+        return self.name.startswith("FLOAT")
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether elements can be negative."""
+        return not self.name.startswith("U")
+
+    @classmethod
+    def from_numpy(cls, dtype: Any) -> DataType:
+        """The data type that a NumPy type maps to.
+
+        Raises:
+            InvalidArgument: when DirectML has no such type (bool, complex, strings ...), or it is no NumPy type.
+        """
+        if isinstance(dtype, np.dtype) and dtype in _OF_NUMPY:
+            return _OF_NUMPY[dtype]
+        try:
+            name = "" if dtype is None else np.dtype(dtype).name.upper()  # None would be NumPy's default
+        except Exception:  # whatever a foreign object raises
+            name = ""
+        if not name:
+            raise InvalidArgument(f"DataType.from_numpy: dtype must be a NumPy type, got {shown(dtype)}")
+        if name not in cls.__members__:
+            raise InvalidArgument(f"NumPy type {name.lower()} has no DirectML data type")
+        return cls[name]
+
+
+_OF_NUMPY = {member.numpy: member for member in DataType if member.bits >= 8}
+
+
+class TensorType(IntEnum):
+    """Kind of a tensor description (``DML_TENSOR_TYPE``)."""
+
+    INVALID = 0
+    BUFFER = 1
+
+
+class TensorFlags(IntFlag):
+    """Options of a tensor (``DML_TENSOR_FLAGS``)."""
+
+    NONE = 0
+    OWNED_BY_DML = 1
+
+
+class ReduceFunction(IntEnum):
+    """Function of REDUCE (``DML_REDUCE_FUNCTION``)."""
+
+    ARGMAX = 0
+    ARGMIN = 1
+    AVERAGE = 2
+    L1 = 3
+    L2 = 4
+    LOG_SUM = 5
+    LOG_SUM_EXP = 6
+    MAX = 7
+    MIN = 8
+    MULTIPLY = 9
+    SUM = 10
+    SUM_SQUARE = 11
+
+
+class MatrixTransform(IntEnum):
+    """Transform of a matrix operand (``DML_MATRIX_TRANSFORM``)."""
+
+    NONE = 0
+    TRANSPOSE = 1
+
+
+class ConvolutionMode(IntEnum):
+    """Whether the filter is flipped (``DML_CONVOLUTION_MODE``)."""
+
+    CONVOLUTION = 0
+    CROSS_CORRELATION = 1
+
+
+class ConvolutionDirection(IntEnum):
+    """Direction of a convolution (``DML_CONVOLUTION_DIRECTION``)."""
+
+    FORWARD = 0
+    BACKWARD = 1
+
+
+class PaddingMode(IntEnum):
+    """What PADDING puts outside the input (``DML_PADDING_MODE``)."""
+
+    CONSTANT = 0
+    EDGE = 1
+    REFLECTION = 2
+    SYMMETRIC = 3
+    WRAP = 4
+
+
+class InterpolationMode(IntEnum):
+    """How RESAMPLE finds values between pixels (``DML_INTERPOLATION_MODE``)."""
+
+    NEAREST_NEIGHBOR = 0
+    LINEAR = 1
+
+
+class RecurrentNetworkDirection(IntEnum):
+    """Direction of RNN, LSTM and GRU (``DML_RECURRENT_NETWORK_DIRECTION``)."""
+
+    FORWARD = 0
+    BACKWARD = 1
+    BIDIRECTIONAL = 2
+
+
+class RoundingMode(IntEnum):
+    """How ELEMENT_WISE_ROUND rounds (``DML_ROUNDING_MODE``)."""
+
+    HALVES_TO_NEAREST_EVEN = 0
+    TOWARD_ZERO = 1
+    TOWARD_INFINITY = 2
+
+
+class IsInfinityMode(IntEnum):
+    """Which infinities ELEMENT_WISE_IS_INFINITY finds (``DML_IS_INFINITY_MODE``)."""
+
+    EITHER = 0
+    POSITIVE = 1
+    NEGATIVE = 2
+
+
+class AxisDirection(IntEnum):
+    """Direction along an axis (``DML_AXIS_DIRECTION``)."""
+
+    INCREASING = 0
+    DECREASING = 1
+
+
+class DepthSpaceOrder(IntEnum):
+    """Order of the elements of a block (``DML_DEPTH_SPACE_ORDER``)."""
+
+    DEPTH_COLUMN_ROW = 0
+    COLUMN_ROW_DEPTH = 1
+
+
+class RandomGeneratorType(IntEnum):
+    """Generator of RANDOM_GENERATOR (``DML_RANDOM_GENERATOR_TYPE``)."""
+
+    PHILOX_4X32_10 = 0
+
+
+class MultiheadAttentionMaskType(IntEnum):
+    """Meaning of an attention mask (``DML_MULTIHEAD_ATTENTION_MASK_TYPE``)."""
+
+    NONE = 0
+    KEY_SEQUENCE_LENGTH = 1
+    KEY_SEQUENCE_END_START = 2
+    KEY_QUERY_SEQUENCE_LENGTH_START_END = 3
+    BOOLEAN = 4
+
+
+class QuantizationType(IntEnum):
+    """Which quantisation tensors are given (``DML_QUANTIZATION_TYPE``)."""
+
+    NONE = 0
+    SCALE = 1
+    SCALE_ZERO_POINT = 2
+
+
+class FeatureLevel(IntEnum):
+    """Version of the operator set (``DML_FEATURE_LEVEL``): each level contains all earlier ones."""
+
+    LEVEL_1_0 = 0x1000
+    LEVEL_2_0 = 0x2000
+    LEVEL_2_1 = 0x2100
+    LEVEL_3_0 = 0x3000
+    LEVEL_3_1 = 0x3100
+    LEVEL_4_0 = 0x4000
+    LEVEL_4_1 = 0x4100
+    LEVEL_5_0 = 0x5000
+    LEVEL_5_1 = 0x5100
+    LEVEL_5_2 = 0x5200
+    LEVEL_6_0 = 0x6000
+    LEVEL_6_1 = 0x6100
+    LEVEL_6_2 = 0x6200
+    LEVEL_6_3 = 0x6300
+    LEVEL_6_4 = 0x6400
+
+    @property
+    def label(self) -> str:
+        """The level as the documents write it, ``"6_4"``."""
+        return self.name.removeprefix("LEVEL_")
+
+    @classmethod
+    def from_label(cls, label: str) -> FeatureLevel:
+        """The level written as ``"6_4"``.
+
+        Raises:
+            InvalidArgument: when there is no such level.
+        """
+        found = cls.__members__.get(f"LEVEL_{label}") if isinstance(label, str) else None
+        if found is None:
+            known = ", ".join(level.label for level in cls)
+            raise InvalidArgument(f"FeatureLevel.from_label: label must be one of {known}, got {shown(label)}")
+        return found
+
+
+class Feature(IntEnum):
+    """What ``Device.check_feature_support`` can be asked (``DML_FEATURE``)."""
+
+    TENSOR_DATA_TYPE_SUPPORT = 0
+    FEATURE_LEVELS = 1
+
+
+class ExecutionFlags(IntFlag):
+    """Options of ``Device.compile_operator`` (``DML_EXECUTION_FLAGS``)."""
+
+    NONE = 0
+    ALLOW_HALF_PRECISION_COMPUTATION = 1
+    DISABLE_META_COMMANDS = 2
+    DESCRIPTORS_VOLATILE = 4
+
+
+class CreateDeviceFlags(IntFlag):
+    """Options of a device (``DML_CREATE_DEVICE_FLAGS``)."""
+
+    NONE = 0
+    DEBUG = 1
+
+
+class BindingType(IntEnum):
+    """Kind of a binding (``DML_BINDING_TYPE``)."""
+
+    NONE = 0
+    BUFFER = 1
+    BUFFER_ARRAY = 2
+
+
+class GraphEdgeType(IntEnum):
+    """Kind of a graph edge (``DML_GRAPH_EDGE_TYPE``)."""
+
+    INVALID = 0
+    INPUT = 1
+    OUTPUT = 2
+    INTERMEDIATE = 3
+
+
+class GraphNodeType(IntEnum):
+    """Kind of a graph node (``DML_GRAPH_NODE_TYPE``)."""
+
+    INVALID = 0
+    OPERATOR = 1
+    CONSTANT = 2

@@ -1,0 +1,258 @@
+"""What the catalog holds: one frozen value per operator, field, tensor table, enumeration and feature level."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from dmlgpu.catalog.enums import DataType, FeatureLevel
+from dmlgpu.catalog.names import class_name
+
+
+class FieldKind(StrEnum):
+    """What a field of a description is."""
+
+    INPUT = "input"
+    OUTPUT = "output"
+    ATTRIBUTE = "attribute"
+
+
+@dataclass(frozen=True)
+class FieldSchema:
+    """One field of an operator's structure.
+
+    Attributes:
+        name: DirectML's name, ``IndicesTensor``.
+        python_name: the name in Python, ``indices_tensor``.
+        kind: input, output or attribute.
+        type: TENSOR, UINT, INT, FLOAT, BOOL, SCALE_BIAS, SIZE_2D, SCALAR_UNION, OPERATOR_DESC or ``DML_<enumeration>``.
+        optional: whether it may be absent (None).
+        count_field: for an array, DirectML's name of the field that holds its length; else None.
+        is_count: whether it holds the length of an array, and so does not exist in Python.
+    """
+
+    name: str
+    python_name: str
+    kind: FieldKind
+    type: str
+    optional: bool = False
+    count_field: str | None = None
+    is_count: bool = False
+
+    @property
+    def is_array(self) -> bool:
+        """Whether the field holds any number of values."""
+        return self.count_field is not None
+
+    @property
+    def is_tensor(self) -> bool:
+        """Whether the field holds tensors."""
+        return self.type == "TENSOR"
+
+
+@dataclass(frozen=True)
+class TensorSupport:
+    """What one tensor may be.
+
+    Attributes:
+        min_dimensions: smallest dimension count.
+        max_dimensions: largest dimension count.
+        types: the data types, in the order of the page.
+        shape: the page's size pattern, or None; a name in square brackets is a dimension that may be absent.
+    """
+
+    min_dimensions: int
+    max_dimensions: int
+    types: tuple[DataType, ...]
+    shape: str | None = None
+
+
+SupportTable = Mapping[str, TensorSupport]
+"""Per tensor field (DirectML's name)."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Narrower tables for some values of one attribute (REDUCE: groups of functions).
+
+    Attributes:
+        field: DirectML's name of the attribute, ``Function``.
+        members: names of the enumeration's members it holds for.
+        support: tables by the level from which each is valid.
+    """
+
+    field: str
+    members: frozenset[str]
+    support: Mapping[FeatureLevel, SupportTable]
+
+
+@dataclass(frozen=True)
+class Relation:
+    """Tensors that must agree.
+
+    Attributes:
+        same: in what: ``DataType``, ``DimensionCount``, ``Sizes``.
+        tensors: DirectML's names, in the order of the structure; an array stands for all its elements.
+    """
+
+    same: tuple[str, ...]
+    tensors: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CountRule:
+    """How long the arrays of one count field must be.
+
+    Attributes:
+        tensor: DirectML's name of the tensor whose dimension count decides, or None.
+        less: dimensions of the tensor that have no entry (2 where batch and channel are left out).
+        minimum: smallest length where no tensor decides.
+    """
+
+    tensor: str | None = None
+    less: int = 0
+    minimum: int = 0
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """Where an operator may serve as a fused activation.
+
+    Attributes:
+        level: from which feature level.
+        into: the operators that take it, or None for every operator that takes activations.
+    """
+
+    level: FeatureLevel
+    into: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class OperatorSchema:
+    """Everything the catalog knows about one operator.
+
+    Attributes:
+        name: DirectML's name, ``GATHER_ND1``.
+        enum_value: value in DML_OPERATOR_TYPE.
+        feature_level: level that introduced it.
+        document: the DirectML page.
+        summary: one line.
+        formula: the computation, as the pages define it.
+        notes: gaps and contradictions of the pages.
+        constraints: rules in prose, one each.
+        fields: in the order of the structure, count fields included.
+        aliases: further names of the same operator.
+        supersedes: the older operator of its line, or None.
+        superseded_by: the newer operator of its line, or None.
+        in_place: whether an output may share its buffer with an input.
+        owned_inputs: whether inputs may be OWNED_BY_DML.
+        accepts_fused_activation: whether it has a FusedActivation.
+        fusion: where it may be fused as an activation, or None.
+        defaults: usual values of attributes by the pages (the interface itself has no defaults).
+        counts: array lengths, by count field.
+        relations: tensors that must agree.
+        support: per level at which something changed, the tables valid from there up to the next.
+        variants: narrower tables for values of an attribute.
+        examples: the pages' examples, as the catalog holds them.
+    """
+
+    name: str
+    enum_value: int
+    feature_level: FeatureLevel
+    document: str
+    summary: str
+    formula: str
+    notes: str
+    constraints: tuple[str, ...]
+    fields: tuple[FieldSchema, ...]
+    aliases: tuple[str, ...]
+    supersedes: str | None
+    superseded_by: str | None
+    in_place: bool
+    owned_inputs: bool
+    accepts_fused_activation: bool
+    fusion: Fusion | None
+    defaults: Mapping[str, float]
+    counts: Mapping[str, CountRule]
+    relations: tuple[Relation, ...]
+    support: Mapping[FeatureLevel, SupportTable]
+    variants: tuple[Variant, ...]
+    examples: tuple[Mapping[str, Any], ...]
+
+    @property
+    def stem(self) -> str:
+        """The lower-case name used for files, functions and labels, ``gather_nd1``."""
+        return self.name.lower()
+
+    @property
+    def class_name(self) -> str:
+        """Name of the description class, ``GatherNd1``."""
+        return class_name(self.name)
+
+    @functools.cached_property
+    def python_fields(self) -> tuple[FieldSchema, ...]:
+        """The fields that exist in Python: all but the counts of arrays."""
+        return tuple(field for field in self.fields if not field.is_count)
+
+    @functools.cached_property
+    def tensor_fields(self) -> tuple[FieldSchema, ...]:
+        """Inputs and outputs in the order of the structure."""
+        return tuple(field for field in self.fields if field.is_tensor)
+
+    def field(self, name: str) -> FieldSchema:
+        """Return the field with a DirectML or a Python name.
+
+        Raises:
+            KeyError: when there is none.
+        """
+        for field in self.fields:
+            if name in (field.name, field.python_name):
+                return field
+        raise KeyError(name)
+
+    def support_at(self, level: FeatureLevel, variant: Variant | None = None) -> SupportTable:
+        """Return the table valid at a level; empty where the operator does not exist yet."""
+        tables = self.support if variant is None else variant.support
+        reached = [start for start in tables if start <= level]
+        return tables[max(reached)] if reached and level >= self.feature_level else {}
+
+
+@dataclass(frozen=True)
+class EnumSchema:
+    """One enumeration of the header.
+
+    Attributes:
+        name: without the prefix ``DML_``, ``REDUCE_FUNCTION``.
+        level: level that introduced it.
+        values: numeric value by member name.
+        value_levels: level of members that came later.
+    """
+
+    name: str
+    level: FeatureLevel
+    values: Mapping[str, int]
+    value_levels: Mapping[str, FeatureLevel]
+
+    def level_of(self, member: str) -> FeatureLevel:
+        """Return the level from which a member exists."""
+        return self.value_levels.get(member, self.level)
+
+
+@dataclass(frozen=True)
+class FeatureLevelSchema:
+    """One feature level.
+
+    Attributes:
+        level: the level.
+        directml_version: the release that brought it.
+        introduced: operators new in it.
+        changed_operators: operators that it extends.
+    """
+
+    level: FeatureLevel
+    directml_version: str
+    introduced: tuple[str, ...]
+    changed_operators: tuple[str, ...]

@@ -1,0 +1,141 @@
+"""Finding operators by a word: their own names, the names that other libraries have for them, what they do."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from dmlgpu.catalog.loader import catalog
+from dmlgpu.catalog.model import OperatorSchema
+from dmlgpu.catalog.synonyms import SOURCES, synonyms
+
+LONGEST = 80
+"""Characters of a word that is searched for; longer ones resemble no name."""
+
+_FAMILIES = ("ELEMENT_WISE_", "ACTIVATION_")
+"""Beginnings of names that people leave out."""
+
+_NEAR = 0.75
+"""From which likeness on names are near."""
+_NEARLY_AS_NEAR = 0.1
+"""How much less like a word than the nearest name others may be."""
+
+NAME, SYNONYM, BEGINNING, PART, SUMMARY = range(5)
+"""How well a word fits: it is the name, a name elsewhere, the beginning or a part of one of those, or it stands in what
+the operator does."""
+
+
+@dataclass(frozen=True)
+class Match:
+    """An operator that was found.
+
+    Attributes:
+        operator: the operator.
+        fit: how well the word fits: NAME, SYNONYM, BEGINNING, PART or SUMMARY.
+        names: what the word stands for elsewhere, ``PyTorch layer_norm``.
+    """
+
+    operator: OperatorSchema
+    fit: int
+    names: tuple[str, ...] = ()
+
+
+def find(word: str) -> tuple[Match, ...]:
+    """Find operators by a word, without regard to case, underscores and the modules before the last dot.
+
+    Returns:
+        The best first: by how well the word fits, by how many libraries call the operator so, newest operators before
+        those that they supersede, then in the catalog's order. Nothing where nothing fits.
+    """
+    wanted = _key(word)
+    if not wanted or len(word) > LONGEST:
+        return ()
+    found = [match for entry in catalog().values() if (match := _match(entry, wanted)) is not None]
+    # Sorting keeps the catalog's order where nothing else decides.
+    return tuple(
+        sorted(found, key=lambda match: (match.fit, -len(match.names), match.operator.superseded_by is not None))
+    )
+
+
+def near(word: str, count: int = 3) -> tuple[str, ...]:
+    """Return the operators whose names, here or elsewhere, are most like a word: the nearest first."""
+    if len(word) > LONGEST:
+        return ()
+    likeness: dict[str, float] = {}
+    matcher = difflib.SequenceMatcher(b=_key(word))
+    for name in catalog():
+        for key in {*_own_keys(name), *_keys(name)}:
+            matcher.set_seq1(key)
+            if matcher.real_quick_ratio() >= _NEAR and matcher.quick_ratio() >= _NEAR:
+                likeness[name] = max(likeness.get(name, 0.0), matcher.ratio())
+    least = max(_NEAR, max(likeness.values(), default=0.0) - _NEARLY_AS_NEAR)
+    ordered = sorted(likeness, key=lambda name: (-likeness[name], catalog()[name].superseded_by is not None))
+    return tuple(name for name in ordered if likeness[name] >= least)[:count]
+
+
+def hint(word: str) -> str:
+    """Return what a message says of a word that is no operator's name, after a semicolon; empty where nothing is like
+    it."""
+    known = [match.operator.name for match in find(word) if match.fit <= SYNONYM]
+    current = [name for name in known if catalog()[name].superseded_by is None]
+    if current:
+        return f"; its name here is {' or '.join(current)}"
+    similar = near(word)
+    return f"; similar names: {', '.join(similar)}" if similar else ""
+
+
+def _match(entry: OperatorSchema, wanted: str) -> Match | None:
+    """Return how a word in the form of ``_key`` fits an operator."""
+    own, keys = _own_keys(entry.name), _keys(entry.name)
+    if wanted in own:
+        return Match(entry, NAME, tuple(keys.get(wanted, ())))
+    if wanted in keys:
+        return Match(entry, SYNONYM, keys[wanted])
+    every = (*own, *keys)
+    fits = (
+        (BEGINNING, lambda key: key.startswith(wanted)),
+        (PART, lambda key: len(wanted) > 2 and wanted in key),
+    )
+    for fit, holds in fits:
+        if any(map(holds, every)):
+            return Match(entry, fit, tuple(name for key, names in keys.items() if holds(key) for name in names))
+    text = f"{entry.summary} {synonyms()[entry.name].task}"
+    words = map(_key, re.findall(r"\w+", text))
+    return Match(entry, SUMMARY) if len(wanted) > 2 and any(one.startswith(wanted) for one in words) else None
+
+
+@functools.cache  # bounded by the catalog
+def _own_keys(operator: str) -> tuple[str, ...]:
+    """Return the names of an operator, also without its family and its version, in the form of ``_key``."""
+    return tuple(
+        dict.fromkeys(_key(form) for name in (operator, *catalog()[operator].aliases) for form in _forms(name))
+    )
+
+
+def _forms(name: str) -> Iterator[str]:
+    yield name
+    plain = re.sub(r"\d$", "", name)
+    yield plain
+    for family in _FAMILIES:
+        if name.startswith(family):
+            yield name.removeprefix(family)
+            yield plain.removeprefix(family)
+
+
+@functools.cache  # bounded by the catalog
+def _keys(name: str) -> Mapping[str, tuple[str, ...]]:
+    """Return an operator's names elsewhere with what they are written like, by the form of ``_key``."""
+    found: dict[str, tuple[str, ...]] = {}
+    for source, title in SOURCES.items():
+        for synonym in synonyms()[name].of(source):
+            key = _key(synonym)
+            found[key] = (*found.get(key, ()), f"{title} {synonym}".strip())
+    return found
+
+
+def _key(word: str) -> str:
+    """Return a word in the form in which words are compared: ``torch.nn.functional.layer_norm`` as ``layernorm``."""
+    return re.sub(r"[\W_]", "", word.strip().rpartition(".")[2].lower())

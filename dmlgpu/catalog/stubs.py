@@ -1,0 +1,113 @@
+"""Stubs (``.pyi``) of the modules whose members are made from the catalog at first use, for editors and type checkers.
+
+The build hook (``hatch_build.py``) writes them into wheels and editable installs, ``scripts/generate`` into a checkout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from dmlgpu.catalog.documentation import annotation, description_docstring, output_names, single_type, usual_value
+from dmlgpu.catalog.functions import EagerFunctionSource, FunctionSource
+from dmlgpu.catalog.loader import catalog
+from dmlgpu.catalog.model import FieldSchema, OperatorSchema
+
+_DESCRIPTIONS = '''"""Typed descriptions of DirectML's operators, one class each."""
+
+{enums}
+from dmlgpu.catalog.operator_desc import OperatorDesc as OperatorDesc
+from dmlgpu.catalog.operator_desc import ScaleBias as ScaleBias
+from dmlgpu.catalog.operator_desc import Size2D as Size2D
+from dmlgpu.catalog.tensor_desc import TensorDesc as TensorDesc
+
+def all_descs() -> tuple[type[OperatorDesc], ...]:
+    """All description classes, in the order of DML_OPERATOR_TYPE."""
+    ...
+
+def by_name(operator: str) -> type[OperatorDesc]:
+    """The description class of an operator by DirectML's name (``GATHER_ND1``) or an alias (``SCATTER``).
+
+    Raises:
+        InvalidArgument: when there is no such operator.
+    """
+    ...
+'''
+
+_GRAPH_FUNCTIONS = '''"""A function per operator of DirectML that adds it to the graph of its operands."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from dmlgpu.tensors.graphs.expression import Expression
+from dmlgpu.tensors.graphs.graph import Graph
+{enums}
+from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias, Size2D
+'''
+
+_EAGER_FUNCTIONS = '''"""A function per operator of DirectML that runs it on tensors or arrays."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from dmlgpu.runtime.device import Device
+from dmlgpu.tensors.calls import Array, Operand
+from dmlgpu.tensors.types import TypeLike
+{enums}
+from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias, Size2D
+
+__all__ = [
+{names}
+]
+'''
+
+
+def stubs() -> dict[str, str]:
+    """Return the text of each stub by its path below the package's folder."""
+    schemas = list(catalog().values())
+    types = {single_type(field) for schema in schemas for field in schema.fields if field.type.startswith("DML_")}
+    enums = f"from dmlgpu.catalog.enums import {', '.join(sorted({*types, 'DataType'}))}"
+    names = "\n".join(f'    "{name}",' for name in EagerFunctionSource.listed())
+    return {
+        "catalog/descs.pyi": _module(_DESCRIPTIONS.format(enums=enums), map(_description, schemas)),
+        "tensors/graphs/functions.pyi": _module(
+            _GRAPH_FUNCTIONS.format(enums=enums), (FunctionSource(schema).stub() for schema in schemas)
+        ),
+        "ops/directml.pyi": _module(
+            _EAGER_FUNCTIONS.format(enums=enums, names=names),
+            (EagerFunctionSource(schema).stub() for schema in schemas),
+        ),
+    }
+
+
+def write(package: Path) -> None:
+    """Write the stubs below the package's folder, those that differ from what is there."""
+    for name, text in stubs().items():
+        path = package / name
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+
+
+def _module(header: str, members: Iterator[str]) -> str:
+    return "\n".join([header, *(f"{member}\n" for member in members)])
+
+
+def _description(schema: OperatorSchema) -> str:
+    lines = [f"class {schema.class_name}(OperatorDesc, operator={schema.name!r}):"]
+    lines.append(f'    """{description_docstring(schema)}"""')
+    lines += ["", f"    output_fields = {output_names(schema)!r}"]
+    lines += [
+        f"    {field.python_name}: {annotation(field)}{_default(schema, field)}" for field in schema.python_fields
+    ]
+    return "\n".join(lines)
+
+
+def _default(schema: OperatorSchema, field: FieldSchema) -> str:
+    if field.optional:
+        return " = None"
+    if field.is_tensor:
+        return " = ..." if schema.fusion else ""
+    value = usual_value(schema, field)
+    if value is None:
+        return ""
+    return " = ..." if field.is_array else f" = {value}"

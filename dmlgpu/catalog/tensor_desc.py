@@ -1,0 +1,265 @@
+"""Tensor descriptions: data type, sizes, strides, bytes (DirectML: DML_BUFFER_TENSOR_DESC; DMLCalcBufferTensorSize)."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu.catalog.enums import DataType, TensorFlags
+from dmlgpu.common import coercion as kinds
+from dmlgpu.common.errors import DmlError, InvalidArgument, InvalidDescription, OutOfMemory, shown
+
+WORD_BITS = 32
+"""Bits of the words in which storage is bound."""
+
+MAX_DIMENSIONS = 8
+"""Largest dimension count from feature level 3_0 on (DML_TENSOR_DIMENSION_COUNT_MAX1)."""
+
+MAX_DIMENSIONS_BELOW_3_0 = 5
+"""Largest dimension count below feature level 3_0 (DML_TENSOR_DIMENSION_COUNT_MAX)."""
+
+MAX_ELEMENTS = 2**32 - 1
+"""Most elements of a tensor."""
+
+TENSOR_ALIGNMENT = 16
+"""Alignment in bytes of the offset of any tensor binding (DML_MINIMUM_BUFFER_TENSOR_ALIGNMENT)."""
+
+TEMPORARY_ALIGNMENT = 256
+"""Alignment in bytes of the offset of a temporary binding (DML_TEMPORARY_BUFFER_ALIGNMENT)."""
+
+PERSISTENT_ALIGNMENT = 256
+"""Alignment in bytes of the offset of a persistent binding (DML_PERSISTENT_BUFFER_ALIGNMENT)."""
+
+
+def aligned(size: int) -> int:
+    """Return a size in bytes rounded up to where the next tensor of a temporary or persistent resource may begin."""
+    return -(-size // TEMPORARY_ALIGNMENT) * TEMPORARY_ALIGNMENT
+
+
+def packed_strides(sizes: Sequence[int]) -> tuple[int, ...]:
+    """Return strides, in elements, of a row-major tensor without gaps."""
+    strides, stride = [], 1
+    for size in reversed(sizes):
+        strides.append(stride)
+        stride *= size
+    return tuple(reversed(strides))
+
+
+def span(sizes: Sequence[int], strides: Sequence[int]) -> int:
+    """Return elements from the first to the last that the strides reach, both included."""
+    return 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
+
+
+def buffer_size(data_type: DataType, sizes: Sequence[int], strides: Sequence[int] | None = None) -> int:
+    """Return smallest size of a tensor in bytes, a multiple of 4 (DMLCalcBufferTensorSize)."""
+    elements = math.prod(sizes) if strides is None else span(sizes, strides)
+    return -(-elements * data_type.bits // 32) * 4
+
+
+def element_offsets(sizes: Sequence[int], strides: Sequence[int]) -> NDArray[np.int64]:
+    """Return offset, in elements, of every element: an array with the tensor's sizes."""
+    offsets = np.zeros(tuple(sizes), np.int64)
+    for dimension, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
+        shape = [1] * len(sizes)
+        shape[dimension] = size
+        offsets += np.arange(size, dtype=np.int64).reshape(shape) * stride
+    return offsets
+
+
+def _numbers(values: Any) -> NDArray[Any]:
+    """Return an array of bools, integers or floats: NumPy would take None for NaN, and text for bytes."""
+    array = np.asarray(values)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"NumPy type {array.dtype} holds no real numbers")
+    return array
+
+
+_DATA_TYPE, _FLAGS = kinds.member_of(DataType), kinds.flags_of(TensorFlags)
+_SIZES = kinds.tuple_of(kinds.integer, "integers")
+_BYTE = kinds.between(0, 255)
+
+
+@dataclass(frozen=True)
+class TensorDesc:
+    """How a tensor lies in a buffer (DirectML: DML_BUFFER_TENSOR_DESC).
+
+    Attributes:
+        data_type: type of the elements.
+        sizes: extent of each dimension, outermost first; 1 to 8 dimensions.
+        strides: elements between neighbours along each dimension; None means packed row-major, 0 broadcasts.
+        flags: OWNED_BY_DML hands constant data over at initialisation.
+        total_tensor_size_in_bytes: bytes the tensor takes; None means the smallest (``buffer_size``).
+        guaranteed_base_offset_alignment: promised alignment in bytes of binding offsets, or 0.
+
+    Only the kinds of the values are looked at here; rules that depend on the operator are checked by
+    ``Device.create_operator``, whose messages name the operator and the field.
+
+    Raises:
+        InvalidDescription: a value is of the wrong kind.
+    """
+
+    data_type: DataType
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...] | None = None
+    flags: TensorFlags = TensorFlags.NONE
+    total_tensor_size_in_bytes: int | None = None
+    guaranteed_base_offset_alignment: int = 0
+
+    def __post_init__(self) -> None:
+        self._put("data_type", _DATA_TYPE)
+        self._put("flags", _FLAGS)
+        self._put("sizes", _SIZES)
+        self._put("guaranteed_base_offset_alignment", kinds.integer)
+        if self.strides is not None:
+            self._put("strides", _SIZES)
+        if self.total_tensor_size_in_bytes is None:
+            strides = self.strides if self.strides is None or len(self.strides) == len(self.sizes) else None
+            smallest = buffer_size(self.data_type, self.sizes, strides)
+            object.__setattr__(self, "total_tensor_size_in_bytes", smallest)
+        else:
+            self._put("total_tensor_size_in_bytes", kinds.integer)
+
+    def _put(self, name: str, convert: kinds.Converter[Any]) -> None:
+        """Bring a field to its kind."""
+        try:
+            object.__setattr__(self, name, convert(getattr(self, name)))
+        except kinds.WrongKind as wrong:
+            raise InvalidDescription("TensorDesc", name + wrong.where, wrong.describe()) from None
+
+    @classmethod
+    def of(cls, array: Any, data_type: DataType | None = None) -> Self:
+        """Return the packed tensor that holds an array; a scalar has one dimension.
+
+        Args:
+            array: a NumPy array, or whatever has its ``shape`` and ``dtype``.
+            data_type: the elements' type; None takes the array's, UINT8 for truth values.
+
+        Raises:
+            InvalidArgument: no array, or of a type that DirectML does not have.
+        """
+        data_type = kinds.argument("TensorDesc.of", "data_type", kinds.optional(_DATA_TYPE), data_type)
+        try:
+            sizes, dtype = tuple(array.shape), np.dtype(array.dtype)
+        except Exception:  # whatever a foreign object raises
+            raise InvalidArgument(f"TensorDesc.of: array must be a NumPy array, got {shown(array)}") from None
+        if data_type is None:
+            if dtype != np.bool_ and dtype.name.upper() not in DataType.__members__:
+                raise InvalidArgument(f"TensorDesc.of: array must be of a type of DirectML's, got {dtype}")
+            data_type = DataType.UINT8 if dtype == np.bool_ else DataType.from_numpy(dtype)
+        return cls(data_type, sizes or (1,))
+
+    @property
+    def dimension_count(self) -> int:
+        """Number of dimensions (DimensionCount)."""
+        return len(self.sizes)
+
+    @property
+    def element_strides(self) -> tuple[int, ...]:
+        """The strides in elements, packed ones where none are given.
+
+        Raises:
+            InvalidDescription: not one stride per dimension.
+        """
+        if self.strides is None:
+            return packed_strides(self.sizes)
+        if len(self.strides) != len(self.sizes):
+            count = f"one entry per dimension ({len(self.sizes)})"
+            raise InvalidDescription("TensorDesc", "strides", f"must have {count}, got {len(self.strides)}")
+        return self.strides
+
+    @property
+    def element_count(self) -> int:
+        """Number of logical elements."""
+        return math.prod(self.sizes)
+
+    @property
+    def physical_element_count(self) -> int:
+        """Elements between the first and the last in memory, gaps included."""
+        return span(self.sizes, self.element_strides)
+
+    @property
+    def byte_size(self) -> int:
+        """``total_tensor_size_in_bytes`` as a plain integer."""
+        assert self.total_tensor_size_in_bytes is not None
+        return self.total_tensor_size_in_bytes
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether the elements lie row-major without gaps."""
+        packed = packed_strides(self.sizes)
+        return all(
+            size == 1 or given == want
+            for size, given, want in zip(self.sizes, self.element_strides, packed, strict=True)
+        )
+
+    @property
+    def owned_by_dml(self) -> bool:
+        """Whether the data are handed over at initialisation."""
+        return bool(self.flags & TensorFlags.OWNED_BY_DML)
+
+    # -- moving between NumPy arrays and the tensor's bytes ---------------------------------------------------------
+
+    def encode(self, array: NDArray[Any], fill: int = 0) -> NDArray[np.uint8]:
+        """Return the tensor's bytes for an array of its logical sizes; bytes between elements hold ``fill``.
+
+        Where strides are 0 the last element along the dimension stays, as storing in row-major order would leave it.
+
+        Raises:
+            InvalidArgument: when the array does not broadcast to the tensor's sizes or holds no numbers, or ``fill`` is
+                no byte.
+            OutOfMemory: when the host has no memory for the bytes.
+        """
+        kinds.argument("TensorDesc.encode", "fill", _BYTE, fill)
+        with self._reporting("encode", "array", array):
+            values = np.broadcast_to(_numbers(array), self.sizes)
+            raw = np.full(self.byte_size, fill, np.uint8)
+            if self.data_type.bits == 4:
+                nibbles = np.stack([raw & 15, raw >> 4], -1).ravel()
+                nibbles[self._offsets()] = values.astype(np.uint8) & 15
+                return (nibbles[0::2] | nibbles[1::2] << 4).astype(np.uint8)
+            elements = raw[: self.physical_element_count * self.data_type.bits // 8].view(self.data_type.numpy)
+            if self.is_packed:
+                elements[:] = values.ravel()
+            else:
+                elements[self._offsets()] = values
+            return raw
+
+    def decode(self, raw: NDArray[np.uint8]) -> NDArray[Any]:
+        """Return the logical array, of shape ``sizes``, of the tensor's bytes. 4-bit integers come one to a byte.
+
+        Raises:
+            InvalidArgument: when there are too few bytes.
+            OutOfMemory: when the host has no memory for the array.
+        """
+        with self._reporting("decode", "raw", raw):
+            raw = np.ascontiguousarray(_numbers(raw)).view(np.uint8).ravel()
+            if self.data_type.bits == 4:
+                nibbles = np.stack([raw & 15, raw >> 4], -1).ravel()[self._offsets()]
+                return ((nibbles ^ 8).astype(np.int8) - 8).astype(np.int8) if self.data_type.is_signed else nibbles
+            elements = raw[: self.physical_element_count * self.data_type.bits // 8].view(self.data_type.numpy)
+            return elements.reshape(self.sizes).copy() if self.is_packed else elements[self._offsets()]
+
+    @contextlib.contextmanager
+    def _reporting(self, method: str, argument: str, given: object) -> Iterator[None]:
+        """Name the tensor and the argument where NumPy cannot convert."""
+        try:
+            yield
+        except DmlError:
+            raise
+        except MemoryError as error:
+            raise OutOfMemory(f"TensorDesc.{method}: the host has no memory for {self.byte_size:,} bytes") from error
+        except Exception as error:
+            got = f"{given.dtype} with shape {given.shape}" if isinstance(given, np.ndarray) else shown(given)
+            raise InvalidArgument(
+                f"TensorDesc.{method}: {argument} does not fit {self.data_type.name} with sizes {shown(self.sizes)}, "
+                f"got {got}: {error}"
+            ) from error
+
+    def _offsets(self) -> NDArray[np.int64]:
+        return element_offsets(self.sizes, self.element_strides)

@@ -1,0 +1,55 @@
+"""How much of the host's memory may be used: by adapters whose memory it is, by the reference, by models' values."""
+
+from __future__ import annotations
+
+import functools
+import os
+from pathlib import Path
+
+from dmlgpu.common.errors import InvalidArgument
+
+BUDGET_VARIABLE = "DMLGPU_MEMORY_BUDGET"
+"""Environment variable with the bytes of the host's memory that may be used."""
+
+_SHARE = 2  # the other half is for all else, among it NumPy's copies of the same data
+
+_CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+def host_budget() -> int | None:
+    """Return the most bytes to use: what the environment variable DMLGPU_MEMORY_BUDGET says, else half of the host's
+    memory; None where that is unknown.
+
+    Raises:
+        InvalidArgument: the variable is no positive number of bytes.
+    """
+    text = os.environ.get(BUDGET_VARIABLE, "").strip()
+    if not text:
+        memory = host_memory()
+        return None if memory is None else memory // _SHARE
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) > 0):
+        raise InvalidArgument(f"{BUDGET_VARIABLE}: must be a positive number of bytes, got {text[:80]!r}")
+    return int(text)
+
+
+@functools.cache
+def host_memory() -> int | None:
+    """Return the bytes of memory this process may use: the machine's, or its container's if less; None where
+    unknown."""
+    sizes = [size for size in (_physical(), *map(_container, _CGROUP_LIMITS)) if size]
+    return min(sizes, default=None)
+
+
+def _physical() -> int | None:
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # not on Windows
+        return None
+
+
+def _container(path: str) -> int | None:
+    try:
+        text = Path(path).read_text(encoding="ascii").strip()
+    except OSError:
+        return None
+    return int(text) if text.isdigit() else None  # "max" means unlimited

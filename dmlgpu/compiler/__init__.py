@@ -1,0 +1,1 @@
+"""From descriptions to programs: plan, schedule, render. Pure: no GPU is touched."""

@@ -1,0 +1,120 @@
+"""Which slots of a dispatch share a binding.
+
+The WebGPU standard lets no two writable bindings of a dispatch overlap: compilers may reorder accesses through
+different variables. All storage is writable here, and a binding begins at a multiple of the adapter's offset alignment.
+So ranges that meet, once they begin at such multiples, are bound once, and each tensor lies at its own base offset in
+the binding.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple
+
+from dmlgpu.catalog.tensor_desc import TENSOR_ALIGNMENT
+from dmlgpu.compiler.plan import Role
+from dmlgpu.compiler.program import Bindings, Slot
+
+OFFSET_ALIGNMENT = 256
+"""The largest offset alignment that the WebGPU standard lets an adapter ask for."""
+
+Range = tuple[Any, int, int]
+"""A resource (any hashable value), an offset and a number of bytes."""
+
+
+class Layout(NamedTuple):
+    """How the ranges of a dispatch are bound.
+
+    Attributes:
+        bindings: the binding of each slot.
+        bound: the range of each binding; its offset is a multiple of the alignment.
+        bases: words from the start of its binding to the start of each slot.
+    """
+
+    bindings: Bindings
+    bound: list[Range]
+    bases: tuple[int, ...]
+
+
+def layout(ranges: Sequence[Range], bindings: Bindings, alignment: int) -> Layout:
+    """Bind the ranges of a kernel's slots.
+
+    Args:
+        ranges: of each slot.
+        bindings: those that the kernel is rendered for. Others come back where more ranges meet; the kernel has to be
+            rendered for these then (``wgsl.sharing``).
+        alignment: of the offsets of bindings.
+    """
+    bound, bases = [], []
+    numbers: dict[Any, int] = {}
+    for resource, start, size in ranges:
+        base = start % alignment
+        bound.append((resource, start - base, size + base))
+        bases.append(base // 4)
+        numbers.setdefault(resource, len(numbers))
+    if not bindings and len(numbers) == len(bound):
+        return Layout((), bound, tuple(bases))
+    places = tuple([(numbers[resource], start, size) for resource, start, size in ranges])
+    bindings, spans, shared_bases = _shared_layout(places, bindings, alignment)
+    return Layout(bindings, [(ranges[slot][0], begin, size) for slot, begin, size in spans], shared_bases)
+
+
+def known_bindings(slots: Sequence[Slot]) -> Bindings:
+    """Return the bindings of a kernel's slots as far as they are known before resources are.
+
+    Temporary and persistent resources begin at multiples of 256 bytes, tensors at multiples of 16.
+    """
+    bound = []
+    for slot in slots:
+        in_arena = slot.role in (Role.TEMPORARY, Role.PERSISTENT)
+        before = slot.offset % OFFSET_ALIGNMENT if in_arena else OFFSET_ALIGNMENT - TENSOR_ALIGNMENT
+        bound.append(((slot.role, slot.index), slot.offset - before, slot.size + before))
+    return _numbers(_meeting(bound, ()))
+
+
+class _Span(NamedTuple):
+    """The bytes of a resource that some slots take, from where their binding begins."""
+
+    begin: int
+    end: int
+    slots: tuple[int, ...]
+
+    def joined(self, other: _Span) -> _Span:
+        """Return both in one."""
+        slots = tuple(sorted(self.slots + other.slots))
+        return _Span(min(self.begin, other.begin), max(self.end, other.end), slots)
+
+
+@functools.lru_cache(maxsize=4096)  # of some numbers each
+def _shared_layout(ranges: Sequence[Range], bindings: Bindings, alignment: int) -> Layout:
+    """As ``layout``, with the first slot of each binding in place of its resource."""
+    widened = [(resource, start - start % alignment, size + start % alignment) for resource, start, size in ranges]
+    spans = _meeting(widened, bindings)
+    begins = {slot: span.begin for span in spans for slot in span.slots}
+    bases = tuple((start - begins[slot]) // 4 for slot, (_, start, _) in enumerate(ranges))
+    bound = [(span.slots[0], span.begin, span.end - span.begin) for span in spans]
+    return Layout(_numbers(spans), bound, bases)
+
+
+def _meeting(bound: Sequence[Range], bindings: Bindings) -> list[_Span]:
+    """Return ranges, joined where they meet or share a binding already, by their first slot."""
+    given: dict[int, _Span] = {}
+    for slot, (number, (_, begin, size)) in enumerate(zip(bindings or range(len(bound)), bound, strict=True)):
+        span = _Span(begin, begin + size, (slot,))
+        given[number] = given[number].joined(span) if number in given else span
+    by_resource: dict[Hashable, list[_Span]] = {}
+    for span in sorted(given.values()):
+        spans = by_resource.setdefault(bound[span.slots[0]][0], [])
+        if spans and span.begin < spans[-1].end:
+            spans[-1] = spans[-1].joined(span)
+        else:
+            spans.append(span)
+    return sorted(itertools.chain(*by_resource.values()), key=lambda span: span.slots)
+
+
+def _numbers(spans: Sequence[_Span]) -> Bindings:
+    """Return the binding of each slot; empty where each has its own."""
+    numbers = {slot: number for number, span in enumerate(spans) for slot in span.slots}
+    return () if len(numbers) == len(spans) else tuple(numbers[slot] for slot in sorted(numbers))

@@ -1,0 +1,93 @@
+"""Checked graphs as the compiler sees them: nodes in an order of execution, each of which says what it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.catalog.tensor_desc import TensorDesc
+
+
+@dataclass(frozen=True)
+class GraphInput:
+    """What is bound as an input of the graph, by number."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class Constant:
+    """Data of the network, by number."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class Result:
+    """An output of a node: the node's number and the flat number of its output."""
+
+    node: int
+    output: int
+
+
+Value: TypeAlias = GraphInput | Constant | Result
+
+
+@dataclass(frozen=True)
+class Node:
+    """One operator of a network.
+
+    Attributes:
+        desc: its description. What it reads and writes are bytes: the tensors of a producer and a reader need not
+            agree in more than their size in bytes.
+        inputs: per flat input what it reads; None where the description has no tensor.
+        name: for messages and labels.
+    """
+
+    desc: OperatorDesc
+    inputs: tuple[Value | None, ...]
+    name: str
+
+
+@dataclass(frozen=True)
+class Network:
+    """A graph in an order of execution.
+
+    Attributes:
+        name: for messages and labels.
+        inputs: the tensors to bind, by number: of the inputs that one feeds, the one with the most bytes. None where
+            nothing reads it.
+        nodes: every node after those that it reads.
+        constants: data, as whole 32-bit words.
+        outputs: per output of the graph what it is.
+        output_tensors: per output of the graph how its tensor lies in memory.
+        initial: the numbers of the nodes that are computed when the graph is initialised.
+    """
+
+    name: str
+    inputs: tuple[TensorDesc | None, ...]
+    nodes: tuple[Node, ...]
+    constants: tuple[bytes, ...]
+    outputs: tuple[Result | Constant, ...]
+    output_tensors: tuple[TensorDesc, ...]
+    initial: frozenset[int] = frozenset()
+
+    def tensor(self, result: Result) -> TensorDesc:
+        """Return the tensor that a node writes.
+
+        Raises:
+            KeyError: when its description has none there.
+        """
+        tensor = self.nodes[result.node].desc.outputs[result.output].tensor
+        if tensor is None:
+            raise KeyError(result)
+        return tensor
+
+    def reads(self) -> Iterator[tuple[int, int, Value]]:
+        """Yield what nodes read: the node's number, the flat number of its input, the value."""
+        for number, node in enumerate(self.nodes):
+            for position, value in enumerate(node.inputs):
+                if value is not None:
+                    yield number, position, value

@@ -1,0 +1,20 @@
+"""What the compiler does to graphs: each pass is a function, has a name, can be left out, and explains itself."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from dmlgpu.common.errors import InvalidArgument, shown
+
+PASSES = (
+    *("constants", "duplicates", "padding", "bias", "batch-normalization", "dead", "initialization"),
+    *("element-wise", "attention", "epilogues", "prologues", "views", "layouts", "numbers"),
+)
+"""The names of all passes, in the order in which they run."""
+
+
+def check_names(names: Collection[str]) -> None:
+    """Raise InvalidArgument unless all names are those of passes."""
+    for name in names:
+        if name not in PASSES:
+            raise InvalidArgument(f"disabled_passes must name passes ({', '.join(PASSES)}), got {shown(name)}")

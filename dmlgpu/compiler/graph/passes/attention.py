@@ -1,0 +1,139 @@
+"""A product, a softmax of its rows and a product with the weights become attention, which never stores the scores."""
+
+from __future__ import annotations
+
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.compiler.graph.passes.epilogues import with_epilogue
+from dmlgpu.compiler.graph.passes.rewriting import Rewriting, memory_of
+from dmlgpu.compiler.graph.passes.trees import element_wise_leaves, fits
+from dmlgpu.compiler.graph.spaces import is_same, locate, seen_from
+from dmlgpu.compiler.plan import Affine, Attend, Body, Contract, Held, Map, Role, Rows, Sizes, Source, Tensor
+from dmlgpu.compiler.rewrites.sources import CONVERT
+from dmlgpu.compiler.target import Target
+
+NAME = "attention"
+SOFTMAX = "softmax/activation_softmax1"
+SCALED = "matrix/scaled_product"
+
+
+def fuse_attention(rewriting: Rewriting, target: Target) -> None:
+    """Replace GEMM, perhaps a scale and a mask, softmax along the last dimension and GEMM, in float32."""
+    for number, step in rewriting.numbered():
+        if isinstance(step, Contract):
+            _fuse(rewriting, number, step, target)
+
+
+def _fuse(rewriting: Rewriting, number: int, weighted: Contract, target: Target) -> None:
+    """Replace what ends in a product with weights, if it is attention."""
+    weights = weighted.product.a
+    if not isinstance(weights, Tensor) or not _is_plain(weighted):
+        return
+    place = _only_producer(rewriting, number, weights)
+    rows = None if place is None else rewriting.step(place)
+    if place is None or not isinstance(rows, Rows) or not _is_softmax(rows) or not _is_whole(weights, rows.output):
+        return
+    found = _scores(rewriting, place, rows.source) if isinstance(rows.source, Tensor) else None
+    if found is None:
+        return
+    scores, replaced = found
+    attention = _attention(weighted, scores)
+    if attention is None or not fits(attention, target):
+        return
+    for one in (*replaced, place):
+        rewriting.replace(one, None)
+    rewriting.replace(number, attention)
+    rewriting.note(NAME, weighted.label, f"with {scores.label} and {rows.label}: scores are never stored")
+
+
+def _only_producer(rewriting: Rewriting, reader: int, tensor: Tensor) -> int | None:
+    """Return the step that computes a tensor which one step alone reads."""
+    memory = memory_of(tensor)
+    if memory[0] is not Role.TEMPORARY or rewriting.readers(memory) != {reader}:
+        return None
+    return rewriting.producer(memory)
+
+
+def _scores(rewriting: Rewriting, reader: int, tensor: Tensor) -> tuple[Contract, tuple[int, ...]] | None:
+    """Return the product whose results are the scores, scaled and masked, and the steps that it takes the place of."""
+    place = _only_producer(rewriting, reader, tensor)
+    if place is None:
+        return None
+    made = rewriting.step(place)
+    if isinstance(made, Contract):
+        return (made, (place,)) if _is_whole(tensor, made.output) else None
+    if not isinstance(made, Map):
+        return None
+    for leaf in element_wise_leaves(made.body):
+        before = _only_producer(rewriting, place, leaf)
+        product = None if before is None else rewriting.step(before)
+        if before is None or not isinstance(product, Contract):
+            continue
+        scaled = with_epilogue(product, made, leaf)
+        if isinstance(scaled, Contract) and _is_whole(tensor, scaled.output):
+            return scaled, (before, place)
+    return None
+
+
+def _is_softmax(rows: Rows) -> bool:
+    types = {rows.source.data_type, rows.output.data_type}
+    return rows.body.file == SOFTMAX and rows.axes == (rows.output.rank - 1,) and types == {DataType.FLOAT32}
+
+
+def _is_plain(product: Contract) -> bool:
+    """Return whether the output holds the sums themselves."""
+    body = product.epilogue
+    scale = dict(body.constants).get("alpha") if body.file == SCALED else 1.0
+    return body.file in (CONVERT, SCALED) and scale == 1.0 and isinstance(body.children[0], Held)
+
+
+def _is_whole(tensor: Tensor, written: Tensor) -> bool:
+    """Return whether a tensor is what was written, under the same coordinates."""
+    affine = locate(tensor, written)
+    return affine is not None and is_same(affine, tensor.sizes, written.sizes)
+
+
+def _attention(weighted: Contract, scores: Contract) -> Attend | None:
+    """Return the attention that two products make up; None where their spaces are no batches of plain matrices."""
+    query, value = scores.product.space, weighted.product.space
+    single = all(len(part) == 1 for one in (query, value) for part in (one.rows, one.columns, one.inner))
+    plain = weighted.output.data_type is DataType.FLOAT32 and scores.epilogue.data_type is DataType.FLOAT32
+    if not single or not plain or not 1 <= len(query.batch) <= 2:
+        return None
+    batch = (1, *query.batch)[-2:]
+    lead = len(query.batch)
+    rows, keys, head = *query.rows, *query.columns, *query.inner
+    score = _with_heads(scores.epilogue, batch, (rows, keys), lead)
+    assert isinstance(score, Body)
+    return Attend(
+        weighted.label,
+        _with_heads(scores.product.a, batch, (rows, head), lead),
+        _of_keys(scores.product.b, (*batch, keys, head), lead, turned=True),
+        _of_keys(weighted.product.b, (*batch, keys, *value.columns), lead, turned=False),
+        score,
+        None,
+        _tensor(_with_heads(weighted.output, batch, (rows, *value.columns), lead)),
+    )
+
+
+def _with_heads(source: Source, batch: Sizes, matrix: Sizes, lead: int) -> Source:
+    """Return matrices over {batch, shared heads, 1, rows, columns}."""
+    sizes = (*batch, 1, *matrix)
+    columns = (*range(2 - lead, 2), 3, 4)
+    return seen_from(source, sizes, _picking(columns, 5))
+
+
+def _of_keys(source: Source, sizes: Sizes, lead: int, *, turned: bool) -> Source:
+    """Return matrices over {batch, shared heads, keys, head}."""
+    columns = (*range(2 - lead, 2), *((3, 2) if turned else (2, 3)))
+    return seen_from(source, sizes, _picking(columns, 4))
+
+
+def _picking(columns: Sizes, rank: int) -> Affine:
+    """Return the map of a space of which a tensor's dimensions are some, in order."""
+    steps = tuple(tuple(int(dimension == column) for dimension in range(rank)) for column in columns)
+    return Affine((0,) * len(columns), steps)
+
+
+def _tensor(source: Source) -> Tensor:
+    assert isinstance(source, Tensor)
+    return source

@@ -1,0 +1,84 @@
+"""Single numbers among a graph's constants stand in the text of kernels: nothing is loaded, and drivers fold them.
+
+A load costs a driver as much whether all invocations read the same element or not, and in the epilogue of a product it
+is one of a few instructions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.compiler.graph.passes.rewriting import Note
+from dmlgpu.compiler.plan import Apply, Body, Plan, Role, Source, Step, Tensor, View, apply, constants
+from dmlgpu.compiler.plan.parts import replace_parts
+from dmlgpu.compiler.rewrites.sources import rewrite
+
+NAME = "numbers"
+
+NUMBER = "elementwise/number"
+
+_TYPES = frozenset(
+    {
+        *(DataType.FLOAT32, DataType.FLOAT16),
+        *(DataType.UINT32, DataType.UINT16, DataType.UINT8),
+        *(DataType.INT32, DataType.INT16, DataType.INT8),
+    }
+)
+"""What WGSL has, or computes in a wider type."""
+
+
+def write_numbers(plan: Plan, data: Sequence[bytes], notes: list[Note]) -> Plan:
+    """Return a plan whose element-wise bodies know the single numbers that they read of constants.
+
+    This comes after all other passes: to them a number is one tensor more.
+
+    Args:
+        plan: what is executed.
+        data: the constants that its steps bind, by number.
+        notes: what was done is added.
+    """
+
+    found: list[Tensor] = []
+
+    def number(source: Source) -> Source:
+        if not isinstance(source, Tensor) or source.binding.role is not Role.CONSTANT:
+            return source
+        repeats = all(size == 1 or stride == 0 for size, stride in zip(source.sizes, source.strides, strict=True))
+        if not repeats or source.view is not View.COMPUTE or source.data_type not in _TYPES:
+            return source
+        value = _value(source, data)
+        if _is_subnormal(value, source.data_type):
+            return source
+        found.append(source)
+        values = constants(compute=DataType.FLOAT32, number=value)
+        return apply(NUMBER, source.data_type, source.sizes, portable=True, values=values)
+
+    def known(source: Source) -> Source:
+        return source.over(map(number, source.children)) if isinstance(source, Apply) else source
+
+    def written(step: Step) -> Step:
+        found.clear()
+        made = replace_parts(step, Body, lambda body: rewrite(body, known))
+        if found:
+            notes.append(Note(NAME, step.label, f"has {len(found)} numbers in its text"))
+            return made
+        return step
+
+    return replace(plan, steps=tuple(map(written, plan.steps)), initialization=tuple(map(written, plan.initialization)))
+
+
+def _is_subnormal(value: float | int, data_type: DataType) -> bool:
+    """Return whether drivers may take a number for 0 where it is loaded, but not where it stands in text."""
+    return isinstance(value, float) and 0 < abs(value) < float(np.finfo(data_type.numpy).tiny)
+
+
+def _value(tensor: Tensor, data: Sequence[bytes]) -> float | int:
+    """Return the element that a tensor repeats."""
+    assert isinstance(tensor.binding.index, int)
+    width = tensor.data_type.bits // 8
+    offset = tensor.binding.offset + tensor.offset * width
+    return np.frombuffer(data[tensor.binding.index], tensor.data_type.numpy, 1, offset)[0].item()

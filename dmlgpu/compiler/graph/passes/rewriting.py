@@ -1,0 +1,135 @@
+"""A plan while passes rewrite it: which steps write and read each piece of memory."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from dmlgpu.compiler.plan import Allocation, Role, Step, Tensor
+from dmlgpu.compiler.plan.parts import read, written
+
+Memory: TypeAlias = tuple[Role, int | Allocation]
+"""A resource of a plan, whatever part of it is bound."""
+
+
+def memory_of(tensor: Tensor) -> Memory:
+    """Return the resource that a tensor lies in."""
+    return tensor.binding.role, tensor.binding.index
+
+
+@dataclass(frozen=True)
+class Note:
+    """What a pass did, or did not do, and why; for people.
+
+    Attributes:
+        pass_name: which pass.
+        subject: the step or node it is about.
+        text: what became of it.
+    """
+
+    pass_name: str
+    subject: str
+    text: str
+
+
+@dataclass
+class Rewriting:
+    """Steps in order, of which some fall away.
+
+    Attributes:
+        notes: what was done.
+    """
+
+    notes: list[Note]
+    _steps: list[Step | None]
+    _refusals: dict[str, str] = field(default_factory=dict)
+    _writers: dict[Memory, list[int]] = field(default_factory=lambda: defaultdict(list))
+    _readers: dict[Memory, set[int]] = field(default_factory=lambda: defaultdict(set))
+
+    @classmethod
+    def of(cls, steps: Sequence[Step], notes: list[Note]) -> Rewriting:
+        """Return a rewriting that has changed nothing yet, and adds to these notes."""
+        rewriting = cls(notes, list(steps))
+        for number in range(len(steps)):
+            rewriting._enter(number)
+        return rewriting
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The steps that are left, in order."""
+        return tuple(step for step in self._steps if step is not None)
+
+    def numbered(self) -> Iterator[tuple[int, Step]]:
+        """Yield the steps that are left, each as it is when it is reached, with their numbers."""
+        for number in range(len(self._steps)):
+            step = self._steps[number]
+            if step is not None:
+                yield number, step
+
+    def step(self, number: int) -> Step:
+        """Return the step with a number."""
+        step = self._steps[number]
+        assert step is not None
+        return step
+
+    def replace(self, number: int, step: Step | None) -> None:
+        """Put another step, or none, in the place of one."""
+        before = self.step(number)
+        for tensor in written(before):
+            self._writers[memory_of(tensor)].remove(number)
+        for tensor in read(before):
+            self._readers[memory_of(tensor)].discard(number)
+        self._steps[number] = step
+        if step is not None:
+            self._enter(number)
+
+    def _enter(self, number: int) -> None:
+        step = self.step(number)
+        for tensor in written(step):
+            self._writers[memory_of(tensor)].append(number)
+        for tensor in read(step):
+            self._readers[memory_of(tensor)].add(number)
+
+    def writers(self, memory: Memory) -> Sequence[int]:
+        """Return the numbers of the steps that write to a resource."""
+        return self._writers[memory]
+
+    def readers(self, memory: Memory) -> frozenset[int]:
+        """Return the numbers of the steps that read a resource."""
+        return frozenset(self._readers[memory])
+
+    def producer(self, memory: Memory) -> int | None:
+        """Return the number of the step that writes a resource, if a single one does and nothing that it reads changes
+        afterwards: then its value may be computed later just as well."""
+        writers = self._writers[memory]
+        if len(writers) != 1:
+            return None
+        (number,) = writers
+        settled = all(last < number for tensor in read(self.step(number)) for last in self._writers[memory_of(tensor)])
+        return number if settled else None
+
+    def drop(self, pass_name: str, number: int, where: str) -> None:
+        """Leave out the step with a number, computed elsewhere now, unless somebody still reads what it writes."""
+        step = self.step(number)
+        memories = [memory_of(tensor) for tensor in written(step)]
+        if any(self.readers(memory) or memory[0] is Role.OUTPUT for memory in memories):
+            self.note(pass_name, step.label, f"computed anew in {where}")
+        else:
+            self.replace(number, None)
+            self.note(pass_name, step.label, f"computed in {where}")
+
+    def refuse(self, subject: str, reason: str) -> None:
+        """Remember why a step is not part of another: told at the end, if it is still there."""
+        self._refusals[subject] = reason
+
+    def explain(self) -> None:
+        """Note of each step that is left why it is one of its own, where that is known."""
+        for step in self.steps:
+            if step.label in self._refusals:
+                self.note("kept", step.label, self._refusals[step.label])
+
+    def note(self, pass_name: str, subject: str, text: str) -> None:
+        """Write down what a pass did."""
+        self.notes.append(Note(pass_name, subject, text))

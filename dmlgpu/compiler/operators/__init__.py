@@ -1,0 +1,93 @@
+"""Per operator what a table cannot say: relations between fields, output sizes, upgrade, lowering.
+
+One module per family; a module's classes register themselves, so that adding an operator touches no list.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Collection
+
+from dmlgpu.catalog import validation
+from dmlgpu.catalog.enums import FeatureLevel
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.compiler.operators.lowering import Probe, lowering, registered
+from dmlgpu.compiler.plan import Plan
+from dmlgpu.compiler.rewrites.moves import Move
+from dmlgpu.compiler.target import Target
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
+
+
+def implemented() -> frozenset[str]:
+    """Return names of the operators that can be lowered."""
+    return registered()
+
+
+def check(desc: OperatorDesc, level: FeatureLevel = FeatureLevel.LEVEL_6_4) -> None:
+    """Check the relations between fields that the catalog's tables cannot express.
+
+    Args:
+        desc: a description that ``validation.validate`` accepts.
+        level: the feature level whose rules hold.
+
+    Raises:
+        InvalidDescription: when one is broken.
+        OperatorNotImplemented: when dmlgpu does not implement the operator yet.
+    """
+    lowering(desc.operator).check(desc)
+    lowering(desc.operator).check_level(desc, level)
+
+
+def check_rules(desc: OperatorDesc, level: FeatureLevel) -> None:
+    """Check all rules of a feature level: those of the catalog, and those of the operator if it is implemented.
+
+    Raises:
+        InvalidDescription: when a rule is broken.
+    """
+    validation.validate(desc, level)
+    if desc.operator in registered():
+        check(desc, level)
+
+
+def upgrade(desc: OperatorDesc) -> OperatorDesc:
+    """Return the description as the newest operator of its line."""
+    newer = lowering(desc.operator).upgrade(desc)
+    return desc if newer is None else upgrade(newer)
+
+
+def probe(operator: str, asked: Collection[str]) -> Probe:
+    """Return what an operator's smallest description needs beyond tensors of one element; nothing where none is known.
+
+    Args:
+        operator: DirectML's name.
+        asked: fields of the tensors that the description is to have.
+    """
+    return lowering(operator).probe(asked) if operator in registered() else Probe()
+
+
+def moves(desc: OperatorDesc) -> tuple[Move, ...]:
+    """Return the parts of a checked description's outputs that are nothing but elements of its inputs.
+
+    Whoever compiles a graph can leave these copies out: see ``dmlgpu.compiler.rewrites.moves``. What no move brings to
+    an output (a border, say) is computed; operators that move nothing have no moves.
+    """
+    newest = upgrade(desc)
+    return lowering(newest.operator).moves(newest)
+
+
+def lower(desc: OperatorDesc, target: Target) -> Plan:
+    """The plan of a checked description, older operators upgraded first.
+
+    Raises:
+        NotSupported: when the adapter lacks what the operator needs.
+    """
+    newest = upgrade(desc)
+    return lowering(newest.operator).lower(newest, target)
+
+
+def shader_files(operator: str) -> tuple[str, ...]:
+    """Return the files below ``shaders/`` that hold an operator's bodies; none where it upgrades to another."""
+    return lowering(operator).shaders

@@ -1,0 +1,210 @@
+"""A description completed: attributes that have usual values, and the types and sizes of outputs.
+
+Whoever builds graphs asks here: sizes follow from ``Lowering.output_sizes`` and from the catalog's relations, types
+from these relations, and what follows from nothing is DirectMLX's choice or the caller's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dmlgpu.catalog import FieldKind, FieldSchema, operator, validation
+from dmlgpu.catalog.enums import DataType, ReduceFunction
+from dmlgpu.catalog.operator_desc import Entries, OperatorDesc
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common.errors import InvalidDescription, shown
+from dmlgpu.compiler.operators.lowering import lowering
+
+Sizes = tuple[int, ...]
+
+ASKED = ("CAST", "FILL_VALUE_CONSTANT", "FILL_VALUE_SEQUENCE", "DIAGONAL_MATRIX", "DIAGONAL_MATRIX1")
+"""Operators whose output's type is the caller's choice alone."""
+
+
+def complete(
+    kind: type[OperatorDesc],
+    values: Mapping[str, Any],
+    *,
+    types: Mapping[str, DataType] | None = None,
+    sizes: Mapping[str, Any] | None = None,
+    absent: Sequence[str] = (),
+) -> OperatorDesc:
+    """Return a description with its outputs, packed; nothing but what inference needs is checked.
+
+    Args:
+        kind: the operator.
+        values: inputs and attributes by field. None for an attribute stands for its usual value: steps of 1, no
+            padding, all axes, pixels at their centres, scales that lead to ``sizes``, the output's data type.
+        types: data types of outputs, by field, where several are allowed.
+        sizes: sizes of outputs, by field, where they do not follow from the inputs; for SPLIT a tuple of such.
+        absent: optional outputs that are not wanted.
+
+    Raises:
+        InvalidDescription: a value of the wrong kind, one that fits no output, or a type or sizes that must be given.
+    """
+    return _Completion(kind, values, dict(types or {}), dict(sizes or {}), absent).desc()
+
+
+class _Completion:
+    """One description on its way."""
+
+    def __init__(
+        self,
+        kind: type[OperatorDesc],
+        values: Mapping[str, Any],
+        types: dict[str, DataType],
+        sizes: dict[str, Any],
+        absent: Sequence[str],
+    ):
+        self.kind, self.schema = kind, operator(kind.operator)
+        self.values, self.types, self.asked = dict(values), types, sizes
+        self.outputs = [
+            field
+            for field in self.schema.tensor_fields
+            if field.kind is FieldKind.OUTPUT and field.python_name not in absent
+        ]
+        inputs = [field for field in self.schema.tensor_fields if field.kind is FieldKind.INPUT]
+        self.inputs = {field.name: found for field in inputs if (found := self._first(field)) is not None}
+
+    def _first(self, field: FieldSchema) -> TensorDesc | None:
+        given = self.values.get(field.python_name)
+        if isinstance(given, Sequence):
+            given = given[0] if given else None
+        return given if isinstance(given, TensorDesc) else None
+
+    def desc(self) -> OperatorDesc:
+        """Return the description, its outputs' sizes first guessed, then as they follow from it."""
+        for name, sizes in self.asked.items():
+            if not isinstance(sizes, Sequence) or not all(isinstance(size, int | np.integer) for size in _flat(sizes)):
+                reason = f"must be a sequence of integers, got {shown(sizes)}"
+                raise InvalidDescription(self.kind.operator, f"{name}.sizes", reason)
+        types = {field.python_name: self._type(field) for field in self.outputs}
+        self._fill_attributes(types)
+        guess = {field.python_name: self._guess(field) for field in self.outputs}
+        tentative = self._with(types, guess)
+        found = self._follow(types, guess, tentative)
+        if any(size < 1 for sizes in found.values() for size in _flat(sizes)):
+            self._refuse(tentative)
+        return self._with(types, found)
+
+    def _follow(self, types: Mapping[str, DataType], guess: dict[str, Any], tentative: OperatorDesc) -> dict[str, Any]:
+        """Return the sizes of all outputs, those that follow from the description instead of guesses."""
+        known = lowering(self.kind.operator)
+        try:
+            usual = {name: sizes for name, sizes in known.usual_sizes(tentative).items() if name in guess}
+            guess = {**guess, **usual, **self.asked}
+            due = known.output_sizes(self._with(types, guess))
+        except (ArithmeticError, AssertionError, LookupError, ValueError):
+            # The attributes do not fit: their rules come before those of the outputs' sizes.
+            self._refuse(tentative)
+            raise
+        for field in self.outputs:
+            name = field.python_name
+            if name not in {**usual, **due, **self.asked} and self._related("Sizes", field) is None:
+                raise self._missing(field, "sizes", "they do not follow from the inputs")
+        return {**guess, **due, **self.asked}
+
+    def _with(self, types: Mapping[str, DataType], sizes: Mapping[str, Any]) -> OperatorDesc:
+        tensors: dict[str, Any] = {}
+        for field in self.outputs:
+            name = field.python_name
+            if field.is_array:
+                tensors[name] = tuple(TensorDesc(types[name], one) for one in sizes[name])
+            else:
+                tensors[name] = TensorDesc(types[name], sizes[name])
+        return self.kind(**self.values, **tensors)
+
+    def _refuse(self, desc: OperatorDesc) -> None:
+        validation.validate(desc)
+        lowering(desc.operator).check(desc)
+
+    # ---- types ------------------------------------------------------------------------------------------------------
+
+    def _type(self, field: FieldSchema) -> DataType:
+        if field.python_name in self.types:
+            return self.types[field.python_name]
+        related = self._related("DataType", field)
+        if related is not None:
+            return related.data_type
+        for other in self.schema.python_fields:
+            given = self.values.get(other.python_name)
+            if other.type == "DML_TENSOR_DATA_TYPE" and given is not None:
+                return DataType(given)
+        return self._usual_type(field)
+
+    def _usual_type(self, field: FieldSchema) -> DataType:
+        """Return what DirectMLX takes: UINT8 for truth values and quantized numbers, UINT32 for indices."""
+        allowed = self.schema.support[max(self.schema.support)][field.name].types
+        if self.kind.operator in ASKED:
+            raise self._missing(field, "data_type", "several are allowed")
+        if self.values.get("function") in (ReduceFunction.ARGMIN, ReduceFunction.ARGMAX):
+            return DataType.UINT32
+        if self.kind.operator == "REDUCE":
+            return self.inputs["InputTensor"].data_type
+        for parameter in reversed(self.values.get("quantization_tensors") or ()):
+            if parameter.data_type in allowed:  # the zero point's, or the scale's
+                return DataType(parameter.data_type)
+        return next((usual for usual in (DataType.UINT8, DataType.UINT32) if usual in allowed), allowed[0])
+
+    # ---- sizes ------------------------------------------------------------------------------------------------------
+
+    def _guess(self, field: FieldSchema) -> Any:
+        """Return an output's sizes as they are given or related to an input's; else ones, of the right rank."""
+        if field.python_name in self.asked:
+            return self.asked[field.python_name]
+        if field.is_array:
+            raise self._missing(field, "sizes", "they do not follow from the inputs")
+        same = self._related("Sizes", field)
+        if same is not None:
+            return same.sizes
+        like = self._related("DimensionCount", field) or next(iter(self.inputs.values()), None)
+        return (1,) if like is None else (1,) * like.dimension_count
+
+    def _related(self, what: str, field: FieldSchema) -> TensorDesc | None:
+        """Return the first input that must agree with an output in something."""
+        for relation in self.schema.relations:
+            if what in relation.same and field.name in relation.tensors:
+                for name in relation.tensors:
+                    if name in self.inputs:
+                        return self.inputs[name]
+        return None
+
+    def _missing(self, field: FieldSchema, what: str, why: str) -> InvalidDescription:
+        return InvalidDescription(self.kind.operator, f"{field.python_name}.{what}", f"must be given, because {why}")
+
+    # ---- attributes -------------------------------------------------------------------------------------------------
+
+    def _fill_attributes(self, types: Mapping[str, DataType]) -> None:
+        """Put usual values where none are given."""
+        for field in self.schema.python_fields:
+            name = field.python_name
+            if field.kind is not FieldKind.ATTRIBUTE or field.optional or self.values.get(name) is not None:
+                continue
+            if field.type == "DML_TENSOR_DATA_TYPE":
+                self.values[name] = next(iter(types.values()))
+            elif name in self.kind.defaults:
+                default = self.kind.defaults[name]
+                self.values[name] = default.of(self.values) if isinstance(default, Entries) else default
+            elif name == "axes" and self.inputs:
+                self.values[name] = tuple(range(next(iter(self.inputs.values())).dimension_count))
+            elif name == "scales":
+                self.values[name] = self._scales()
+
+    def _scales(self) -> tuple[float, ...] | None:
+        """Return the scales between the sizes before and after resampling, where these are given."""
+        after = self.asked.get("output_tensor") or self.inputs["InputGradientTensor"].sizes if self.asked else None
+        before = self.asked.get("output_gradient_tensor") or next(iter(self.inputs.values())).sizes
+        if after is None or len(after) != len(before):
+            return None
+        return tuple(high / low for high, low in zip(after, before, strict=True))
+
+
+def _flat(sizes: Any) -> Iterator[int]:
+    for one in sizes:
+        if isinstance(one, Sequence):
+            yield from one
+        else:
+            yield one

@@ -1,0 +1,334 @@
+"""Matrix products: of floats, of integers, of quantised numbers.
+
+All are a ``Contract`` (schedule/gemm.py): the operands are tensors or integers less their zero points, everything after
+the sum is the epilogue of the same kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import DataType, FeatureLevel, MatrixTransform
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.common.errors import InvalidDescription
+from dmlgpu.compiler.operators.elementwise import cast
+from dmlgpu.compiler.operators.fused import activated, check_activation_level
+from dmlgpu.compiler.operators.lowering import Lowering, check_sizes, input_tensor, invalid, lowering, output_tensor
+from dmlgpu.compiler.operators.parameters import DIFFERENCE, GATHERED, difference, gather, no_zero_point, parameters_of
+from dmlgpu.compiler.operators.softmax import ActivationSoftmax, ActivationSoftmax1
+from dmlgpu.compiler.plan import Body, Contract, Held, Plan, Product, Source, Space, Tensor, apply, constants
+from dmlgpu.compiler.rewrites.sources import CONVERT
+from dmlgpu.compiler.target import Target
+
+FLOAT32, INT32 = DataType.FLOAT32, DataType.INT32
+QUANTIZED_PRODUCT = "quantization/quantized_product"
+SOFTMAX = ("ACTIVATION_SOFTMAX", "ACTIVATION_SOFTMAX1")
+"""Activations that need whole rows."""
+
+Sizes = tuple[int, ...]
+
+
+# ---- sizes
+
+
+@dataclass(frozen=True)
+class _Matrices:
+    """The sizes of a product as its description has them: A in batch x rows x inner, B in batch x inner x columns."""
+
+    a: Sizes
+    b: Sizes
+
+    @classmethod
+    def of(cls, desc: Any) -> _Matrices:
+        """Read the matrices of a description, transposed where it says so."""
+        a, b = desc.a_tensor.sizes, desc.b_tensor.sizes
+        if getattr(desc, "trans_a", None) is MatrixTransform.TRANSPOSE:
+            a = _turned(a)
+        if getattr(desc, "trans_b", None) is MatrixTransform.TRANSPOSE:
+            b = _turned(b)
+        return cls(a, b)
+
+    @property
+    def output(self) -> Sizes:
+        """The sizes of the product."""
+        return (*self.a[:-1], self.b[-1])
+
+    @property
+    def space(self) -> Space:
+        """Return the dimensions of the sums."""
+        return Space(self.a[:-2], self.a[-2:-1], self.b[-1:], self.a[-1:])
+
+
+def _turned(values: Sizes) -> Sizes:
+    """Exchange the last two."""
+    return (*values[:-2], values[-1], values[-2])
+
+
+class _MatrixProduct(Lowering):
+    """What all matrix products share: the last two dimensions are matrices, those before them number products."""
+
+    @classmethod
+    def output_sizes(cls, desc: Any) -> Mapping[str, Sizes]:
+        return {"output_tensor": _Matrices.of(desc).output}
+
+    @classmethod
+    def check(cls, desc: Any) -> None:
+        """As many products of A as of B; columns of A as rows of B; rows of A and columns of B in the output."""
+        matrices = _Matrices.of(desc)
+        (*batch, rows, inner), b = matrices.a, matrices.b
+        expected = (*batch, inner, b[-1])
+        if b != expected:
+            transposed = getattr(desc, "trans_b", None) is MatrixTransform.TRANSPOSE
+            wanted = _turned(expected) if transposed else expected
+            check_sizes(desc, "b_tensor", wanted, f"a_tensor has batch sizes {batch} and inner size {inner}")
+        check_sizes(desc, "output_tensor", matrices.output, f"{rows} rows of a_tensor, {b[-1]} columns of b_tensor")
+
+
+def _owned(desc: Any, *fields: str) -> bool:
+    """Return whether all tensors that are there are OWNED_BY_DML."""
+    tensors = [getattr(desc, field) for field in fields]
+    return all(tensor is None or tensor.owned_by_dml for tensor in tensors)
+
+
+# ---- GEMM
+
+
+class Gemm(_MatrixProduct):
+    """alpha * (A x B) + beta * C, then an activation, all in the kernel that multiplies; softmax in one of its own.
+
+    Sums and everything up to the activation are float32, also of halves. The result is rounded to the output's type
+    before the activation, as if that were an operator of its own. A beta that is 0 in float32 drops C, whatever it
+    holds, as BLAS and onnxruntime do; an alpha of 0 multiplies like any other, so that NaN and infinite products give
+    NaN (the page is silent on both). C has the output's sizes; strides of 0 broadcast it. A softmax after GEMM takes
+    its axes, or the last one, of the output; the older SOFTMAX's limit to two dimensions larger than 1 holds as well.
+    """
+
+    desc = descs.Gemm
+    shaders = ("matrix/gemm", "matrix/scaled_product")
+
+    @classmethod
+    def check(cls, desc: descs.Gemm) -> None:
+        super().check(desc)
+        inner = desc.fused_activation
+        if inner is not None and inner.operator in SOFTMAX:
+            try:
+                lowering(inner.operator).check(_standing_alone(desc))
+            except InvalidDescription as error:
+                raise invalid(desc, f"fused_activation.{error.field}", error.reason) from None
+
+    @classmethod
+    def check_level(cls, desc: descs.Gemm, level: FeatureLevel) -> None:
+        check_activation_level(desc, level)
+
+    @classmethod
+    def lower(cls, desc: descs.Gemm, target: Target) -> Plan:
+        """The product with its epilogue; before a softmax into a temporary tensor."""
+        a, b = input_tensor(desc, "a_tensor"), input_tensor(desc, "b_tensor")
+        if desc.trans_a is MatrixTransform.TRANSPOSE:
+            a = replace(a, sizes=_turned(a.sizes), strides=_turned(a.strides))
+        if desc.trans_b is MatrixTransform.TRANSPOSE:
+            b = replace(b, sizes=_turned(b.sizes), strides=_turned(b.strides))
+        owned = _owned(desc, "a_tensor"), _owned(desc, "b_tensor")
+        product = Product(_Matrices.of(desc).space, a, b, FLOAT32, *owned)
+        output = output_tensor(desc)
+        if desc.fused_activation is None or desc.fused_activation.operator not in SOFTMAX:
+            body = activated(cls._epilogue(desc, output), desc.fused_activation)
+            return Plan(desc.operator, (Contract("", product, body, output),))
+        return cls._softmax(desc, product, output)
+
+    @classmethod
+    def _epilogue(cls, desc: descs.Gemm, output: Tensor) -> Body:
+        held = Held.product(FLOAT32, output.sizes)
+        if desc.c_tensor is None or np.float32(desc.beta) == 0:
+            values = constants(compute=FLOAT32, alpha=desc.alpha)
+            return apply(cls.shaders[1], output.data_type, output.sizes, portable=True, values=values, product=held)
+        values = constants(compute=FLOAT32, alpha=desc.alpha, beta=desc.beta)
+        c = input_tensor(desc, "c_tensor")
+        return apply(cls.shaders[0], output.data_type, output.sizes, portable=True, values=values, product=held, c=c)
+
+    @classmethod
+    def _softmax(cls, desc: descs.Gemm, product: Product, output: Tensor) -> Plan:
+        """Return the product, in a temporary tensor of the output's type, and the softmax of its rows."""
+        values = Tensor.temporary("product", output.data_type, output.sizes)
+        contract = Contract("", product, cls._epilogue(desc, values), values)
+        softmax = _standing_alone(desc)
+        if isinstance(softmax, descs.ActivationSoftmax):
+            softmax = ActivationSoftmax.upgrade(softmax)
+        assert isinstance(softmax, descs.ActivationSoftmax1)
+        return Plan(desc.operator, (contract, ActivationSoftmax1.rows(values, softmax.axes, output)))
+
+
+def _standing_alone(desc: descs.Gemm) -> OperatorDesc:
+    """Return the fused activation as an operator by itself."""
+    assert desc.fused_activation is not None
+    tensor = replace(desc.output_tensor, strides=None, total_tensor_size_in_bytes=None)
+    return desc.fused_activation.replace(input_tensor=tensor, output_tensor=tensor)
+
+
+# ---- integers
+
+
+def _differences(desc: Any, name: str, sizes: Sizes, own: int, data_type: DataType) -> Source:
+    """Return a or B less its zero point, in the type of the sums."""
+    values = input_tensor(desc, f"{name}_tensor")
+    if getattr(desc, f"{name}_zero_point_tensor") is None:
+        return cast(values, data_type)
+    zero = _parameter(input_tensor(desc, f"{name}_zero_point_tensor"), sizes, own)
+    return difference(values, zero, data_type)
+
+
+def _parameter(tensor: Tensor, sizes: Sizes, own: int) -> Tensor:
+    """Return a scale or zero point, one or one per row or column, repeated over the dimensions of a matrix."""
+    entries = max(tensor.sizes)
+    stride = tensor.strides[tensor.sizes.index(entries)] if entries > 1 else 0
+    strides = tuple(stride if dimension == len(sizes) + own else 0 for dimension in range(len(sizes)))
+    return replace(tensor, sizes=sizes, strides=strides)
+
+
+ROWS, COLUMNS = -2, -1
+"""The dimension, counted from the last, along which there may be several scales and zero points."""
+
+
+class _IntegerProduct(_MatrixProduct):
+    """What the products of integers share.
+
+    Scales and zero points of A (and of the output) come one for all or one per row, those of B one per column: all
+    their dimensions have size 1 but the last but one, or the last; with a single dimension that one counts. Scale and
+    zero point of a tensor need not be equally many. 8-bit numbers are summed in INT32, which wraps around beyond
+    2**31 (as onnxruntime's does), the earliest after 33,025 products.
+    """
+
+    parameters: ClassVar[Mapping[str, int]] = {"a_zero_point_tensor": ROWS, "b_zero_point_tensor": COLUMNS}
+
+    @classmethod
+    def check(cls, desc: Any) -> None:
+        super().check(desc)
+        output = _Matrices.of(desc).output
+        for field, own in cls.parameters.items():
+            tensor = getattr(desc, field)
+            if tensor is not None:
+                _check_parameter(desc, field, output[own], own)
+
+    @classmethod
+    def operands(cls, desc: Any, accumulator: DataType) -> tuple[Source, Source]:
+        """Return a and B less their zero points."""
+        a, b = desc.a_tensor.sizes, desc.b_tensor.sizes
+        return _differences(desc, "a", a, ROWS, accumulator), _differences(desc, "b", b, COLUMNS, accumulator)
+
+    @classmethod
+    def product(cls, desc: Any, a: Source, b: Source, owned: tuple[bool, bool]) -> Product:
+        """Return the product of two operands."""
+        return Product(_Matrices.of(desc).space, a, b, a.data_type, *owned)
+
+    @classmethod
+    def owned(cls, desc: Any) -> tuple[bool, bool]:
+        """Return whether A, and B, and their zero points are handed over at initialisation."""
+        return _owned(desc, "a_tensor", "a_zero_point_tensor"), _owned(desc, "b_tensor", "b_zero_point_tensor")
+
+
+def _check_parameter(desc: Any, field: str, count: int, own: int) -> None:
+    """Raise InvalidDescription unless a scale or zero point has one element, or one per row or column."""
+    sizes = getattr(desc, field).sizes
+    axis = len(sizes) + own if len(sizes) > 1 else 0
+    others = (size for dimension, size in enumerate(sizes) if dimension != axis)
+    if any(size != 1 for size in others) or sizes[axis] not in (1, count):
+        what = "row" if own == ROWS else "column"
+        ones = [1] * len(sizes)
+        several = [*ones[:axis], count, *ones[axis + 1 :]]
+        reason = f"must be {ones} (one for all) or {several} (one per {what}), got {list(sizes)}"
+        raise invalid(desc, f"{field}.sizes", reason)
+
+
+class MatrixMultiplyInteger(_IntegerProduct):
+    """The sums themselves. A missing zero point is 0."""
+
+    desc = descs.MatrixMultiplyInteger
+    shaders = ("matrix/matrix_multiply_integer", DIFFERENCE, CONVERT)
+
+    @classmethod
+    def lower(cls, desc: descs.MatrixMultiplyInteger, target: Target) -> Plan:
+        product = cls.product(desc, *cls.operands(desc, INT32), cls.owned(desc))
+        output = output_tensor(desc)
+        body = apply(cls.shaders[0], INT32, output.sizes, portable=True, product=Held.product(INT32, output.sizes))
+        return Plan(desc.operator, (Contract("", product, body, output),))
+
+
+class MatrixMultiplyIntegerToFloat(_IntegerProduct):
+    """sum * (scale of A * scale of B) + bias, each step in float32, rounded to the output's type at the end.
+
+    Sums of 8-bit numbers are exact. Wider numbers, less their zero points, become float32 and are summed in it, since
+    their products fit no integer that every adapter has (the page is silent).
+    """
+
+    desc = descs.MatrixMultiplyIntegerToFloat
+    shaders = ("matrix/dequantized_product", "matrix/dequantized_product_with_bias", DIFFERENCE, CONVERT)
+    parameters: ClassVar[Mapping[str, int]] = {
+        "a_scale_tensor": ROWS,
+        "a_zero_point_tensor": ROWS,
+        "b_scale_tensor": COLUMNS,
+        "b_zero_point_tensor": COLUMNS,
+    }
+
+    @classmethod
+    def lower(cls, desc: descs.MatrixMultiplyIntegerToFloat, target: Target) -> Plan:
+        accumulator = INT32 if desc.a_tensor.data_type.bits == 8 else FLOAT32
+        product = cls.product(desc, *cls.operands(desc, accumulator), cls.owned(desc))
+        output = output_tensor(desc)
+        inputs: dict[str, Source] = {
+            "product": Held.product(accumulator, output.sizes),
+            "a_scale": _parameter(input_tensor(desc, "a_scale_tensor"), output.sizes, ROWS),
+            "b_scale": _parameter(input_tensor(desc, "b_scale_tensor"), output.sizes, COLUMNS),
+        }
+        if desc.bias_tensor is not None:
+            inputs["bias"] = input_tensor(desc, "bias_tensor")
+        file = cls.shaders[0] if desc.bias_tensor is None else cls.shaders[1]
+        values = constants(compute=FLOAT32)
+        body = apply(file, output.data_type, output.sizes, portable=True, values=values, **inputs)
+        return Plan(desc.operator, (Contract("", product, body, output),))
+
+
+class QuantizedLinearMatrixMultiply(_IntegerProduct):
+    """clamp(round(sum * (scale of A * scale of B) / scale of the output) + its zero point), each step in float32.
+
+    The quotient is rounded to an integer once, halves to even, and the zero point added in integers (the page is silent
+    on both; so does onnxruntime). A missing zero point is 0. Nine tensors are more than a kernel may bind, so a first,
+    tiny kernel puts scales and zero points one after the other.
+    """
+
+    desc = descs.QuantizedLinearMatrixMultiply
+    shaders = (QUANTIZED_PRODUCT, GATHERED, DIFFERENCE, CONVERT)
+    parameters: ClassVar[Mapping[str, int]] = {
+        "a_scale_tensor": ROWS,
+        "a_zero_point_tensor": ROWS,
+        "b_scale_tensor": COLUMNS,
+        "b_zero_point_tensor": COLUMNS,
+        "output_scale_tensor": ROWS,
+        "output_zero_point_tensor": ROWS,
+    }
+    gathered: ClassVar[tuple[str, ...]] = (
+        "a_scale_tensor",
+        "b_scale_tensor",
+        "output_scale_tensor",
+        "output_zero_point_tensor",
+    )
+
+    @classmethod
+    def lower(cls, desc: descs.QuantizedLinearMatrixMultiply, target: Target) -> Plan:
+        """The parameters side by side; the product, and everything else in its epilogue."""
+        output = output_tensor(desc)
+        found = parameters_of(desc, cls.gathered)
+        step, gathered = gather(found)
+        inputs: dict[str, Source] = {"product": Held.product(INT32, output.sizes)}
+        inputs |= {one.name: _parameter(one.view(gathered), output.sizes, cls.parameters[one.field]) for one in found}
+        if desc.output_zero_point_tensor is None:
+            inputs["zero_point"] = no_zero_point(output.sizes)
+        limits = np.iinfo(output.data_type.numpy)
+        values = constants(compute=FLOAT32, low=int(limits.min), high=int(limits.max))
+        body = apply(cls.shaders[0], output.data_type, output.sizes, portable=True, values=values, **inputs)
+        product = cls.product(desc, *cls.operands(desc, INT32), cls.owned(desc))
+        return Plan(desc.operator, (step, Contract("", product, body, output)))

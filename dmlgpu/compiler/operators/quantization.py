@@ -1,0 +1,358 @@
+"""Numbers as small integers with a scale and a zero point, and back.
+
+Everywhere: quotients and products are float32, rounded once each; a quotient becomes an integer by rounding halves to
+even; zero points are added and subtracted as integers; what lies outside the type saturates; NaN counts as 0. A missing
+zero point is 0. (The pages leave all this open; it is what onnxruntime does. A scale of 0 is undefined there; here the
+quotient is infinite or NaN.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import DataType, QuantizationType
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler.operators.lowering import (
+    Lowering,
+    Probe,
+    check_sizes,
+    everywhere,
+    input_tensor,
+    invalid,
+    output_tensor,
+)
+from dmlgpu.compiler.plan import (
+    Body,
+    Constants,
+    Map,
+    Plan,
+    Reduce,
+    Reduction,
+    Role,
+    Source,
+    Tensor,
+    apply,
+    constants,
+    element,
+)
+from dmlgpu.compiler.target import Target
+
+QUANTIZE = "quantization/quantize"
+DEQUANTIZE = "quantization/dequantize"
+NO_ZERO_POINT = "quantization/no_zero_point"
+FLOAT32 = DataType.FLOAT32
+
+
+def limits(data_type: DataType) -> tuple[int, int]:
+    """Return smallest and largest number of an integer type."""
+    low = -(1 << (data_type.bits - 1)) if data_type.is_signed else 0
+    return low, low + (1 << data_type.bits) - 1
+
+
+def _no_zero_point(data_type: DataType, sizes: tuple[int, ...]) -> Body:
+    return apply(NO_ZERO_POINT, data_type, sizes, portable=True)
+
+
+def _quantizing(data_type: DataType) -> Constants:
+    low, high = limits(data_type)
+    return constants(compute=FLOAT32, low=low, high=high)
+
+
+def _dequantizing(data_type: DataType) -> Constants:
+    """Return the constants of DEQUANTIZE; differences of 32-bit integers take 33 bits."""
+    integer = DataType.INT64 if data_type.bits == 32 else DataType.INT32
+    return constants(compute=FLOAT32, integer=integer)
+
+
+def _linear(
+    file: str, output: Tensor, quantized: DataType, values: Constants, *, zero_point: Source | None, **inputs: Source
+) -> Map:
+    """Return the map of one of the two bodies, over elements with their scales and zero points."""
+    inputs["zero_point"] = zero_point or _no_zero_point(quantized, output.sizes)
+    return Map("map", apply(file, output.data_type, output.sizes, portable=True, values=values, **inputs), output)
+
+
+def _quantize(output: Tensor, source: Source, scale: Source, zero_point: Source | None) -> Map:
+    """Return the map that quantises a tensor; without a zero point it is 0."""
+    values = _quantizing(output.data_type)
+    return _linear(QUANTIZE, output, output.data_type, values, input=source, scale=scale, zero_point=zero_point)
+
+
+def _dequantize(output: Tensor, source: Source, scale: Source, zero_point: Source | None) -> Map:
+    """Return the map that dequantises a tensor; without a zero point it is 0."""
+    values = _dequantizing(source.data_type)
+    return _linear(DEQUANTIZE, output, source.data_type, values, input=source, scale=scale, zero_point=zero_point)
+
+
+class _Linear(Lowering):
+    """A scale and a zero point, or none, for every element.
+
+    Class attributes:
+        step: the map over output, input, scale and zero point of equal sizes.
+    """
+
+    step: ClassVar[staticmethod[[Tensor, Source, Source, Source | None], Map]]
+
+    @classmethod
+    def tensors(cls, desc: Any) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """Return output, input, scale and zero point, of equal sizes, broadcast by their strides."""
+        zero_point = None if desc.zero_point_tensor is None else input_tensor(desc, "zero_point_tensor")
+        return output_tensor(desc), input_tensor(desc, "input_tensor"), input_tensor(desc, "scale_tensor"), zero_point
+
+    @classmethod
+    def lower(cls, desc: Any, target: Target) -> Plan:
+        return Plan(desc.operator, (cls.step(*cls.tensors(desc)),))
+
+
+# ---- a scale for every element (broadcast by strides)
+
+
+class ElementWiseQuantizeLinear(_Linear):
+    """clamp(round(x / scale) + zero point); INT32 becomes float32 first."""
+
+    desc = descs.ElementWiseQuantizeLinear
+    shaders = (QUANTIZE, NO_ZERO_POINT)
+    step = staticmethod(_quantize)
+
+    @classmethod
+    def check(cls, desc: descs.ElementWiseQuantizeLinear) -> None:
+        given, scale = desc.input_tensor.data_type, desc.scale_tensor.data_type
+        expected = given if given.is_float else FLOAT32
+        if scale is not expected:
+            reason = f"must be {expected.name} for an input of {given.name}, got {scale.name}"
+            raise invalid(desc, "scale_tensor.data_type", reason)
+
+
+class ElementWiseDequantizeLinear(_Linear):
+    """(x - zero point) * scale; 32-bit differences are exact too, before they become float32."""
+
+    desc = descs.ElementWiseDequantizeLinear
+    shaders = (DEQUANTIZE, NO_ZERO_POINT)
+    step = staticmethod(_dequantize)
+
+
+# ---- a scale for every block
+
+
+class _InBlocks(_Linear):
+    """What QUANTIZE and DEQUANTIZE share; their pages say nothing but types.
+
+    The quantisation tensors are the scale and, for SCALE_ZERO_POINT, the zero point, of equal sizes. In each dimension
+    their size divides the input's, and element i takes entry i div (input size / scale size).
+    """
+
+    @classmethod
+    def probe(cls, asked: Collection[str]) -> Probe:
+        return Probe(values={"quantization_type": QuantizationType.SCALE})
+
+    @classmethod
+    def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
+        return {"output_tensor": desc.input_tensor.sizes}
+
+    @classmethod
+    def check(cls, desc: Any) -> None:
+        kind, tensors = desc.quantization_type, desc.quantization_tensors
+        if kind is QuantizationType.NONE:
+            raise invalid(desc, "quantization_type", "must be SCALE or SCALE_ZERO_POINT, got NONE")
+        expected, named = (1, "[scale]") if kind is QuantizationType.SCALE else (2, "[scale, zero point]")
+        if len(tensors) != expected:
+            raise invalid(desc, "quantization_tensors", f"must be {named} for type {kind.name}, got {len(tensors)}")
+        check_sizes(desc, "output_tensor", cls.output_sizes(desc)["output_tensor"], "input_tensor.sizes")
+        scale, *zero = tensors
+        for axis, (size, blocks) in enumerate(zip(desc.input_tensor.sizes, scale.sizes, strict=True)):
+            if size % blocks:
+                reason = f"must divide input_tensor.sizes[{axis}] ({size}), got {blocks}"
+                raise invalid(desc, f"quantization_tensors[0].sizes[{axis}]", reason)
+        if zero and zero[0].sizes != scale.sizes:
+            reason = f"must be {list(scale.sizes)} (the scale's), got {list(zero[0].sizes)}"
+            raise invalid(desc, "quantization_tensors[1].sizes", reason)
+
+    @classmethod
+    def check_types(cls, desc: Any, real: str, quantized: str) -> None:
+        """Raise InvalidDescription unless the scale has the real numbers' type, the zero point the quantised ones'."""
+        for index, (field, tensor) in enumerate(zip((real, quantized), desc.quantization_tensors, strict=False)):
+            expected = getattr(desc, field).data_type
+            if tensor.data_type is not expected:
+                reason = f"must equal {field}.data_type ({expected.name}), got {tensor.data_type.name}"
+                raise invalid(desc, f"quantization_tensors[{index}].data_type", reason)
+
+    @classmethod
+    def tensors(cls, desc: Any) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """As views of equal sizes, whose split dimensions stand for blocks."""
+        blocks = tuple(
+            size // count
+            for size, count in zip(desc.input_tensor.sizes, desc.quantization_tensors[0].sizes, strict=True)
+        )
+        whole = (output_tensor(desc), input_tensor(desc, "input_tensor"))
+        output, values = (_split(tensor, blocks) for tensor in whole)
+        scale, *zero = (
+            _repeat(Tensor.of(Role.INPUT, 1 + number, tensor), blocks)
+            for number, tensor in enumerate(desc.quantization_tensors)
+        )
+        return output, values, scale, zero[0] if zero else None
+
+
+def _split(tensor: Tensor, blocks: Sequence[int]) -> Tensor:
+    """Split every dimension in two: the number of the block, the place in it."""
+    dimensions = list(zip(tensor.sizes, tensor.strides, blocks, strict=True))
+    sizes = tuple(part for size, _, block in dimensions for part in (size // block, block))
+    strides = tuple(part for _, stride, block in dimensions for part in (stride * block, stride))
+    return replace(tensor, sizes=sizes, strides=strides)
+
+
+def _repeat(tensor: Tensor, blocks: Sequence[int]) -> Tensor:
+    """Repeat a tensor that has one element per block for every place in the block."""
+    sizes = tuple(part for size, block in zip(tensor.sizes, blocks, strict=True) for part in (size, block))
+    strides = tuple(part for stride in tensor.strides for part in (stride, 0))
+    return replace(tensor, sizes=sizes, strides=strides)
+
+
+class Quantize(_InBlocks):
+    """clamp(round(x / scale) + zero point), scales by blocks; the scale has the input's type."""
+
+    desc = descs.Quantize
+    shaders = (QUANTIZE, NO_ZERO_POINT)
+    step = staticmethod(_quantize)
+
+    @classmethod
+    def check(cls, desc: descs.Quantize) -> None:
+        super().check(desc)
+        cls.check_types(desc, "input_tensor", "output_tensor")
+
+
+class Dequantize(_InBlocks):
+    """(q - zero point) * scale, scales by blocks; the output has the scale's type."""
+
+    desc = descs.Dequantize
+    shaders = (DEQUANTIZE, NO_ZERO_POINT)
+    step = staticmethod(_dequantize)
+
+    @classmethod
+    def check(cls, desc: descs.Dequantize) -> None:
+        super().check(desc)
+        cls.check_types(desc, "output_tensor", "input_tensor")
+
+
+# ---- arithmetic
+
+
+def _one_element(desc: OperatorDesc, *fields: str) -> None:
+    """Raise InvalidDescription unless each tensor that is there holds one element."""
+    for field in fields:
+        tensor = getattr(desc, field)
+        if tensor is not None and tensor.element_count != 1:
+            raise invalid(desc, f"{field}.sizes", f"must hold 1 element, got {list(tensor.sizes)}")
+
+
+class ElementWiseQuantizedLinearAdd(Lowering):
+    """Dequantises A and B, adds them in float32, quantises the sum.
+
+    Nine tensors are more than a kernel may bind: a first, tiny kernel puts the scales and zero points side by side.
+    """
+
+    desc = descs.ElementWiseQuantizedLinearAdd
+    shaders = (
+        "quantization/element_wise_quantized_linear_add",
+        "quantization/parameters",
+        NO_ZERO_POINT,
+    )
+    scalars = ("a_scale", "a_zero_point", "b_scale", "b_zero_point", "output_scale", "output_zero_point")
+
+    @classmethod
+    def output_sizes(cls, desc: descs.ElementWiseQuantizedLinearAdd) -> Mapping[str, tuple[int, ...]]:
+        return {"output_tensor": desc.a_tensor.sizes}
+
+    @classmethod
+    def check(cls, desc: descs.ElementWiseQuantizedLinearAdd) -> None:
+        for field in ("b_tensor", "output_tensor"):
+            check_sizes(desc, field, desc.a_tensor.sizes, "a_tensor.sizes")
+        _one_element(desc, *(f"{name}_tensor" for name in cls.scalars))
+
+    @classmethod
+    def lower(cls, desc: descs.ElementWiseQuantizedLinearAdd, target: Target) -> Plan:
+        """One map that gathers the parameters, one that computes."""
+        output, count = output_tensor(desc), len(cls.scalars)
+        parameters = Tensor.temporary("parameters", FLOAT32, (count,))
+        sources = {name: cls._scalar(desc, name) for name in cls.scalars}
+        names = constants(names=cls.scalars)
+        gather = element(cls.shaders[1], FLOAT32, parameters.sizes, portable=True, values=names, **sources)
+        scalars = {name: everywhere(parameters, output.sizes, number) for number, name in enumerate(cls.scalars)}
+        body = apply(
+            cls.shaders[0],
+            output.data_type,
+            output.sizes,
+            portable=True,
+            values=_quantizing(output.data_type),
+            a=input_tensor(desc, "a_tensor"),
+            b=input_tensor(desc, "b_tensor"),
+            **scalars,
+        )
+        steps = (Map("parameters", gather, parameters), Map("map", body, output))
+        return Plan(desc.operator, steps)
+
+    @classmethod
+    def _scalar(cls, desc: descs.ElementWiseQuantizedLinearAdd, name: str) -> Source:
+        tensor: TensorDesc | None = getattr(desc, f"{name}_tensor")
+        if tensor is None:
+            return _no_zero_point(DataType.UINT8, (1,) * desc.a_tensor.dimension_count)
+        return input_tensor(desc, f"{name}_tensor")
+
+
+class DynamicQuantizeLinear(Lowering):
+    """The scale spreads the input's range, widened to contain 0, over the output type; then as QUANTIZE.
+
+    The zero point is round(lowest - smallest / scale), halves to even, clamped. An empty range gives scale 1. NaN does
+    not count for the range and becomes the zero point; an infinite range gives an infinite scale.
+    """
+
+    desc = descs.DynamicQuantizeLinear
+    shaders = (
+        QUANTIZE,
+        "quantization/range",
+        "quantization/dynamic_scale",
+        "quantization/dynamic_zero_point",
+    )
+
+    @classmethod
+    def output_sizes(cls, desc: descs.DynamicQuantizeLinear) -> Mapping[str, tuple[int, ...]]:
+        """The output has the input's sizes, scale and zero point one element."""
+        sizes = desc.input_tensor.sizes
+        one = (1,) * len(sizes)
+        return {"output_tensor": sizes, "output_scale_tensor": one, "output_zero_point_tensor": one}
+
+    @classmethod
+    def check(cls, desc: descs.DynamicQuantizeLinear) -> None:
+        check_sizes(desc, "output_tensor", desc.input_tensor.sizes, "input_tensor.sizes")
+        _one_element(desc, "output_scale_tensor", "output_zero_point_tensor")
+
+    @classmethod
+    def lower(cls, desc: descs.DynamicQuantizeLinear, target: Target) -> Plan:
+        """The range, by one or two reductions into a temporary; scale; zero point; the elements."""
+        values, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
+        scale, zero = output_tensor(desc, "output_scale_tensor"), output_tensor(desc, "output_zero_point_tensor")
+        one = scale.sizes
+        span = Tensor.temporary("range", FLOAT32, one, lanes=2)
+        reduction = Reduction(cls.shaders[1], FLOAT32, 2, portable=True)
+        find_range = Reduce("", reduction, values, tuple(range(values.rank)), span)
+        smallest, largest = (everywhere(replace(span, lanes=1), one, element) for element in (0, 1))
+        low, high = limits(output.data_type)
+        steps_of_scale = constants(steps=high - low)
+        find_scale = apply(
+            cls.shaders[2], FLOAT32, one, portable=True, values=steps_of_scale, smallest=smallest, largest=largest
+        )
+        find_zero = apply(
+            cls.shaders[3],
+            output.data_type,
+            one,
+            portable=True,
+            values=_quantizing(output.data_type),
+            smallest=smallest,
+            scale=scale,
+        )
+        repeated = (everywhere(tensor, output.sizes) for tensor in (scale, zero))
+        maps = (Map("scale", find_scale, scale), Map("zero point", find_zero, zero))
+        return Plan(desc.operator, (find_range, *maps, _quantize(output, values, *repeated)))

@@ -1,0 +1,323 @@
+"""Operators that resample a tensor along any of its dimensions, and their gradients."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import AxisDirection, DataType, InterpolationMode
+from dmlgpu.compiler.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
+from dmlgpu.compiler.plan import Body, Map, Plan, Reduce, Reduction, Step, Tensor, View, apply
+from dmlgpu.compiler.rewrites.resampling import (
+    ANTIALIASED,
+    ANTIALIASED_SUM,
+    ANTIALIASED_TILE,
+    GRADIENT,
+    LINEAR,
+    NEAREST,
+    Axis,
+    Rounding,
+    antialiased,
+    gradient,
+    linear,
+    nearest,
+)
+from dmlgpu.compiler.rewrites.sources import identity
+from dmlgpu.compiler.target import Target
+
+FLOAT32 = DataType.FLOAT32
+ROUNDED = "resampling/rounded"
+SUM = Reduction("reduction/reduce_sum_float", FLOAT32, 2, portable=True)
+
+CENTER = 0.5
+"""How far the middle of a pixel lies behind its start."""
+
+SMALLEST, LARGEST = float(np.finfo(np.float32).smallest_normal), float(np.finfo(np.float32).max)
+"""The positive normal float32 numbers."""
+
+AT_ONCE = 2
+"""Axes along which one kernel interpolates."""
+
+
+# ---- fields
+
+
+def _check_numbers(desc: Any, whole: str) -> None:
+    """Raise InvalidDescription unless there are scales and offsets for all dimensions that give finite coordinates."""
+    rank = getattr(desc, whole).dimension_count
+    for name in ("scales", "input_pixel_offsets", "output_pixel_offsets"):
+        values = getattr(desc, name, None)
+        if values is None:
+            continue
+        if len(values) != rank:
+            reason = f"must have one entry per dimension of {whole} ({rank}), got {len(values)}"
+            raise invalid(desc, name, reason)
+        for number, value in enumerate(values):
+            if name == "scales" and not SMALLEST <= value <= LARGEST:
+                raise invalid(desc, f"{name}[{number}]", f"must be a positive normal float, got {value}")
+            if not abs(value) <= LARGEST:
+                raise invalid(desc, f"{name}[{number}]", f"must be a finite float, got {value}")
+
+
+def _rounding(desc: Any) -> Rounding | None:
+    """Return the rounding of nearest neighbour; None for linear interpolation."""
+    if desc.interpolation_mode is InterpolationMode.LINEAR:
+        return None
+    return Rounding(desc.rounding_direction is AxisDirection.INCREASING)
+
+
+def _axes(desc: Any, sizes: tuple[int, ...], counts: tuple[int, ...]) -> tuple[Axis, ...]:
+    """Return the dimensions along which anything happens, those that leave fewest elements first."""
+    numbers = zip(sizes, counts, desc.scales, desc.input_pixel_offsets, desc.output_pixel_offsets, strict=True)
+    axes = (Axis(dimension, *values) for dimension, values in enumerate(numbers))
+    moving = (axis for axis in axes if not axis.moves_nothing(_rounding(desc)))
+    return tuple(sorted(moving, key=lambda axis: axis.count / axis.size))
+
+
+def _rounded_up(desc: Any) -> dict[str, Any]:
+    """Return the newer fields that round halves up for nearest neighbour: half a pixel off, rounded down."""
+    lower = CENTER if desc.interpolation_mode is InterpolationMode.NEAREST_NEIGHBOR else 0.0
+    rank = len(desc.scales)
+    offsets = getattr(desc, "input_pixel_offsets", (CENTER,) * rank)
+    return {
+        "interpolation_mode": desc.interpolation_mode,
+        "rounding_direction": AxisDirection.DECREASING,
+        "scales": desc.scales,
+        "input_pixel_offsets": tuple(float(np.float32(offset) - np.float32(lower)) for offset in offsets),
+        "output_pixel_offsets": getattr(desc, "output_pixel_offsets", (-CENTER,) * rank),
+    }
+
+
+# ---- plans
+
+_Pass: TypeAlias = Callable[[Tensor], Body]
+"""What is made of the result of the pass before: of the same dimensions, or with a last one of taps to be added up."""
+
+
+@dataclass
+class _Passes:
+    """A plan in the making that resamples along one axis after the other, in float32.
+
+    Attributes:
+        result: what there is so far.
+    """
+
+    result: Tensor
+    steps: list[Step] = field(default_factory=list)
+
+    def run(self, work: _Pass, output: Tensor | None = None) -> None:
+        """Add a pass into the output, or into a temporary tensor."""
+        body, rank = work(self.result), self.result.rank
+        made = output or Tensor.temporary("pass", FLOAT32, body.sizes[:rank])
+        if body.rank == rank:
+            self.steps.append(Map("resample", replace(body, data_type=made.data_type), made))
+        else:
+            given = replace(made, sizes=(*made.sizes, 1), strides=(*made.strides, 0))
+            self.steps.append(Reduce("", SUM, body, (rank,), given))
+        self.result = made
+
+
+def _in_passes(operator: str, source: Tensor, works: Sequence[_Pass], output: Tensor) -> Plan:
+    """Return the plan of some passes; integers are rounded behind the last."""
+    passes = _Passes(source)
+    for work in works[:-1]:
+        passes.run(work)
+    if output.data_type.is_float:
+        passes.run(works[-1], output)
+    else:
+        passes.run(works[-1])
+        body = apply(ROUNDED, output.data_type, output.sizes, portable=True, input=passes.result)
+        passes.steps.append(Map("round", body, output))
+    return Plan(operator, tuple(passes.steps))
+
+
+def _moved(desc: Any, axes: Sequence[Axis], rounding: Rounding) -> Plan:
+    """Return one map that moves bits."""
+    source, output = input_tensor(desc, "input_tensor", View.RAW), output_tensor(desc, view=View.RAW)
+    return Plan(desc.operator, (Map("resample", nearest(source, axes, rounding), output),))
+
+
+def _copied(desc: Any, source: Tensor, output: Tensor) -> Plan:
+    """Return the plan of a copy, where nothing is resampled."""
+    return Plan(desc.operator, (Map("copy", identity(replace(source, view=View.RAW)), output),))
+
+
+def _between(desc: Any, axes: Sequence[Axis]) -> Plan:
+    """Return the plan of linear interpolation, along two axes at a time: shaders for more become too long."""
+    source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
+    return _in_passes(desc.operator, source, _linear_works(axes), output)
+
+
+def _linear_works(axes: Sequence[Axis]) -> list[_Pass]:
+    """Return linear interpolation, a pass for two axes."""
+    pairs = [axes[number : number + AT_ONCE] for number in range(0, len(axes), AT_ONCE)]
+    return [functools.partial(linear, axes=pair) for pair in pairs]
+
+
+def _interpolated(desc: Any, axes: Sequence[Axis], rounding: Rounding | None) -> Plan:
+    """Return the plan without antialiasing."""
+    if not axes:
+        return _copied(desc, input_tensor(desc, "input_tensor"), output_tensor(desc))
+    return _between(desc, axes) if rounding is None else _moved(desc, axes, rounding)
+
+
+# ---- operators
+
+
+class Resample3(Lowering):
+    """Where the pages are silent:
+
+    - Coordinates are computed in float32, each step of (o - OutputPixelOffset) / Scale - InputPixelOffset rounded, as
+      onnxruntime does; every adapter finds the same elements.
+    - Antialiased is ONNX's antialiasing of linear interpolation, with its default of exclude_outside (0), which is how
+      onnxruntime's DirectML provider names it: a triangle of width max(1, 1 / Scale) to either side, also for
+      1 < 1 / Scale <= 2 (the page starts at 1 / Scale > 2), its weights normalised. Positions beyond an edge take the
+      edge's element, as without antialiasing. NEAREST_NEIGHBOR ignores it.
+    - Linear interpolation adds up in float32. Integers are rounded half to even.
+    - Elements of weight 0 add nothing, even if they are infinite or NaN.
+    - Scales must be positive. Scales and offsets with which each of many elements takes up very many others are refused
+      (2^30 pairs along an axis). NEAREST_NEIGHBOR moves elements bit by bit.
+    """
+
+    desc = descs.Resample3
+    shaders = (NEAREST, LINEAR, ANTIALIASED, ANTIALIASED_SUM, ANTIALIASED_TILE, ROUNDED)
+
+    @classmethod
+    def usual_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
+        """The input's, scaled and rounded down, as ONNX has it."""
+        scaled = zip(desc.input_tensor.sizes, desc.scales, strict=True)
+        return {"output_tensor": tuple(int(np.float32(size) * np.float32(scale)) for size, scale in scaled)}
+
+    @classmethod
+    def check(cls, desc: descs.Resample3) -> None:
+        _check_numbers(desc, "input_tensor")
+
+    @classmethod
+    def lower(cls, desc: descs.Resample3, target: Target) -> Plan:
+        """One map, or where antialiased a pass per axis that shrinks and linear interpolation along the others."""
+        rounding = _rounding(desc)
+        axes = _axes(desc, desc.input_tensor.sizes, desc.output_tensor.sizes)
+        shrinking = [axis for axis in axes if axis.scale < 1]  # a triangle is as wide as two elements along the others
+        if desc.antialiased and shrinking and rounding is None:
+            works: list[_Pass] = [functools.partial(antialiased, axis=axis) for axis in shrinking]
+            works += _linear_works([axis for axis in axes if axis.scale >= 1])
+            return _in_passes(desc.operator, input_tensor(desc, "input_tensor"), works, output_tensor(desc))
+        return _interpolated(desc, axes, rounding)
+
+
+class Resample2(Lowering):
+    """RESAMPLE3 without antialiasing."""
+
+    desc = descs.Resample2
+    newer = descs.Resample3
+    filled: ClassVar[Mapping[str, Any]] = {"antialiased": False}
+
+
+class _RoundedUp(Lowering):
+    """RESAMPLE3 without antialiasing, with halves rounded up."""
+
+    newer = descs.Resample3
+
+    @classmethod
+    def upgrade(cls, desc: Any) -> descs.Resample3:
+        return descs.Resample3(
+            input_tensor=desc.input_tensor, output_tensor=desc.output_tensor, antialiased=False, **_rounded_up(desc)
+        )
+
+
+class Resample1(_RoundedUp):
+    """RESAMPLE3 without antialiasing; nearest neighbour is floor(x + 0.5), as the public users of DirectML have it.
+
+    The page of RESAMPLE2 lowers OutputPixelOffsets for that, which is the same at a scale of 1 only, and the example
+    that is printed for RESAMPLE_GRAD rounds halves down.
+    """
+
+    desc = descs.Resample1
+
+
+class Resample(_RoundedUp):
+    """RESAMPLE1 with the middle of pixels at whole coordinates: offsets of 0.5 and -0.5."""
+
+    desc = descs.Resample
+
+
+class Upsample2d(Lowering):
+    """RESAMPLE along height and width: NEAREST_NEIGHBOR repeats elements, LINEAR interpolates between pixel centres
+    (the page is silent on where these lie) and repeats the edges."""
+
+    desc = descs.Upsample2d
+    shaders = (NEAREST, LINEAR)
+
+    @classmethod
+    def output_sizes(cls, desc: descs.Upsample2d) -> Mapping[str, tuple[int, ...]]:
+        *lead, height, width = desc.input_tensor.sizes
+        return {"output_tensor": (*lead, height * desc.scale_size.height, width * desc.scale_size.width)}
+
+    @classmethod
+    def check(cls, desc: descs.Upsample2d) -> None:
+        for name in ("width", "height"):
+            if getattr(desc.scale_size, name) < 1:
+                raise invalid(desc, f"scale_size.{name}", f"must be at least 1, got {getattr(desc.scale_size, name)}")
+        expected = cls.output_sizes(desc)["output_tensor"]
+        check_sizes(desc, "output_tensor", expected, "height and width multiplied by scale_size")
+
+    @classmethod
+    def lower(cls, desc: descs.Upsample2d, target: Target) -> Plan:
+        rank = desc.input_tensor.dimension_count
+        is_linear = desc.interpolation_mode is InterpolationMode.LINEAR
+        center = CENTER if is_linear else 0.0
+        axes = tuple(
+            Axis(dimension, size, size * scale, float(scale), center, -center)
+            for dimension, size, scale in zip(
+                (rank - 2, rank - 1),
+                desc.input_tensor.sizes[-2:],
+                (desc.scale_size.height, desc.scale_size.width),
+                strict=True,
+            )
+            if scale > 1
+        )
+        return _interpolated(desc, axes, None if is_linear else Rounding(increasing=False))
+
+
+class ResampleGrad1(Lowering):
+    """Every element adds up what the output elements that used it in RESAMPLE2 had of it: along one axis after the
+    other, in float32. Coordinates, rounding and clamping are those of RESAMPLE2. Scales and offsets with which each of
+    many elements meets very many others are refused (2^30 pairs along an axis)."""
+
+    desc = descs.ResampleGrad1
+    shaders = (GRADIENT,)
+
+    @classmethod
+    def check(cls, desc: descs.ResampleGrad1) -> None:
+        """As RESAMPLE2, whose input has the output gradient's sizes."""
+        _check_numbers(desc, "output_gradient_tensor")
+
+    @classmethod
+    def lower(cls, desc: descs.ResampleGrad1, target: Target) -> Plan:
+        """A pass per axis, those that leave fewest elements first; a mere copy where nothing was resampled."""
+        source, output = input_tensor(desc, "input_gradient_tensor"), output_tensor(desc, "output_gradient_tensor")
+        axes, rounding = _axes(desc, output.sizes, source.sizes), _rounding(desc)
+        if not axes:
+            return _copied(desc, source, output)
+        works = [functools.partial(gradient, axis=axis, rounding=rounding) for axis in reversed(axes)]
+        return _in_passes(desc.operator, source, works, output)
+
+
+class ResampleGrad(Lowering):
+    """The gradient of RESAMPLE1: for nearest neighbour halves are rounded up as there."""
+
+    desc = descs.ResampleGrad
+    newer = descs.ResampleGrad1
+
+    @classmethod
+    def upgrade(cls, desc: descs.ResampleGrad) -> descs.ResampleGrad1:
+        return descs.ResampleGrad1(
+            input_gradient_tensor=desc.input_gradient_tensor,
+            output_gradient_tensor=desc.output_gradient_tensor,
+            **_rounded_up(desc),
+        )

@@ -1,0 +1,130 @@
+"""What steps consist of: which tensors they read and write, and the same steps on other tensors."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import struct
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any, TypeVar
+
+from dmlgpu.compiler.plan.steps.base import Repeat, Step
+from dmlgpu.compiler.plan.tensors import Allocation, Binding, Tensor
+
+AnyValue = TypeVar("AnyValue")
+AnyPart = TypeVar("AnyPart")
+
+_WRITTEN = ("output", "count")
+"""The fields in which steps of all kinds name what they write."""
+
+
+def replace_parts(value: AnyValue, kind: type[AnyPart], change: Callable[[AnyPart], Any]) -> AnyValue:
+    """Return a step, or a part of one, with ``change`` applied to every part of a kind (Binding, Tensor).
+
+    What holds nothing that changes is returned as it is, and what is shared stays shared.
+    """
+    memo: dict[int, tuple[Any, Any]] = {}
+
+    def visit(part: Any) -> Any:
+        if isinstance(part, kind):
+            return change(part)
+        if type(part) is not tuple and not _fields(type(part)):
+            return part
+        known = memo.get(id(part))
+        if known is None:
+            # The part is kept, too: its identity stays its own as long as the memo lives.
+            known = memo[id(part)] = part, rebuild(part)
+        return known[1]
+
+    def rebuild(part: Any) -> Any:
+        if isinstance(part, tuple):
+            items = tuple(map(visit, part))
+            return part if all(new is old for new, old in zip(items, part, strict=True)) else items
+        changes = {}
+        for name in _fields(type(part)):
+            old = getattr(part, name)
+            new = visit(old)
+            if new is not old:
+                changes[name] = new
+        return dataclasses.replace(part, **changes) if changes else part
+
+    return visit(value)
+
+
+def tensors(value: Any) -> Iterator[Tensor]:
+    """Yield the tensors in memory of a step or of a part of one, shared ones once."""
+    seen: set[int] = set()
+    pending = [value]
+    while pending:
+        part = pending.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        if isinstance(part, Tensor):
+            yield part
+        else:
+            parts = part if isinstance(part, tuple) else [getattr(part, name) for name in _fields(type(part))]
+            pending.extend([one for one in parts if type(one) not in _PARTLESS])
+
+
+def signature(value: Any) -> tuple[Hashable | None, tuple[Binding, ...]]:
+    """Return what a step or a part of one is but for its bindings, and these.
+
+    Signatures of two are equal when they differ in nothing but which resources they bind: their bindings correspond to
+    each other one to one, in order. What is shared within one is shared within the other. None where a part is of a
+    kind that cannot be compared bit by bit.
+    """
+    found: list[Hashable] = []
+    bindings: dict[Binding, int] = {}
+    seen: dict[int, int] = {}
+    pending = [value]
+    while pending:
+        part = pending.pop()
+        kind = type(part)
+        if kind is Binding:
+            found.append((kind, bindings.setdefault(part, len(bindings))))
+        elif isinstance(part, tuple):
+            found.append((kind, len(part)))
+            pending.extend(part)
+        elif names := _fields(kind):
+            if id(part) not in seen:
+                pending.extend(getattr(part, name) for name in names)
+            found.append((kind, seen.setdefault(id(part), len(seen))))
+        elif kind is float:
+            found.append((kind, struct.pack("d", part)))  # since 0.0 == -0.0
+        elif part is None or kind in (bool, int, str, bytes) or isinstance(part, enum.Enum):
+            found.append((kind, part))
+        else:
+            return None, ()
+    return tuple(found), tuple(bindings)
+
+
+def written(step: Step) -> tuple[Tensor, ...]:
+    """Return the tensors that a step writes."""
+    if isinstance(step, Repeat):
+        return tuple(tensor for inner in step.steps for tensor in written(inner))
+    return tuple(getattr(step, name) for name in _WRITTEN if hasattr(step, name))
+
+
+def read(step: Step) -> tuple[Tensor, ...]:
+    """Return the tensors that a step reads."""
+    if isinstance(step, Repeat):
+        return tuple(tensor for inner in step.steps for tensor in read(inner))
+    names = (name for name in _fields(type(step)) if name not in _WRITTEN)
+    return tuple(tensors(tuple(getattr(step, name) for name in names)))
+
+
+_PARTLESS = frozenset({int, float, str, bool, type(None)})
+"""What most parts hold and nothing is looked for in."""
+
+_FIELDS: dict[Any, tuple[str, ...]] = {Allocation: ()}
+"""Names of the fields of each kind of part that was met; kinds are few."""
+
+
+def _fields(kind: Any) -> tuple[str, ...]:
+    """Return the names of a dataclass's fields, and none for what has no parts."""
+    if kind not in _FIELDS:
+        _FIELDS[kind] = (
+            tuple(field.name for field in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else ()
+        )
+    return _FIELDS[kind]

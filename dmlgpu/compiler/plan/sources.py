@@ -1,0 +1,271 @@
+"""What kernels read: tensors in memory, and virtual tensors, which shader bodies compute wherever they are read."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.compiler.plan.tensors import Sizes, Tensor, View
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a schedule holds in registers and hands to the bodies after it: a sum, where an epilogue reads it.
+
+    Attributes:
+        name: of the value in the shader.
+        repeated: the dimensions along which all elements are the same.
+        lanes: elements of a unit, once a schedule has packed it; 1 in plans.
+    """
+
+    name: str
+    data_type: DataType
+    sizes: Sizes
+    repeated: tuple[int, ...] = ()
+    lanes: int = 1
+
+    @classmethod
+    def product(cls, data_type: DataType, sizes: Sizes) -> Held:
+        """Return what stands for the one value that a schedule computes for each element of an output."""
+        return cls("product", data_type, sizes)
+
+
+@dataclass(frozen=True)
+class Affine:
+    """An affine map from a coordinate space to a tensor: coordinate ``c`` is at ``start + steps * c``.
+
+    Attributes:
+        start: per dimension of the tensor.
+        steps: a row per dimension of the tensor, a column per dimension of the space.
+    """
+
+    start: tuple[int, ...]
+    steps: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def box(cls, start: Sequence[int], strides: Sequence[int] | None = None) -> Affine:
+        """Return the map of a space with the tensor's dimensions: a box, with gaps where strides are given.
+
+        Args:
+            start: the coordinates of its first element.
+            strides: elements between neighbours, not 0; negative ones mirror a dimension.
+        """
+        diagonal = (1,) * len(start) if strides is None else strides
+        return cls(
+            tuple(start),
+            tuple(
+                tuple(step if row == column else 0 for column in range(len(start))) for row, step in enumerate(diagonal)
+            ),
+        )
+
+    @classmethod
+    def permutation(cls, order: Sequence[int]) -> Affine:
+        """Return the map of a space whose first dimension is the tensor's ``order[0]``, and so on."""
+        rows = range(len(order))
+        return cls((0,) * len(order), tuple(tuple(int(old == row) for old in order) for row in rows))
+
+    @classmethod
+    def digits(cls, space: Mapping[str, int], dimensions: Sequence[Sequence[str]]) -> Affine:
+        """Return the map of a space whose coordinates are digits of the tensor's.
+
+        Args:
+            space: the named dimensions of the space and their sizes, in order.
+            dimensions: per dimension of the tensor, the digits that make up its coordinate, the highest first. A digit
+                that no dimension names does not move in the tensor: it repeats.
+        """
+        rows = []
+        for names in dimensions:
+            weights = {name: math.prod(space[lower] for lower in names[n + 1 :]) for n, name in enumerate(names)}
+            rows.append(tuple(weights.get(name, 0) for name in space))
+        return cls((0,) * len(rows), tuple(rows))
+
+    @property
+    def follows(self) -> tuple[int | None, ...]:
+        """For each dimension of the space, which of the tensor's moves one to one with it, if one does."""
+        columns = zip(*self.steps, strict=True)
+        moved = ([(row, step) for row, step in enumerate(column) if step] for column in columns)
+        return tuple(steps[0][0] if len(steps) == 1 and steps[0][1] == 1 else None for steps in moved)
+
+    def of(self, tensor: Tensor, sizes: Sizes) -> Tensor:
+        """Return a tensor in memory as a space of these sizes sees it: other strides and offset, the same elements."""
+        offset = tensor.offset + sum(map(operator.mul, self.start, tensor.strides))
+        strides = tuple(sum(map(operator.mul, column, tensor.strides)) for column in zip(*self.steps, strict=True))
+        return replace(tensor, sizes=sizes, strides=strides, offset=offset)
+
+
+@dataclass(frozen=True)
+class AffineView:
+    """Some elements of a source, under other coordinates. Over a tensor in memory it is nothing but other strides.
+
+    Attributes:
+        source: what is seen.
+        sizes: of the coordinate space.
+        affine: where an element lies in the source.
+        lanes: elements of a unit, once a schedule has packed it; 1 in plans.
+    """
+
+    source: Source
+    sizes: Sizes
+    affine: Affine
+    lanes: int = 1
+
+    @property
+    def data_type(self) -> DataType:
+        """The type of the source."""
+        return self.source.data_type
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions."""
+        return len(self.sizes)
+
+    @property
+    def children(self) -> tuple[Source, ...]:
+        """What it reads."""
+        return (self.source,)
+
+    @property
+    def moves(self) -> bool:
+        """Whether it only moves bits."""
+        return only_moves(self.source)
+
+    def over(self, children: Iterable[Source]) -> AffineView:
+        """Return the same of another source."""
+        (source,) = children
+        return replace(self, source=source)
+
+
+Constants: TypeAlias = tuple[tuple[str, Any], ...]
+
+
+def constants(**values: Any) -> Constants:
+    """Return template values in hashable form."""
+    return tuple(values.items())
+
+
+@dataclass(frozen=True)
+class Body:
+    """One use of a shader body, which computes the elements of a virtual tensor; each kind is a subclass.
+
+    Attributes:
+        file: the shader's path below ``shaders/``, without suffix: ``indexing/gather_nd1``.
+        data_type, sizes: of the tensor that the body defines.
+        inputs: named sources.
+        constants: values for the template.
+        portable: the body's text knows only the types that every adapter has: it sees 64-bit operands as pairs of
+            words, and halves as f32, even where the adapter computes on them.
+        lanes: elements of a unit, once a schedule has packed it; 1 in plans.
+        packed: the dimension along which the elements of a unit lie; None in plans.
+    """
+
+    file: str
+    data_type: DataType
+    sizes: Sizes
+    inputs: tuple[tuple[str, Source], ...] = ()
+    constants: Constants = ()
+    portable: bool = False
+    lanes: int = 1
+    packed: int | None = None
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions."""
+        return len(self.sizes)
+
+    @property
+    def children(self) -> tuple[Source, ...]:
+        """What it reads."""
+        return tuple(source for _, source in self.inputs)
+
+    @property
+    def moves(self) -> bool:
+        """Whether the body only moves bits."""
+        return False
+
+    def over(self, children: Iterable[Source]) -> Body:
+        """Return the same of other inputs."""
+        names = (name for name, _ in self.inputs)
+        return replace(self, inputs=tuple(zip(names, children, strict=True)))
+
+    def follow(self, position: int, dimension: int) -> int | None:
+        """Return which dimension of an input moves one to one with a dimension of the body; None where none does."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Apply(Body):
+    """A body on scalars, ``fn apply(a: a_s, b: b_s) -> output_s``; its inputs have the output's coordinates."""
+
+    def follow(self, position: int, dimension: int) -> int | None:
+        return dimension
+
+
+@dataclass(frozen=True)
+class Element(Body):
+    """A body that changes coordinates: ``fn element(at: output_at) -> output_t``.
+
+    Attributes:
+        follows: for each input, which of its dimensions moves one to one with each dimension of the output (None where
+            none does). Units of several elements go through a body along such dimensions only.
+    """
+
+    follows: tuple[tuple[int | None, ...], ...] = ()
+
+    @property
+    def moves(self) -> bool:
+        return all(map(only_moves, self.children))
+
+    def follow(self, position: int, dimension: int) -> int | None:
+        return self.follows[position][dimension]
+
+
+@dataclass(frozen=True)
+class Lookup(Element):
+    """A body that says which element of ``input`` stands at a place, if one does:
+    ``fn place(at: output_at, source: ptr<function, input_at>) -> bool``."""
+
+
+Virtual: TypeAlias = AffineView | Body
+Source: TypeAlias = Tensor | Held | AffineView | Body
+
+
+def only_moves(source: Source) -> bool:
+    """Return whether nothing is computed on a source's elements: their bits are moved, or they are indices."""
+    match source:
+        case Tensor():
+            return source.view is not View.COMPUTE
+        case Held():
+            return False
+        case _:
+            return source.moves
+
+
+def apply(
+    file: str,
+    data_type: DataType,
+    sizes: Sizes,
+    *,
+    portable: bool = False,
+    values: Constants = (),
+    **inputs: Source,
+) -> Apply:
+    """Return an element-wise body over named inputs of the output's sizes."""
+    return Apply(file, data_type, sizes, tuple(inputs.items()), values, portable)
+
+
+def element(
+    file: str,
+    data_type: DataType,
+    sizes: Sizes,
+    *,
+    portable: bool = False,
+    values: Constants = (),
+    **inputs: Source,
+) -> Element:
+    """Return a body whose inputs have coordinates of their own, none of which moves with the output's."""
+    nowhere: tuple[int | None, ...] = (None,) * len(sizes)
+    return Element(file, data_type, sizes, tuple(inputs.items()), values, portable, follows=(nowhere,) * len(inputs))

@@ -1,0 +1,259 @@
+"""Plans as people read them: per step equations, and the tensors that are read and written.
+
+    1. map gather
+         output 0 = gather_nd1(input 0, input 1)
+         reads  input 0 FLOAT32 [4, 8]
+                input 1 UINT32 [3, 1]
+         writes output 0 FLOAT32 [3, 8]
+
+A body is written as a function of what it reads, under the name of its file. What is read more than once within a step
+becomes a value with a name, so that equations grow no faster than trees do.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from dmlgpu.compiler.plan.parts import read, written
+from dmlgpu.compiler.plan.sources import AffineView, Body, Held, Source, Virtual
+from dmlgpu.compiler.plan.steps.base import Map, Plan, Repeat, Step, Tiles
+from dmlgpu.compiler.plan.steps.ordering import Scatter, Sort
+from dmlgpu.compiler.plan.steps.products import Attend, Contract, Convolve, Pool, Product, Recurrence
+from dmlgpu.compiler.plan.steps.reductions import Compact, Reduce, Rows, Scan
+from dmlgpu.compiler.plan.tensors import Sizes, Tensor
+
+
+def describe(plan: Plan) -> str:
+    """Return the text of a plan."""
+    count = len(plan.steps) + len(plan.initialization)
+    lines = [f"plan of {plan.operator}: {count} step{'s' if count != 1 else ''}"]
+    steps = [("", step) for step in plan.steps] + [("at initialisation: ", step) for step in plan.initialization]
+    for number, (when, step) in enumerate(steps, start=1):
+        lines.append(f"  {number}. {when}{title(step)}")
+        lines += [f"       {line}" for line in equations(step)]
+        for verb, tensors in (("reads", read(step)), ("writes", written(step))):
+            first, *others = tensor_texts(tensors) or ["nothing"]
+            lines += [f"       {verb:6} {first}", *(f"              {other}" for other in others)]
+    return "\n".join(lines)
+
+
+def kind_of(step: Step) -> str:
+    """Return the kind of a step, as its class calls it: ``map``, ``contract``."""
+    return type(step).__name__.lower()
+
+
+def title(step: Step) -> str:
+    """Return the kind of a step and its label, if that says more."""
+    return kind_of(step) if step.label in ("", kind_of(step)) else f"{kind_of(step)} {step.label}"
+
+
+def tensor_texts(tensors: Sequence[Tensor]) -> list[str]:
+    """Return the texts of tensors, equal ones once: inputs by number, then what has no number."""
+
+    def place(tensor: Tensor) -> tuple[str, int, str]:
+        index = tensor.binding.index
+        return tensor.binding.role, index if isinstance(index, int) else 0, str(tensor)
+
+    return list(dict.fromkeys(map(str, sorted(tensors, key=place))))
+
+
+# ---- sources
+
+
+class _Equations:
+    """Expressions for sources, and the equations of the values that are read more than once."""
+
+    def __init__(self, *roots: Source):
+        self.lines: list[str] = []
+        self._names: dict[int, str] = {}
+        self._readers: Counter[int] = Counter()
+        pending = list(roots)
+        while pending:
+            source = pending.pop()
+            self._readers[id(source)] += 1
+            if isinstance(source, Virtual) and self._readers[id(source)] == 1:
+                pending.extend(source.children)
+
+    def of(self, source: Source) -> str:
+        """Return an expression for a source."""
+        if isinstance(source, Tensor):
+            return str(source.binding)
+        if isinstance(source, Held):
+            return source.name
+        if id(source) not in self._names:
+            text = self._call(source)
+            if self._readers[id(source)] > 1 and source.children:
+                name = f"v{len(self.lines) + 1}"
+                self.lines.append(f"{name} = {text}")
+                text = name
+            self._names[id(source)] = text
+        return self._names[id(source)]
+
+    def _call(self, source: AffineView | Body) -> str:
+        arguments = [self.of(child) for child in source.children]
+        if isinstance(source, AffineView):
+            return f"{arguments[0]} as {list(source.sizes)}"
+        numbers = [f"{name}={value!r}" for name, value in source.constants if _is_number(value)]
+        return f"{_stem(source.file)}({', '.join([*arguments, *numbers])})"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and type(value) in (bool, int, float)
+
+
+def _stem(file: str) -> str:
+    return file.rpartition("/")[2]
+
+
+def _by(sizes: Sizes) -> str:
+    return " x ".join(map(str, sizes)) or "1"
+
+
+# ---- steps
+
+
+@functools.singledispatch
+def equations(step: Step) -> list[str]:
+    """Return what a step computes, as equations.
+
+    Raises:
+        TypeError: for a kind of step that has none.
+    """
+    raise TypeError(f"no equations for {type(step).__name__}")
+
+
+@equations.register
+def _map(step: Map) -> list[str]:
+    found = _Equations(step.body)
+    result = found.of(step.body)
+    return [*found.lines, f"{step.output.binding} = {result}"]
+
+
+@equations.register
+def _repeat(step: Repeat) -> list[str]:
+    inner = [f"  {line}" for one in step.steps for line in equations(one)]
+    return [f"{step.turns} times, moving {', '.join(str(binding) for binding, _ in step.advances)}:", *inner]
+
+
+@equations.register
+def _contract(step: Contract) -> list[str]:
+    return [*_product(step.product), *_of_sum(step.epilogue, step.output)]
+
+
+def _product(product: Product) -> list[str]:
+    found = _Equations(product.a, product.b)
+    a, b = found.of(product.a), found.of(product.b)
+    space = product.space
+    batch = f"{_by(space.batch)} times " if math.prod(space.batch) > 1 else ""
+    shape = f"{batch}{_by(space.rows)} rows by {_by(space.columns)} columns"
+    return [*found.lines, f"product = sum over {_by(space.inner)} of {a} * {b}: {shape}"]
+
+
+@equations.register
+def _convolve(step: Convolve) -> list[str]:
+    convolution = step.convolution
+    found = _Equations(convolution.input, convolution.filter)
+    source, filters = found.of(convolution.input), found.of(convolution.filter)
+    channels, window = convolution.filter.sizes[2], tuple(axis.size for axis in convolution.windows)
+    how = " transposed" if step.transposed else ""
+    over = f"{channels} channels and windows of {_by(window)}"
+    return [
+        *found.lines,
+        f"product = sum over {over}{how} of {source} * {filters}",
+        *_of_sum(step.epilogue, step.output),
+    ]
+
+
+@equations.register
+def _tiles(step: Tiles) -> list[str]:
+    return _map(Map(step.label, step.body, step.output))
+
+
+@equations.register
+def _pool(step: Pool) -> list[str]:
+    window = _by(tuple(axis.size for axis in step.windows))
+    return [f"{step.output.binding} = largest of windows of {window} of {step.input.binding}"]
+
+
+def _of_sum(epilogue: Body, output: Tensor) -> list[str]:
+    found = _Equations(epilogue)
+    result = found.of(epilogue)
+    return [*found.lines, f"{output.binding} = {result}"]
+
+
+@equations.register
+def _attend(step: Attend) -> list[str]:
+    parts = (step.query, step.key, step.value, step.score, *([step.visible] if step.visible else []))
+    found = _Equations(*parts)
+    query, key, value, score, *visible = map(found.of, parts)
+    seen = f", of the first {visible[0]} keys" if visible else ""
+    return [
+        *found.lines,
+        f"product = {query} . {key}: {step.rows} rows by {step.keys} keys, {step.batches} heads",
+        f"{step.output.binding} = softmax of {score} along the keys{seen}, times {value}",
+    ]
+
+
+@equations.register
+def _recurrence(step: Recurrence) -> list[str]:
+    found = _Equations(*step.states)
+    states = [found.of(state) for state in step.states]
+    gates = ", ".join(held.name for _, held in step.sums)
+    return [
+        f"{gates} = {step.hidden.binding} * {step.weights.binding}",
+        *found.lines,
+        *(f"{step.output.binding} state {number} = {state}" for number, state in enumerate(states)),
+    ]
+
+
+@equations.register
+def _reduce(step: Reduce) -> list[str]:
+    found = _Equations(step.source)
+    source = found.of(step.source)
+    result = f"{_stem(step.reduction.file)} of {source} along axes {list(step.axes)}"
+    if step.epilogue is None:
+        return [*found.lines, f"{step.output.binding} = {result}"]
+    return [*found.lines, f"product = {result}", *_of_sum(step.epilogue, step.output)]
+
+
+@equations.register
+def _rows(step: Rows) -> list[str]:
+    found = _Equations(step.source, step.body)
+    source = found.of(step.source)
+    lines = []
+    for stage in step.stages:
+        given = f"{_stem(stage.prepare)} of {source}" if stage.prepare else source
+        lines.append(f"{', '.join(stage.results)} = {_stem(stage.file)} of {given} along axes {list(step.axes)}")
+    before = len(found.lines)
+    result = f"{step.output.binding} = {found.of(step.body)}"
+    return [*found.lines[:before], *lines, *found.lines[before:], result]
+
+
+@equations.register
+def _scan(step: Scan) -> list[str]:
+    order = "from the last" if step.scanning.decreasing else "up to each"
+    what = f"{_stem(step.scanning.file)} of {step.source.binding} {order} element along axis {step.axis}"
+    return [f"{step.output.binding} = {what}{', itself left out' if step.scanning.exclusive else ''}"]
+
+
+@equations.register
+def _compact(step: Compact) -> list[str]:
+    chosen = f"{_stem(step.advance)} of the elements of {step.source.binding} that are {_stem(step.predicate)}"
+    return [f"{step.output.binding}, {step.count.binding} = {chosen}"]
+
+
+@equations.register
+def _sort(step: Sort) -> list[str]:
+    order = "largest" if step.decreasing else "smallest"
+    count = f"the first {step.output.sizes[-1]} records of {step.source.binding} along axis {step.axis}"
+    return [f"{step.output.binding} = {count}, {order} first"]
+
+
+@equations.register
+def _scatter(step: Scatter) -> list[str]:
+    where = ", ".join(str(tensor.binding) for _, tensor in step.inputs)
+    return [f"{step.output.binding} = {step.source.binding} at {_stem(step.file)}({where})"]

@@ -1,0 +1,128 @@
+"""Windows that slide over the spatial dimensions of a tensor: their sizes and positions, as numbers alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from dmlgpu.compiler.plan.tensors import Sizes
+
+
+@dataclass(frozen=True)
+class Axis:
+    """How a window slides along one spatial dimension.
+
+    Attributes:
+        spatial: elements of the input.
+        positions: positions of the window.
+        size: elements of the window.
+        stride: elements from one position to the next.
+        dilation: elements from one of them to the next.
+        start: elements of padding before the input.
+    """
+
+    spatial: int
+    positions: int
+    size: int
+    stride: int
+    dilation: int
+    start: int
+
+    @property
+    def reach(self) -> int:
+        """Elements from the first to the last element of the window."""
+        return (self.size - 1) * self.dilation + 1
+
+    @property
+    def by_position(self) -> bool:
+        """Whether what covers an element is looked for among all positions, because these are fewer than the taps."""
+        return self.positions < self.size
+
+    def inside(self, position: int) -> range:
+        """Return the elements of the window that lie on the input at a position."""
+        first = position * self.stride - self.start
+        lowest = -(min(first, 0) // self.dilation)
+        highest = min(self.size - 1, (self.spatial - 1 - first) // self.dilation)
+        return range(lowest, highest + 1)
+
+    @property
+    def first_empty(self) -> int | None:
+        """The first position at which no element of the window lies on the input; None where there is no such
+        position. Found in as many steps as the numbers have digits, not positions."""
+        if not self.inside(0):
+            return 0
+        # The window begins in the padding, and no element of it meets the input, whose size is below the dilation.
+        if self.spatial < self.dilation:
+            between = self.dilation - self.start % self.dilation  # what is added to a multiple of the stride
+            low, high = self.spatial - between, self.dilation - 1 - between
+            found = first_multiple_within(self.stride, self.dilation, low, high)
+            if found is not None and found < self.positions and found * self.stride < self.start:
+                return found
+        behind = -(-(self.spatial + self.start) // self.stride)  # the first position that begins behind the input
+        return behind if behind < self.positions else None
+
+
+def first_multiple_within(step: int, modulus: int, low: int, high: int) -> int | None:
+    """Return the smallest n, at least 0, for which ``n * step`` leaves a remainder from ``low`` to ``high``; None where
+    there is none.
+
+    Args:
+        step: at least 0.
+        modulus: at least 1.
+        low, high: the ends of the interval of remainders, ``low <= high < low + modulus``; it may begin below 0 or end
+            above the modulus, and then means the remainders that are left of its numbers.
+    """
+    low, high = low % modulus, low % modulus + high - low
+    if low == 0 or high >= modulus:
+        return 0
+    step %= modulus
+    if step == 0:
+        return None
+    if 2 * step > modulus:  # count down instead
+        step, low, high = modulus - step, modulus - high, modulus - low
+    number = -(-low // step)
+    if number * step <= high:
+        return number
+    turns = first_multiple_within(-modulus % step, step, low % step, high % step)
+    return None if turns is None else -(-(low + turns * modulus) // step)
+
+
+Windows: TypeAlias = tuple[Axis, ...]
+"""How a window slides along each spatial dimension."""
+
+
+def sizes_of(windows: Windows) -> Sizes:
+    """Return the elements of the window."""
+    return tuple(axis.size for axis in windows)
+
+
+def positions_of(windows: Windows) -> Sizes:
+    """Return the positions of the window."""
+    return tuple(axis.positions for axis in windows)
+
+
+def taps_of(windows: Windows) -> Sizes:
+    """Return how many positions may cover an element along each dimension."""
+    return tuple(min(axis.size, axis.positions) for axis in windows)
+
+
+def windows_over(
+    spatial: Iterable[int],
+    *,
+    size: Iterable[int],
+    strides: Iterable[int],
+    dilations: Iterable[int],
+    start: Iterable[int],
+    end: Iterable[int],
+) -> Windows:
+    """Return windows with as many positions as the padded input has room for; 0 or fewer where it is smaller than the
+    window.
+
+    Args:
+        start, end: elements of padding before and behind the input.
+    """
+    return tuple(
+        Axis(n, (n + before + behind - (k - 1) * d - 1) // s + 1, k, s, d, before)
+        for n, k, s, d, before, behind in zip(spatial, size, strides, dilations, start, end, strict=True)
+    )

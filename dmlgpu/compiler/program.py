@@ -1,0 +1,181 @@
+"""What an executor gets: rendered kernels with their bindings and grids."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from dmlgpu.common.timings import Timings
+from dmlgpu.compiler.plan import Role
+from dmlgpu.compiler.target import PARAMETER_BYTES
+
+Bindings: TypeAlias = tuple[int, ...]
+"""The binding number of each slot, ascending from 0 by first use; empty where each slot has a binding of its own."""
+
+_WORKGROUP = re.compile(r"@workgroup_size\((\d+)")
+_SHADER = re.compile(r"^// ---- shaders/(\S+?)(?:\.wgsl)?$", re.MULTILINE)
+"""The lines that rendering puts over the text of each file (``wgsl.templates``)."""
+
+MAX_SLOTS = 8
+"""How many slots a kernel may have: the parameter block holds as many base offsets."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """What a kernel binds at one binding number: a byte range of one of the dispatch's resources.
+
+    For inputs, outputs and constants ``offset`` counts from the tensor's binding; for the temporary and the persistent
+    resource from the resource's start, and ``index`` is 0. It is a multiple of 16.
+    """
+
+    role: Role
+    index: int
+    offset: int
+    size: int
+
+    def __str__(self) -> str:
+        """Return what is bound: ``input 0, 96 bytes``."""
+        in_arena = self.role in (Role.TEMPORARY, Role.PERSISTENT)
+        where = self.role.value if in_arena else f"{self.role} {self.index}"
+        return f"{where}, {self.size:,} bytes" + (f" from byte {self.offset:,}" if self.offset else "")
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Bytes that a kernel moves as they are, so that a copy from buffer to buffer does the same.
+
+    Attributes:
+        source, destination: the slots, by number.
+        source_offset, destination_offset: bytes from the start of each, multiples of 4.
+        size: bytes, a multiple of 4.
+    """
+
+    source: int
+    source_offset: int
+    destination: int
+    destination_offset: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One rendered compute shader.
+
+    Every binding is ``@group(0) @binding(its number) var<storage, read_write>``. The parameter block (immediates, or a
+    uniform at the binding after the last one) holds, per slot, the distance in 32-bit words from the bound, aligned
+    offset to the tensor's first word: word i for slot i, then a zero at word 8.
+
+    Attributes:
+        bindings: which slots share a binding, since their ranges meet: known for slots of one resource; ``aliasing``
+            finds at each dispatch which ones else do.
+        copy: all that it does, where that is a copy; executors may copy instead.
+    """
+
+    label: str
+    wgsl: str
+    slots: tuple[Slot, ...]
+    grid: tuple[int, int, int]
+    bindings: Bindings = ()
+    copy: Copy | None = None
+
+    @property
+    def workgroup(self) -> int:
+        """Invocations of a workgroup."""
+        found = _WORKGROUP.search(self.wgsl)
+        return int(found[1]) if found else 0
+
+    @property
+    def shaders(self) -> tuple[str, ...]:
+        """The shader files that its text comes from, as paths below ``shaders/`` without suffix; the math library, of
+        which it has single functions, is ``lib``."""
+        return tuple(dict.fromkeys(_SHADER.findall(self.wgsl)))
+
+    @property
+    def summary(self) -> str:
+        """The label and the shader files, in a line: ``gather_nd1 gather x4 (indexing/gather_nd1, schedules/map)``.
+        Kernels of a function of the math library have no body; those name all files."""
+        return f"{self.label} ({', '.join(self.bodies or self.shaders)})"
+
+    @property
+    def bodies(self) -> tuple[str, ...]:
+        """The shader files but for the math library and the accessors of memory: bodies and schedules."""
+        return tuple(file for file in self.shaders if file != "lib" and not file.startswith("access/"))
+
+    def __str__(self) -> str:
+        """Return the kernel as people read it, in a few lines."""
+        grid = " x ".join(map(str, self.grid))
+        lines = [f"{self.label}: {grid} workgroups of {self.workgroup}"]
+        numbers = self.bindings or range(len(self.slots))
+        for binding, slot in zip(numbers, self.slots, strict=True):
+            lines.append(f"       binding {binding}: {slot}")
+        lines.append(f"       shaders: {', '.join(self.bodies)}")
+        return "\n".join(lines)
+
+    @property
+    def binding_count(self) -> int:
+        """How many storage buffers are bound."""
+        return max(self.bindings) + 1 if self.bindings else len(self.slots)
+
+
+@dataclass(frozen=True)
+class Program:
+    """Everything the executor needs to run an operator.
+
+    Attributes:
+        kernels: executed in order at each dispatch.
+        initialization: executed once; reads owned inputs, writes the persistent resource.
+        temporary_size, persistent_size: bytes of these resources; 0 where none is needed.
+        immediates: whether the parameter block comes as immediates; else as a uniform.
+        constants: data that kernels read, whole words each, by the number that their slots name.
+        least_temporary_size: bytes that the temporary tensors alive at one time take, at most: the temporary resource
+            can't be smaller.
+        timings: how long planning and rendering took when it was made; programs that differ in nothing else are equal.
+    """
+
+    operator: str
+    kernels: tuple[Kernel, ...]
+    initialization: tuple[Kernel, ...] = ()
+    temporary_size: int = 0
+    persistent_size: int = 0
+    immediates: bool = True
+    constants: tuple[bytes, ...] = ()
+    least_temporary_size: int = 0
+    timings: Timings = field(default=Timings(), compare=False, repr=False)
+
+    @property
+    def summaries(self) -> tuple[str, ...]:
+        """What runs, in a line per kernel; those that differ in nothing but what they bind once."""
+        return tuple(dict.fromkeys(kernel.summary for kernel in (*self.initialization, *self.kernels)))
+
+    def __str__(self) -> str:
+        """Return the program as people read it: per kernel its grid, what it binds, and the files of its text."""
+        executed, made = Counter(map(_without_slots, self.kernels)), set[Kernel]()
+        count = f"{len(self.kernels)} kernel{'s' if len(self.kernels) != 1 else ''}"
+        lines = [
+            f"program of {self.operator}: {count}, {self.temporary_size:,} bytes temporary"
+            f" (at least {self.least_temporary_size:,}), {self.persistent_size:,} bytes persistent"
+        ]
+        for number, kernel in enumerate(self.kernels, start=1):
+            same = _without_slots(kernel)
+            if same not in made:
+                more = executed[same] - 1
+                again = f"\n       and {more} more times on other ranges" if more else ""
+                lines.append(f"  {number}. {kernel}{again}")
+                made.add(same)
+        lines += [f"  at initialisation: {kernel}" for kernel in self.initialization]
+        return "\n".join(lines)
+
+
+def _without_slots(kernel: Kernel) -> Kernel:
+    """Return what the same kernel is, whatever it binds: turns of a step in time differ in nothing else."""
+    return replace(kernel, slots=())
+
+
+def parameter_bytes(bases: Sequence[int]) -> bytes:
+    """Return the parameter block of a dispatch whose slots have these base offsets."""
+    words = PARAMETER_BYTES // 4
+    return struct.pack(f"<{words}I", *bases, *(0,) * (words - len(bases)))

@@ -1,0 +1,258 @@
+"""Rendered programs that are kept: in memory, and in files, so that the next process need not plan and render them.
+
+A file holds one program as JSON, under a line with the hash of it: what is damaged is as if it were not there. Its name
+is the hash of all that the program depends on, the compiler's own source files among it, so that another version of
+dmlgpu never finds it. Nothing here raises: where files cannot be read or written, programs are made again.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import json
+import os
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.common.cache import Cache, CacheLimits
+from dmlgpu.common.folders import cache_folder
+from dmlgpu.compiler.plan.tensors import Role
+from dmlgpu.compiler.program import Kernel, Program, Slot
+from dmlgpu.compiler.target import Target
+
+programs: Final[Cache[tuple[OperatorDesc, Target], Program]] = Cache(CacheLimits(entries=1024, size=16 << 20))
+"""The operators' programs asked for last, by description and target. They are text, which devices of the same kind
+share."""
+
+_PROGRAM_BYTES = 12 << 10
+"""What a program and its description take beside the text."""
+
+FOLDER_VARIABLE = "DMLGPU_CACHE"
+"""Environment variable with the folder in which programs are kept, or ``off``."""
+
+OFF = "off"
+
+LIMITS: Final = CacheLimits(entries=1024, size=64 << 20)
+"""How much a folder holds; what was used least recently goes first."""
+
+_FORMAT = 1
+_MOST_BYTES = 8 << 20  # of one file
+_SUFFIX = ".json"
+_without_files: list[object] = []
+
+
+def memory_of(program: Program) -> int:
+    """Return the estimated bytes of a program."""
+    kernels = (*program.kernels, *program.initialization)
+    return _PROGRAM_BYTES + sum(sys.getsizeof(kernel.wgsl) for kernel in kernels)
+
+
+class ProgramFiles:
+    """A folder of programs. Usable from several threads and processes: files appear whole or not at all.
+
+    Args:
+        folder: where they lie; it is made when there is something to write.
+        version: what programs depend on beside the key that is given with them: ``version_of`` the compiler.
+        limits: how much is kept. Each process counts what it adds itself; others may add as much until it looks again.
+    """
+
+    def __init__(self, folder: Path, version: str, limits: CacheLimits = LIMITS):
+        self.folder = folder
+        self._version, self._limits = version, limits
+        self._lock = threading.Lock()
+        self._entries = self._bytes = -1  # not counted yet
+
+    def load(self, key: str) -> Program | None:
+        """Return the program that was saved under a key, which counts as a use; None for none, or a damaged one."""
+        if _without_files:
+            return None
+        name = self._name(key)
+        path = self.folder / f"{name}{_SUFFIX}"
+        try:
+            with path.open("rb") as stream:
+                data = stream.read(_MOST_BYTES + 1)
+            digest, _, body = data.partition(b"\n")
+            if hashlib.sha256(body).hexdigest().encode() != digest:
+                raise ValueError("damaged")
+            record = json.loads(body)
+            if record["key"] != name:
+                raise ValueError("renamed")
+            program = _decoded(record)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            with contextlib.suppress(OSError):
+                path.unlink()
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(path)
+        return program
+
+    def save(self, key: str, program: Program) -> None:
+        """Keep a program under a key, unless it is too large."""
+        if _without_files:
+            return
+        name = self._name(key)
+        body = json.dumps({"key": name, **_encoded(program)}, separators=(",", ":")).encode()
+        data = hashlib.sha256(body).hexdigest().encode() + b"\n" + body
+        if len(data) > min(_MOST_BYTES, self._limits.size):
+            return
+        partial = self.folder / f".{name}-{os.getpid()}-{threading.get_ident()}.part"
+        with contextlib.suppress(OSError):
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                # Not brought to the disk at once: what a crash of the machine leaves fails the hash.
+                partial.write_bytes(data)
+                partial.replace(self.folder / f"{name}{_SUFFIX}")
+            except OSError:
+                partial.unlink(missing_ok=True)
+                raise
+            with self._lock:
+                self._make_room(len(data))
+
+    def _name(self, key: str) -> str:
+        return hashlib.sha256(f"{_FORMAT}\n{self._version}\n{key}".encode()).hexdigest()
+
+    def _make_room(self, added: int) -> None:
+        """Count a new file, and remove old ones where they are too many."""
+        limits = self._limits
+        self._entries, self._bytes = self._entries + 1, self._bytes + added
+        if 0 < self._entries <= limits.entries and self._bytes <= limits.size:
+            return
+        found = sorted(self._files())  # those used least recently first
+        self._entries, self._bytes = len(found), sum(size for _, size, _ in found)
+        if self._entries <= limits.entries and self._bytes <= limits.size:
+            return
+        # Some more than is asked for, so that not every file that is added later has them counted again.
+        for _, size, path in found:
+            if self._entries <= limits.entries * 3 // 4 and self._bytes <= limits.size * 3 // 4:
+                return
+            with contextlib.suppress(OSError):
+                path.unlink()
+            self._entries, self._bytes = self._entries - 1, self._bytes - size
+
+    def _files(self) -> Iterator[tuple[int, int, Path]]:
+        """Yield when each file was used last, its bytes, and its path; those that another process left half-written
+        too."""
+        for entry in os.scandir(self.folder):
+            with contextlib.suppress(OSError):
+                if entry.name.endswith((_SUFFIX, ".part")) and entry.is_file(follow_symlinks=False):
+                    stat = entry.stat(follow_symlinks=False)
+                    yield stat.st_mtime_ns, stat.st_size, Path(entry.path)
+
+
+@contextlib.contextmanager
+def without_files() -> Iterator[None]:
+    """While it lasts, programs neither come from files nor go there: the compiler or its shaders are not those on the
+    disk, or it is the compiler that is tested."""
+    _without_files.append(None)
+    try:
+        yield
+    finally:
+        _without_files.pop()
+
+
+def default_folder() -> Path | None:
+    """Return where programs are kept: the folder that the environment variable DMLGPU_CACHE names, else ``programs``
+    in dmlgpu's folder among the user's caches; None where it says ``off``, or there is no such folder."""
+    given = os.environ.get(FOLDER_VARIABLE, "").strip()
+    if given.lower() == OFF:
+        return None
+    if given:
+        return Path(given)
+    try:
+        return cache_folder() / "programs"
+    except FileNotFoundError:
+        return None
+
+
+def version_of(folders: Sequence[Path]) -> str | None:
+    """Return a text that changes when a source file in one of the folders does: names, sizes and times, not contents.
+
+    None where they are no folders, as in an archive.
+    """
+    found: list[str] = [np.__version__]  # which computes constants
+    waiting = [str(folder) for folder in folders]
+    try:
+        while waiting:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in sorted(entries, key=lambda entry: entry.name):
+                    if entry.is_dir():
+                        waiting.append(entry.path)
+                    elif entry.name.endswith((".py", ".wgsl")):
+                        stat = entry.stat()
+                        found.append(f"{entry.path} {stat.st_size} {stat.st_mtime_ns}")
+    except OSError:
+        return None
+    return hashlib.sha256("\n".join(found).encode(errors="surrogateescape")).hexdigest()
+
+
+def _encoded(program: Program) -> dict[str, Any]:
+    """Return a program as JSON has it; a text of several kernels stands in it once."""
+    texts: dict[str, int] = {}
+
+    def kernels(some: Sequence[Kernel]) -> list[Any]:
+        return [
+            [
+                kernel.label,
+                texts.setdefault(kernel.wgsl, len(texts)),
+                [[slot.role.value, slot.index, slot.offset, slot.size] for slot in kernel.slots],
+                kernel.grid,
+                kernel.bindings,
+            ]
+            for kernel in some
+        ]
+
+    return {
+        "operator": program.operator,
+        "kernels": kernels(program.kernels),
+        "initialization": kernels(program.initialization),
+        "texts": list(texts),
+        "sizes": [program.temporary_size, program.persistent_size, program.least_temporary_size],
+        "immediates": program.immediates,
+        "constants": [base64.b64encode(data).decode() for data in program.constants],
+    }
+
+
+def _decoded(record: dict[str, Any]) -> Program:
+    """Return the program of a record. Raises ValueError, KeyError or TypeError where it is none."""
+    texts = [_of(str, text) for text in record["texts"]]
+
+    def kernels(some: Any) -> tuple[Kernel, ...]:
+        return tuple([kernel(*values) for values in some])
+
+    def kernel(label: Any, text: Any, slots: Any, grid: Any, bindings: Any) -> Kernel:
+        x, y, z = _numbers(grid)
+        if not 0 <= text < len(texts):
+            raise ValueError(f"no text {text}")
+        found = tuple([Slot(Role(role), *_numbers((index, offset, size))) for role, index, offset, size in slots])
+        return Kernel(_of(str, label), texts[text], found, (x, y, z), _numbers(bindings))
+
+    temporary, persistent, least = _numbers(record["sizes"])
+    return Program(
+        _of(str, record["operator"]),
+        kernels(record["kernels"]),
+        kernels(record["initialization"]),
+        temporary,
+        persistent,
+        _of(bool, record["immediates"]),
+        tuple([base64.b64decode(_of(str, data), validate=True) for data in record["constants"]]),
+        least,
+    )
+
+
+def _of(kind: type, value: Any) -> Any:
+    if type(value) is not kind:
+        raise TypeError(f"{value!r} is no {kind.__name__}")
+    return value
+
+
+def _numbers(values: Any) -> tuple[int, ...]:
+    return tuple([_of(int, value) for value in values])

@@ -1,0 +1,92 @@
+"""The programs that executors run: kept in memory, kept in files, or made by the compiler, which is loaded for that."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from pathlib import Path
+
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.common.timings import Timings
+from dmlgpu.compiler.graph.network import Network
+from dmlgpu.compiler.graph.passes import check_names
+from dmlgpu.compiler.program import Program
+from dmlgpu.compiler.program_cache import ProgramFiles, default_folder, memory_of, programs, version_of
+from dmlgpu.compiler.target import Target
+
+
+def _files() -> ProgramFiles | None:
+    """Return the files that the environment asks for."""
+    package = Path(__file__).parents[1]
+    shaders = package.with_name("shaders")  # of a checkout; else they lie inside the package
+    folder = default_folder()
+    version = None if folder is None else version_of([package, shaders] if shaders.is_dir() else [package])
+    return None if folder is None or version is None else ProgramFiles(folder, version)
+
+
+files = _files()
+"""Where programs are kept between processes; None for nowhere. Found at once, so that what is made by the modules that
+are loaded from now on is never taken for what others, written to the disk meanwhile, make."""
+
+
+def of_operator(desc: OperatorDesc, target: Target) -> Program:
+    """Return the program of a checked description; one object while ``kept_programs.programs`` keeps it.
+
+    Raises:
+        OperatorNotImplemented: when dmlgpu does not implement the operator yet.
+        NotSupported: when the adapter lacks a feature or a limit that it needs.
+    """
+
+    def make() -> Program:
+        from dmlgpu.compiler.stages import stages  # noqa: PLC0415 - slow to import, and not needed for what is kept
+
+        return stages(desc, target).program
+
+    return programs.get_or_make(
+        (desc, target), lambda: _found_or_made(f"{desc!r}\n{_text_of_target(target)}", make), memory_of
+    )
+
+
+def of_network(network: Network, target: Target, disabled: Collection[str] = ()) -> Program:
+    """Return the program of a network, compiled without the passes in ``disabled``.
+
+    Raises:
+        InvalidArgument: for a name that is no pass.
+        NotSupported: when the adapter lacks what a node needs.
+    """
+
+    check_names(disabled)
+
+    def make() -> Program:
+        from dmlgpu.compiler.graph.compiler import compile_network  # noqa: PLC0415 - as above
+
+        return compile_network(network, target, disabled).program
+
+    key = f"{_text_of_network(network)}\n{sorted(disabled)}\n{_text_of_target(target)}"
+    return _found_or_made(key, make)
+
+
+def _found_or_made(key: str, make: Callable[[], Program]) -> Program:
+    """Return what is kept under a key, or else is made and kept from now on."""
+    if files is None:
+        return make()
+    start = time.perf_counter()
+    program = files.load(key)
+    if program is not None:
+        return replace(program, timings=Timings(planning=time.perf_counter() - start))
+    program = make()
+    files.save(key, program)
+    return program
+
+
+def _text_of_target(target: Target) -> str:
+    """Return a text that is the same for equal targets, in any process."""
+    return f"{replace(target, features=frozenset())!r} {sorted(target.features)}"
+
+
+def _text_of_network(network: Network) -> str:
+    """Return a text that is the same for equal networks, in any process; data stand in it as hashes."""
+    constants = [hashlib.sha256(data).hexdigest() for data in network.constants]
+    return f"{replace(network, constants=(), initial=frozenset())!r} {constants} {sorted(network.initial)}"

@@ -1,0 +1,108 @@
+"""Merging dimensions that lie contiguously in every tensor: fewer dimensions make index arithmetic cheap."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dmlgpu.compiler.plan import Body, Element, Held, Source, Tensor
+from dmlgpu.compiler.rewrites.sources import AnySource, is_elementwise, leaves, rewrite
+
+Groups = tuple[tuple[int, ...], ...]
+"""Which of the old dimensions make up each new one, outermost first."""
+
+
+def mergeable(sizes: Sequence[int], strides: Sequence[Sequence[int]], apart: Sequence[int] | None = None) -> Groups:
+    """Return the groups of neighbouring dimensions that every tensor steps through evenly; dimensions of size 1 are
+    dropped.
+
+    Args:
+        sizes: of the common coordinate space.
+        strides: of every tensor over it.
+        apart: dimensions of different mark are never merged (reduced and kept ones, say).
+    """
+    kept = [dimension for dimension, size in enumerate(sizes) if size > 1] or [len(sizes) - 1]
+    groups = [[kept[0]]]
+    for inner in kept[1:]:
+        outer = groups[-1][-1]
+        even = all(stride[outer] == stride[inner] * sizes[inner] for stride in strides)
+        if even and (apart is None or apart[outer] == apart[inner]):
+            groups[-1].append(inner)
+        else:
+            groups.append([inner])
+    return tuple(tuple(group) for group in groups)
+
+
+def merge_sizes(sizes: Sequence[int], groups: Groups) -> tuple[int, ...]:
+    """Return sizes after merging."""
+    return tuple(math.prod(sizes[dimension] for dimension in group) for group in groups)
+
+
+def merge_strides(strides: Sequence[int], groups: Groups) -> tuple[int, ...]:
+    """Return the strides after merging: those of the innermost dimension of each group."""
+    return tuple(strides[group[-1]] for group in groups)
+
+
+def merge_tensor(tensor: Tensor, groups: Groups) -> Tensor:
+    """Return the same elements of a tensor under merged dimensions."""
+    return replace(tensor, sizes=merge_sizes(tensor.sizes, groups), strides=merge_strides(tensor.strides, groups))
+
+
+def merge_dimensions(sizes: Sequence[int], *tensors: Sequence[int]) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
+    """Merged sizes, and the merged strides of each tensor, for a run of dimensions that some tensors share.
+
+    An empty run stays empty.
+    """
+    if not sizes:
+        return (), [() for _ in tensors]
+    groups = mergeable(sizes, tensors)
+    return merge_sizes(sizes, groups), [merge_strides(strides, groups) for strides in tensors]
+
+
+def merge_tree(root: AnySource, groups: Groups) -> AnySource:
+    """Return an element-wise tree under merged dimensions."""
+
+    def merge(node: Source) -> Source:
+        if isinstance(node, Tensor):
+            return merge_tensor(node, groups)
+        sizes = merge_sizes(node.sizes, groups)
+        if isinstance(node, Held):
+            repeated = tuple(number for number, group in enumerate(groups) if group[-1] in node.repeated)
+            return replace(node, sizes=sizes, repeated=repeated)
+        if isinstance(node, Element):  # an identity, as all else keeps its coordinates
+            return replace(node, sizes=sizes, follows=(tuple(range(len(groups))),))
+        return replace(node, sizes=sizes)
+
+    return rewrite(root, merge)
+
+
+def row_groups(
+    sizes: Sequence[int], axes: Sequence[int], tensors: Sequence[Tensor], across: Sequence[Tensor] = ()
+) -> tuple[Groups, Groups]:
+    """Return the groups of the dimensions across rows, in order, and of those along them, in the order of ``axes``.
+
+    Args:
+        sizes: of the common coordinate space.
+        axes: along which rows lie.
+        tensors: over that space.
+        across: tensors that have size 1 along rows.
+    """
+    kept = [dimension for dimension in range(len(sizes)) if dimension not in axes]
+
+    def groups(dimensions: Sequence[int], given: Sequence[Tensor]) -> Groups:
+        if not dimensions:
+            return ()
+        strides = [[tensor.strides[dimension] for dimension in dimensions] for tensor in given]
+        found = mergeable([sizes[dimension] for dimension in dimensions], strides)
+        return tuple(tuple(dimensions[number] for number in group) for group in found)
+
+    return groups(kept, [*tensors, *across]), groups(list(axes), tensors)
+
+
+def collapse(body: Body, output: Tensor) -> tuple[Body, Tensor]:
+    """Return an element-wise tree and its output with all mergeable dimensions merged; other trees as they are."""
+    if not is_elementwise(body):
+        return body, output
+    groups = mergeable(output.sizes, [output.strides, *(leaf.strides for leaf in leaves(body))])
+    return merge_tree(body, groups), merge_tensor(output, groups)

@@ -1,0 +1,291 @@
+"""Resampling along axes: where output coordinates lie on the input, and the bodies that read or gather there.
+
+Coordinates are float32 numbers, each step of their formula rounded, here as in shaders: so both agree on every element.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.common.errors import NotSupported
+from dmlgpu.compiler.plan import Body, Constants, Element, Lookup, Source, constants
+
+NEAREST = "resampling/nearest"
+LINEAR = "resampling/linear"
+ANTIALIASED = "resampling/antialiased"
+ANTIALIASED_SUM = "resampling/antialiased_sum"
+ANTIALIASED_TILE = "resampling/antialiased_tile"
+GRADIENT = "resampling/gradient"
+
+LONGEST_LISTED = 1 << 18
+"""Elements of an axis whose coordinates are looked at one by one; those of longer ones are estimated."""
+
+FEW_TAPS = 9
+"""Elements under a triangle up to which a body adds them up itself."""
+
+MOST_PAIRS = 1 << 30
+"""Elements along an axis times those that each looks at; more only where that is but a few for each element."""
+
+COORDINATE_ERROR = 2.0**-21
+"""Rounding errors of a coordinate, at most, in parts of the largest number that it is computed from: four operations,
+each rounded to 24 bits."""
+
+LARGEST_COORDINATE = 2**126
+"""Below it nothing overflows float32."""
+
+Coordinates = NDArray[np.float32]
+Sizes = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """How one dimension is resampled.
+
+    Attributes:
+        dimension: of the tensors.
+        size: elements of the input.
+        count: elements of the output.
+        scale, input_offset, output_offset: float32 numbers; output coordinate o lies at
+            ``(o - output_offset) / scale - input_offset``.
+    """
+
+    dimension: int
+    size: int
+    count: int
+    scale: float
+    input_offset: float
+    output_offset: float
+
+    @property
+    def scale_bits(self) -> int:
+        """The scale as a word."""
+        return bits_of_float(self.scale)
+
+    @property
+    def input_offset_bits(self) -> int:
+        """The input's offset as a word."""
+        return bits_of_float(self.input_offset)
+
+    @property
+    def output_offset_bits(self) -> int:
+        """The output's offset as a word."""
+        return bits_of_float(self.output_offset)
+
+    @property
+    def inverse_bits(self) -> int:
+        """1 / scale as a word where it is a power of two and normal, else 0."""
+        inverse = 1 / self.scale
+        is_power = inverse.as_integer_ratio() in ((int(inverse), 1), (1, int(self.scale)))
+        return bits_of_float(inverse) if is_power and np.frexp(inverse)[0] == 0.5 else 0
+
+    def coordinates(self) -> Coordinates:
+        """Return the coordinates of all output elements on the input, ascending."""
+        numbers = np.arange(self.count, dtype=np.uint32).astype(np.float32)
+        with np.errstate(over="ignore"):
+            scaled = (numbers - np.float32(self.output_offset)) / np.float32(self.scale)
+        return np.asarray(scaled - np.float32(self.input_offset))
+
+    def places(self, rounding: Rounding | None) -> Coordinates:
+        """Return the same, rounded where a rounding is given, and held on the input."""
+        found = self.coordinates() if rounding is None else rounding.of(self.coordinates())
+        return np.clip(found, np.float32(0), np.float32(self.size - 1))
+
+    def moves_nothing(self, rounding: Rounding | None) -> bool:
+        """Return whether every output element is the input element of the same number."""
+        shift = np.float32(-self.output_offset) - np.float32(self.input_offset)
+        place = shift if rounding is None else rounding.of(shift)
+        return bool(self.size == self.count and self.scale == 1 and place == 0)
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """Which neighbour nearest neighbour takes: the next one up, or down."""
+
+    increasing: bool
+
+    def of(self, coordinates: Any) -> Any:
+        """Return whole coordinates."""
+        return np.ceil(coordinates) if self.increasing else np.floor(coordinates)
+
+
+def bits_of_float(number: float) -> int:
+    """Return a float32 number as a word."""
+    return int(np.float32(number).view(np.uint32))
+
+
+# ---- bodies that read
+
+
+def nearest(source: Source, axes: Sequence[Axis], rounding: Rounding) -> Body:
+    """Return the nearest element along every axis, moved bit by bit."""
+    values = constants(axes=tuple(axes), increasing=rounding.increasing)
+    follows = (_follows(len(source.sizes), axes),)
+    sizes = _resized(source.sizes, axes)
+    return Lookup(NEAREST, source.data_type, sizes, (("input", source),), values, follows=follows)
+
+
+def linear(source: Source, axes: Sequence[Axis]) -> Body:
+    """Between two neighbours along every axis, in float32."""
+    follows, values = (_follows(len(source.sizes), axes),), constants(axes=tuple(axes))
+    sizes = _resized(source.sizes, axes)
+    return Element(LINEAR, DataType.FLOAT32, sizes, (("input", source),), values, follows=follows, portable=True)
+
+
+def _resized(sizes: Sizes, axes: Sequence[Axis]) -> Sizes:
+    counts = {axis.dimension: axis.count for axis in axes}
+    return tuple(counts.get(dimension, size) for dimension, size in enumerate(sizes))
+
+
+def _follows(rank: int, axes: Sequence[Axis]) -> tuple[int | None, ...]:
+    moved = {axis.dimension for axis in axes}
+    return tuple(None if dimension in moved else dimension for dimension in range(rank))
+
+
+# ---- bodies whose last dimension, of taps, is added up
+
+
+def antialiased(source: Source, axis: Axis) -> Body:
+    """Return what each of the elements under a triangle adds along one axis: {output sizes.., taps}; their sum where
+    they are few.
+
+    The triangle is as wide as an output element, at least as two elements of the input. Its weights are normalised;
+    those of positions beyond an edge go to the edge's element, as without antialiasing.
+    """
+    scale = np.float32(axis.scale)
+    reach, slope = np.maximum(np.float32(1) / scale, np.float32(1)), np.minimum(scale, np.float32(1))
+    lowest, highest = -reach, np.float32(axis.size - 1) + reach
+    taps = _most_under(axis, reach, lowest, highest)
+    values = constants(
+        axes=(axis,),
+        taps=taps,
+        reach_bits=bits_of_float(reach),
+        slope_bits=bits_of_float(slope),
+        lowest_bits=bits_of_float(lowest),
+        highest_bits=bits_of_float(highest),
+    )
+    if taps > FEW_TAPS:
+        return _tapped(ANTIALIASED, source, axis, (axis.count, taps), values)
+    sizes, follows = _resized(source.sizes, [axis]), (_follows(len(source.sizes), [axis]),)
+    inputs = (("input", source),)
+    return Element(ANTIALIASED_SUM, DataType.FLOAT32, sizes, inputs, values, follows=follows, portable=True)
+
+
+def _most_under(axis: Axis, reach: np.float32, lowest: np.float32, highest: np.float32) -> int:
+    """Return how many elements of the input, at most, lie under a triangle: exactly, or a few more for a long axis."""
+    if axis.count > LONGEST_LISTED:
+        return min(axis.size, math.ceil(2 * float(reach) * (1 + COORDINATE_ERROR)) + 3)
+    x, edge = np.clip(axis.coordinates(), lowest, highest), np.float32(axis.size - 1)
+    first, last = np.clip(np.ceil(x - reach), 0, edge), np.clip(np.floor(x + reach), 0, edge)
+    return int((last - first).max()) + 1
+
+
+def gradient(source: Source, axis: Axis, rounding: Rounding | None) -> Body:
+    """Return what each output element of the forward operator adds to the gradient of an element of its input along one
+    axis: {input sizes.., taps}.
+
+    Args:
+        rounding: of nearest neighbour; None for linear interpolation.
+    """
+    if axis.size + axis.count > LONGEST_LISTED:
+        line, taps = estimated_line(axis, rounding)
+    else:
+        line, taps = line_below(axis, *users(axis, rounding))
+    values = constants(
+        axes=(axis,), line=line, nearest=rounding is not None, increasing=rounding is not None and rounding.increasing
+    )
+    return _tapped(GRADIENT, source, axis, (axis.size, taps), values)
+
+
+def _tapped(file: str, source: Source, axis: Axis, made: Sizes, values: Constants) -> Body:
+    """Return a body of so many elements and taps in the place of an axis.
+
+    Raises:
+        NotSupported: when scale and offsets let so many elements meet that looking at all pairs would not end.
+    """
+    size, taps = made
+    if size * taps > max(MOST_PAIRS, 8 * (axis.size + axis.count)):
+        raise NotSupported(
+            f"scales[{axis.dimension}] ({axis.scale:g}) and its pixel offsets make {size} elements look at {taps}"
+            f" others each, beyond {MOST_PAIRS} pairs in all"
+        )
+    sizes = tuple(size if dimension == axis.dimension else n for dimension, n in enumerate(source.sizes))
+    follows = ((*_follows(len(sizes), [axis]), None),)
+    inputs = (("input", source),)
+    return Element(file, DataType.FLOAT32, (*sizes, taps), inputs, values, follows=follows, portable=True)
+
+
+# ---- which output elements use an element of the input
+
+
+def users(axis: Axis, rounding: Rounding | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """For each element of the input the first output element that uses it, and the one after the last."""
+    elements = np.arange(axis.size)
+    x = axis.places(rounding)
+    if rounding is not None:
+        return np.searchsorted(x, elements, "left"), np.searchsorted(x, elements, "right")
+    return np.searchsorted(x, elements - 1, "right"), np.searchsorted(x, elements + 1, "left")
+
+
+@dataclass(frozen=True)
+class Line:
+    """Whole numbers ``max(step * i + start, 0) / divisor``, rounded down, in 32-bit integers."""
+
+    step: int
+    start: int
+    divisor: int
+
+    def at(self, elements: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the numbers of some elements."""
+        return np.maximum(elements * self.step + self.start, 0) // self.divisor
+
+
+def _slope(axis: Axis) -> Fraction | None:
+    """Return a ratio near the scale, of numbers with which a line stays in 32-bit integers, or None."""
+    most = int(min(4096, (1 << 29) / max(axis.count, axis.size * axis.scale, 1.0)))
+    return Fraction(axis.scale).limit_denominator(most) if most >= 1 else None
+
+
+def estimated_line(axis: Axis, rounding: Rounding | None) -> tuple[Line, int]:
+    """Return what ``line_below`` returns without looking at every element: a line as near, and a few numbers more.
+
+    The users of element i are the output elements whose coordinates lie between ``i + low`` and ``i + high``. Exact
+    coordinates differ from those in float32 by ``error`` at most, so that users lie between two parallel lines.
+    """
+    scale, before, behind = (Fraction(value) for value in (axis.scale, axis.input_offset, axis.output_offset))
+    largest = (axis.count + abs(behind)) / scale + abs(before)
+    ratio = _slope(axis)
+    if ratio is None or largest > LARGEST_COORDINATE:
+        return Line(0, 0, 1), axis.count
+    error = Fraction(COORDINATE_ERROR) * largest
+    low = -1 if rounding is None or rounding.increasing else 0
+    high = 1 if rounding is None or not rounding.increasing else 0
+    divisor, drift = ratio.denominator, scale - ratio
+    ends = (0, axis.size - 1)
+    first = (low - error + before) * scale + behind
+    start = min(0, math.floor(min(element * drift + first for element in ends) * divisor))
+    line = Line(ratio.numerator, max(start, -(axis.size - 1) * ratio.numerator), divisor)
+    past = (high + error + before) * scale + behind + 1  # behind the last user of element 0
+    inner = max(element * drift + past - Fraction(line.start, divisor) for element in ends) + 1
+    edge = axis.count - int(line.at(np.array([axis.size - 1]))[0])  # all that lie behind the input use its last element
+    return line, min(axis.count, max(math.ceil(inner), edge, 1))
+
+
+def line_below(axis: Axis, begin: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[Line, int]:
+    """Return a line, near the users of all elements of the input and never behind their first, and how many numbers
+    from there on reach the last one of each."""
+    used = np.flatnonzero(end > begin)
+    ratio = _slope(axis)
+    line = Line(0, 0, 1)
+    if ratio is not None:
+        inner = used[used > 0]
+        starts = begin[inner] * ratio.denominator - inner * ratio.numerator
+        line = Line(ratio.numerator, int(starts.min(initial=0)), ratio.denominator)
+    return line, int((end[used] - line.at(used)).max())

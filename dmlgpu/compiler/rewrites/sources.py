@@ -1,0 +1,174 @@
+"""Walking and rewriting trees of sources. Nodes are shared, so walks keep memos: depth must not double the work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from dmlgpu.compiler.plan import Affine, AffineView, Apply, Body, Element, Held, Sizes, Source, Tensor, View, Virtual
+
+IDENTITY = "elementwise/element_wise_identity"
+CONVERT = "elementwise/cast"
+
+AnySource = TypeVar("AnySource", bound=Source)
+
+
+def nodes(root: Source) -> Iterator[Source]:
+    """Yield every node of a tree, shared ones once."""
+    seen: set[int] = set()
+    pending = [root]
+    while pending:
+        source = pending.pop()
+        if id(source) in seen:
+            continue
+        seen.add(id(source))
+        yield source
+        if isinstance(source, Virtual):
+            pending.extend(source.children)
+
+
+def leaves(root: Source) -> Iterator[Tensor]:
+    """Return the tensors in memory that a tree reads."""
+    return (source for source in nodes(root) if isinstance(source, Tensor))
+
+
+def rewrite(root: AnySource, change: Callable[[Source], Source]) -> AnySource:
+    """Return the tree with ``change`` applied to every node, inputs first; shared nodes stay shared.
+
+    Raises:
+        TypeError: where a body at the root becomes something else.
+    """
+    memo: dict[int, Source] = {}
+
+    def visit(source: Source) -> Source:
+        if id(source) not in memo:
+            node = source
+            if isinstance(node, Virtual) and node.children:
+                node = node.over(map(visit, node.children))
+            memo[id(source)] = change(node)
+        return memo[id(source)]
+
+    return visit(root)  # type: ignore[return-value]
+
+
+def sameness() -> Callable[[Source, Source], bool]:
+    """Return a function that says whether two trees are equal, and remembers what it was asked: in trees that share
+    nodes, ``==`` takes a time that doubles with every level."""
+    memo: dict[tuple[int, int], tuple[Source, Source, bool]] = {}  # with the nodes, whose identities stay theirs
+
+    def same(first: Source, second: Source) -> bool:
+        if first is second:
+            return True
+        if not isinstance(first, Virtual) or not isinstance(second, Virtual):
+            return first == second
+        key = id(first), id(second)
+        if key not in memo:
+            equal = (
+                len(first.children) == len(second.children)
+                and first.over(second.children) == second
+                and all(map(same, first.children, second.children))
+            )
+            memo[key] = first, second, equal
+        return memo[key][2]
+
+    return same
+
+
+def identity(source: Source) -> Element:
+    """Return a body that hands its input on."""
+    follows = tuple(range(len(source.sizes)))
+    return Element(IDENTITY, source.data_type, source.sizes, (("input", source),), follows=(follows,))
+
+
+def fold_views(root: AnySource) -> AnySource:
+    """Return the tree with affine views of tensors in memory turned into tensors of other strides."""
+
+    def fold(source: Source) -> Source:
+        if isinstance(source, AffineView) and isinstance(source.source, Tensor):
+            return source.affine.of(source.source, source.sizes)
+        return source
+
+    return rewrite(root, fold)
+
+
+def permuted(source: AnySource, order: Sequence[int]) -> AnySource:
+    """Return a source over dimensions in another order: the first is its dimension ``order[0]``.
+
+    Tensors and element-wise trees over them become what they were; what else there is gets an affine view around it.
+    """
+    memo: dict[int, Source] = {}
+
+    def permute(node: Source) -> Source:
+        if id(node) not in memo:
+            memo[id(node)] = permute_node(node)
+        return memo[id(node)]
+
+    def permute_node(node: Source) -> Source:
+        sizes = tuple(node.sizes[dimension] for dimension in order)
+        match node:
+            case Tensor():
+                return replace(node, sizes=sizes, strides=tuple(node.strides[dimension] for dimension in order))
+            case Held():
+                return replace(node, sizes=sizes)
+            case Apply():
+                return replace(node.over(map(permute, node.children)), sizes=sizes)
+            case _:
+                return AffineView(node, sizes, Affine.permutation(order))
+
+    return permute(source)  # type: ignore[return-value]
+
+
+def stepped(source: AnySource, sizes: Sizes, start: Sequence[int], strides: Sequence[int]) -> AnySource:
+    """Return some elements of an element-wise tree: from ``start``, with a stride, along each dimension."""
+
+    def step(node: Source) -> Source:
+        if isinstance(node, Tensor):
+            return Affine.box(start, strides).of(node, sizes)
+        return replace(node, sizes=sizes)
+
+    return rewrite(source, step)
+
+
+def split(source: AnySource, dimension: int, width: int) -> AnySource:
+    """Return a plain tree with a dimension as two: the number of a run of ``width`` elements, and the place in it."""
+    after = dimension + 1
+
+    def split_sizes(sizes: Sizes) -> Sizes:
+        return (*sizes[:dimension], sizes[dimension] // width, width, *sizes[after:])
+
+    def split_node(node: Source) -> Source:
+        if not isinstance(node, Tensor):
+            return replace(node, sizes=split_sizes(node.sizes))
+        stride = node.strides[dimension]
+        strides = (*node.strides[:dimension], stride * width, stride, *node.strides[after:])
+        return replace(node, sizes=split_sizes(node.sizes), strides=strides)
+
+    return rewrite(source, split_node)
+
+
+def computed(root: AnySource) -> AnySource:
+    """Return the same source read as numbers."""
+
+    def compute(source: Source) -> Source:
+        if isinstance(source, Tensor) and source.view is View.RAW:
+            return replace(source, view=View.COMPUTE)
+        return source
+
+    return rewrite(root, compute)
+
+
+def is_plain(root: Source) -> bool:
+    """Return whether a tree has nothing but tensors in memory and functions of single elements, so that its dimensions
+    may be split."""
+    return all(isinstance(node, Tensor | Held | Apply) for node in nodes(root))
+
+
+def is_elementwise(root: Source) -> bool:
+    """Return whether every node of the tree keeps its coordinates, so that dimensions may be merged."""
+    return all(isinstance(node, Tensor | Held | Apply) or is_identity(node) for node in nodes(root))
+
+
+def is_identity(source: Source) -> bool:
+    """Return whether a source hands its input on, and does nothing else."""
+    return isinstance(source, Body) and source.file == IDENTITY

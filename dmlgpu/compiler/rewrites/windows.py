@@ -1,0 +1,135 @@
+"""What windows see, as virtual tensors: pooling, convolution, folding.
+
+Reductions and products read these without a copy in memory:
+
+    taken     {lead.., positions.., window..}: what each tap of the window sees at each position
+    covering  {lead.., spatial.., taps..}: turned round: what lies at the positions whose windows cover this element of
+              the input; a tap stands for an element of the window or, where these are fewer, for a position
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.compiler.plan import (
+    Affine,
+    AffineView,
+    Body,
+    Element,
+    Map,
+    Pool,
+    Reduce,
+    Reduction,
+    Source,
+    Tensor,
+    View,
+    apply,
+    constants,
+    element,
+)
+from dmlgpu.compiler.plan.windows import Sizes, Windows, positions_of, sizes_of, taps_of
+
+TAKEN = "window/taken"
+WITHIN = "window/within"
+COVERING = "window/covering"
+MAX_POOLING = "pooling/max_pooling2"
+
+LEAD = 3
+"""Dimensions before the spatial ones of what convolutions read: batch, groups, channels."""
+
+
+def taken(source: Source, windows: Windows) -> Element:
+    """Return what the window sees: {lead.., positions.., window..}, 0 in the padding."""
+    lead = len(source.sizes) - len(windows)
+    return _body(TAKEN, source, source.sizes[:lead] + positions_of(windows) + sizes_of(windows), windows)
+
+
+def seen_by(source: Source) -> tuple[Source, Windows] | None:
+    """Return the input of windows, {batch, groups, channels, spatial..}, and how they slide, if a source is what they
+    see as products read it, {groups, channels, window.., batch, positions..}; else None."""
+    if not isinstance(source, AffineView) or source.lanes > 1:
+        return None
+    seen = source.source
+    if not isinstance(seen, Element) or seen.file != TAKEN:
+        return None
+    windows: Windows = dict(seen.constants)["axes"]
+    positions = range(LEAD, LEAD + len(windows))
+    order = (1, 2, *(dimension + len(windows) for dimension in positions), 0, *positions)
+    return (seen.children[0], windows) if source.affine == Affine.permutation(order) else None
+
+
+def within(lead: Sizes, windows: Windows) -> Element:
+    """1 where the window sees an element of the input, 0 where padding: {lead.., positions.., window..}."""
+    sizes = lead + positions_of(windows) + sizes_of(windows)
+    return Element(WITHIN, DataType.UINT32, sizes, (), constants(lead=len(lead), axes=windows))
+
+
+def covering(source: Source, windows: Windows, *, placed: bool = False) -> Element:
+    """Return what covers each element of the input: {lead.., spatial.., taps..}, 0 where a tap stands for no position.
+
+    Args:
+        placed: the source has an element for each tap of each position: {lead.., positions.., window..}.
+    """
+    lead = len(source.sizes) - len(windows) * (2 if placed else 1)
+    sizes = source.sizes[:lead] + tuple(axis.spatial for axis in windows)
+    return _body(COVERING, source, (*sizes, *taps_of(windows)), windows, placed=placed)
+
+
+def _body(file: str, source: Source, sizes: Sizes, windows: Windows, **values: bool) -> Element:
+    """Return an element body that hands the leading dimensions on."""
+    lead = len(sizes) - 2 * len(windows)
+    follows = tuple(dimension if dimension < lead else None for dimension in range(len(sizes)))
+    known = constants(lead=lead, axes=windows, **values)
+    return Element(file, source.data_type, sizes, (("input", source),), known, follows=(follows,))
+
+
+# ---- pooling
+
+
+def reduced(reduction: Reduction, seen: Body, output: Tensor, axes: int) -> Reduce:
+    """Return the step that reduces what windows see, along its last dimensions, to one number per position."""
+    numbers = replace(output, sizes=output.sizes + (1,) * axes, strides=output.strides + (0,) * axes)
+    return Reduce("", reduction, seen, tuple(range(seen.rank - axes, seen.rank)), numbers)
+
+
+def temporary(seen: Body, data_type: DataType, axes: int) -> Tensor:
+    """Return a temporary tensor for one number per position of the windows that a body sees."""
+    return Tensor.temporary("reduced", data_type, seen.sizes[: seen.rank - axes])
+
+
+def largest_places(source: Tensor, windows: Windows) -> tuple[Reduce, Tensor]:
+    """Return the step that finds the place in its window that each position chooses, and the numbers of the places.
+
+    It is that of the largest element, the first of equal ones; the reduction compares ranks, in which padding is last.
+    """
+    lead = source.sizes[: -len(windows)]
+    wide = source.data_type.bits == 64
+    rank = apply(
+        "pooling/rank",
+        DataType.UINT64 if wide else DataType.UINT32,
+        lead + positions_of(windows) + sizes_of(windows),
+        portable=True,
+        input=taken(source, windows),
+        inside=within(lead, windows),
+    )
+    values = constants(order="ascending", decreasing=False)
+    file, lanes = ("reduction/argmin_wide", 4) if wide else ("reduction/argmin", 2)
+    reduction = Reduction(file, DataType.UINT32, lanes, portable=True, constants=values, ordered=True)
+    places = temporary(rank, DataType.UINT32, len(windows))
+    return reduced(reduction, rank, places, len(windows)), replace(places, view=View.INDEX)
+
+
+def place_values(windows: Windows) -> dict[str, Any]:
+    """Return what bodies know of the places in windows over {batch, channels, spatial..}."""
+    return {"lead": 2, "axes": windows, "count": math.prod(sizes_of(windows))}
+
+
+def taken_from_places(pool: Pool, places: Tensor) -> Map:
+    """Return the map that takes the elements of a pool from their places in the windows."""
+    values, output = constants(**place_values(pool.windows)), pool.output
+    inputs = {"input": replace(pool.input, view=View.RAW), "places": places}
+    body = element(MAX_POOLING, output.data_type, output.sizes, portable=False, values=values, **inputs)
+    return Map(f"{pool.label} maximum".lstrip(), body, output)

@@ -1,0 +1,305 @@
+"""Attention that streams over the keys and never holds a row of scores.
+
+A workgroup takes a tile of rows and goes through the keys block by block. Its invocations share the scores of a block,
+agree on the largest one of each row so far, leave the weights in workgroup memory, and then share the columns of the
+weighted sum; what was summed before is scaled down to the new top. Two barriers a block are few enough for any adapter.
+For few rows, on a processor, they share heads instead of keys, and put the scores together in workgroup memory.
+
+Processors do better by rows: an invocation holds some rows and their weighted sums in registers, and goes through the
+keys one by one, with no workgroup memory at all. Neighbours take rows of the same head, and hand each other what they
+read of keys and values. Where a head has only one row, neighbours take heads, or parts of the keys, of their own.
+
+Queries and keys are read as in a matrix product, by rows in units of four along the head, as values always are.
+Operands that do not lie so are laid out anew in a temporary tensor if they are read often enough. Where rows are few,
+or keys are more than the driver's limit on iterations allows, the keys are split into parts, each leaving its weighted
+sum, its top and its mass of weights; a map merges them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import packed_strides
+from dmlgpu.compiler.plan import Attend, Body, Held, Map, Source, Tensor, View, apply, constants, element
+from dmlgpu.compiler.rewrites.packing import UNIT, pack_source, pack_tensor, packs_source
+from dmlgpu.compiler.rewrites.sources import CONVERT, identity
+from dmlgpu.compiler.schedule.launch import Launch, fold
+from dmlgpu.compiler.schedule.operands import pack_output
+from dmlgpu.compiler.schedule.scheduling import schedule_step
+from dmlgpu.compiler.schedule.steps import AttentionTile, Form, Operand, ScheduledAttend, Steps
+from dmlgpu.compiler.target import Profile, Target
+
+FLOAT32 = DataType.FLOAT32
+MERGE = "attention/merge"
+
+
+@schedule_step.register
+def _attend(step: Attend, target: Target) -> Steps:
+    return _Planner(step, target).steps()
+
+
+# ---- tiles and parts
+
+LITTLE_WORK = 1 << 18
+"""Multiplications up to which the tile that compiles fastest is good enough."""
+
+BUSY_ON_CPU, BUSY_ON_GPU = 8, 128
+"""Workgroups that keep an adapter busy."""
+
+ALONE = 8
+"""Neighbours, each with a head or a part of the keys of its own, that a processor runs in step."""
+
+FEWEST_BLOCKS = 4
+"""Blocks that make a part worth a workgroup."""
+
+FEWEST_KEYS, MOST_KEYS = 64, 1024
+"""Keys that make a part worth an invocation by rows; keys whose values a single row adds up one after the other."""
+
+
+def choose_tile(attention: Attend, target: Target) -> AttentionTile:
+    """Return the tile that suits an adapter and the sizes."""
+    units = -(-attention.output.sizes[-1] // UNIT)
+    if target.profile is not Profile.CPU:
+        return _tile_on_gpu(attention, units)
+    return _tile_by_rows(attention, units, target) or _tile_on_cpu(attention, units)
+
+
+MOST_UNITS, MOST_HELD, LITTLE_HELD = 32, 64, 16
+"""Units of a head, and units of all rows of an invocation, that it holds: text and compile time grow with them; the
+latter for little work."""
+
+COSTS_BY_ROWS = {4: 1.0, 2: 1.2, 1: 1.4}
+"""What a row costs where an invocation takes so many, in terms of one of four; measured on lavapipe for heads of 64."""
+
+
+def _tile_by_rows(attention: Attend, units: int, target: Target) -> AttentionTile | None:
+    """Return the tile of an invocation that takes rows by itself; None where heads do not allow it, or where it would
+    read what its neighbours read too and nothing can be handed on."""
+    head, little = attention.query.sizes[-1], _is_little(attention, units)
+    held, most = max(-(-head // UNIT), units), LITTLE_HELD if little else MOST_HELD
+    in_units = all(_packs_along(source) for source in (attention.query, attention.key))
+    if head % UNIT or held > MOST_UNITS or (little and not in_units):
+        return None
+    if attention.rows == 1:
+        fits = in_units and _packs_along(attention.value) and 2 * held <= most
+        return AttentionTile(1, 1, units, 1, 1, head // UNIT, ALONE) if fits else None
+
+    def cost(rows: int) -> float:
+        return -(-attention.rows // (ALONE * rows)) * rows * COSTS_BY_ROWS[rows]
+
+    fitting = [rows for rows in COSTS_BY_ROWS if rows * held <= most]
+    if not fitting or not target.has("subgroup"):
+        return None
+    return AttentionTile(min(fitting, key=cost), 1, units, 1, ALONE, head // UNIT)
+
+
+def _is_little(attention: Attend, units: int) -> bool:
+    """Return whether there is so little work that compiling fast is what counts."""
+    return attention.batches * attention.rows * attention.keys * 8 * units <= LITTLE_WORK
+
+
+def _packs_along(source: Source) -> bool:
+    """Return whether units of four along the last dimension can be read as such."""
+    last = len(source.sizes) - 1
+    return source.sizes[last] % UNIT == 0 and packs_source(source, last, UNIT)
+
+
+def _tile_on_cpu(attention: Attend, units: int) -> AttentionTile:
+    """Much work for each of eight invocations, which run in step."""
+    if _is_little(attention, units):
+        return AttentionTile(min(2, attention.rows), 1, min(-(-units // 8), 2), 8, 1)
+    rows = min(16, _power_of_two(attention.rows))
+    across = 4 if attention.rows > rows else 8
+    key_units = min(4, _power_of_two(-(-attention.keys // (UNIT * across))))
+    tile = AttentionTile(rows, key_units, min(-(-units // across), 4), across, 8 // across)
+    return _with_dots(attention, tile)
+
+
+MOST_DOTS = 8
+"""Units of a head that an invocation holds of each row."""
+
+MOST_PRODUCTS = 256
+"""Keys of a block times rows, up to which parts of their products fit into workgroup memory."""
+
+
+def _with_dots(attention: Attend, tile: AttentionTile) -> AttentionTile:
+    """Return the tile with invocations that share heads, where rows are so few that keys are read where they lie:
+    neighbours read what lies side by side then, and not one element each of many rows."""
+    head = attention.query.sizes[-1]
+    in_units = _packs_along(attention.query) and _packs_along(attention.key)
+    dots = head // (UNIT * tile.across)
+    if attention.rows > min(tile.rows, UNIT) or not in_units or head % (UNIT * tile.across) or dots > MOST_DOTS:
+        return tile
+    return replace(tile, key_units=min(tile.key_units, MOST_PRODUCTS // (UNIT * tile.across * tile.rows)), dots=dots)
+
+
+def _tile_on_gpu(attention: Attend, units: int) -> AttentionTile:
+    """Few rows and keys for each of many invocations."""
+    rows = min(4, _power_of_two(attention.rows))
+    down = min(8, _power_of_two(-(-attention.rows // rows)))
+    across = 16 if down > 1 else 64
+    return AttentionTile(rows, 1, min(-(-units // across), 4), across, down)
+
+
+def _power_of_two(number: int) -> int:
+    """Return the smallest power of two that is not below a number."""
+    return 1 << (number - 1).bit_length()
+
+
+def _share(attention: Attend, tile: AttentionTile, target: Target) -> int:
+    """Return the keys of each part: as many as the loop limit allows, and few enough to keep the adapter busy."""
+    units = -(-attention.output.sizes[-1] // UNIT)
+    groups = math.prod(tile.groups(attention.rows, units)) * attention.batches
+    blocks = -(-attention.keys // tile.block)
+    busy = BUSY_ON_CPU if target.profile is Profile.CPU else BUSY_ON_GPU
+    if tile.alone > 1:
+        busy *= tile.alone // 2
+    fewest = FEWEST_KEYS // tile.block if tile.by_rows else FEWEST_BLOCKS
+    parts = max(1, min(-(-busy // groups), blocks // fewest))
+    if tile.alone > 1:
+        parts = max(parts, -(-attention.keys // MOST_KEYS))
+    share = -(-blocks // parts)
+    if target.loop_limit is not None:
+        share = min(share, max(1, (target.loop_limit // 2) // _iterations(attention, tile)))
+    return share * tile.block
+
+
+def _iterations(attention: Attend, tile: AttentionTile) -> int:
+    """Return the iterations of all loops that a block takes."""
+    if tile.by_rows:
+        return tile.block
+    scores = tile.block + UNIT * tile.key_units * (1 + tile.across) if tile.dots else attention.query.sizes[-1]
+    return 1 + scores + tile.block + 2 * UNIT * tile.key_units + tile.across
+
+
+# ---- steps
+
+LEAST_REUSE = 4
+"""Times that an operand is read, from which on laying it out anew pays."""
+
+
+class _Planner:
+    """The kernels of one attention."""
+
+    def __init__(self, attention: Attend, target: Target):
+        self.attention, self.target = attention, target
+        self.tile = choose_tile(attention, target)
+        self.before = Steps()
+
+    def steps(self) -> Steps:
+        """Return all kernels."""
+        attention, output = self.attention, self.attention.output
+        share = _share(attention, self.tile, self.target)
+        parts = -(-attention.keys // share)
+        if parts == 1:
+            return self._kernels(self._epilogue(output), output, parts, share)
+        units = -(-output.sizes[-1] // UNIT)
+        sizes = (*output.sizes[:-1], UNIT * (units + 1))
+        partials = Tensor.temporary("parts", FLOAT32, (parts, *sizes))
+        each = replace(partials, sizes=sizes, strides=partials.strides[1:])
+        merge = Map("merge of parts", _merged(partials, output), output)
+        return self._kernels(self._epilogue(each), partials, parts, share) + schedule_step(merge, self.target)
+
+    def _epilogue(self, output: Tensor) -> Body:
+        """Return what stores a row's columns."""
+        held = Held.product(FLOAT32, output.sizes)
+        return apply(CONVERT, output.data_type, output.sizes, portable=True, input=held)
+
+    def _kernels(self, epilogue: Body, output: Tensor, parts: int, share: int) -> Steps:
+        attention, tile = self.attention, self.tile
+        row_tiles, column_tiles = tile.groups(attention.rows, -(-attention.output.sizes[-1] // UNIT))
+        blocks = -(-attention.keys // tile.block)
+        if tile.by_rows:
+            query = _along(self._in_units(attention.query, "queries", 1))
+            key = _along(self._in_units(attention.key, "keys", row_tiles))
+        elif tile.dots:
+            query, key = (
+                _along(pack_source(source, len(source.sizes) - 1, UNIT)) for source in (attention.query, attention.key)
+            )
+        else:
+            query = self._operand(attention.query, "queries", tile.rows % UNIT == 0, blocks * column_tiles)
+            key = self._operand(attention.key, "keys", True, row_tiles * column_tiles)
+        value = self._in_units(attention.value, "values", row_tiles)
+        epilogue, output = pack_output(epilogue, output)
+        units = value.sizes[-1]
+        down, across = tile.groups(attention.rows, units)
+        total = -(-across * down * attention.batches * parts // tile.alone)
+        kernel = ScheduledAttend(
+            f"attention{' in parts' if parts > 1 else ''}",
+            Launch(tile.workgroup, 1, fold(total, self.target), total),
+            output,
+            query,
+            key,
+            value,
+            attention.score,
+            attention.visible,
+            epilogue,
+            attention.is_plain,
+            tile,
+            units,
+            parts,
+            share,
+            reason=self._why(parts),
+        )
+        return self.before + Steps((kernel,))
+
+    def _why(self, parts: int) -> str:
+        """Return why the tile and the parts are as they are."""
+        tile = self.tile
+        rows = f"{tile.down * tile.rows} rows"
+        if tile.alone > 1:
+            reason = f"one row to a head: {tile.alone} neighbours take heads, or parts of the keys, of their own"
+        elif tile.by_rows:
+            reason = (
+                f"a workgroup takes {rows}, each invocation {tile.rows} of them, and goes through the keys one by one"
+            )
+        else:
+            reason = f"a workgroup takes {rows} and goes through the keys in blocks of {tile.block}"
+        busy = "to keep the adapter busy, or within the driver's limit on iterations"
+        return reason + (f"; the keys are split into {parts} parts {busy}" if parts > 1 else "")
+
+    def _operand(self, source: Source, what: str, in_units: bool, reuse: int) -> Operand:
+        """Queries or keys: element by element, or laid out anew in units of four rows or keys."""
+        batch, own, size = source.sizes[:2], source.sizes[2:-1], source.sizes[-1]
+        if not in_units or reuse < LEAST_REUSE:
+            return Operand(source, Form.SINGLE, batch, own, True)
+        count = -(-math.prod(own) // UNIT) * UNIT
+        room = Tensor.temporary(what, FLOAT32, (*batch, size, count))
+        strides = (*room.strides[:2], *packed_strides(own), count)
+        self._lay_out(source, replace(room, sizes=source.sizes, strides=strides), what)
+        return Operand(pack_tensor(room, 3, UNIT), Form.ACROSS, batch, (count,), False)
+
+    def _in_units(self, source: Source, what: str, reuse: int) -> Source:
+        """Return queries, keys or values in units of four along the head, laid out anew if they do not lie so, or if
+        they would be converted again and again."""
+        last = len(source.sizes) - 1
+        is_plain = isinstance(source, Tensor) and source.data_type is FLOAT32
+        if _packs_along(source) and (is_plain or reuse < LEAST_REUSE):
+            return pack_source(source, last, UNIT)
+        *outer, size = source.sizes
+        room = Tensor.temporary(what, FLOAT32, (*outer, -(-size // UNIT) * UNIT))
+        self._lay_out(source, replace(room, sizes=source.sizes), what)
+        return pack_tensor(room, last, UNIT)
+
+    def _lay_out(self, source: Source, room: Tensor, what: str) -> None:
+        """Write an operand to another room, in float32. What lies between is of no account, and never stored."""
+        if isinstance(source, Tensor) and source.data_type is FLOAT32:
+            body: Body = identity(replace(source, view=View.RAW))
+        else:
+            body = apply(CONVERT, FLOAT32, room.sizes, portable=True, input=source)
+        copied = schedule_step(Map(f"lay out {what}", body, room), self.target)
+        self.before += copied.because(f"workgroups read {what} again and again, faster from float32 units of four")
+
+
+def _along(source: Source) -> Operand:
+    """Return queries or keys that are in units of four along the head."""
+    last = len(source.sizes) - 1
+    return Operand(source, Form.ALONG, source.sizes[:2], source.sizes[2:last], True)
+
+
+def _merged(partials: Tensor, output: Tensor) -> Body:
+    """Return the rows of all parts together."""
+    values = constants(parts=partials.sizes[0], top=partials.sizes[-1] - UNIT)
+    return element(MERGE, output.data_type, output.sizes, portable=True, values=values, partials=partials)

@@ -1,0 +1,287 @@
+"""Matrix products: in which schedule, in which units, in how many kernels.
+
+1. ``choose`` (gemm_choice) picks schedule, tile and parts from the sizes and the target alone; ``Target.schedule``
+   overrides it by name.
+2. Rows and columns are exchanged where memory runs along rows (element-wise sources only).
+3. Each operand gets a ``Form``: read in units of four along its own dimension (ACROSS), along the inner one (ALONG),
+   or element by element (SINGLE).
+4. Where a tile in registers would read or convert the elements of an operand again and again, it is first laid out anew
+   (``_relaid``), in units of four along its own dimension: by the initialisation, in a persistent tensor, if it is
+   OWNED_BY_DML; else in a temporary tensor before each product.
+5. With parts, the sums go to a temporary tensor, and a map adds them up and computes the epilogue.
+
+Sums run over at most ``CHUNK`` products before they are added to a total, so that the rounding error of long ones does
+not grow with their length.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.compiler.plan import (
+    Body,
+    Contract,
+    Element,
+    Held,
+    Map,
+    Product,
+    Sizes,
+    Space,
+    Tensor,
+    apply,
+    constants,
+    element,
+)
+from dmlgpu.compiler.rewrites.packing import UNIT, in_pairs, running_dimension
+from dmlgpu.compiler.rewrites.sources import CONVERT, is_plain, permuted, rewrite
+from dmlgpu.compiler.schedule.gemm_choice import Choice, Shape, broadcasts, choose
+from dmlgpu.compiler.schedule.launch import Launch, fold, loop_launch
+from dmlgpu.compiler.schedule.operand_forms import Operands, window_of
+from dmlgpu.compiler.schedule.operands import pack_output, packs_along
+from dmlgpu.compiler.schedule.scheduling import schedule_step
+from dmlgpu.compiler.schedule.steps import Form, Operand, ProductSchedule, ScheduledContract, ScheduledMap, Steps
+from dmlgpu.compiler.schedule.walk import choose_walk
+from dmlgpu.compiler.target import Profile, Target
+
+CHUNK = 1024
+"""Products that are added up one after the other."""
+
+SMALL = "schedules/gemm_small"
+MERGE = "schedules/gemm_merge"
+
+
+@schedule_step.register
+def _contract(step: Contract, target: Target) -> Steps:
+    step = _oriented(step)
+    shape = _shape(step.product, target)
+    return _Planner(step, choose(shape, target), target).steps()
+
+
+def _shape(product: Product, target: Target) -> Shape:
+    columns = window_of(product, target)
+    taps = columns.window.axis.size if columns and columns.window else 0
+    return Shape.of(product.space, along=packs_along(product), taps=taps)
+
+
+def interleaved_steps(step: Contract, interleaved: int, target: Target) -> Steps | None:
+    """Schedule a product whose rows, along the last of their dimensions, lie side by side in the output.
+
+    Args:
+        step: epilogue and output are over {batch.., rows.. but the last, columns..}; their last dimension has
+            ``interleaved`` elements for each column.
+        interleaved: the size of the last dimension of rows, 2 or 4.
+        target: as for other products.
+
+    Returns:
+        None where a tile would not hold whole units of the output.
+    """
+    choice = choose(_shape(step.product, target), target)
+    _, output = pack_output(step.epilogue, step.output)
+    whole = output.lanes == UNIT and step.product.space.columns[-1] % UNIT == 0 and choice.tile.rows % interleaved == 0
+    if choice.schedule is ProductSchedule.SMALL or choice.parts > 1 or not whole:
+        return None
+    return _Planner(step, choice, target, interleaved).steps()
+
+
+def chunk_of(inner: Sizes, share: int) -> int:
+    """Return the steps along the first inner dimension that ``CHUNK`` products take; 0 where a sum has no more."""
+    rest = math.prod(inner[1:])
+    return 0 if share * rest <= CHUNK else max(1, CHUNK // rest)
+
+
+# ---- rows and columns
+
+
+def _oriented(step: Contract) -> Contract:
+    """Return the same product with memory running along the columns of the output, if it runs along either.
+
+    Also a product of very few columns and many rows is turned round.
+    """
+    product, space = step.product, step.product.space
+    trees = (product.a, product.b, step.epilogue)
+    if not all(is_plain(tree) for tree in trees) or not _is_turned(space, step.output):
+        return step
+    batch, rows, columns, inner = (len(group) for group in (space.batch, space.rows, space.columns, space.inner))
+    turned = Product(
+        Space(space.batch, space.columns, space.rows, space.inner),
+        permuted(product.b, _order(batch, inner, columns)),
+        permuted(product.a, _order(batch, rows, inner)),
+        product.accumulator,
+        product.b_owned,
+        product.a_owned,
+        product.b_stays,
+        product.a_stays,
+    )
+    order = _order(batch, rows, columns)
+    epilogue, output = permuted(step.epilogue, order), permuted(step.output, order)
+    return replace(step, product=turned, epilogue=epilogue, output=output)
+
+
+FEW_COLUMNS = 4
+MANY_ROWS = 16
+
+
+def _is_turned(space: Space, output: Tensor) -> bool:
+    shape, running = Shape.of(space), running_dimension(output)
+    if running is not None:
+        first_row, first_column = len(space.batch), len(space.batch) + len(space.rows)
+        if first_row <= running < first_column:
+            return shape.columns < MANY_ROWS or shape.rows >= FEW_COLUMNS
+    return shape.columns < FEW_COLUMNS and shape.rows >= MANY_ROWS
+
+
+def _order(first: int, second: int, third: int) -> Sizes:
+    """Return the dimensions of three groups, the last two groups exchanged."""
+    return (*range(first), *range(first + second, first + second + third), *range(first, first + second))
+
+
+# ---- steps
+
+UNROLLED = 2
+"""Steps of a turn of the loop on processors, which write all sums anew in each; four take too many registers."""
+
+
+class _Planner:
+    """The steps of one product, under a schedule that is chosen already."""
+
+    def __init__(self, step: Contract, choice: Choice, target: Target, interleaved: int = 1):
+        self.step, self.product, self.space = step, step.product, step.product.space
+        self.choice, self.target, self.interleaved = choice, target, interleaved
+        self.shape, self.operands = Shape.of(self.space), Operands(self.product, choice, target)
+
+    def steps(self) -> Steps:
+        """Return all kernels: what is laid out anew, the product, and the sum of its parts."""
+        step, accumulator = self.step, self.product.accumulator
+        share, parts = self._shares()
+        if parts == 1:
+            last = self._contract(step.epilogue, step.output, share, parts, keeps_neighbours=step.keeps_neighbours)
+        else:
+            partials = Tensor.temporary("partial sums", accumulator, (parts, *step.output.sizes))
+            held = Held.product(accumulator, step.output.sizes)
+            sums = apply(CONVERT, accumulator, step.output.sizes, portable=True, input=held)
+            total = _with_sum(step.epilogue, _merged(partials))
+            merge = Map("sum of parts", total, step.output, step.keeps_neighbours)
+            merged = schedule_step(merge, self.target).because(f"adds up the {parts} parts of each sum")
+            last = self._contract(sums, partials, share, parts) + merged
+        return self.operands.before + self.operands.initialization.as_initialization + last
+
+    def _shares(self) -> tuple[int, int]:
+        """Return the steps along the first inner dimension of each part, in whole slabs, and the number of parts."""
+        size = self.space.inner[0]
+        whole = max(self.choice.tile.depth, 2 * UNIT) if len(self.space.inner) == 1 else 1
+        share = -(-size // self.choice.parts)
+        share = min(size, -(-share // whole) * whole)
+        return share, -(-size // share)
+
+    def _contract(
+        self, epilogue: Body, output: Tensor, share: int, parts: int, *, keeps_neighbours: bool = False
+    ) -> Steps:
+        product, choice, target = self.product, self.choice, self.target
+        a, b = self.operands.a(), self.operands.b()
+        label = f"{choice.schedule}{' split' if parts > 1 else ''}"
+        if choice.schedule is ProductSchedule.SMALL:
+            if a.form is not b.form:
+                a, b = (
+                    replace(operand, source=source, form=Form.SINGLE)
+                    for operand, source in ((a, product.a), (b, product.b))
+                )
+            body = self._small_body((a, b), epilogue, output, share=share, parts=parts)
+            walk = choose_walk(output, keeps_neighbours)
+            launch = loop_launch(walk.items(output), target)
+            return Steps((ScheduledMap(label, launch, output, body, walk, reason=choice.reason),))
+        epilogue, output = pack_output(epilogue, output)
+        if self._takes_pairs:
+            output = in_pairs(output)
+            b = replace(b, source=in_pairs(b.source)) if b.form is Form.ACROSS else b
+        across, down = choice.tile.groups(self.shape.rows, self.shape.columns)
+        total = across * down * self.shape.batch * parts
+        launch = Launch(choice.tile.workgroup, 1, fold(total, target), total)
+        chunk = chunk_of(self.space.inner, share)
+        kernel = ScheduledContract(
+            label,
+            launch,
+            output,
+            self.space,
+            a,
+            b,
+            product.accumulator,
+            epilogue,
+            choice.schedule,
+            choice.tile,
+            parts,
+            share,
+            chunk,
+            self._sharing(),
+            self.interleaved,
+            self._steps(a, b, share, chunk),
+            self._takes_pairs,
+            reason=f"{choice.reason}; {_tile_text(choice)}",
+        )
+        return Steps((kernel,))
+
+    def _sharing(self) -> int:
+        """Return how many invocations share what they read of the rows."""
+        tile, is_word = self.choice.tile, self.product.accumulator.bits == DataType.FLOAT32.bits
+        return min(self.target.subgroup_lanes, tile.across) if is_word and broadcasts(tile, self.target) else 1
+
+    @property
+    def _takes_pairs(self) -> bool:
+        """Return whether invocations have units of columns in pairs, and gain where two are read or written at once."""
+        in_registers = self.choice.schedule is ProductSchedule.REGISTER
+        return in_registers and self.choice.tile.units % 2 == 0 and self.target.moves_doubles
+
+    def _steps(self, a: Operand, b: Operand, share: int, chunk: int) -> int:
+        """Return the steps along the last inner dimension in a turn of the loop."""
+        if self.choice.schedule is not ProductSchedule.REGISTER:
+            return 1
+        if b.window is not None:
+            return b.window.axis.size
+        if Form.ALONG in (a.form, b.form):
+            return UNIT
+        *outer, last = self.space.inner
+        whole = last % UNROLLED == 0 and (outer or (share % UNROLLED == 0 and chunk % UNROLLED == 0))
+        return UNROLLED if whole and self.target.profile is Profile.CPU else 1
+
+    def _small_body(
+        self, operands: tuple[Operand, Operand], epilogue: Body, output: Tensor, *, share: int, parts: int
+    ) -> Body:
+        """Return the whole of a ``small`` product as one tree: each output sums its products by itself."""
+        a, b = operands
+        values = constants(
+            batch=len(self.space.batch),
+            rows=len(self.space.rows),
+            inner=self.space.inner,
+            step=UNIT if a.form is Form.ALONG else 1,
+            parts=parts,
+            share=share,
+            chunk=chunk_of(self.space.inner, share),
+        )
+        inputs = {"a": a.source, "b": b.source}
+        accumulator = self.product.accumulator
+        total = element(SMALL, accumulator, output.sizes, portable=True, values=values, **inputs)
+        return _with_sum(epilogue, total)
+
+
+def _tile_text(choice: Choice) -> str:
+    tile = choice.tile
+    parts = f", sums in {choice.parts} parts" if choice.parts > 1 else ""
+    return f"each invocation computes {tile.rows} x {tile.units * UNIT} outputs{parts}"
+
+
+# ---- sums that are not held in a tile
+
+
+def _merged(partials: Tensor) -> Body:
+    """Return the sums of all parts."""
+    parts, *sizes = partials.sizes
+    follows = tuple(range(1, partials.rank))
+    values = constants(parts=parts)
+    inputs = (("partials", partials),)
+    return Element(MERGE, partials.data_type, tuple(sizes), inputs, values, True, follows=(follows,))
+
+
+def _with_sum(epilogue: Body, total: Body) -> Body:
+    """Return an epilogue on sums that a body computes."""
+    return rewrite(epilogue, lambda node: total if isinstance(node, Held) else node)

@@ -1,0 +1,443 @@
+"""Which schedule computes a matrix product, and in what tiles: a pure function of the product's shape and the target.
+
+| name | what an invocation computes | for |
+|---|---|---|
+| ``small`` | one output, straight from both operands | little work; a row by columns that lie in one piece |
+| ``register`` | a tile of outputs, straight from memory | CPU adapters; few rows or columns on GPUs |
+| ``shared`` | a tile of outputs, from slabs of both operands in workgroup memory | GPUs |
+
+Each also comes as ``...-split``: several invocations share the products of one output, each leaving its sum in a
+temporary tensor, and a second kernel adds them up. That is for few outputs with long sums, and for sums that would
+take more iterations than the driver allows. ``Target.schedule`` names one of the six to override the choice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.compiler.plan import Space
+from dmlgpu.compiler.rewrites.packing import UNIT
+from dmlgpu.compiler.schedule.steps import ProductSchedule, ProductTile
+from dmlgpu.compiler.target import FEWEST_LANES, Profile, Target
+
+SPLIT = "-split"
+NAMES = tuple(schedule + suffix for suffix in ("", SPLIT) for schedule in ProductSchedule)
+"""The names that ``Target.schedule`` may have."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How many products there are, of matrices how large: ``rows`` x ``inner`` by ``inner`` x ``columns``.
+
+    Attributes:
+        along: whether both operands can be read in units along the inner dimension.
+        taps: elements of a row of the windows that the columns are, and that are read a row at once; else 0.
+    """
+
+    batch: int
+    rows: int
+    columns: int
+    inner: int
+    along: bool = False
+    taps: int = 0
+
+    @classmethod
+    def of(cls, space: Space, *, along: bool = False, taps: int = 0) -> Shape:
+        """Return the shape of a product over these groups of dimensions."""
+        batch, rows, columns, inner = map(math.prod, (space.batch, space.rows, space.columns, space.inner))
+        return cls(batch, rows, columns, inner, along, taps)
+
+    @property
+    def outputs(self) -> int:
+        """Elements of all results."""
+        return self.batch * self.rows * self.columns
+
+    @property
+    def work(self) -> int:
+        """Multiplications."""
+        return self.outputs * self.inner
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A schedule, its tile, and into how many parts sums are split (1: not at all).
+
+    Attributes:
+        reason: why these, for people.
+    """
+
+    schedule: ProductSchedule
+    tile: ProductTile
+    parts: int = 1
+    reason: str = field(default="", compare=False)
+
+    @property
+    def name(self) -> str:
+        """As in ``NAMES``."""
+        return self.schedule + (SPLIT if self.parts > 1 else "")
+
+    @property
+    def text(self) -> str:
+        """All of it, as tuned choices are written down."""
+        parts = f" in {self.parts} parts" if self.parts > 1 else ""
+        return f"{self.schedule} {self.tile.rows}x{self.tile.units}{parts}"
+
+
+LITTLE_WORK, LITTLE_WORK_ON_CPU = 1 << 16, 1 << 13
+"""Multiplications up to which the schedule that compiles fastest is good enough."""
+
+NARROW = 16
+"""Rows or columns below which a tile in workgroup memory would be mostly empty."""
+
+FEWEST_STEPS = 256
+"""Steps along the inner dimension that make a part worth an invocation."""
+
+MOST_PARTS = 64
+
+
+def choose(shape: Shape, target: Target, name: str = "") -> Choice:
+    """Return the schedule for a product.
+
+    Args:
+        shape: of the product.
+        target: decides by its profile and its limits; its ``schedule`` overrides the choice.
+        name: overrides both.
+
+    Raises:
+        InvalidArgument: for a name that is not in ``NAMES``.
+    """
+    name = name or target.schedule
+    if not name:
+        what = " along" * shape.along + (f" by windows {shape.taps} across" if shape.taps else "")
+        question = f"product {shape.batch}x{shape.rows}x{shape.columns}x{shape.inner}{what}"
+        answer = target.tuned.answer(question, lambda: tuple(alternatives(shape, target)))
+        tuned = alternatives(shape, target).get(answer) if answer else None
+        if tuned is not None:
+            return replace(tuned, reason="dmlgpu tune found it fastest on this adapter")
+    return _built_in(shape, target, name)
+
+
+def _built_in(shape: Shape, target: Target, name: str = "") -> Choice:
+    """Return the choice that does not depend on tuning."""
+    if name and name not in NAMES:
+        raise InvalidArgument(f"matrix products have no schedule {name!r}; there are {', '.join(NAMES)}")
+    if name:
+        schedule, reason = ProductSchedule(name.removesuffix(SPLIT)), f"{name!r} is asked for"
+    else:
+        schedule, reason = _suited(shape, target)
+    tile = _TILES[schedule](shape, target)
+    needed = -(-shape.inner // longest(target))
+    if name.endswith(SPLIT):
+        return Choice(schedule, tile, max(needed, _most_parts(shape), 2), reason)
+    useful = 1 if name else _useful_parts(shape, schedule, tile, target)
+    if needed > 1:
+        reason += f"; the driver stops an invocation before it has added up {shape.inner:,} products"
+    elif useful > 1:
+        reason += f"; {shape.outputs:,} outputs leave the adapter idle unless {useful} invocations share their sums"
+    return Choice(schedule, tile, max(needed, useful), reason)
+
+
+TOO_SLOW = 2.0
+"""Times the best tile's cost from which on a tile is no alternative."""
+
+MOST_SMALL = 1 << 18
+"""Multiplications up to which the schedule ``small`` is one."""
+
+
+def alternatives(shape: Shape, target: Target) -> dict[str, Choice]:
+    """Return the choices that may be fastest, by their texts, the built-in one first.
+
+    On processors workgroup memory is no faster than other memory, so that nothing is gained from it.
+    """
+    chosen = _built_in(shape, target)
+    choices = {chosen.text: chosen}
+    tiles = [
+        *((ProductSchedule.SMALL, ProductTile()) for _ in range(shape.work <= MOST_SMALL)),
+        *((ProductSchedule.REGISTER, tile) for tile in _promising(shape, target)),
+        *((ProductSchedule.SHARED, tile) for tile in _shared_tiles(target) if target.profile is not Profile.CPU),
+    ]
+    for schedule, tile in tiles:
+        least = -(-shape.inner // longest(target))
+        useful = max(least, _useful_parts(shape, schedule, tile, target))
+        for parts in sorted({least, useful, min(2 * useful, max(least, _most_parts(shape)))}):
+            choice = Choice(schedule, tile, parts)
+            choices.setdefault(choice.text, choice)
+    return choices
+
+
+def _promising(shape: Shape, target: Target) -> list[ProductTile]:
+    """Return the tiles in registers that promise to be among the fastest."""
+    kind = _registers(target)
+    costs = {tile: kind.cost(tile, shape, target) for tile in kind.tiles(shape, target)}
+    return [tile for tile, cost in costs.items() if cost <= TOO_SLOW * min(costs.values())]
+
+
+def longest(target: Target) -> int:
+    """Return the steps along the inner dimension that one invocation may take."""
+    return 1 << 20 if target.loop_limit is None else target.loop_limit // 2
+
+
+@dataclass(frozen=True)
+class Suit:
+    """What a schedule of products is for.
+
+    Attributes:
+        fits: whether a product is of that kind.
+        reason: why the schedule suits it, for people; ``{shape}`` and ``{little}`` (multiplications) are filled in.
+    """
+
+    schedule: ProductSchedule
+    fits: Callable[[Shape, Target], bool]
+    reason: str
+
+
+def _little(target: Target) -> int:
+    return LITTLE_WORK_ON_CPU if target.profile is Profile.CPU else LITTLE_WORK
+
+
+PRODUCT_SCHEDULES = (
+    Suit(
+        ProductSchedule.SMALL,
+        lambda shape, target: shape.work <= _little(target),
+        "{shape.work:,} multiplications are little work (at most {little:,})",
+    ),
+    Suit(
+        ProductSchedule.SMALL,
+        lambda shape, target: target.profile is Profile.CPU and shape.rows == 1 and shape.along,
+        "one row by columns that lie in one piece, on a processor",
+    ),
+    Suit(
+        ProductSchedule.REGISTER,
+        lambda shape, target: target.profile is Profile.CPU,
+        "processors are fastest with tiles in registers",
+    ),
+    Suit(
+        ProductSchedule.REGISTER,
+        lambda shape, target: min(shape.rows, shape.columns) < NARROW,
+        f"fewer than {NARROW} rows or columns: tiles of a workgroup would be mostly empty",
+    ),
+    Suit(
+        ProductSchedule.SHARED,
+        lambda shape, target: True,
+        f"a GPU, and at least {NARROW} rows and columns: tiles in workgroup memory",
+    ),
+)
+"""Which schedule suits which products: the first that fits is chosen."""
+
+
+def _suited(shape: Shape, target: Target) -> tuple[ProductSchedule, str]:
+    """Return the schedule that suits a product, and why."""
+    suit = next(suit for suit in PRODUCT_SCHEDULES if suit.fits(shape, target))
+    return suit.schedule, suit.reason.format(shape=shape, little=_little(target))
+
+
+def _useful_parts(shape: Shape, schedule: ProductSchedule, tile: ProductTile, target: Target) -> int:
+    """Return the parts that fill the adapter where there are too few outputs to do so."""
+    if schedule is ProductSchedule.SMALL:
+        filled, at_hand = (256 if target.profile is Profile.CPU else 1 << 14), shape.outputs
+    else:
+        across, down = tile.groups(shape.rows, shape.columns)
+        filled, at_hand = (16 if target.profile is Profile.CPU else 128), across * down * shape.batch
+    return max(1, min(filled // at_hand, _most_parts(shape)))
+
+
+def _most_parts(shape: Shape) -> int:
+    """Return the parts that are long enough to be worth an invocation each."""
+    return max(1, min(shape.inner // FEWEST_STEPS, MOST_PARTS))
+
+
+def _single(shape: Shape, target: Target) -> ProductTile:
+    return ProductTile()
+
+
+FEW_ROWS = 16
+"""Rows up to which a product waits for its columns; beyond, multiplications take longer than these."""
+
+WIDE = 5
+"""Elements of a row of windows beyond which there are no registers for 16 rows of each."""
+
+Costs: TypeAlias = Mapping[tuple[int, int], float]
+"""What a multiplication costs in tiles of so many rows and units of columns, in terms of one tile."""
+
+
+@dataclass(frozen=True)
+class _Registers:
+    """What tiles in registers may be like on a kind of adapter.
+
+    Attributes:
+        invocations: of a workgroup.
+        groups: workgroups that keep the adapter busy.
+        costs: of a multiplication, where each invocation reads all it needs.
+        shared_costs: the same where invocations hand each other the rows.
+        window_costs, wide_window_costs: the same where columns are windows that are read row by row; none where they
+            never are.
+        fetching: what the first use of an element of a column costs beside, by units of a tile: memory is fastest in
+            long pieces. It is counted where few rows are multiplied by a column.
+    """
+
+    invocations: int
+    groups: int
+    costs: Costs
+    shared_costs: Costs = field(default_factory=dict)
+    window_costs: Costs = field(default_factory=dict)
+    wide_window_costs: Costs = field(default_factory=dict)
+    fetching: Mapping[int, float] = field(default_factory=dict)
+
+    def tiles(self, shape: Shape, target: Target) -> Iterator[ProductTile]:
+        """Yield the tiles that there is a cost for."""
+        for rows, units in {**self.costs, **self.shared_costs, **self.window_costs}:
+            tile = self.tile(rows, units, shape)
+            if (rows, units) in self._costs(tile, shape, target):
+                yield tile
+
+    def tile(self, rows: int, units: int, shape: Shape) -> ProductTile:
+        """Invocations lie side by side as far as there are columns: then all read the same rows at once."""
+        across = _power_of_two(-(-shape.columns // (units * UNIT)), self.invocations)
+        return ProductTile(
+            rows, units, across, min(self.invocations // across, _power_of_two(-(-shape.rows // rows), 64))
+        )
+
+    def cost(self, tile: ProductTile, shape: Shape, target: Target) -> float:
+        """Return the time for a product, empty parts of tiles and idle processors included."""
+        across, down = tile.groups(shape.rows, shape.columns)
+        idle = max(1.0, self.groups / (across * down * shape.batch * _most_parts(shape)))
+        multiplying = tile.covered(shape.rows, shape.columns) * self._costs(tile, shape, target)[tile.rows, tile.units]
+        waits = shape.rows <= FEW_ROWS and not shape.taps
+        return (multiplying + waits * shape.columns * self.fetching.get(tile.units, 0.0)) * idle
+
+    def _costs(self, tile: ProductTile, shape: Shape, target: Target) -> Costs:
+        if shape.taps and self.window_costs:
+            return self.wide_window_costs if shape.taps > WIDE else self.window_costs
+        return self.shared_costs if broadcasts(tile, target) else self.costs
+
+
+def broadcasts(tile: ProductTile, target: Target) -> bool:
+    """Return whether the invocations of a workgroup, all in the same rows, hand these to each other.
+
+    Processors that run them in step otherwise load the same numbers once for each.
+    """
+    units = tile.rows // UNIT
+    in_step = target.profile is Profile.CPU and target.has("subgroup")
+    return in_step and tile.depth == 0 and tile.down == 1 and tile.across >= FEWEST_LANES and units > 0
+
+
+_ON_CPU = _Registers(
+    invocations=8,
+    groups=4,
+    costs={
+        (8, 4): 1.0,
+        (8, 2): 1.49,
+        (8, 1): 1.87,
+        (4, 4): 1.5,
+        (4, 2): 1.74,
+        (4, 1): 2.2,
+        (2, 4): 2.35,
+        (2, 2): 2.8,
+        (2, 1): 3.5,
+        (1, 4): 3.3,
+        (1, 2): 3.6,
+        (1, 1): 5.2,
+    },
+    shared_costs={
+        (32, 2): 0.55,
+        (32, 1): 0.62,
+        (24, 2): 0.62,
+        (20, 2): 0.65,
+        (16, 2): 0.61,
+        (16, 1): 0.95,
+        (12, 2): 1.0,
+        (8, 4): 0.78,
+        (8, 2): 1.08,
+        (8, 1): 1.3,
+        (4, 4): 1.41,
+        (4, 2): 1.38,
+        (4, 1): 1.84,
+    },
+    window_costs={
+        (16, 1): 1.0,
+        (12, 1): 1.3,
+        (8, 2): 1.3,
+        (8, 1): 1.6,
+        (4, 2): 2.0,
+        (4, 1): 2.7,
+        (2, 2): 4.5,
+        (1, 4): 5.5,
+    },
+    wide_window_costs={
+        (8, 1): 1.0,
+        (12, 1): 1.05,
+        (4, 2): 1.2,
+        (4, 1): 1.4,
+        (16, 1): 1.4,
+        (8, 2): 1.5,
+        (2, 2): 2.9,
+        (1, 4): 4.9,
+    },
+    fetching={4: 10.0, 2: 17.0, 1: 24.0},
+)
+"""Measured on lavapipe for 512 x 512 x 512, and for windows of 3 x 3 in steps of 2 and of 5 x 5, for wide ones
+of 7 x 7 in steps of 2, and for 4 to 16 rows by 1024 x 1024."""
+
+
+def _loads(rows: int, units: int) -> float:
+    """Return the cost of a multiplication in a tile by the numbers that it loads, each as dear as eight products."""
+    return 1 + 8 * (rows + units * UNIT) / (rows * units * UNIT)
+
+
+_ON_GPU = _Registers(64, 256, {(rows, units): _loads(rows, units) for rows in (8, 4, 2, 1) for units in (2, 1)})
+
+
+def _registers(target: Target) -> _Registers:
+    return _ON_CPU if target.profile is Profile.CPU else _ON_GPU
+
+
+def _in_registers(shape: Shape, target: Target) -> ProductTile:
+    """Return the tile that promises to be fastest."""
+    kind = _registers(target)
+    return min(kind.tiles(shape, target), key=lambda tile: kind.cost(tile, shape, target))
+
+
+def expected_cost(shape: Shape, target: Target) -> float:
+    """Return how long a product promises to take, to compare products of one size and schedule."""
+    choice = _built_in(shape, target)
+    if choice.schedule is ProductSchedule.REGISTER:
+        return _registers(target).cost(choice.tile, shape, target)
+    return choice.tile.covered(shape.rows, shape.columns)
+
+
+MANY_GROUPS = 256
+"""Workgroups from which on large tiles leave no processor idle."""
+
+
+def _in_workgroup_memory(shape: Shape, target: Target) -> ProductTile:
+    """Eight by eight outputs per invocation where enough workgroups are left, else four by four."""
+    small, *larger = _shared_tiles(target)
+    for large in larger:
+        across, down = large.groups(shape.rows, shape.columns)
+        if across * down * shape.batch >= MANY_GROUPS:
+            return large
+    return small
+
+
+def _shared_tiles(target: Target) -> list[ProductTile]:
+    """Return the tiles whose slabs workgroup memory has room for; the smaller one goes everywhere."""
+    side = 16 if target.max_workgroup_invocations >= 256 else 8
+    small, large = ProductTile(4, 1, side, side, 16), ProductTile(8, 2, side, side, 16)
+    fits = 4 * UNIT * large.depth * side * (large.units + large.rows // UNIT) <= target.max_workgroup_storage
+    return [small, large] if fits else [small]
+
+
+_TILES = {
+    ProductSchedule.SMALL: _single,
+    ProductSchedule.REGISTER: _in_registers,
+    ProductSchedule.SHARED: _in_workgroup_memory,
+}
+
+
+def _power_of_two(number: int, most: int) -> int:
+    """Return the smallest power of two that is not below a number, at most ``most``."""
+    return min(1 << (number - 1).bit_length(), most)

@@ -1,0 +1,171 @@
+"""Where the temporary and persistent tensors of a schedule lie: by liveness, those that never meet in one place."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from dmlgpu.catalog.tensor_desc import aligned
+from dmlgpu.compiler.plan import Allocation, Binding, Role
+
+
+@dataclass(frozen=True)
+class Use:
+    """One step's use of memory.
+
+    Attributes:
+        step: the number of the step; steps of one number are executed again and again, all in turn.
+        allocation: what is used.
+        size: bytes of it, from its start on.
+    """
+
+    step: int
+    allocation: Allocation
+    size: int
+
+
+@dataclass(frozen=True)
+class Arena:
+    """One resource that holds several allocations.
+
+    Attributes:
+        offsets: in bytes, of each allocation.
+        size: bytes of the resource.
+    """
+
+    offsets: Mapping[Allocation, int]
+    size: int
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Where the tensors lie that a schedule allocates.
+
+    Attributes:
+        temporary, persistent: the two resources.
+        least_temporary_size: bytes of temporary tensors that are alive at one time, at most.
+    """
+
+    temporary: Arena
+    persistent: Arena
+    least_temporary_size: int
+
+    def offset(self, binding: Binding) -> int:
+        """Return the byte of its resource at which an allocation begins."""
+        assert isinstance(binding.index, Allocation)
+        arena = self.temporary if binding.role is Role.TEMPORARY else self.persistent
+        return arena.offsets[binding.index]
+
+
+MOST_PLACED = 12_000
+"""Allocations that are placed, over all attempts at one arena: large ones are laid out once."""
+
+MOST_ATTEMPTS = 20
+"""Attempts at one arena."""
+
+
+def lay_out(uses: Iterable[Use], *, reuse: bool) -> Arena:
+    """Return an arena in which allocations that are alive together do not meet.
+
+    Args:
+        uses: by all steps, in order.
+        reuse: whether memory is free again after the last use of an allocation; else each has bytes of its own.
+    """
+    sizes: dict[Allocation, int] = {}
+    lives: dict[Allocation, range] = {}
+    for use in uses:
+        sizes[use.allocation] = max(sizes.get(use.allocation, 0), use.size)
+        life = lives.setdefault(use.allocation, range(use.step, use.step + 1))
+        lives[use.allocation] = range(life.start, use.step + 1)
+    whole = {allocation: aligned(size) for allocation, size in sizes.items()}
+    if not reuse:
+        *offsets, end = itertools.accumulate(whole.values(), initial=0)
+        return Arena(dict(zip(whole, offsets, strict=True)), end)
+    return _smallest(whole, lives)
+
+
+def _smallest(sizes: Mapping[Allocation, int], lives: Mapping[Allocation, range]) -> Arena:
+    """Return the smallest arena of some attempts, which differ in the order in which allocations get a place.
+
+    The first that takes hardly more than what is alive at one time ends them.
+    """
+    alive = _alive(sizes, lives)
+    least = max(alive.values(), default=0)
+    arenas: list[Arena] = []
+    order: list[Allocation] = []
+    for attempt in range(max(1, min(MOST_ATTEMPTS, MOST_PLACED // max(1, len(sizes))))):
+        match attempt:
+            case 0:  # the largest first: small ones find room beside them, where else they would stand in the way
+                order = sorted(sizes, key=lambda each: -sizes[each])
+            case 1:  # what takes the most bytes for the longest time
+                order = sorted(sizes, key=lambda each: -len(lives[each]) * sizes[each])
+            case 2:  # the longest lives
+                order = sorted(sizes, key=lambda each: (-len(lives[each]), -sizes[each]))
+            case 3:  # what is alive when most is
+                order = sorted(sizes, key=lambda each: (-max(alive[step] for step in lives[each]), -sizes[each]))
+            case _:  # what reached the end of the arena before: it came too late
+                last, size = arenas[-1].offsets, arenas[-1].size
+                order = sorted(order, key=lambda each: last[each] + sizes[each] < size)
+        arenas.append(_placed(order, sizes, lives))
+        if arenas[-1].size - least <= least // 32:
+            break
+    return min(arenas, key=lambda arena: arena.size)
+
+
+def _alive(sizes: Mapping[Allocation, int], lives: Mapping[Allocation, range]) -> dict[int, int]:
+    """Return the bytes that are alive at each step."""
+    alive: dict[int, int] = defaultdict(int)
+    for allocation, life in lives.items():
+        for step in life:
+            alive[step] += sizes[allocation]
+    return alive
+
+
+def _placed(order: Sequence[Allocation], sizes: Mapping[Allocation, int], lives: Mapping[Allocation, range]) -> Arena:
+    """Return an arena in which each allocation has the first place that is free, one after the other."""
+    offsets: dict[Allocation, int] = {}
+    alive: dict[int, list[Allocation]] = defaultdict(list)  # by step, of those that have a place
+    for allocation in order:
+        others = {other for step in lives[allocation] for other in alive[step]}
+        taken = sorted((offsets[other], offsets[other] + sizes[other]) for other in others)
+        offsets[allocation] = _first_gap(taken, sizes[allocation])
+        for step in lives[allocation]:
+            alive[step].append(allocation)
+    return Arena(offsets, max((offset + sizes[each] for each, offset in offsets.items()), default=0))
+
+
+def lay_out_persistent(initialization: Iterable[Use], executed: Iterable[Use]) -> Arena:
+    """Return an arena in which what executions use stays as initialisation left it; behind that lies what only
+    initialisation uses, by liveness."""
+    initial, later = list(initialization), list(executed)
+    lasting = {use.allocation for use in later}
+    lasting_arena = lay_out([use for use in (*initial, *later) if use.allocation in lasting], reuse=False)
+    passing_arena = lay_out([use for use in initial if use.allocation not in lasting], reuse=True)
+    offsets = {allocation: lasting_arena.size + offset for allocation, offset in passing_arena.offsets.items()}
+    return Arena({**lasting_arena.offsets, **offsets}, lasting_arena.size + passing_arena.size)
+
+
+def _first_gap(taken: Sequence[tuple[int, int]], size: int) -> int:
+    """Return the first offset from which on so many bytes are free."""
+    offset = 0
+    for begin, end in taken:
+        if begin - offset >= size:
+            return offset
+        offset = max(offset, end)
+    return offset
+
+
+def least_size(uses: Iterable[Use]) -> int:
+    """Return the bytes that are alive at one time, at most: no arena that reuses memory is smaller."""
+    sizes: dict[Allocation, int] = {}
+    lives: dict[Allocation, tuple[int, int]] = {}
+    for use in uses:
+        sizes[use.allocation] = max(sizes.get(use.allocation, 0), use.size)
+        lives[use.allocation] = lives.get(use.allocation, (use.step,))[0], use.step
+    changes: dict[int, int] = defaultdict(int)
+    for allocation, (first, last) in lives.items():
+        changes[first] += aligned(sizes[allocation])
+        changes[last + 1] -= aligned(sizes[allocation])
+    return max(itertools.accumulate(changes[step] for step in sorted(changes)), default=0)

@@ -1,0 +1,105 @@
+"""Maximum pooling: an invocation chooses for a tile of positions, from rows that it reads once, in units of four."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import WORD_BITS
+from dmlgpu.compiler.plan import Plan, Pool, Step, Tensor, constants, element
+from dmlgpu.compiler.plan.windows import Windows
+from dmlgpu.compiler.rewrites.packing import UNIT
+from dmlgpu.compiler.rewrites.windows import largest_places, taken_from_places
+from dmlgpu.compiler.schedule.launch import light_tile_launch, tile_launch
+from dmlgpu.compiler.schedule.patches import Patch, packed_patch, tile_columns, tile_rows
+from dmlgpu.compiler.schedule.scheduling import schedule_step, schedule_steps
+from dmlgpu.compiler.schedule.steps import Steps
+from dmlgpu.compiler.schedule.tiles import tiles, unchanged
+from dmlgpu.compiler.target import Profile, Target
+
+SPATIAL = 2
+"""The first spatial dimension of input and output."""
+
+FEW_PLACES = 9
+"""Places of windows that share none, up to which an invocation chooses for one unit: reading for more saves less than
+what holding more in registers costs."""
+
+_UNSIGNED = {8: DataType.UINT8, 16: DataType.UINT16, 32: DataType.UINT32}
+
+
+MOST_ACROSS = 32
+"""Elements of a window along its last dimension up to which a kernel may go through them one by one."""
+
+
+def in_plain_steps(plan: Plan, target: Target) -> Plan:
+    """Return a plan whose pools, unless they are computed in tiles, are a reduction to places and a map: graphs fuse
+    these with other steps, and they keep padding."""
+
+    def plain(step: Step) -> tuple[Step, ...]:
+        return _by_places(step) if isinstance(step, Pool) and not _is_tiled(step, target) else (step,)
+
+    return replace(plan, steps=tuple(itertools.chain.from_iterable(map(plain, plan.steps))))
+
+
+def _is_tiled(step: Pool, target: Target) -> bool:
+    """Return whether an invocation can choose the elements of many positions at once, and gains by it: on CPU adapters,
+    for windows that are short enough to be written out and for loops."""
+    taps, limit = math.prod(axis.size for axis in step.windows), target.loop_limit
+    is_short = step.windows[-1].size <= MOST_ACROSS and (limit is None or taps < limit)
+    return target.profile is Profile.CPU and step.output.data_type.bits <= WORD_BITS and is_short
+
+
+def _by_places(step: Pool) -> tuple[Step, Step]:
+    finding, places = largest_places(step.input, step.windows)
+    return replace(finding, label=step.label), taken_from_places(step, places)
+
+
+@schedule_step.register
+def _pool(step: Pool, target: Target) -> Steps:
+    """Return a single kernel, to which elements are unsigned numbers of their bits; or those of ``in_plain_steps``."""
+    if not _is_tiled(step, target):
+        return schedule_steps(_by_places(step), target)
+    windows, output = step.windows, _bits(step.output)
+    is_light = _is_light(windows)
+    rows, columns = _light_tile(windows) if is_light else _tile(windows, target)
+    source, across = packed_patch(_bits(step.input), windows[-1], columns, target)
+    looped = windows[: -2 if rows else -1]
+    values = constants(
+        looped=looped,
+        down=Patch(windows[-2], rows) if rows else None,
+        across=across,
+        spatial=SPATIAL,
+        elements=step.input.data_type,
+    )
+    body = element("pooling/max_tile", DataType.UINT32, output.sizes, portable=True, values=values, input=source)
+    ones = (1,) * (SPATIAL + len(looped))
+    tile = (*ones, rows, columns) if rows else (*ones, columns)
+    epilogue = unchanged(output.data_type, output.sizes)
+    launch = light_tile_launch if is_light else tile_launch
+    steps = tiles("largest", body, tile, epilogue, output, target=target, launch=launch)
+    return steps.because(
+        f"an invocation chooses for {max(rows, 1)} x {columns} positions, from what it reads only once"
+    )
+
+
+def _is_light(windows: Windows) -> bool:
+    """Return whether windows are small and share no place."""
+    share_none = all(axis.stride >= axis.reach for axis in windows)
+    return share_none and math.prod(axis.size for axis in windows) <= FEW_PLACES
+
+
+def _light_tile(windows: Windows) -> tuple[int, int]:
+    """Return the rows and columns of a tile of windows that share no place: a unit."""
+    return min(len(windows) - 1, 1), min(UNIT, windows[-1].positions)
+
+
+def _tile(windows: Windows, target: Target) -> tuple[int, int]:
+    """Return the rows and columns of a tile of windows that share places; 0 rows where they are looped over."""
+    columns = tile_columns(windows[-1].positions, target)
+    return tile_rows(windows, columns, target), columns
+
+
+def _bits(tensor: Tensor) -> Tensor:
+    return replace(tensor, data_type=_UNSIGNED[tensor.data_type.bits])

@@ -1,0 +1,383 @@
+"""Reductions: which schedule, in which units, in how many kernels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import WORD_BITS, packed_strides
+from dmlgpu.compiler.plan import Body, Reduce, Reduction, Source, Tensor
+from dmlgpu.compiler.rewrites.collapse import merge_tensor, merge_tree, row_groups
+from dmlgpu.compiler.rewrites.packing import pack_source, pack_tensor, packs_source, packs_tensor, running_dimension
+from dmlgpu.compiler.rewrites.sources import computed, fold_views, is_elementwise, leaves
+from dmlgpu.compiler.schedule.launch import Launch, group_launch, loop_launch, map_launch
+from dmlgpu.compiler.schedule.scheduling import schedule_step
+from dmlgpu.compiler.schedule.steps import ReduceSchedule, ScheduledReduce, Steps
+from dmlgpu.compiler.schedule.walk import Walk, choose_walk
+from dmlgpu.compiler.target import Profile, Target
+
+SHORT = 4
+"""Units of a row so short that one invocation takes several rows, as in a map."""
+
+RANKED_IN_UNITS = ("reduction/argmin",)
+"""Reductions that find an element: a walk need not know which one of several it is before its end."""
+
+ABSORBING = ("reduction/reduce_l1_float", "reduction/reduce_sum_float")
+"""Reductions whose shaders also have ``run_t``, 0 to begin with, to which ``absorb`` adds an array of ``at_once``
+numbers, and of which ``close`` makes an accumulator: that costs less than to lift and merge each, and needs float64."""
+
+COMPARED = 8
+"""Units of which a walk compares the best one with the best so far: the fewer turns, the faster on processors."""
+
+WORTH_COMPARING = 256
+"""Elements of a row without units from which it is faster to compare several at once."""
+
+
+@schedule_step.register
+def _reduce(step: Reduce, target: Target) -> Steps:
+    """Return one kernel where a row is short enough for its schedule, two where it is not: partial results, then
+    theirs."""
+    if step.reduction.longest is not None:
+        target = limited(target, 4 * step.reduction.longest)
+    source = fold_views(step.source)
+    axes, output, epilogue = step.axes, step.output, step.epilogue
+    if is_elementwise(source):
+        ordered = step.reduction.ordered
+        source, axes, output, epilogue = canonical(source, axes, output, ordered=ordered, epilogue=epilogue)
+    return canonical_reduce(replace(step, source=source, axes=axes, output=output, epilogue=epilogue), target)
+
+
+def limited(target: Target, loop_limit: int) -> Target:
+    """Return the target as one whose loops are no longer than that: what is scheduled for it walks no further."""
+    return replace(target, loop_limit=min(loop_limit, target.loop_limit or loop_limit))
+
+
+def canonical_reduce(step: Reduce, target: Target) -> Steps:
+    """Schedule a reduction along the last dimensions, already merged, of a source whose views are folded."""
+    reduction, output = step.reduction, step.output
+    units = _choose_units(_Problem(reduction, step.axes, output, target, step.epilogue is not None), step.source)
+    if output.lanes > 1 and units.across is not None and units.parts == 1:
+        # A result of several numbers is stored by an invocation that takes its row alone.
+        units = replace(units, source=step.source, output=output, across=None, width=1)
+    first = _Kernel(step, units.source, units.output, units.schedule)
+    reason = _why(step, units)
+    if units.parts == 1:
+        return Steps((first.scheduled(target, units),)).because(reason)
+    partials = _partials(reduction, output, units)
+    schedule = choose_schedule(math.prod(output.sizes), units.parts, target, outer=units.across is not None)
+    second = _Kernel(step, partials, output, schedule, of_partials=True)
+    first = replace(first, output=partials, schedule=ReduceSchedule.PARTIAL)
+    made, merged = Steps((first.scheduled(target, units),)), Steps((second.scheduled(target),))
+    return made.because(reason) + merged.because(f"combines the {units.parts} partial results of each row")
+
+
+def _why(step: Reduce, units: _Units) -> str:
+    """Return why a row is reduced in these units and parts."""
+    rows = math.prod(step.output.sizes)
+    count = math.prod(units.source.sizes[axis] for axis in step.axes)
+    given = f"{rows:,} rows of {count:,} units"
+    beside = "; neighbours in memory belong to different rows, walked side by side" if units.across is not None else ""
+    if units.parts > 1:
+        return f"{given}: {units.parts} partial results of each keep the adapter busy and walks short{beside}"
+    alone = (
+        "are short enough for one invocation each"
+        if units.schedule is ReduceSchedule.SERIAL
+        else "take a workgroup each"
+    )
+    return f"{given} {alone}{beside}"
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    """One of the kernels of a reduction."""
+
+    step: Reduce
+    source: Source
+    output: Tensor
+    schedule: ReduceSchedule
+    of_partials: bool = False
+
+    def scheduled(self, target: Target, units: _Units | None = None) -> ScheduledReduce:
+        """Return the kernel with its walk and its launch."""
+        step, across = self.step, None if units is None else units.across
+        if units is not None and across is not None:
+            walk = choose_walk(self._walkers(across, -(-self.source.sizes[across] // units.width)))
+            launch = loop_launch(walk.count, target)
+        else:
+            walk = choose_walk(self.output)
+            launch = self._launch(walk, target)
+        label = f"{self.schedule.value}{' of partials' if self.of_partials else ''}"
+        return ScheduledReduce(
+            f"{step.label} {label}".strip(),
+            launch,
+            self.output,
+            step.reduction.file,
+            step.source.data_type,
+            computed(self.source),
+            step.axes,
+            self.schedule,
+            walk,
+            self.of_partials,
+            step.reduction.constants,
+            step.reduction.portable,
+            across,
+            1 if units is None else units.width,
+            units.together if units is not None and self.schedule is ReduceSchedule.PARTIAL else 0,
+            None if self.schedule is ReduceSchedule.PARTIAL else step.epilogue,
+            self._group(target) if across is None else 0,
+            self._compared() if across is None else 0,
+        )
+
+    def _group(self, target: Target) -> int:
+        """Return the units that an invocation of a CPU adapter lifts at once: where it reads a tensor along its row,
+        walks far enough, and has float64."""
+        is_plain = isinstance(self.source, Tensor) and not self.of_partials
+        is_fit = target.profile is Profile.CPU and target.has("shader-f64")
+        if not (self.step.reduction.file in ABSORBING and is_plain and is_fit):
+            return 0
+        units = math.prod(self.source.sizes[axis] for axis in self.step.axes)
+        walkers = self.output.sizes[-1] if self.schedule is ReduceSchedule.PARTIAL else 1
+        group = AT_ONCE // self.source.lanes
+        return group if units >= 2 * group * walkers else 0
+
+    def _compared(self) -> int:
+        """Return the units that a walk along a row compares at once; 0 where it merges elements."""
+        if self.of_partials or self.step.reduction.file not in RANKED_IN_UNITS:
+            return 0
+        count = math.prod(self.source.sizes[axis] for axis in self.step.axes)
+        in_units = self.source.lanes > 1
+        several = self.schedule is ReduceSchedule.SERIAL and count >= (COMPARED if in_units else WORTH_COMPARING)
+        return COMPARED if several else int(in_units)
+
+    def _launch(self, walk: Walk, target: Target) -> Launch:
+        items = walk.items(self.output)
+        if self.schedule is ReduceSchedule.TREE:
+            return group_launch(items, target)
+        axes = self.step.axes
+        count = self.source.sizes[-1] if self.of_partials else math.prod(self.source.sizes[axis] for axis in axes)
+        return (map_launch if count <= SHORT and not walk.by_words else loop_launch)(items, target)
+
+    def _walkers(self, across: int, count: int) -> Tensor:
+        """Return the walks as units of a tensor: those of neighbouring rows side by side, those of a row far apart."""
+        sizes = (*self.output.sizes[:across], count, *self.output.sizes[across + 1 :])
+        others = (dimension for dimension in range(len(self.source.sizes)) if dimension != across)
+        partials = range(len(self.source.sizes), len(sizes))
+        strides, reach = [0] * len(sizes), 1
+        for dimension in (across, *reversed(tuple(others)), *partials):
+            strides[dimension], reach = reach, reach * sizes[dimension]
+        return Tensor(self.output.binding, DataType.UINT32, sizes, tuple(strides))
+
+
+def canonical(
+    source: Source, axes: Sequence[int], output: Tensor, *, ordered: bool = True, epilogue: Body | None = None
+) -> tuple[Source, tuple[int, ...], Tensor, Body | None]:
+    """Return the same reduction of an element-wise tree with merged dimensions: kept ones first, reduced ones last.
+
+    Args:
+        ordered: the row-major order over the axes, and so the numbers that ARGMIN gives, stay as they are. Else the
+            axes come in the order in which they lie in memory, so that more of them merge.
+        epilogue: a tree over the output.
+    """
+    reduced = sorted(axes)
+    if not ordered and isinstance(source, Tensor):
+        reduced.sort(key=lambda axis: -abs(source.strides[axis]))
+    beside = () if epilogue is None else leaves(epilogue)
+    kept, rows = row_groups(source.sizes, reduced, list(leaves(source)), [output, *beside])
+    merged = merge_tensor(output, kept)
+    return (
+        merge_tree(source, kept + rows),
+        tuple(range(len(kept), len(kept) + len(rows))),
+        replace(merged, sizes=merged.sizes + (1,) * len(rows), strides=merged.strides + (0,) * len(rows)),
+        None if epilogue is None else merge_tree(epilogue, kept + rows),
+    )
+
+
+# ---- units
+
+
+@dataclass(frozen=True)
+class _Units:
+    """A reduction in the units that its first kernel takes.
+
+    Attributes:
+        source: packed where possible.
+        output: packed as the source is where its lanes lie across rows and there are no partial results.
+        across, width, together: as for ``plan.Reduce``.
+        parts, schedule: partial results per row, and the schedule where one is enough.
+    """
+
+    source: Source
+    output: Tensor
+    parts: int
+    schedule: ReduceSchedule
+    together: int
+    across: int | None = None
+    width: int = 1
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """What is done to a source whose units are yet to be chosen; whether an epilogue computes what is stored."""
+
+    reduction: Reduction
+    axes: tuple[int, ...]
+    output: Tensor
+    target: Target
+    has_epilogue: bool = False
+
+    def rows_and_count(self, sizes: tuple[int, ...]) -> tuple[int, int]:
+        """Return how many rows there are in a source of some sizes, and units in each."""
+        return math.prod(sizes[: self.axes[0]]), math.prod(sizes[axis] for axis in self.axes)
+
+
+def _choose_units(problem: _Problem, source: Source) -> _Units:
+    """Return units along the rows if possible, else across them, else single elements."""
+    packed = _packed(source, problem.axes[-1])
+    if packed is not None:
+        return _along(problem, packed)
+    across = _outer_dimension(source, problem.axes)
+    units = None if across is None else _across(problem, source, across)
+    return units or _along(problem, source)
+
+
+def _along(problem: _Problem, source: Source) -> _Units:
+    """Invocations, or groups of them, take a row each."""
+    rows, count = problem.rows_and_count(source.sizes)
+    parts, together = _shares(choose_parts(rows, count, problem.target), SIDE_BY_SIDE, problem.target)
+    return _Units(source, problem.output, parts, choose_schedule(rows, count, problem.target), together)
+
+
+def _across(problem: _Problem, source: Source, across: int) -> _Units | None:
+    """Invocations take several rows each. None where they could not store results without tearing a word."""
+    packed = _packed(source, across) or source
+    width = _width(problem, packed, across)
+    sizes = (*packed.sizes[:across], -(-packed.sizes[across] // width), *packed.sizes[across + 1 :])
+    rows, count = problem.rows_and_count(sizes)
+    parts = choose_parts(rows, count, problem.target, outer=True)
+    parts, together = _shares(parts, max(1, SIDE_BY_SIDE // rows), problem.target)
+    units = _Units(packed, problem.output, parts, ReduceSchedule.SERIAL, together, across, width)
+    bits = problem.output.data_type.bits
+    whole_words = packed.lanes * bits >= WORD_BITS  # else neighbouring units would tear each other's words
+    if (
+        parts == 1
+        and packed.lanes > 1
+        and not problem.has_epilogue
+        and bits < 64
+        and whole_words
+        and packs_tensor(problem.output, across, packed.lanes)
+    ):
+        return replace(units, output=pack_tensor(problem.output, across, packed.lanes))
+    return units if parts > 1 or bits >= 32 else None
+
+
+def _outer_dimension(source: Source, axes: tuple[int, ...]) -> int | None:
+    """Return the kept dimension along which neighbours in memory lie, if they lie along one."""
+    if isinstance(source, Tensor):
+        running = running_dimension(source)
+        return running if running is not None and running < axes[0] else None
+    return next((d for d in reversed(range(axes[0])) if _packed(source, d) is not None), None)
+
+
+def _packed(source: Source, dimension: int) -> Source | None:
+    """Return the source in units along a dimension."""
+    if isinstance(source, Tensor) and not source.strides[dimension]:
+        return None  # one element repeated is no unit
+    for lanes in (4, 2):
+        if packs_source(source, dimension, lanes):
+            return pack_source(source, dimension, lanes)
+    return None
+
+
+def _width(problem: _Problem, source: Source, dimension: int) -> int:
+    """Return units that one invocation takes side by side: on CPU adapters 64 bytes, a line of a cache, where that
+    is worth a larger kernel. Accumulators beyond what registers hold would cost more than they gain."""
+    if problem.target.profile is not Profile.CPU or math.prod(source.sizes) < WORTH_WIDTH:
+        return 1
+    line = LINE_BITS // (source.data_type.bits * source.lanes)
+    held = REGISTERS // (source.lanes * problem.reduction.lanes)
+    return max(1, min(line, held, source.sizes[dimension]))
+
+
+def _shares(parts: int, together: int, target: Target) -> tuple[int, int]:
+    """Return the partial results, rounded to whole runs, and how many share a run: on GPUs all of a row's."""
+    if target.profile is not Profile.CPU:
+        return parts, parts
+    together = min(parts, together)
+    return -(-parts // together) * together, together
+
+
+def _partials(reduction: Reduction, output: Tensor, units: _Units) -> Tensor:
+    """Return the accumulators of every row: side by side as those of them that are computed side by side."""
+    sizes = (*output.sizes, units.parts)
+    outermost = (*packed_strides(output.sizes), math.prod(output.sizes))
+    strides = outermost if units.across is not None else packed_strides(sizes)
+    return Tensor.temporary("partial results", reduction.accumulator, sizes, strides, lanes=reduction.lanes)
+
+
+# ---- sizes
+
+
+SERIAL_ON_CPU = 16384
+"""Longest row that one invocation walks on a CPU adapter."""
+
+SERIAL_ON_GPU = 32
+TREE_ON_GPU = 65536
+PARTS_IN_FLIGHT = 1024
+"""Partial results that a CPU adapter works on together: enough to fill its lanes and threads."""
+
+SIDE_BY_SIDE = 8
+"""Invocations that a CPU adapter runs in step. They had better walk memory without leaping from page to page."""
+
+LINE_BITS = 512
+REGISTERS = 32
+"""Numbers in the accumulators of an invocation that a CPU adapter holds without much ado."""
+
+WORTH_WIDTH = 1 << 15
+"""Units of a tensor that a CPU adapter reads faster by lines than it compiles what more that takes."""
+
+WORTH_PARTS = 2048
+"""Units that one kernel reduces on a CPU adapter about as fast as two."""
+
+AT_ONCE = 16
+"""Numbers that an invocation of a CPU adapter takes at once."""
+
+WORTH_SHARING = 1024
+"""Units of a row, a few pages of memory, from which a CPU adapter walks it faster side by side than each alone."""
+
+WALKS_ON_GPU = 1 << 17
+"""Invocations that walk rows side by side: enough to fill a GPU."""
+
+
+def choose_parts(rows: int, count: int, target: Target, *, outer: bool = False) -> int:
+    """Return the partial results per row; 1 means that a single step does.
+
+    Args:
+        count: units in a row.
+        outer: neighbours in memory belong to different rows, so that invocations had better walk rows side by side
+            than share one.
+    """
+    if target.profile is Profile.CPU:
+        few = rows < 64 and rows * count > WORTH_PARTS
+        for_lanes = min(-(-count // 64), PARTS_IN_FLIGHT // rows) if few else 1
+        is_long = count >= WORTH_SHARING and rows * count >= WORTH_WIDTH
+        for_pages = SIDE_BY_SIDE if is_long and not outer else 1
+        wanted = max(-(-count // _longest_walk(target)), for_lanes, for_pages)
+    elif outer:
+        wanted = max(-(-count // SERIAL_ON_CPU), min(-(-count // SERIAL_ON_GPU), -(-WALKS_ON_GPU // rows)))
+    else:
+        wanted = 1 if count <= TREE_ON_GPU else min(TREE_ON_GPU, -(-count // 256))
+    return max(1, min(wanted, count))
+
+
+def _longest_walk(target: Target) -> int:
+    """Return units that one invocation may walk: a few such walks stay below the iterations at which it is stopped."""
+    return SERIAL_ON_CPU if target.loop_limit is None else min(SERIAL_ON_CPU, target.loop_limit // 4)
+
+
+def choose_schedule(rows: int, count: int, target: Target, *, outer: bool = False) -> ReduceSchedule:
+    """Return SERIAL where there are rows enough or a row is short; else a workgroup per row."""
+    walks = target.profile is Profile.CPU or (outer and rows >= PARTS_IN_FLIGHT)
+    longest = _longest_walk(target) if walks else SERIAL_ON_GPU
+    return ReduceSchedule.SERIAL if count <= longest else ReduceSchedule.TREE

@@ -1,0 +1,302 @@
+"""Rows: reductions of each row and then each of its elements (softmax, normalisations).
+
+Where a row is short enough for one invocation or subgroup (CPU adapters) or one workgroup (GPUs), one kernel does it
+all. Else each stage becomes a reduction of its own, with partial results, and a map ends it.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import replace
+from typing import TypeAlias
+
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import WORD_BITS
+from dmlgpu.compiler.plan import Body, Held, Map, Rows, Source, Stage, Step, Tensor, apply, reduce_stage, row_sizes
+from dmlgpu.compiler.rewrites.collapse import merge_tensor, merge_tree, row_groups
+from dmlgpu.compiler.rewrites.packing import pack_along, pack_source
+from dmlgpu.compiler.rewrites.sources import is_elementwise, leaves, rewrite, sameness
+from dmlgpu.compiler.schedule.launch import Launch, fold, loop_launch, row_launch
+from dmlgpu.compiler.schedule.reduce import AT_ONCE, canonical_reduce, choose_parts, choose_schedule, limited
+from dmlgpu.compiler.schedule.runs import fixed_leaves
+from dmlgpu.compiler.schedule.scheduling import Candidate, first_fitting, schedule_step
+from dmlgpu.compiler.schedule.steps import ReduceSchedule, ScheduledRows, Steps
+from dmlgpu.compiler.schedule.walk import Walk, choose_walk
+from dmlgpu.compiler.target import Profile, Target
+
+_Named: TypeAlias = tuple[tuple[str, Tensor], ...]
+
+SUBGROUP = 8
+"""Invocations of a workgroup that store rows together: a subgroup, or two of half as many; or that hold them, where all
+are one subgroup."""
+
+LIFTS_MANY = (
+    "normalization/mean_square",
+    "normalization/moments",
+    "softmax/log_total",
+    "softmax/maximum",
+    "softmax/total",
+)
+"""Stages whose shaders also have ``lift<count>`` for each ``count`` in ``counts``, which lifts an array of so many
+numbers: that costs less than to lift and merge each."""
+
+AT_ONCE_STAGES = {
+    ("softmax/maximum", "softmax/total"): Stage("weights", "softmax/weights", 3, parts=("maximum", "total")),
+    ("normalization/moments",): Stage(
+        "moments", "normalization/moments_at_once", 4, parts=("mean", "lack", "variance"), longest=1024
+    ),
+}
+"""By the shaders of all stages, the stage that gives their results to an invocation that takes a row alone, and so
+reads it once less often. Its shader has ``run_t``, ``open``, ``finish`` and, for each ``count`` in ``counts``,
+``absorb<count>``, which takes so many numbers. Without it an invocation takes the stages in turn."""
+
+RUN, RUNS = "reduction/run", {"normalization/moments": "normalization/moments_run"}
+"""The shader with ``run_t``, ``open``, ``absorb`` and ``close``: how one invocation takes a few numbers in turn; and,
+by the shaders of stages, others. ``close`` gives an ``acc_t``."""
+
+WORTH_TOGETHER = 1 << 13
+"""Units of all rows that are stored faster together than that takes longer to compile."""
+
+WIDE = 4
+"""Elements of a unit that an invocation stores about as fast by itself."""
+
+MOST_HELD = 32
+"""Numbers of a row that one invocation keeps in registers."""
+
+MOST_HELD_BY_SUBGROUP = 128
+"""The same of a subgroup's invocations on a CPU adapter, of halves half as many: what has no room in registers lies in
+memory that is near, and compiling takes as long as there are numbers."""
+
+LEAST_HELD_BY_SUBGROUP = 2
+"""Units of an invocation below which a subgroup spends its time on handing results around."""
+
+WORTH_HOLDING = 4
+"""Rows for each number that an invocation holds, below which compiling takes longer than that is worth."""
+
+ROWS_OF_A_SUBGROUP, WORKGROUPS = 32, 32
+"""Most rows that a subgroup takes one after the other, which saves the beginning of a kernel, and the workgroups that
+keep processors busy."""
+
+
+class RowsProblem:
+    """Rows with merged dimensions, and their target."""
+
+    def __init__(self, step: Rows, target: Target):
+        self.rows, self.target = _merged(step), target
+
+    @functools.cached_property
+    def packed(self) -> tuple[Rows, int | None]:
+        """The same with elements as units, and the dimension of these."""
+        rows = self.rows
+        body, output, dimension = _pack(rows.body, rows.output, rows.axes, self.target)
+        source = rows.source if dimension is None else pack_source(rows.source, dimension, output.lanes)
+        return replace(rows, source=source, body=body, output=output), dimension
+
+    @property
+    def is_along(self) -> bool:
+        """Whether the lanes of a unit belong to one row."""
+        dimension = self.packed[1]
+        return dimension is None or dimension >= self.rows.axes[0]
+
+
+def _merged(step: Rows) -> Rows:
+    """Return the same rows with merged dimensions: those across rows first, those along them last, in their order."""
+    tensors = [*leaves(step.source), step.output, *leaves(step.body)]
+    across, along = row_groups(step.source.sizes, sorted(step.axes), tensors)
+    groups = across + along
+    return replace(
+        step,
+        source=merge_tree(step.source, groups),
+        axes=tuple(range(len(across), len(groups))),
+        body=merge_tree(step.body, groups),
+        output=merge_tensor(step.output, groups),
+    )
+
+
+# ---- one kernel
+
+
+def _whole_rows(problem: RowsProblem) -> Steps | None:
+    """Return all in one kernel, if rows are short enough for that and no word of the output is shared between rows."""
+    (rows, _), along, target = problem.packed, problem.is_along, problem.target
+    source, body, output, axes = rows.source, rows.body, rows.output, rows.axes
+    count = math.prod(source.sizes[: axes[0]])
+    units = math.prod(source.sizes[axis] for axis in axes)
+    if output.unit_bits < WORD_BITS or choose_parts(count, units, target) > 1:
+        return None
+    schedule = choose_schedule(count, units, target)
+    walk = choose_walk(replace(output, sizes=row_sizes(output.sizes, axes)))
+    across, held, group, stages = not along, 0, 0, rows.stages
+    if schedule is ReduceSchedule.SERIAL:
+        launch = loop_launch(walk.count, target)
+        at_once = AT_ONCE_STAGES.get(tuple(stage.file for stage in stages))
+        if at_once is not None and target.profile is Profile.CPU:
+            group, stages = min(AT_ONCE // output.lanes, units), (at_once,)
+    else:
+        launch = row_launch(walk.count, units, target)
+        held = -(-units // launch.workgroup)
+        held = held if held * output.lanes <= MOST_HELD else 0
+    who = "an invocation" if schedule is ReduceSchedule.SERIAL else "a workgroup"
+    reason = f"rows of {units:,} units are short enough for {who} to reduce and store in one kernel"
+    together = _why_together(body, output, axes, walk, target) if launch.workgroup == SUBGROUP and not across else ""
+    reason += f"; neighbours store their rows together, {together}" if together else ""
+    kernel = ScheduledRows(
+        schedule.value,
+        launch,
+        output,
+        stages,
+        source,
+        axes,
+        *_read_once(source, body, axes, together=bool(together)),
+        schedule,
+        walk,
+        across,
+        held,
+        group,
+        SUBGROUP // 2 if together else 0,
+        runs=tuple(RUNS.get(stage.file, RUN) for stage in stages),
+        reason=reason + ("; it keeps them in registers" if held else ""),
+    )
+    return Steps((kernel,))
+
+
+def _held_by_subgroups(problem: RowsProblem) -> Steps | None:
+    """Return the kernel whose subgroups hold rows in registers, where adapter and rows suit it: what is loaded, and
+    what several stages compute of an element alike, is there for all of them."""
+    (rows, _), target = problem.packed, problem.target
+    output, body, axes = rows.output, rows.body, rows.axes
+    if output.unit_bits < WORD_BITS or not problem.is_along:
+        return None
+    in_step = target.profile is Profile.CPU and target.has("subgroup") and target.subgroup_lanes >= SUBGROUP
+    if not in_step or output.strides[axes[-1]] != 1 or not all(stage.file in LIFTS_MANY for stage in rows.stages):
+        return None
+    walk = choose_walk(replace(output, sizes=row_sizes(output.sizes, axes)))
+    if walk.gaps or not is_elementwise(body) or shared_leaves(body, axes):
+        return None
+    units = math.prod(output.sizes[axis] for axis in axes)
+    held = -(-units // SUBGROUP)
+    numbers, most = held * output.lanes, MOST_HELD_BY_SUBGROUP * output.data_type.bits // WORD_BITS
+    if units < LEAST_HELD_BY_SUBGROUP * SUBGROUP or not numbers <= most:
+        return None
+    if walk.count < WORTH_HOLDING * numbers or walk.count * units < WORTH_TOGETHER:
+        return None
+    each = max(1, min(ROWS_OF_A_SUBGROUP, walk.count // WORKGROUPS))
+    launch = Launch(SUBGROUP, each, fold(-(-walk.count // each), target), walk.count)
+    kernel = ScheduledRows(
+        "subgroup",
+        launch,
+        output,
+        rows.stages,
+        rows.source,
+        axes,
+        *_read_once(rows.source, body, axes, together=False),
+        ReduceSchedule.SUBGROUP,
+        walk,
+        held=held,
+        group=max(1, AT_ONCE // output.lanes),
+        reason=f"subgroups of {SUBGROUP} keep rows of {units:,} units in registers, and take {each} of them in turn",
+    )
+    return Steps((kernel,))
+
+
+def _why_together(body: Body, output: Tensor, axes: tuple[int, ...], walk: Walk, target: Target) -> str:
+    """Return what is gained where the invocations of a subgroup store their rows together; empty where it is nothing,
+    or cannot be done."""
+    in_step = target.profile is Profile.CPU and target.has("subgroup") and is_elementwise(body)
+    units, side_by_side = math.prod(output.sizes), output.strides[axes[-1]] == 1
+    if not in_step or not side_by_side or walk.gaps or units < max(WORTH_TOGETHER, SUBGROUP * walk.count):
+        return ""
+    if shared_leaves(body, axes):
+        return "and read once what these share"
+    return "whose units are small" if output.lanes < WIDE else ""
+
+
+def _read_once(
+    source: Source, body: Body, axes: tuple[int, ...], *, together: bool
+) -> tuple[Body, Tensor | Held, _Named, _Named]:
+    """Return the body on what is reduced, the leaf that stands for this, and the leaves that are read once for a row
+    and for rows that are stored together."""
+    if isinstance(source, Tensor | Held):
+        element: Tensor | Held = source
+    else:
+        same = sameness()
+        element = Held("unit", source.data_type, source.sizes, lanes=source.lanes)
+        body = rewrite(body, lambda node: element if same(node, source) else node)
+    fixed = tuple((name, leaf) for name, leaf in fixed_leaves(body, axes) if leaf != element)
+    shared = tuple((name, leaf) for name, leaf in shared_leaves(body, axes) if leaf != element) if together else ()
+    return body, element, fixed, shared
+
+
+def shared_leaves(body: Body, axes: tuple[int, ...]) -> list[tuple[str, Tensor]]:
+    """Return the tensors in memory that differ along a row, but are the same in all rows, each with a name."""
+    alone = {leaf for _, leaf in fixed_leaves(body, axes)}
+    shared = [leaf for _, leaf in fixed_leaves(body, range(axes[0])) if leaf not in alone]
+    return [(f"shared{number}", leaf) for number, leaf in enumerate(shared)]
+
+
+def _pack(body: Body, output: Tensor, axes: tuple[int, ...], target: Target) -> tuple[Body, Tensor, int | None]:
+    """Return all tensors in units along the rows, or else, for invocations that take whole rows, across them; and the
+    dimension of these units."""
+    dimensions = [axes[-1]]
+    if axes[0] and choose_schedule(1, math.prod(output.sizes[axis] for axis in axes), target) is ReduceSchedule.SERIAL:
+        dimensions.append(axes[0] - 1)
+    for dimension in dimensions:
+        packed = pack_along(body, output, dimension)
+        if packed is not None:
+            return *packed, dimension
+    return body, output, None
+
+
+# ---- a kernel per stage
+
+
+def _split_rows(problem: RowsProblem) -> Steps:
+    """Return a reduction per stage, its results in temporary tensors, and a map."""
+    rows, target = problem.rows, problem.target
+    steps = Steps()
+    results: dict[str, Source] = {}
+    for stage in rows.stages:
+        source: Source = rows.source
+        if stage.prepare:
+            inputs = {"input": rows.source, **results}
+            source = apply(stage.prepare, DataType.FLOAT32, rows.source.sizes, portable=True, values=(), **inputs)
+        step, result = reduce_stage(stage, source, rows.axes)
+        longest = step.reduction.longest
+        steps += canonical_reduce(step, target if longest is None else limited(target, 4 * longest))
+        results |= result
+
+    def replaced(node: Source) -> Source:
+        return results[node.name] if isinstance(node, Held) else node
+
+    last: Step = Map("map", rewrite(rows.body, replaced), rows.output)
+    split = "rows are long, or share words of the output: each stage is a reduction of its own, then a map"
+    return (steps + schedule_step(last, target)).because(split)
+
+
+# ---- the choice
+
+
+ROW_SCHEDULES: tuple[Candidate[RowsProblem], ...] = (
+    Candidate(
+        "subgroup",
+        "many rows of moderate length on CPU adapters: a subgroup holds a row in registers and reads it once",
+        _held_by_subgroups,
+    ),
+    Candidate(
+        "serial or tree",
+        "rows that one invocation or one workgroup reduces and stores in one kernel",
+        _whole_rows,
+    ),
+    Candidate(
+        "split",
+        "long rows, and rows that share words of the output: each stage is a reduction of its own, then a map",
+        _split_rows,
+    ),
+)
+"""The schedules of rows, in the order in which they are tried."""
+
+
+@schedule_step.register
+def _rows(step: Rows, target: Target) -> Steps:
+    return first_fitting(ROW_SCHEDULES, RowsProblem(step, target))

@@ -1,0 +1,109 @@
+"""Maps along runs: on a CPU adapter an invocation that computes a whole run of neighbours reads what is the same for
+all of them once (the parameters of a channel, say), where one that computes few units would read it again and again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dmlgpu.catalog.tensor_desc import WORD_BITS
+from dmlgpu.compiler.plan import Apply, Body, Element, Source, Tensor, View, row_sizes
+from dmlgpu.compiler.rewrites.sources import is_elementwise, leaves, rewrite
+from dmlgpu.compiler.schedule.launch import loop_launch
+from dmlgpu.compiler.schedule.steps import ScheduledRuns
+from dmlgpu.compiler.schedule.walk import choose_walk
+from dmlgpu.compiler.target import Profile, Target
+
+SHORTEST_RUN = 16
+"""Units of a run below which reading once gains nothing."""
+
+RUNS_IN_FLIGHT = 1024
+"""Runs that fill the lanes and threads of an adapter; longer ones are cut until there are so many."""
+
+LONGEST_STEP = 1024
+"""Bytes from one unit of a run to the next above which memory is walked badly: 4 KiB made ADD half as fast."""
+
+
+def fixed_leaves(body: Body, axes: Sequence[int]) -> list[tuple[str, Tensor]]:
+    """Return the tensors in memory of a tree that are the same along all these dimensions, each with a name."""
+    tensors = dict.fromkeys(leaf for leaf in leaves(body) if all(_is_fixed(leaf, axis) for axis in axes))
+    return [(f"fixed{number}", tensor) for number, tensor in enumerate(tensors)]
+
+
+def _is_fixed(tensor: Tensor, axis: int) -> bool:
+    return tensor.strides[axis] == 0 or tensor.sizes[axis] == 1
+
+
+def find_runs(label: str, body: Body, output: Tensor, target: Target) -> ScheduledRuns | None:
+    """Return the map along the runs that save most reading, of a tree already packed; None where none pays."""
+    if target.profile is not Profile.CPU or output.unit_bits < WORD_BITS or not _is_computed(body):
+        return None
+    candidates = [axis for axis in range(output.rank) if output.sizes[axis] >= SHORTEST_RUN]
+    saved = {axis: len(fixed_leaves(body, [axis])) for axis in candidates}
+    best = max(candidates, key=lambda axis: (saved[axis], -output.strides[axis]), default=None)
+    read = len(set(leaves(body)))
+    if best is None or not _pays(saved[best], read, output.strides[best] * output.unit_bits // 8):
+        return None
+    parts = _parts(output, best, target)
+    if parts is None:
+        return None
+    body, output, axis = (body, output, best) if parts == 1 else _split(body, output, best, parts)
+    walk = choose_walk(replace(output, sizes=row_sizes(output.sizes, (axis,))))
+    shared = f"{saved[best]} of {read} tensors are the same along {output.sizes[axis]} units: read once"
+    reason = f"on a processor, {shared if read else 'an invocation writes whole runs of what is read nowhere'}"
+    launch = loop_launch(walk.count, target)
+    return ScheduledRuns(label, launch, output, body, walk, axis, tuple(fixed_leaves(body, [axis])), reason=reason)
+
+
+def _pays(saved: int, count: int, step: int) -> bool:
+    """Return whether runs that read ``saved`` of ``count`` tensors once win more than steps of so many bytes lose."""
+    return 2 * saved >= count if step <= LONGEST_STEP else 4 * saved >= 3 * count
+
+
+def _is_computed(body: Body) -> bool:
+    """Return whether a tree is arithmetic on elements at equal coordinates, and on nothing that is moved or an
+    index."""
+    plain = all(leaf.view is View.COMPUTE for leaf in leaves(body))
+    return plain and isinstance(body, Apply) and is_elementwise(body)
+
+
+def _parts(output: Tensor, axis: int, target: Target) -> int | None:
+    """Return into how many equal parts runs are cut, as few as give every lane of the adapter some and keep loops below
+    its limit; None where that can't be."""
+    units = output.sizes[axis]
+    count = math.prod(output.sizes) // units
+    longest = units if target.loop_limit is None else min(units, target.loop_limit)
+    fewest = max(1, -(-RUNS_IN_FLIGHT // count), -(-units // longest))
+    parts = [n for n in _divisors(units) if n <= units // SHORTEST_RUN]
+    chosen = min((n for n in parts if n >= fewest), default=max(parts))
+    return None if units // chosen > longest else chosen
+
+
+def _divisors(number: int) -> list[int]:
+    small = [n for n in range(1, math.isqrt(number) + 1) if number % n == 0]
+    return [*small, *(number // n for n in small)]
+
+
+def _split(body: Body, output: Tensor, axis: int, parts: int) -> tuple[Body, Tensor, int]:
+    """Return the same with the run's dimension as two, the number of a part and the place in it; and the latter."""
+    length = output.sizes[axis] // parts
+
+    def split_sizes(sizes: tuple[int, ...]) -> tuple[int, ...]:
+        return (*sizes[:axis], parts, length, *sizes[axis + 1 :])
+
+    def split_tensor(tensor: Tensor) -> Tensor:
+        stride = tensor.strides[axis]
+        strides = (*tensor.strides[:axis], stride * length, stride, *tensor.strides[axis + 1 :])
+        return replace(tensor, sizes=split_sizes(tensor.sizes), strides=strides)
+
+    def split(source: Source) -> Source:
+        if isinstance(source, Tensor):
+            return split_tensor(source)
+        sizes = split_sizes(source.sizes)
+        if isinstance(source, Element):  # an identity, as all else keeps its coordinates
+            return replace(source, sizes=sizes, follows=(tuple(range(len(sizes))),))
+        return replace(source, sizes=sizes)
+
+    return rewrite(body, split), split_tensor(output), axis + 1

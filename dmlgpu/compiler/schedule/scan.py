@@ -1,0 +1,293 @@
+"""Scans: what a line adds up to before or up to each of its elements.
+
+A line is short enough for one invocation or one workgroup, or it is cut into blocks of equal length. Then three kernels
+follow each other: what each block adds up to, what comes before each block (a scan of these totals, which may itself be
+long), and the blocks, each from its start on. Totals only read, and every element is written by the invocation that
+read it, so that the output may lie in the input's memory.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import packed_strides
+from dmlgpu.compiler.plan import Compact, Constants, Map, Scan, Scanning, Source, Tensor, View, apply, row_sizes
+from dmlgpu.compiler.rewrites.collapse import merge_dimensions
+from dmlgpu.compiler.rewrites.packing import pack_tensor, packs_tensor
+from dmlgpu.compiler.rewrites.sources import identity
+from dmlgpu.compiler.schedule.launch import Launch, loop_launch, row_launch
+from dmlgpu.compiler.schedule.scheduling import schedule_step
+from dmlgpu.compiler.schedule.steps import TOTAL, ScanSchedule, ScheduledScan, Steps
+from dmlgpu.compiler.schedule.walk import choose_walk
+from dmlgpu.compiler.target import Profile, Target
+
+STORE = "schedules/scan_store"
+"""What is done with each element: its accumulator finished and stored at its place in the output."""
+
+
+@schedule_step.register
+def _scan(step: Scan, target: Target) -> Steps:
+    source, output = canonical(step.source, step.axis, step.output)
+    axis = source.rank - 1
+    schedule = choose_schedule(source, output, target)
+    source, output, across = _pack(source, output, schedule)
+    lines, units = math.prod(source.sizes[:axis]), source.sizes[axis]
+    length = block_length(lines, units, schedule, target)
+    whole = _Scan(
+        step.scanning, source.data_type, source, (axis,), output, schedule, length, -(-units // length), across=across
+    )
+    return _in_blocks(whole, target).because(_why(lines, units, whole))
+
+
+def _why(lines: int, units: int, whole: _Scan) -> str:
+    """Return why lines are walked so."""
+    who = "an invocation" if whole.schedule is ScanSchedule.SERIAL else "a workgroup"
+    cut = f"cut into {whole.blocks} blocks, whose totals are scanned first" if whole.blocks > 1 else "walked as a whole"
+    return f"{lines:,} lines of {units:,} units, {cut}, each by {who}"
+
+
+@schedule_step.register
+def _compact(step: Compact, target: Target) -> Steps:
+    """Return a running count over all elements as one line, with an empty block after the last one, before which all
+    are."""
+    sizes, (strides,) = merge_dimensions(step.source.sizes, step.source.strides)
+    line = replace(step.source, sizes=(1, *sizes), strides=(0, *strides))
+    axes, last, ones = tuple(range(1, line.rank)), line.rank - 1, line.rank - 2
+    schedule = choose_schedule(line, line, target)
+    lanes = next((lanes for lanes in (4, 2) if packs_tensor(line, last, lanes)), 1)
+    line = pack_tensor(line, last, lanes) if lanes > 1 else line
+    units = math.prod(line.sizes)
+    length = block_length(1, units, schedule, target)
+    whole = _Scan(
+        Scanning("scanning/cumulative_summation", DataType.UINT32, 1, portable=False),
+        DataType.UINT32,
+        replace(apply(step.predicate, DataType.UINT32, line.sizes, input=line), lanes=lanes),
+        axes,
+        replace(step.output, sizes=(1,) * ones + step.output.sizes, strides=(0,) * ones + step.output.strides),
+        schedule,
+        length,
+        -(-units // length) + 1,
+        advance=step.advance,
+        constants=step.constants,
+    )
+    totals = _block_totals(whole)
+    sizes, end = step.count.sizes, totals.units - 1
+    count = replace(totals, sizes=sizes, strides=packed_strides(sizes), view=View.RAW, offset=end)
+    steps = _in_blocks(whole, target, totals) + schedule_step(Map("count", identity(count), step.count), target)
+    return steps.because(_why(1, units, whole))
+
+
+def canonical(source: Tensor, axis: int, output: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the same lines with merged dimensions: those across lines, in the order of the output's memory, then
+    the axis."""
+    across = [dimension for dimension in range(source.rank) if dimension != axis]
+    across.sort(key=lambda dimension: -output.strides[dimension])
+    sizes, *strides = (
+        tuple(values[dimension] for dimension in across) for values in (source.sizes, source.strides, output.strides)
+    )
+    merged, (source_strides, output_strides) = merge_dimensions(sizes or (1,), *(group or (0,) for group in strides))
+    sizes = (*merged, source.sizes[axis])
+    return (
+        replace(source, sizes=sizes, strides=(*source_strides, source.strides[axis])),
+        replace(output, sizes=sizes, strides=(*output_strides, output.strides[axis])),
+    )
+
+
+def _pack(source: Tensor, output: Tensor, schedule: ScanSchedule) -> tuple[Tensor, Tensor, bool]:
+    """Return both tensors in units along the lines, or else, for invocations that take whole blocks, across them."""
+    axis = source.rank - 1
+    dimensions = (axis, axis - 1) if schedule is ScanSchedule.SERIAL else (axis,)
+    for dimension in dimensions if source.data_type.bits < 64 else ():
+        for lanes in (4, 2):
+            if packs_tensor(source, dimension, lanes) and packs_tensor(output, dimension, lanes):
+                packed = pack_tensor(source, dimension, lanes), pack_tensor(output, dimension, lanes)
+                return *packed, dimension != axis
+    return source, output, False
+
+
+# ---- blocks
+
+
+@dataclass(frozen=True)
+class _Scan:
+    """A scan in blocks (see ``ScheduledScan``)."""
+
+    scanning: Scanning
+    element: DataType
+    source: Source
+    axes: tuple[int, ...]
+    output: Tensor
+    schedule: ScanSchedule
+    length: int
+    blocks: int
+    advance: str = STORE
+    starts: Tensor | None = None
+    of_totals: bool = False
+    across: bool = False
+    constants: Constants = ()
+
+    @property
+    def line_sizes(self) -> tuple[int, ...]:
+        """Sizes of the source, 1 along the lines."""
+        return row_sizes(self.source.sizes, self.axes)
+
+    def scheduled(self, label: str, target: Target) -> Steps:
+        """Return the kernel; its label gets the schedule, and what is special about it."""
+        parts = [label, self.schedule.value, "across" if self.across else "", "of totals" if self.of_totals else ""]
+        blocks = math.prod(self.line_sizes) * self.blocks
+        is_serial = self.schedule is ScanSchedule.SERIAL
+        launch = loop_launch(blocks, target) if is_serial else tree_launch(blocks, self.length, target)
+        lines = Tensor(self.output.binding, DataType.UINT32, self.line_sizes, packed_strides(self.line_sizes))
+        kernel = ScheduledScan(
+            " ".join(part for part in parts if part),
+            launch,
+            self.output,
+            self.scanning,
+            self.element,
+            self.source,
+            self.axes,
+            self.schedule,
+            choose_walk(lines),
+            self.length,
+            units_held(self.length),
+            self.blocks,
+            self.advance,
+            self.starts,
+            self.of_totals,
+            self.across,
+            self.constants,
+        )
+        return Steps((kernel,))
+
+
+def _in_blocks(whole: _Scan, target: Target, totals: Tensor | None = None) -> Steps:
+    """Return a scan as it is where a line is one block; else totals of the blocks, their scan, and the scan from there
+    on.
+
+    Args:
+        totals: where the totals go; a tensor of their own without.
+    """
+    if whole.blocks == 1:
+        return whole.scheduled("", target)
+    totals = _block_totals(whole) if totals is None else totals
+    first = replace(whole, output=totals, advance=TOTAL, constants=())
+    last = replace(whole, starts=totals)
+    before = _in_blocks(_scan_of_totals(whole, totals, target), target)
+    return first.scheduled("totals", target) + before + last.scheduled("from", target)
+
+
+def _block_totals(whole: _Scan) -> Tensor:
+    """Make room for the accumulators of the blocks: lines along the first dimension, side by side, blocks along the
+    last one."""
+    lines = math.prod(whole.line_sizes) * (whole.source.lanes if whole.across else 1)
+    between = (1,) * (len(whole.source.sizes) - 2)
+    return Tensor.temporary(
+        "totals of blocks",
+        whole.scanning.accumulator,
+        (lines, *between, whole.blocks),
+        (1, *between, lines),
+        lanes=whole.scanning.lanes,
+    )
+
+
+def _scan_of_totals(whole: _Scan, totals: Tensor, target: Target) -> _Scan:
+    """Return the scan that puts what lies before each block in the place of what the block adds up to."""
+    scanning = replace(whole.scanning, exclusive=True, decreasing=False)
+    schedule = _schedule(whole.blocks, totals.strides[-1] <= NEAR, target)
+    length = block_length(totals.sizes[0], whole.blocks, schedule, target)
+    return _Scan(
+        scanning,
+        whole.element,
+        totals,
+        (totals.rank - 1,),
+        totals,
+        schedule,
+        length,
+        -(-whole.blocks // length),
+        of_totals=True,
+    )
+
+
+# ---- choices
+
+LONGEST_WALK = 16384
+"""Units that one invocation walks at most."""
+WORKGROUPS = 4096
+"""Workgroups that fill a GPU."""
+SERIAL_ON_GPU = 32
+"""Longest line along memory that one invocation walks on a GPU."""
+NEAR = 8
+"""Elements between neighbours of a line up to which the invocations of a workgroup share cache lines along it."""
+UNITS_HELD = 4
+"""Units of a tile that each invocation of a workgroup holds, at most."""
+NARROWEST = 32
+"""Invocations below which a workgroup leaves lanes of a GPU idle."""
+MOST_TILES = 8
+"""Tiles of a line that a workgroup takes one by one, rather than have the line cut."""
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """When lines that invocations walk are cut into blocks.
+
+    Attributes:
+        enough: lines that fill an adapter without.
+        in_flight: blocks that fill it.
+        shortest_line, shortest_block: units from which on it pays.
+    """
+
+    enough: int
+    in_flight: int
+    shortest_line: int
+    shortest_block: int
+
+
+_ON_CPU = _Cut(enough=64, in_flight=1024, shortest_line=2048, shortest_block=512)
+_ON_GPU = _Cut(enough=16384, in_flight=32768, shortest_line=256, shortest_block=64)
+
+
+def choose_schedule(source: Tensor, output: Tensor, target: Target) -> ScanSchedule:
+    """Return a workgroup per block for lines that run along memory, on GPUs; else an invocation per block."""
+    return _schedule(source.sizes[-1], max(source.strides[-1], output.strides[-1]) <= NEAR, target)
+
+
+def _schedule(count: int, near: bool, target: Target) -> ScanSchedule:
+    shared = target.profile is not Profile.CPU and near and count > SERIAL_ON_GPU
+    return ScanSchedule.TREE if shared else ScanSchedule.SERIAL
+
+
+def block_length(lines: int, units: int, schedule: ScanSchedule, target: Target) -> int:
+    """Return units of a block: a line as a whole, or less where lines are long or few."""
+    if schedule is ScanSchedule.TREE:
+        return _tree_length(lines, units, target)
+    cut = _ON_CPU if target.profile is Profile.CPU else _ON_GPU
+    blocks = -(-units // _longest_walk(target))
+    if lines < cut.enough and units >= cut.shortest_line:
+        blocks = max(blocks, min(units // cut.shortest_block, cut.in_flight // lines))
+    return -(-units // blocks)
+
+
+def _longest_walk(target: Target) -> int:
+    """Return a few such walks stay below the iterations at which an invocation is stopped."""
+    return LONGEST_WALK if target.loop_limit is None else min(LONGEST_WALK, target.loop_limit // 4)
+
+
+def _tree_length(lines: int, units: int, target: Target) -> int:
+    tile = tree_launch(1, LONGEST_WALK, target).workgroup * UNITS_HELD
+    tiles = -(-units // tile)
+    if tiles <= MOST_TILES:
+        return units
+    blocks = max(min(tiles, WORKGROUPS // lines), -(-units // LONGEST_WALK // UNITS_HELD), 1)
+    return tile * -(-tiles // blocks)
+
+
+def units_held(length: int) -> int:
+    """Return units of a block of so many that each invocation of a workgroup holds at once."""
+    return min(UNITS_HELD, -(-length // NARROWEST))
+
+
+def tree_launch(blocks: int, length: int, target: Target) -> Launch:
+    """Return one workgroup per block of so many units, no larger than a block needs."""
+    return row_launch(blocks, -(-length // units_held(length)), target)

@@ -1,0 +1,138 @@
+"""The function that schedules a step of any kind: each module beside this one registers its own."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common.errors import NotSupported
+from dmlgpu.compiler.plan import MOST_KERNELS, Allocation, Binding, Map, Plan, Repeat, Role, Step, Tensor, View
+from dmlgpu.compiler.plan.parts import replace_parts, tensors
+from dmlgpu.compiler.rewrites.sources import identity
+from dmlgpu.compiler.schedule.memory import Memory, Use, lay_out, lay_out_persistent, least_size
+from dmlgpu.compiler.schedule.steps import AnyScheduled, Schedule, Scheduled, ScheduledRepeat, Steps, in_turns
+from dmlgpu.compiler.target import Target
+
+
+def schedule(plan: Plan, target: Target, inputs: Sequence[TensorDesc | None] = ()) -> Schedule:
+    """Choose how a plan is computed on a target.
+
+    Args:
+        plan: what is computed.
+        target: what it is computed on.
+        inputs: descriptions of the inputs: those that are OWNED_BY_DML are read from the persistent resource.
+
+    Raises:
+        NotSupported: when the adapter lacks a limit that the plan needs.
+    """
+    once = (schedule_step(step, target).as_initialization for step in plan.initialization)
+    steps = sum(once, Steps()) + schedule_steps(plan.steps, target)
+    return as_schedule(plan.operator, steps, target, inputs)
+
+
+def as_schedule(operator: str, steps: Steps, target: Target, inputs: Sequence[TensorDesc | None]) -> Schedule:
+    """Return the schedule of all steps of a plan; for arguments and errors see ``schedule``."""
+    steps = _keep_owned(steps, inputs, target)
+    count = sum(turns for _, turns in in_turns((*steps.steps, *steps.initialization)))
+    if count > MOST_KERNELS:
+        raise NotSupported(f"{count} kernels one after the other exceed the {MOST_KERNELS} that one execution may have")
+    return Schedule(operator, target, steps.steps, steps.initialization, _memory(steps), target.moves_doubles)
+
+
+def _memory(steps: Steps) -> Memory:
+    """Return where the allocations of steps lie: temporary ones share bytes if they are never alive together."""
+    initial, executed = _uses(steps.initialization), _uses(steps.steps)
+    temporary = executed[Role.TEMPORARY]
+    persistent = lay_out_persistent(initial[Role.PERSISTENT], executed[Role.PERSISTENT])
+    return Memory(lay_out(temporary, reuse=True), persistent, least_size(temporary))
+
+
+def _uses(steps: Sequence[AnyScheduled]) -> dict[Role, list[Use]]:
+    """Return the uses of allocations in each resource, in order."""
+    uses: dict[Role, list[Use]] = {Role.TEMPORARY: [], Role.PERSISTENT: []}
+    for number, step in enumerate(steps):
+        advances = dict(step.advances) if isinstance(step, ScheduledRepeat) else {}
+        for kernel, turns in in_turns([step]):
+            for binding, size in kernel.bound.items():
+                if isinstance(binding.index, Allocation):
+                    moved = (turns - 1) * max(advances.get(binding, 0), 0)
+                    uses[binding.role].append(Use(number, binding.index, binding.offset + size + moved))
+    return uses
+
+
+def _keep_owned(steps: Steps, inputs: Sequence[TensorDesc | None], target: Target) -> Steps:
+    """Return steps that read OWNED_BY_DML inputs from the persistent resource. The initialization copies there what it
+    has not laid out anew itself."""
+    if not any(desc is not None and desc.owned_by_dml for desc in inputs):
+        return steps
+    bindings = {tensor.binding for step, _ in in_turns(steps.steps) for tensor in tensors(step)}
+    read = {binding.index for binding in bindings if binding.role is Role.INPUT}
+    owned: dict[int | Allocation, int | Allocation] = {}
+    copies = Steps()
+    for number, desc in enumerate(inputs):
+        if desc is None or not desc.owned_by_dml or number not in read:
+            continue
+        words = (desc.byte_size // 4,)
+        source = Tensor(Binding(Role.INPUT, number), DataType.UINT32, words, (1,), View.RAW)
+        place = Tensor.persistent("owned input", DataType.UINT32, words)
+        owned[number] = place.binding.index
+        copies += schedule_step(Map(f"own input {number}", identity(source), place), target)
+
+    def moved(binding: Binding) -> Binding:
+        if binding.role is not Role.INPUT or binding.index not in owned:
+            return binding
+        return replace(binding, role=Role.PERSISTENT, index=owned[binding.index])
+
+    if not owned:
+        return steps
+    redirected = tuple(replace_parts(step, Binding, moved) for step in steps.steps)
+    return Steps(redirected, steps.initialization) + copies.as_initialization
+
+
+def schedule_steps(steps: Iterable[Step], target: Target) -> Steps:
+    """Schedule several steps, one after the other."""
+    return sum((schedule_step(step, target) for step in steps), Steps())
+
+
+Problem = TypeVar("Problem")
+
+
+@dataclass(frozen=True)
+class Candidate(Generic[Problem]):
+    """One of the schedules for a kind of step; lists of them are tried in order.
+
+    Attributes:
+        name: of the schedule.
+        purpose: which problems it is for, and why it is fast there.
+        build: returns its kernels, each with its reason; None if the schedule does not fit the problem or does not pay.
+    """
+
+    name: str
+    purpose: str
+    build: Callable[[Problem], Steps | None]
+
+
+def first_fitting(candidates: Sequence[Candidate[Problem]], problem: Problem) -> Steps:
+    """Return the kernels of the first candidate that fits; the last one fits every problem."""
+    return next(steps for candidate in candidates if (steps := candidate.build(problem)) is not None)
+
+
+@functools.singledispatch
+def schedule_step(step: Step, target: Target) -> Steps:
+    """Choose the kernels of a step.
+
+    Raises:
+        NotSupported: when the adapter lacks a limit that the step needs.
+    """
+    raise TypeError(f"no schedule for {type(step).__name__}")
+
+
+@schedule_step.register
+def _repeat(step: Repeat, target: Target) -> Steps:
+    inner = schedule_steps(step.steps, target)
+    kernels = tuple(kernel for kernel in inner.steps if isinstance(kernel, Scheduled))
+    return Steps((ScheduledRepeat(kernels, step.turns, step.advances),), inner.initialization)

@@ -1,0 +1,157 @@
+"""What all scheduled steps share, and schedules of several."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from dmlgpu.compiler.plan import Binding, Role, Tensor
+from dmlgpu.compiler.plan.parts import replace_parts, tensors
+from dmlgpu.compiler.schedule.launch import Launch
+from dmlgpu.compiler.schedule.memory import Memory
+from dmlgpu.compiler.target import Target
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """A step whose text is decided; each kind is a subclass.
+
+    Attributes:
+        label: the schedule and what is special about it, for profilers and messages.
+        launch: the shape of the dispatch.
+        output: what it writes.
+        reason: why this schedule and not another, for people.
+    """
+
+    label: str
+    launch: Launch
+    output: Tensor
+    reason: str = field(default="", compare=False, kw_only=True)
+
+    @property
+    def kind(self) -> str:
+        """The kind of schedule, as its class calls it: ``map``, ``contract``."""
+        return type(self).__name__.removeprefix("Scheduled").lower()
+
+    @property
+    def title(self) -> str:
+        """The label, and the kind where the label does not hold it."""
+        return f"{self.label} ({self.kind})" if self.kind not in self.label else self.label
+
+    @property
+    def lanes(self) -> int:
+        """Elements of a unit, which labels show."""
+        return self.output.lanes
+
+    @functools.cached_property
+    def bound(self) -> dict[Binding, int]:
+        """The bytes that are bound of each resource: up to the end of the last tensor in it, in whole words."""
+        sizes: dict[Binding, int] = {}
+        for tensor in (self.output, *tensors(self)):
+            sizes[tensor.binding] = max(sizes.get(tensor.binding, 0), tensor.reach)
+        return sizes
+
+    @property
+    def copied(self) -> Tensor | None:
+        """The tensor whose words become the output's as they lie, if that is all that the step does; else None."""
+        return None
+
+
+@dataclass(frozen=True)
+class ScheduledRepeat:
+    """Scheduled steps that are executed in turn, again and again (see ``plan.Repeat``)."""
+
+    steps: tuple[Scheduled, ...]
+    turns: int
+    advances: tuple[tuple[Binding, int], ...]
+
+
+AnyScheduled = Scheduled | ScheduledRepeat
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Scheduled steps, in order.
+
+    Attributes:
+        steps: executed at each dispatch.
+        initialization: executed once, when the operator is initialised: they read inputs that are OWNED_BY_DML and
+            write persistent tensors, where ``steps`` find them.
+    """
+
+    steps: tuple[AnyScheduled, ...] = ()
+    initialization: tuple[AnyScheduled, ...] = ()
+
+    def __add__(self, other: Steps) -> Steps:
+        return Steps(self.steps + other.steps, self.initialization + other.initialization)
+
+    def because(self, reason: str) -> Steps:
+        """Return the same steps, a reason put before their own."""
+
+        def explained(step: Scheduled) -> Scheduled:
+            return replace(step, reason="; ".join(filter(None, (reason, step.reason))))
+
+        def each(step: AnyScheduled) -> AnyScheduled:
+            if isinstance(step, ScheduledRepeat):
+                return replace(step, steps=tuple(map(explained, step.steps)))
+            return explained(step)
+
+        return Steps(tuple(map(each, self.steps)), tuple(map(each, self.initialization)))
+
+    @property
+    def as_initialization(self) -> Steps:
+        """The same steps, executed once; what is temporary for them lies in the persistent resource, too."""
+        return Steps((), tuple(replace_parts(step, Binding, _kept) for step in self.initialization + self.steps))
+
+
+def _kept(binding: Binding) -> Binding:
+    return replace(binding, role=Role.PERSISTENT) if binding.role is Role.TEMPORARY else binding
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How a plan is computed on a target: kernels in order, every choice made.
+
+    Attributes:
+        operator: DirectML's operator name, for labels and messages.
+        target: what the schedule is for.
+        steps, initialization: as for ``Steps``.
+        memory: where the temporary and persistent tensors lie.
+        doubles: kernels read and write two words as one 64-bit number.
+    """
+
+    operator: str
+    target: Target
+    steps: tuple[AnyScheduled, ...]
+    initialization: tuple[AnyScheduled, ...]
+    memory: Memory
+    doubles: bool
+
+    def __str__(self) -> str:
+        """Return the schedule as people read it: per kernel its launch, its units, and why it is so."""
+        kernels = [("", *kernel) for kernel in in_turns(self.steps)]
+        kernels += [("at initialisation: ", *kernel) for kernel in in_turns(self.initialization)]
+        count = f"{len(kernels)} kernel{'s' if len(kernels) != 1 else ''}"
+        lines, before = [f"schedule of {self.operator} for {self.target.name!r} ({self.target.profile}): {count}"], ""
+        for number, (when, step, turns) in enumerate(kernels, start=1):
+            groups = " x ".join(map(str, step.launch.grid))
+            plural = "s" if step.launch.total != 1 else ""
+            units = f" in units of {step.lanes} elements" if step.lanes > 1 else ""
+            repeated = f", {turns} times" if turns > 1 else ""
+            lines.append(
+                f"  {number}. {when}{step.title}: {step.launch.total:,} item{plural}{units},"
+                f" {groups} workgroups of {step.launch.workgroup}{repeated}"
+            )
+            lines += [f"       why: {step.reason}"] if step.reason and step.reason != before else []
+            before = step.reason
+        return "\n".join(lines)
+
+
+def in_turns(steps: Iterable[AnyScheduled]) -> Iterator[tuple[Scheduled, int]]:
+    """Yield the kernels of scheduled steps, those that repeat once, with how often each is executed."""
+    for step in steps:
+        if isinstance(step, ScheduledRepeat):
+            yield from ((inner, step.turns) for inner in step.steps)
+        else:
+            yield step, 1

@@ -1,0 +1,247 @@
+"""Maps, and what copies, gathers, long runs, upsampling and downsampling become instead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dmlgpu.catalog.tensor_desc import WORD_BITS, packed_strides
+from dmlgpu.compiler.plan import Body, Tensor, View
+from dmlgpu.compiler.rewrites.packing import running_dimension
+from dmlgpu.compiler.rewrites.sources import is_identity
+from dmlgpu.compiler.schedule.steps.base import Scheduled
+from dmlgpu.compiler.schedule.walk import Walk
+
+WORDS = 4
+"""Words that an invocation copies at once where units of a word lie side by side."""
+
+
+@dataclass(frozen=True)
+class ScheduledMap(Scheduled):
+    """Every unit of the output by itself.
+
+    Attributes:
+        body: packed as the output is.
+        walk: the order of the units.
+        costly: the body is long, or loops.
+        run: of a copy of bytes, walked by words: the dimension along which those of a word lie side by side in both
+            tensors.
+        words: those that an invocation copies at once along the run.
+    """
+
+    body: Body
+    walk: Walk
+    costly: bool = False
+    run: int | None = None
+    words: int = WORDS
+
+    @property
+    def copied(self) -> Tensor | None:
+        """The tensor whose units, side by side in memory, become the output's, where that is all and they are whole
+        words; else None."""
+        if not is_identity(self.body) or self.output.unit_bits % WORD_BITS:
+            return None
+        source = self.body.inputs[0][1]
+        if not isinstance(source, Tensor) or source.binding == self.output.binding:
+            return None
+        output, raw = self.output, source.view is View.RAW and self.output.view is View.RAW
+        alike = (source.data_type, source.sizes, source.lanes) == (output.data_type, output.sizes, output.lanes)
+        return source if raw and alike and _is_dense(source) and _is_dense(output) else None
+
+
+def _is_dense(tensor: Tensor) -> bool:
+    """Return whether units lie in memory in their own order and without gaps."""
+    packed = packed_strides(tensor.sizes)
+    return all(tensor.sizes[d] == 1 or tensor.strides[d] == packed[d] for d in range(tensor.rank))
+
+
+@dataclass(frozen=True)
+class ScheduledWordRows(Scheduled):
+    """A copy of units below a word, in rows that have words of their own.
+
+    Attributes:
+        body: copies from a tensor in which the units of a row lie side by side as well.
+        walk: over ``words`` words of a row at a time.
+        run: the dimension along which a row lies.
+        first: the unit in which a row begins, of those of its first word, or block.
+        keeps_neighbours: as for ``plan.Map``.
+        wide: rows have blocks of ``words`` words of their own, which are written as such, with 64-bit integers.
+        words: those that an invocation copies at once.
+    """
+
+    body: Body
+    walk: Walk
+    run: int
+    first: int
+    keeps_neighbours: bool
+    wide: bool = False
+    words: int = WORDS
+
+
+@dataclass(frozen=True)
+class ScheduledBlocks(Scheduled):
+    """Blocks of units along a dimension that an invocation looks up once.
+
+    Attributes:
+        body: a ``Lookup``.
+        walk: over the blocks.
+        dimension: of the output, along which a block lies.
+        followed: the dimension of the input that moves with it one to one.
+    """
+
+    body: Body
+    walk: Walk
+    dimension: int
+    followed: int
+
+
+@dataclass(frozen=True)
+class ScheduledRuns(Scheduled):
+    """Runs of units along a dimension, of which an invocation reads once what is the same for all.
+
+    Attributes:
+        walk: over the runs.
+        axis: the dimension.
+        fixed: the tensors that are read once for a run, by name.
+    """
+
+    body: Body
+    walk: Walk
+    axis: int
+    fixed: tuple[tuple[str, Tensor], ...] = ()
+
+
+@dataclass(frozen=True)
+class TileDigit:
+    """Part of a coordinate that comes out of a running number: ``coordinate += number % count * scale``."""
+
+    dimension: int
+    count: int
+    scale: int
+
+
+@dataclass(frozen=True)
+class ScheduledTranspose(Scheduled):
+    """A copy by square tiles in registers.
+
+    Attributes:
+        source, output: in units along the dimension in which each lies in memory.
+        source_dimension, output_dimension: these dimensions.
+        digits: how the number of a tile gives its coordinates, fastest first.
+    """
+
+    source: Tensor
+    source_dimension: int
+    output_dimension: int
+    digits: tuple[TileDigit, ...]
+
+
+@dataclass(frozen=True)
+class Tap:
+    """Where one of the output elements of an input element lies.
+
+    Attributes:
+        low: the lower of its neighbours, relative to the input element.
+        share: the weight of the upper one.
+    """
+
+    low: int
+    share: float
+
+    @property
+    def neighbours(self) -> tuple[int, ...]:
+        """Those with a weight."""
+        return (self.low, self.low + 1) if self.share else (self.low,)
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """The output elements of every input element along one axis, clamped at the edges.
+
+    Attributes:
+        dimension: of the tensors.
+        size: elements of the input.
+        taps: one per output element of an input element.
+    """
+
+    dimension: int
+    size: int
+    taps: tuple[Tap, ...]
+
+    @property
+    def factor(self) -> int:
+        """Output elements per input element."""
+        return len(self.taps)
+
+    @property
+    def neighbours(self) -> tuple[int, ...]:
+        """All that are read, relative to the input element."""
+        return tuple(sorted({each for tap in self.taps for each in tap.neighbours}))
+
+
+@dataclass(frozen=True)
+class ScheduledUpsample(Scheduled):
+    """Upsampling by whole factors along the dimension in which neighbours lie in memory, and perhaps along another: raw
+    tensors by moving bits, others by interpolation.
+
+    Attributes:
+        source: single elements of the input.
+        units: the same in units.
+        output: in units.
+        walk: over the units of the input.
+        columns, rows: how both dimensions are resampled; rows may be None.
+    """
+
+    source: Tensor
+    units: Tensor
+    walk: Walk
+    columns: Pattern
+    rows: Pattern | None
+
+
+@dataclass(frozen=True)
+class Stencil:
+    """The input elements that every output element adds up along one axis, clamped at the edges.
+
+    Attributes:
+        dimension: of the tensors.
+        size: elements of the input.
+        step: input elements from one output element to the next.
+        first: the first of those that output element 0 adds up, clamped or not.
+        weights: of this one and those behind it.
+    """
+
+    dimension: int
+    size: int
+    step: int
+    first: int
+    weights: tuple[float, ...]
+
+    def taps(self, number: int) -> tuple[int, ...]:
+        """Return the input elements of an output element, those of element 0 given by their own numbers."""
+        first = number * self.step + self.first
+        return tuple(range(first, first + len(self.weights)))
+
+
+@dataclass(frozen=True)
+class ScheduledDownsample(Scheduled):
+    """Weighted sums of the same neighbours for every output element along one axis.
+
+    Attributes:
+        source: single elements of the input.
+        units: the same in units.
+        output: in units.
+        walk: over the units of the output, so many elements across memory at a time.
+        stencil: what is added up.
+        rows: output elements that an invocation makes along the axis where units lie across it; else 1.
+    """
+
+    source: Tensor
+    units: Tensor
+    walk: Walk
+    stencil: Stencil
+    rows: int
+
+    @property
+    def is_along(self) -> bool:
+        """Whether the elements that are added up lie side by side in memory."""
+        return running_dimension(self.output) == self.stencil.dimension

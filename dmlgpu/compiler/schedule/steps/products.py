@@ -1,0 +1,327 @@
+"""Products of matrices, tiles of outputs, attention, steps in time."""
+
+from __future__ import annotations
+
+import enum
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.compiler.plan import Body, Held, Sizes, Source, Space, Tensor
+from dmlgpu.compiler.plan.windows import Windows
+from dmlgpu.compiler.rewrites.packing import UNIT, is_paired
+from dmlgpu.compiler.schedule.patches import Patch
+from dmlgpu.compiler.schedule.steps.base import Scheduled
+from dmlgpu.compiler.schedule.walk import Walk
+
+
+class ProductSchedule(enum.StrEnum):
+    """How the invocations share the work of a product."""
+
+    SMALL = "small"
+    REGISTER = "register"
+    SHARED = "shared"
+
+
+@dataclass(frozen=True)
+class ProductTile:
+    """What a workgroup computes.
+
+    Attributes:
+        rows, units: outputs of one invocation: rows by units of four columns.
+        across, down: invocations of a workgroup along columns and rows.
+        depth: steps along the inner dimension that are in workgroup memory at a time (``shared``).
+    """
+
+    rows: int = 1
+    units: int = 1
+    across: int = 1
+    down: int = 1
+    depth: int = 0
+
+    @property
+    def workgroup(self) -> int:
+        """Invocations of a workgroup."""
+        return self.across * self.down
+
+    @property
+    def width(self) -> int:
+        """Rows whose elements are one vector."""
+        return min(self.rows, UNIT)
+
+    def groups(self, rows: int, columns: int) -> tuple[int, int]:
+        """Return the workgroups along columns and rows of one product."""
+        return -(-columns // (self.across * self.units * UNIT)), -(-rows // (self.down * self.rows))
+
+    def covered(self, rows: int, columns: int) -> int:
+        """Return the outputs of all invocations for one product, those beyond its edges included."""
+        across, down = self.groups(rows, columns)
+        return across * down * self.workgroup * self.rows * self.units * UNIT
+
+
+class Form(enum.StrEnum):
+    """How a kernel reads an operand."""
+
+    ACROSS = "across"  # units along the last of its own dimensions: rows of a, columns of b
+    ALONG = "along"  # units along the last inner dimension
+    SINGLE = "single"  # elements
+    WINDOW = "window"  # what windows see, a row of the window at once
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """How an operand is read.
+
+    Attributes:
+        steps: along the inner dimension, that are read at once.
+        inner_fastest: neighbouring invocations read along the inner dimension, not along the operand's own one.
+        paired: units are read in pairs.
+    """
+
+    steps: int
+    inner_fastest: bool
+    paired: bool = False
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An operand as a kernel reads it.
+
+    Attributes:
+        source: packed as the form says.
+        batch, own: sizes in elements of its batch dimensions and of its own ones (rows or columns).
+        own_first: whether its own dimensions come before the inner ones.
+        windows: of a WINDOW, whose source is the input that they slide over, {batch, groups, channels, spatial..}, all
+            but that along the last dimension.
+        window: of a WINDOW, what four positions see along the last.
+    """
+
+    source: Source
+    form: Form
+    batch: Sizes
+    own: Sizes
+    own_first: bool
+    windows: Windows = ()
+    window: Patch | None = None
+
+    @property
+    def own_at(self) -> int:
+        """Its first own dimension."""
+        return len(self.batch) if self.own_first else len(self.source.sizes) - len(self.own)
+
+    @property
+    def inner_at(self) -> int:
+        """Its first inner dimension."""
+        return len(self.batch) + len(self.own) * self.own_first
+
+    @property
+    def fetch(self) -> Fetch:
+        """How invocations share the reading of it: neighbours read what lies side by side in memory."""
+        if self.window is not None:
+            return Fetch(self.window.axis.size, False)
+        if self.form is Form.SINGLE:
+            last_inner = self.inner_at + len(self.source.sizes) - len(self.batch) - len(self.own) - 1
+            return Fetch(1, isinstance(self.source, Tensor) and self.source.strides[last_inner] == 1)
+        return Fetch(UNIT if self.form is Form.ALONG else 1, self.form is Form.ALONG, is_paired(self.source))
+
+
+@dataclass(frozen=True)
+class ScheduledContract(Scheduled):
+    """Sums of products in tiles, and what is made of them.
+
+    Attributes:
+        space: in elements.
+        a, b: the operands.
+        accumulator: type of the sums.
+        epilogue, output: packed in units of four along the last dimension, or not at all. With parts the output has one
+            more dimension, the first.
+        schedule: REGISTER or SHARED.
+        tile: what a workgroup computes.
+        parts: into how many the sums are split, along the first inner dimension.
+        share: steps along the first inner dimension of each part.
+        chunk: steps along the first inner dimension after which a sum is added to a total; 0 for never.
+        sharing: invocations that share the units of the rows of a turn: each reads some, and hands them to its subgroup
+            (REGISTER).
+        interleaved: rows, along the last of their dimensions, whose outputs lie side by side, with those of the next
+            column behind them; 1 where columns do.
+        steps: along the last inner dimension, in one turn of the loop (REGISTER).
+        beside: units of columns of an invocation lie side by side, not a tile apart, so that they can be read and
+            written in pairs (REGISTER).
+    """
+
+    space: Space
+    a: Operand
+    b: Operand
+    accumulator: DataType
+    epilogue: Body
+    schedule: ProductSchedule
+    tile: ProductTile
+    parts: int
+    share: int
+    chunk: int
+    sharing: int = 1
+    interleaved: int = 1
+    steps: int = 1
+    beside: bool = False
+
+
+@dataclass(frozen=True)
+class ScheduledTiles(Scheduled):
+    """The output tile by tile: an invocation computes several neighbouring elements from what it reads only once.
+
+    The body defines ``fn tile(at: output_at) -> array<tile_s, n>``: the numbers, in the type that the body has, of all
+    elements of the tile whose first element is at ``at``, row by row. Sizes and coordinates count elements, also where
+    output and epilogue are packed. Elements beyond the edge of the output are computed and dropped.
+
+    Attributes:
+        body: computes the numbers of a tile.
+        tile: elements along each dimension of the output.
+        epilogue: an element-wise tree over the output's sizes with a leaf ``Held.product`` that stands for the number;
+            packed in units of four along the last dimension like the output, or not at all.
+        walk: over the tiles.
+    """
+
+    body: Body
+    tile: Sizes
+    epilogue: Body
+    walk: Walk
+
+    @property
+    def count(self) -> int:
+        """Elements of a tile."""
+        return math.prod(self.tile)
+
+    @property
+    def units(self) -> Sizes:
+        """Units of the output along each dimension of a tile."""
+        return (*self.tile[:-1], self.tile[-1] // self.output.lanes)
+
+    @property
+    def edges(self) -> tuple[tuple[int, int], ...]:
+        """The dimensions that tiles do not divide, and the output's size along each."""
+        sizes = enumerate(zip(self.output.sizes, self.units, strict=True))
+        return tuple((dimension, size) for dimension, (size, units) in sizes if size % units)
+
+    def offsets(self) -> Iterator[Sizes]:
+        """Yield where each unit of a tile lies in it."""
+        return itertools.product(*map(range, self.units))
+
+
+@dataclass(frozen=True)
+class AttentionTile:
+    """What a workgroup computes.
+
+    Attributes:
+        rows, key_units: scores of one invocation in a block, the keys in units of four.
+        units: units of four columns of the output, of one invocation.
+        across, down: invocations of a workgroup along keys (and columns), and along rows.
+        dots: units of four of queries and keys that an invocation multiplies for each key of a block, where those of a
+            row share heads instead of keys; else 0.
+        alone: neighbours that take heads, or parts of the keys, of their own, where a head has one row; else 1.
+    """
+
+    rows: int
+    key_units: int
+    units: int
+    across: int
+    down: int
+    dots: int = 0
+    alone: int = 1
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether an invocation takes rows by itself, with the whole head and one key after the other."""
+        return self.across == 1
+
+    @property
+    def workgroup(self) -> int:
+        """Invocations of a workgroup."""
+        return self.across * self.down * self.alone
+
+    @property
+    def width(self) -> int:
+        """Rows whose elements are one vector."""
+        return min(self.rows, UNIT)
+
+    @property
+    def block(self) -> int:
+        """Keys of a block."""
+        return self.across * self.key_units * UNIT
+
+    def groups(self, rows: int, units: int) -> tuple[int, int]:
+        """Return the workgroups along the rows and along the columns of one shared head."""
+        return -(-rows // (self.down * self.rows)), -(-units // (self.across * self.units))
+
+
+@dataclass(frozen=True)
+class ScheduledAttend(Scheduled):
+    """Attention: rows of queries stream over blocks of keys.
+
+    Attributes:
+        query, key: operands whose own dimensions are rows and keys.
+        value: in units of four along the last dimension.
+        score, visible: as in ``plan.Attend``.
+        epilogue, output: packed in units of four along the last dimension, or not at all. With parts the output has one
+            more dimension, the first, and one more unit at the end of each row: its top and its mass.
+        is_plain: scores depend on nothing but the product.
+        tile: what a workgroup computes.
+        units: of a row of the values.
+        parts: into how many the keys are split.
+        share: keys of each part, in whole blocks.
+    """
+
+    query: Operand
+    key: Operand
+    value: Source
+    score: Body
+    visible: Body | None
+    epilogue: Body
+    is_plain: bool
+    tile: AttentionTile
+    units: int
+    parts: int
+    share: int
+
+
+@dataclass(frozen=True)
+class ScheduledRecurrence(Scheduled):
+    """A step in time of recurrent networks.
+
+    Attributes:
+        hidden: the hidden state before, over (1, direction, sequence, element): in units where ``along``.
+        weights: over (gate, direction, element, element before), in units of elements or, where ``along``, of those
+            before, or not at all.
+        sums: the gates whose sums are computed, and what stands for each among the leaves of ``states``.
+        states: element-wise trees over (1, direction, sequence, element).
+        output: over (state, direction, sequence, element).
+        along: units lie along what is summed up.
+        rows: sequences that an invocation takes.
+        groups, tiles: of how many sequences, and of how many elements, invocations and workgroups take care.
+        chunk: products that are added up one after the other.
+    """
+
+    hidden: Tensor
+    weights: Tensor
+    sums: tuple[tuple[int, Held], ...]
+    states: tuple[Body, ...]
+    along: bool
+    rows: int
+    groups: int
+    tiles: int
+    chunk: int
+
+    @property
+    def lanes(self) -> int:
+        return self.weights.lanes
+
+    @property
+    def units(self) -> int:
+        """Units, or elements, of a state."""
+        return self.weights.sizes[2]
+
+    @property
+    def steps(self) -> int:
+        """Units, or elements, of the state before, which are summed up."""
+        return self.weights.sizes[3]

@@ -1,0 +1,206 @@
+"""Reductions, rows and scans."""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass
+
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.compiler.plan import Body, Constants, Held, Scanning, Source, Stage, Tensor
+from dmlgpu.compiler.schedule.steps.base import Scheduled
+from dmlgpu.compiler.schedule.walk import Walk
+
+
+class ReduceSchedule(enum.StrEnum):
+    """How the invocations share the work of a reduction."""
+
+    SERIAL = "serial"  # one invocation per output element
+    TREE = "tree"  # one workgroup per output element
+    SUBGROUP = "subgroup"  # one subgroup per row, which it holds in registers
+    PARTIAL = "partial"  # many invocations per output element, each leaving one accumulator in a temporary tensor
+
+
+@dataclass(frozen=True)
+class ScheduledReduce(Scheduled):
+    """A reduction of the rows of the source.
+
+    Attributes:
+        file: the shader with ``acc_t``, ``lift``, ``merge`` and ``finish``.
+        element: type of the reduced elements.
+        source: what is reduced, or (``of_partials``) a PARTIAL step's accumulators, along their last dimension.
+        axes: the reduced dimensions of the source, the last ones.
+        output: has size 1 along the axes; for a PARTIAL step the accumulators, one more dimension at the end.
+        walk: over the rows; over those that invocations walk side by side where ``across`` is given.
+        portable: as for ``Body``.
+        across: the kept dimension along which neighbours in memory lie (SERIAL and PARTIAL): an invocation walks
+            ``width`` rows of units side by side, and the lanes of a packed source belong to neighbouring rows; those
+            of the output too where it is packed alike. None: an invocation walks one row, to which all lanes belong.
+        together: PARTIAL: how many neighbouring invocations share a run of units, stepping side by side; 0: all of a
+            row's.
+        epilogue: as for ``plan.Reduce``; its units are single elements.
+        group: units that an invocation lifts at once; 0: one after the other.
+        compared: how many units of a row are compared with the best one so far at once, by the shader that has the
+            file's name and ``_unit``; 0: elements are merged one by one.
+    """
+
+    file: str
+    element: DataType
+    source: Source
+    axes: tuple[int, ...]
+    schedule: ReduceSchedule
+    walk: Walk
+    of_partials: bool = False
+    constants: Constants = ()
+    portable: bool = False
+    across: int | None = None
+    width: int = 1
+    together: int = 0
+    epilogue: Body | None = None
+    group: int = 0
+    compared: int = 0
+
+    @property
+    def lanes(self) -> int:
+        return 1 if self.of_partials else self.source.lanes
+
+
+TILE = 32
+"""Units that one invocation merges before it merges their sum into that of the row."""
+
+
+@dataclass(frozen=True)
+class ScheduledRows(Scheduled):
+    """Rows reduced in stages, and each of their elements computed, all in one kernel.
+
+    Attributes:
+        stages: the reductions, in order; one alone where that takes its numbers ``group`` units at a time.
+        source: what is reduced; a row lies along ``axes``, its last dimensions.
+        body: computes an element.
+        element: the leaf of the body that stands for what is reduced.
+        fixed, shared: leaves of the body, by name, that are read once for a row, or for all rows that are stored
+            together.
+        output: its units are whole words.
+        schedule: SERIAL, TREE or SUBGROUP.
+        walk: over the rows.
+        across: the lanes of a unit belong to neighbouring rows, not to one (SERIAL only).
+        held: units of a row that each invocation of a workgroup or subgroup keeps in registers; 0 where they are read
+            again.
+        group: units that an invocation merges, or lifts, at once; 0: one after the other.
+        together: how many invocations of a subgroup, or twice as many in large ones, store their rows together, unit by
+            unit, and read once what is the same in all of them (SERIAL only, not across); 0: each stores its own.
+        tile: units that an invocation merges before it merges their sum into that of the row (SERIAL).
+        runs: per stage the shader that says how an invocation takes numbers in turn.
+    """
+
+    stages: tuple[Stage, ...]
+    source: Source
+    axes: tuple[int, ...]
+    body: Body
+    element: Tensor | Held
+    fixed: tuple[tuple[str, Tensor], ...]
+    shared: tuple[tuple[str, Tensor], ...]
+    schedule: ReduceSchedule
+    walk: Walk
+    across: bool = False
+    held: int = 0
+    group: int = 0
+    together: int = 0
+    tile: int = TILE
+    runs: tuple[str, ...] = ()
+
+    @property
+    def units(self) -> int:
+        """Units of a row."""
+        return math.prod(self.output.sizes[axis] for axis in self.axes)
+
+    @property
+    def groups(self) -> list[range]:
+        """The units that an invocation of a subgroup lifts at once, by their numbers: those that all invocations have,
+        and the last one by itself if only some have it (SUBGROUP)."""
+        if self.schedule is not ReduceSchedule.SUBGROUP:
+            return []
+        everyones = self.units // self.launch.workgroup
+        groups = [range(first, min(first + self.group, everyones)) for first in range(0, everyones, self.group)]
+        return groups + ([range(everyones, self.held)] if everyones < self.held else [])
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How many numbers a stage takes at once: of a group of units, and of a unit if some are left over."""
+        if self.schedule is ReduceSchedule.SUBGROUP:
+            return tuple(sorted({len(group) * self.output.lanes for group in self.groups}))
+        of_unit = 1 if self.across else self.output.lanes
+        rest = (of_unit,) if self.group > 1 and self.units % self.group else ()
+        return (self.group * of_unit, *rest) if self.group else ()
+
+
+TOTAL = "schedules/scan_total"
+"""What is done with each unit of which only the total is asked for: nothing but merging it."""
+
+
+class ScanSchedule(enum.StrEnum):
+    """Who takes a block."""
+
+    SERIAL = "serial"  # one invocation, from one end to the other
+    TREE = "tree"  # one workgroup, tile by tile
+
+
+@dataclass(frozen=True)
+class ScheduledScan(Scheduled):
+    """A walk over the lines of the source, each in blocks, merging element after element (see shaders/scanning).
+
+    All tensors have one rank of at least 2. Lines lie along ``axes``, the last dimensions, in row-major order; blocks
+    have numbers in the order in which a line is walked.
+
+    Attributes:
+        scanning: what is merged.
+        element: type of the scanned elements.
+        source: what is scanned. Tensors may be packed, along lines or (``across``) over neighbouring ones.
+        axes: the dimensions along which a line lies.
+        output: of the source's sizes and packed alike; or (TOTAL) the accumulators of all blocks: all lines along
+            the first dimension, blocks along the last one; or what ``advance`` takes it for.
+        schedule: SERIAL or TREE.
+        walk: over the lines.
+        length: units of a block; the last one may be shorter or empty.
+        held: units of a block that each invocation of a workgroup holds at once.
+        blocks: how many blocks a line consists of.
+        advance: the file that says what is done with each unit.
+        starts: the accumulators of everything before each block; None where there is but one.
+        of_totals: the elements are accumulators already.
+        across: the lanes of a unit belong to neighbouring lines (SERIAL only).
+        constants: values for ``advance``.
+    """
+
+    scanning: Scanning
+    element: DataType
+    source: Source
+    axes: tuple[int, ...]
+    schedule: ScanSchedule
+    walk: Walk
+    length: int
+    held: int
+    blocks: int
+    advance: str
+    starts: Tensor | None = None
+    of_totals: bool = False
+    across: bool = False
+    constants: Constants = ()
+
+    @property
+    def lanes(self) -> int:
+        return 1 if self.of_totals else self.source.lanes
+
+    @property
+    def is_total(self) -> bool:
+        """Whether the output is the accumulators of all blocks."""
+        return self.advance == TOTAL
+
+    @property
+    def lines(self) -> int:
+        """How many lines there are; packed ones across count as one."""
+        return math.prod(size for axis, size in enumerate(self.source.sizes) if axis not in self.axes)
+
+    @property
+    def units(self) -> int:
+        """Units of a line."""
+        return math.prod(self.source.sizes[axis] for axis in self.axes)

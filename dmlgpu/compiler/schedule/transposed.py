@@ -1,0 +1,228 @@
+"""Transposed convolutions as plain ones.
+
+The filter scatters: element p of the input reaches the elements q = p * stride + tap * dilation - start of the
+output. Turned round, an element of the output sees the taps for which p is whole. All elements of a *phase*, whose q
+leave the same remainder, see the same taps, in steps of one element of the input: each phase is a plain convolution
+of the input with a part of the filter, reversed, into a strided part of the output. Strides of 1 have one phase only.
+
+Where the filter is as large as its stride, phases share nothing, and one product computes all: its rows are outputs by
+taps, and those of the taps along the last dimension lie side by side in the output.
+
+With very many phases, each a kernel, the filter slides over the input spread out with zeros instead.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from dmlgpu.compiler.plan import (
+    Body,
+    Contract,
+    Convolution,
+    Convolve,
+    Element,
+    Held,
+    Map,
+    Product,
+    Sizes,
+    Source,
+    Space,
+    constants,
+)
+from dmlgpu.compiler.plan.windows import Axis, Windows
+from dmlgpu.compiler.rewrites.sources import AnySource, is_plain, permuted, rewrite, split, stepped
+from dmlgpu.compiler.schedule.convolution import IMPLICIT_GEMM, implicit_gemm
+from dmlgpu.compiler.schedule.gemm import interleaved_steps
+from dmlgpu.compiler.schedule.scheduling import schedule_step
+from dmlgpu.compiler.schedule.steps import Steps
+from dmlgpu.compiler.target import Target
+
+SPREAD, ZERO = "layout/slice_grad", "layout/zero"
+
+MOST_PHASES = 16
+"""Phases up to which each is worth a kernel."""
+
+LEAD = (0, 0, 0)
+"""The first elements along the dimensions before the spatial ones."""
+
+
+# ---- phases
+
+
+@dataclass(frozen=True)
+class Part:
+    """A phase along one dimension.
+
+    Attributes:
+        first, stride: its first element of the output, and elements from one to the next.
+        axis: how the part of the filter slides over the input; its size is 0 where nothing reaches the phase.
+        tap, step: the tap of the filter that comes first, and taps from one to the next.
+    """
+
+    first: int
+    stride: int
+    axis: Axis
+    tap: int
+    step: int
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One phase along every dimension."""
+
+    parts: tuple[Part, ...]
+
+    @property
+    def windows(self) -> Windows:
+        """How its part of the filter slides over the input."""
+        return tuple(part.axis for part in self.parts)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing reaches it."""
+        return any(part.axis.size == 0 for part in self.parts)
+
+
+def phases(windows: Windows) -> Iterator[Phase]:
+    """Return the phases of a transposed convolution.
+
+    Args:
+        windows: how the filter slides over the *output*, whose elements these are: ``spatial`` is the output's size,
+            ``positions`` the input's.
+    """
+    for parts in itertools.product(*(tuple(_parts(axis)) for axis in windows)):
+        yield Phase(parts)
+
+
+def _parts(axis: Axis) -> Iterator[Part]:
+    common = math.gcd(axis.dilation, axis.stride)
+    step, dilation = axis.stride // common, axis.dilation // common
+    for first in range(min(axis.stride, axis.spatial)):
+        reached = first + axis.start
+        tap = axis.size if reached % common else reached // common * pow(dilation, -1, step) % step
+        size = max(0, -((tap - axis.size) // step))
+        nearest = (reached - tap * axis.dilation) // axis.stride
+        positions = -((first - axis.spatial) // axis.stride)
+        window = Axis(axis.positions, positions, size, 1, dilation, (size - 1) * dilation - nearest)
+        yield Part(first, axis.stride, window, tap + (size - 1) * step, -step)
+
+
+# ---- steps
+
+
+def transposed_steps(step: Convolve, target: Target, convolve: Callable[[Convolve, Target], Steps]) -> Steps:
+    """Schedule a transposed convolution.
+
+    Args:
+        step: its windows slide over the output, from as many positions as the input has elements.
+        convolve: what schedules a plain convolution.
+
+    Raises:
+        InvalidArgument: for an unknown name of a schedule, or of one that does not fit.
+    """
+    transposed = step.convolution
+    count = math.prod(min(axis.stride, axis.spatial) for axis in transposed.windows)
+    if count > MOST_PHASES:
+        spread = replace(step, convolution=_spread_out(transposed), transposed=False)
+        return convolve(spread, target).because(f"{count} phases are too many kernels: the input is spread out instead")
+    if count == 1:
+        (phase,) = phases(transposed.windows)
+        plain = replace(step, convolution=_convolution(transposed, phase), transposed=False)
+        return convolve(plain, target).because("strides of 1: the same as a convolution with the filter reversed")
+    products = replace(target, schedule="") if target.schedule == IMPLICIT_GEMM else target
+    steps = _at_once(step, products)
+    if steps is not None:
+        return steps.because(f"windows that do not overlap: one product computes the {count} phases of the strides")
+    return _in_phases(step, products).because(f"each of {count} phases of the strides is a convolution of its own")
+
+
+INTERLEAVED = (2, 4)
+"""Taps along the last dimension for which a tile of a product holds whole units of the output."""
+
+
+def _at_once(step: Convolve, target: Target) -> Steps | None:
+    """Return one product for all phases of a filter that is as large as its stride; None where that does not fit."""
+    convolution, windows = step.convolution, step.convolution.windows
+    taps = tuple(axis.size for axis in windows)
+    sources = convolution.input, convolution.filter, step.epilogue
+    if not all(map(_is_apart, windows)) or taps[-1] not in INTERLEAVED or not all(map(is_plain, sources)):
+        return None
+    batch, groups, channels, *positions = convolution.input.sizes
+    space = Space((groups,), (convolution.filter.sizes[1], *taps), (batch, *positions), (channels,))
+    spatial = range(3, 3 + len(taps))
+    filters, seen = permuted(convolution.filter, (0, 1, *spatial, 2)), permuted(convolution.input, (1, 2, 0, *spatial))
+    product = Product(space, filters, seen, convolution.accumulator, a_owned=convolution.filter_owned)
+    contract = Contract(step.label, product, _by_taps(step.epilogue, taps), _by_taps(step.output, taps), True)
+    return interleaved_steps(contract, taps[-1], target)
+
+
+def _is_apart(axis: Axis) -> bool:
+    """Return whether windows lie side by side, and cover the output."""
+    dense = axis.size == axis.stride and axis.dilation == 1
+    return dense and axis.start == 0 and axis.spatial == axis.size * axis.positions
+
+
+def _by_taps(source: AnySource, taps: Sizes) -> AnySource:
+    """Return a tree over {batch, groups, outputs, positions..} over {groups, outputs, taps.. but the last, batch,
+    positions..}."""
+    for dimension in reversed(range(len(taps) - 1)):
+        source = split(source, 3 + dimension, taps[dimension])
+    along = range(3, 3 + 2 * (len(taps) - 1))
+    return permuted(source, (1, 2, *along[1::2], 0, *along[::2], len(source.sizes) - 1))
+
+
+def _in_phases(step: Convolve, target: Target) -> Steps:
+    """Return each phase as a matrix product of its own."""
+    steps, empty = Steps(), Steps()
+    for phase in phases(step.convolution.windows):
+        epilogue, output = _part_of(step.epilogue, phase), _part_of(step.output, phase)
+        if phase.is_empty:
+            nothing = Map("nothing to sum", _without_sum(epilogue), output, keeps_neighbours=True)
+            empty += schedule_step(nothing, target)
+        else:
+            part = Convolve(step.label, _convolution(step.convolution, phase), epilogue, output)
+            steps += implicit_gemm(part, target, keeps_neighbours=True)
+    return steps + empty
+
+
+def _convolution(transposed: Convolution, phase: Phase) -> Convolution:
+    """Return one phase as a plain convolution."""
+    sizes = transposed.filter.sizes[:3] + tuple(axis.size for axis in phase.windows)
+    start = (*LEAD, *(part.tap for part in phase.parts))
+    filters = stepped(transposed.filter, sizes, start, (1, 1, 1, *(part.step for part in phase.parts)))
+    return replace(transposed, filter=filters, windows=phase.windows)
+
+
+def _part_of(source: AnySource, phase: Phase) -> AnySource:
+    """Return what an epilogue, or the output, has of a phase."""
+    sizes = source.sizes[:3] + tuple(axis.positions for axis in phase.windows)
+    start = (*LEAD, *(part.first for part in phase.parts))
+    return stepped(source, sizes, start, (1, 1, 1, *(part.stride for part in phase.parts)))
+
+
+def _without_sum(epilogue: Body) -> Body:
+    """Return an epilogue on sums of nothing."""
+
+    def empty(node: Source) -> Source:
+        return Element(ZERO, node.data_type, node.sizes) if isinstance(node, Held) else node
+
+    return rewrite(epilogue, empty)
+
+
+def _spread_out(transposed: Convolution) -> Convolution:
+    """Return a plain convolution of the input with zeros between its elements."""
+    source, windows = transposed.input, transposed.windows
+    strides = tuple(axis.stride for axis in windows)
+    spatial = tuple(axis.stride * (axis.positions - 1) + 1 for axis in windows)
+    sizes, step = source.sizes[:3] + spatial, (1, 1, 1, *strides)
+    follows = tuple(d if distance == 1 else None for d, distance in enumerate(step)), (None,) * len(sizes)
+    inputs = (("input", source), ("border", Element(ZERO, source.data_type, sizes)))
+    values = constants(start=(0,) * len(sizes), step=step)
+    spread = Element(SPREAD, source.data_type, sizes, inputs, values, follows=follows)
+    (phase,) = phases(
+        tuple(replace(axis, stride=1, positions=size) for axis, size in zip(windows, spatial, strict=True))
+    )
+    return _convolution(replace(transposed, input=spread), phase)

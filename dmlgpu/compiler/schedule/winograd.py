@@ -1,0 +1,283 @@
+"""Winograd's minimal filtering, F(2 x 2, 3 x 3) and F(4 x 4, 3 x 3): 2.25 and 4 times fewer products.
+
+For 3 x 3 windows and tiles of m x m outputs, each of which sees a patch of a x a inputs, a = m + 2 (Lavin and Gray,
+arXiv:1509.09308):
+
+    output tile = At [ (G filter Gt) * (Bt patch B) ] A        (* element by element, summed over channels)
+
+1. ``filters``: G filter Gt of all filters, {a * a, groups, channels, outputs}; once, at initialisation, where the
+   filter is OWNED_BY_DML.
+2. ``patches``: Bt patch B of all patches, {a * a, groups, channels, tiles of all images}.
+3. ``a * a`` matrix products per group of outputs by tiles, under whatever schedule products choose.
+4. ``results``: At sums A, and the epilogue.
+
+Each of 1, 2 and 4 is a kernel whose invocations transform a whole tile. Outputs and tiles are rounded up to units of
+four; what the products make of the padding is never read.
+
+The transforms cost precision: what is added up for an output, and mostly cancels, may come to 256 times (m = 4) or 7
+times (m = 2) as much as the products of its window; ``Transforms.growth`` is the root of that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.compiler.plan import Body, Contract, Convolution, Product, Sizes, Space, Tensor, constants, element
+from dmlgpu.compiler.plan.windows import Axis
+from dmlgpu.compiler.rewrites.packing import UNIT, pack_tensor, packs_tensor
+from dmlgpu.compiler.schedule.gemm_choice import Shape, expected_cost
+from dmlgpu.compiler.schedule.patches import Patch, packed_patch
+from dmlgpu.compiler.schedule.scheduling import schedule_step
+from dmlgpu.compiler.schedule.steps import Steps
+from dmlgpu.compiler.schedule.tiles import tiles, unchanged
+from dmlgpu.compiler.target import Profile, Target
+
+FILTERS, PATCHES, RESULTS = (f"convolution/winograd_{what}" for what in ("filters", "patches", "results"))
+
+WINDOW = 3
+FLOAT32 = DataType.FLOAT32
+
+Matrix = tuple[tuple[Fraction, ...], ...]
+
+
+def _matrix(text: str) -> Matrix:
+    return tuple(tuple(Fraction(number) for number in row.split()) for row in text.split(","))
+
+
+@dataclass(frozen=True)
+class Transforms:
+    """The three matrices of F(m, 3).
+
+    Attributes:
+        output: At, m x a.
+        filter: G, a x 3.
+        input: Bt, a x a.
+    """
+
+    output: Matrix
+    filter: Matrix
+    input: Matrix
+
+    @property
+    def growth(self) -> float:
+        """How much larger than three products the absolute values are that one output sums up, at most.
+
+        Along one dimension, for inputs and filters of at most 1.
+        """
+        filters, inputs = ([sum(map(abs, row)) for row in matrix] for matrix in (self.filter, self.input))
+        sums = (sum(abs(o) * f * i for o, f, i in zip(row, filters, inputs, strict=True)) for row in self.output)
+        return float(max(sums)) / WINDOW
+
+
+TRANSFORMS = {
+    2: Transforms(
+        _matrix("1 1 1 0, 0 1 -1 -1"),
+        _matrix("1 0 0, 1/2 1/2 1/2, 1/2 -1/2 1/2, 0 0 1"),
+        _matrix("1 0 -1 0, 0 1 1 0, 0 -1 1 0, 0 1 0 -1"),
+    ),
+    4: Transforms(
+        _matrix("1 1 1 1 1 0, 0 1 -1 2 -2 0, 0 1 1 4 4 0, 0 1 -1 8 -8 1"),
+        _matrix("1/4 0 0, -1/6 -1/6 -1/6, -1/6 1/6 -1/6, 1/24 1/12 1/6, 1/24 -1/12 1/6, 0 0 1"),
+        _matrix("4 0 -5 0 1 0, 0 -4 -4 1 1 0, 0 4 -4 -1 1 0, 0 -2 -1 2 1 0, 0 2 -1 -2 1 0, 0 4 0 -5 0 1"),
+    ),
+}
+"""By tile."""
+
+
+def terms(row: Sequence[Fraction]) -> tuple[tuple[int, float], ...]:
+    """Return the terms of one row of a transform: the columns with a factor other than 0, and the factors."""
+    return tuple((column, float(factor)) for column, factor in enumerate(row) if factor)
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """How large everything is.
+
+    Attributes:
+        tile: outputs of a tile along each dimension.
+        across, down: tiles of an image.
+    """
+
+    tile: int
+    batch: int
+    groups: int
+    channels: int
+    outputs: int
+    across: int
+    down: int
+
+    @classmethod
+    def of(cls, convolution: Convolution, tile: int) -> _Sides:
+        batch, groups, channels, *_ = convolution.input.sizes
+        down, across = (-(-axis.positions // tile) for axis in convolution.windows)
+        return cls(tile, batch, groups, channels, convolution.filter.sizes[1], across, down)
+
+    @property
+    def patch(self) -> int:
+        """Inputs along each side of a patch."""
+        return self.tile + WINDOW - 1
+
+    @property
+    def rows(self) -> int:
+        """Outputs, rounded up to units."""
+        return -(-self.outputs // UNIT) * UNIT
+
+    @property
+    def columns(self) -> int:
+        """Tiles of all images, rounded up to units."""
+        return -(-self.batch * self.down * self.across // UNIT) * UNIT
+
+    @property
+    def filters(self) -> Sizes:
+        return (self.patch**2, self.groups, self.channels, self.rows)
+
+    @property
+    def patches(self) -> Sizes:
+        return (self.patch**2, self.groups, self.channels, self.columns)
+
+    @property
+    def results(self) -> Sizes:
+        return (self.patch**2, self.groups, self.rows, self.columns)
+
+
+def winograd_fits(convolution: Convolution, target: Target, tile: int) -> bool:
+    """Return whether the schedule can compute a convolution: of floats, with dense windows of 3 x 3 in steps of 1.
+
+    Also the transformed tensors must be small enough to be bound, and the target must not keep all digits.
+    """
+    windows = convolution.windows
+    if target.keeps_digits:
+        return False
+    if len(windows) != 2 or convolution.accumulator is not FLOAT32 or not all(map(_is_dense, windows)):
+        return False
+    sides = _Sides.of(convolution, tile)
+    largest = max(math.prod(sizes) for sizes in (sides.filters, sides.patches, sides.results))
+    return 4 * largest <= target.max_binding_size
+
+
+FEWEST_CHANNELS = 3
+"""Channels, and outputs, of a group from which on the transforms cost less than the products save."""
+
+FEWEST_SHARED = 192
+"""The same times the tiles of all images: below, more kernels and products with few columns cost more than that."""
+
+
+def winograd_pays(convolution: Convolution, target: Target, tile: int) -> bool:
+    """Return whether the schedule fits and promises to be faster than a product over the windows."""
+    if not winograd_fits(convolution, target, tile):
+        return False
+    sides = _Sides.of(convolution, tile)
+    fewest = min(sides.channels, sides.outputs)
+    return fewest >= FEWEST_CHANNELS and fewest * sides.batch * sides.down * sides.across >= FEWEST_SHARED
+
+
+def _is_dense(axis: Axis) -> bool:
+    return (axis.size, axis.stride, axis.dilation) == (WINDOW, 1, 1)
+
+
+def winograd_steps(convolution: Convolution, epilogue: Body, output: Tensor, target: Target, tile: int) -> Steps:
+    """Return the steps that compute a convolution that fits.
+
+    Args:
+        convolution: what is summed.
+        epilogue: over {batch, groups, outputs per group, positions..}, with a leaf ``Held``.
+        output: where the result goes.
+        target: the adapter; its ``schedule`` is that of the products.
+        tile: 2 or 4.
+    """
+    sides = _Sides.of(convolution, tile)
+    filters = (Tensor.persistent if convolution.filter_owned else Tensor.temporary)("filters", FLOAT32, sides.filters)
+    patches = Tensor.temporary("patches", FLOAT32, sides.patches)
+    c, a = sides.columns, sides.patch**2
+    patches = replace(patches, strides=(c, sides.channels * a * c, a * c, 1))
+    product, results = _product(sides, filters, patches, target)
+    prepared = _filters(convolution, sides, filters, target=target)
+    return (
+        (prepared.as_initialization if convolution.filter_owned else prepared)
+        + _patches(convolution, sides, patches, target=target)
+        + schedule_step(product, target)
+        + _results(sides, results, epilogue, output, target)
+    )
+
+
+def _filters(convolution: Convolution, sides: _Sides, filters: Tensor, target: Target) -> Steps:
+    rows = tuple(map(terms, TRANSFORMS[sides.tile].filter))
+    values = constants(rows=rows, outputs=sides.outputs)
+    body = element(FILTERS, FLOAT32, filters.sizes, portable=True, values=values, taps=convolution.filter)
+    return tiles(
+        "winograd filters", body, (sides.patch**2, 1, 1, 1), unchanged(FLOAT32, filters.sizes), filters, target=target
+    )
+
+
+def _patches(convolution: Convolution, sides: _Sides, patches: Tensor, target: Target) -> Steps:
+    vertical, horizontal = convolution.windows
+    side_by_side = _side_by_side(sides, target)
+    source, across = packed_patch(convolution.input, horizontal, sides.tile * side_by_side, target)
+    values = constants(
+        rows=tuple(map(terms, TRANSFORMS[sides.tile].input)),
+        down=Patch(vertical, sides.tile),
+        across=across,
+        tiles=(sides.down, sides.across),
+        count=sides.batch * sides.down * sides.across,
+        side_by_side=side_by_side,
+    )
+    body = element(PATCHES, FLOAT32, patches.sizes, portable=True, values=values, input=source)
+    tile = (sides.patch**2, 1, 1, side_by_side)
+    return tiles("winograd patches", body, tile, unchanged(FLOAT32, patches.sizes), patches, target=target)
+
+
+def _side_by_side(sides: _Sides, target: Target) -> int:
+    """Return the patches, or tiles of outputs, that an invocation transforms: a unit, one in each lane, on a CPU
+    adapter.
+
+    They share what they read, and loads and stores of units cost little more than those of single numbers there. The
+    invocations of a GPU would need too many registers.
+    """
+    return UNIT if target.profile is Profile.CPU and sides.across % UNIT == 0 else 1
+
+
+def _product(sides: _Sides, filters: Tensor, patches: Tensor, target: Target) -> tuple[Contract, Tensor]:
+    """Return the products, and their results by outputs and tiles.
+
+    Rows are the outputs and columns the tiles, or the other way round where that promises to be faster.
+    """
+    outputs, count = sides.rows, sides.columns
+    turned = _cost(sides, count, outputs, target) < _cost(sides, outputs, count, target)
+    rows, columns = (count, outputs) if turned else (outputs, count)
+    a, b = (patches, filters) if turned else (filters, patches)
+    space = Space(sides.results[:2], (rows,), (columns,), (sides.channels,))
+    results = Tensor.temporary("results", FLOAT32, (*sides.results[:2], rows, columns))
+    product = Contract("", Product(space, _turned(a), b, FLOAT32), unchanged(FLOAT32, results.sizes), results)
+    return product, _turned(results) if turned else results
+
+
+def _cost(sides: _Sides, rows: int, columns: int, target: Target) -> float:
+    """Return how long the products promise to take with so many rows and columns."""
+    return expected_cost(Shape(sides.patch**2 * sides.groups, rows, columns, sides.channels), target)
+
+
+def _turned(matrices: Tensor) -> Tensor:
+    """Return a tensor of matrices with rows and columns exchanged."""
+    first, second, rows, columns = range(4)
+    order = (first, second, columns, rows)
+    sizes, strides = (tuple(values[axis] for axis in order) for values in (matrices.sizes, matrices.strides))
+    return replace(matrices, sizes=sizes, strides=strides)
+
+
+def _results(sides: _Sides, results: Tensor, epilogue: Body, output: Tensor, target: Target) -> Steps:
+    last = results.rank - 1
+    side_by_side = _side_by_side(sides, target) if packs_tensor(results, last, UNIT) else 1
+    values = constants(
+        rows=tuple(map(terms, TRANSFORMS[sides.tile].output)),
+        tile=sides.tile,
+        tiles=(sides.down, sides.across),
+        side_by_side=side_by_side,
+    )
+    sums = results if side_by_side == 1 else pack_tensor(results, last, UNIT)
+    body = element(RESULTS, FLOAT32, output.sizes, portable=True, values=values, sums=sums)
+    tile = (1, 1, 1, sides.tile, sides.tile * side_by_side)
+    return tiles("winograd results", body, tile, epilogue, output, target=target)

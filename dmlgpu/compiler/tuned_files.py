@@ -1,0 +1,134 @@
+"""The files that keep tuned choices, one per adapter and driver in the user's cache folder, and reading them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.common.folders import cache_folder
+from dmlgpu.compiler.target import AdapterInfo
+from dmlgpu.compiler.tuned import UNTUNED, Tuned
+
+FORMAT = 1
+"""Of the files, and of the questions and answers in them: others are refused."""
+
+VARIABLE, OFF = "DMLGPU_TUNED", "off"
+"""The environment variable that names another folder, and its value that has no file read."""
+
+MOST_BYTES = 4 << 20
+
+
+class TunedFileWarning(UserWarning):
+    """A file of tuned choices is ignored."""
+
+
+def tuned_folder() -> Path:
+    """Return the folder of the files.
+
+    Raises:
+        FileNotFoundError: the variable names none, and there is no folder of caches.
+    """
+    given = os.environ.get(VARIABLE, "")
+    return Path(given) if given and given != OFF else cache_folder() / "tuned"
+
+
+def identity(info: AdapterInfo) -> dict[str, str]:
+    """Return what tuned choices are for: an adapter under a driver."""
+    return {"backend": info.backend, "vendor": info.vendor, "device": info.name, "driver": info.driver}
+
+
+def tuned_file(info: AdapterInfo, folder: Path | None = None) -> Path:
+    """Return where an adapter's choices are kept. Raises FileNotFoundError as ``tuned_folder`` does."""
+    digest = hashlib.sha256(json.dumps(identity(info), sort_keys=True).encode()).hexdigest()[:12]
+    name = re.sub(r"[^a-z0-9]+", "-", f"{info.backend} {info.name}".lower()).strip("-")[:60]
+    return (folder or tuned_folder()) / f"{name}-{digest}.json"
+
+
+@dataclass(frozen=True)
+class TunedFile:
+    """What a file holds.
+
+    Attributes:
+        adapter: whose choices these are, as ``identity`` has it.
+        answers: by question.
+        ratios: how long each takes, as a share of what the built-in choice takes.
+        version: of dmlgpu that measured them.
+    """
+
+    adapter: Mapping[str, str]
+    answers: Mapping[str, str]
+    ratios: Mapping[str, float]
+    version: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The file's content."""
+        choices = {
+            question: {"choice": answer, **({"ratio": self.ratios[question]} if question in self.ratios else {})}
+            for question, answer in sorted(self.answers.items())
+        }
+        return {"format": FORMAT, "dmlgpu": self.version, "adapter": dict(self.adapter), "choices": choices}
+
+
+def read_tuned(path: Path) -> TunedFile:
+    """Return what a file holds.
+
+    Raises:
+        InvalidArgument: it is no file of tuned choices, or of another format.
+        OSError: it cannot be read.
+    """
+    if path.stat().st_size > MOST_BYTES:
+        raise InvalidArgument(f"{path} is no file of tuned choices: it has more than {MOST_BYTES:,} bytes")
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        written = record["format"]
+        if written != FORMAT:
+            raise InvalidArgument(f"{path} has format {written!r} of tuned choices, which must be {FORMAT}")
+        adapter, choices = _texts(record["adapter"]), record["choices"]
+        answers = _texts({question: one["choice"] for question, one in choices.items()})
+        ratios = {question: float(one["ratio"]) for question, one in choices.items() if "ratio" in one}
+        return TunedFile(adapter, answers, ratios, str(record["dmlgpu"]))
+    except InvalidArgument:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise InvalidArgument(f"{path} is no file of tuned choices ({type(error).__name__}: {error})") from None
+
+
+def _texts(record: Mapping[str, Any]) -> dict[str, str]:
+    if not all(isinstance(one, str) for pair in record.items() for one in pair):
+        raise ValueError("names and values must be texts")
+    return dict(record)
+
+
+def check_adapter(path: Path, found: TunedFile, info: AdapterInfo) -> None:
+    """Raise InvalidArgument for choices of another adapter or driver."""
+    wanted = identity(info)
+    for name, value in wanted.items():
+        if found.adapter.get(name) != value:
+            raise InvalidArgument(
+                f"{path} has choices for the {name} {found.adapter.get(name)!r}, which must be {value!r}"
+            )
+
+
+def tuned_for(info: AdapterInfo, folder: Path | None = None) -> Tuned:
+    """Return what is kept for an adapter: nothing where nothing was tuned or nothing can be kept, and nothing but a
+    warning where the file is broken or another adapter's."""
+    if os.environ.get(VARIABLE) == OFF and folder is None:
+        return UNTUNED
+    try:
+        path = tuned_file(info, folder)
+        found = read_tuned(path)
+        check_adapter(path, found, info)
+    except FileNotFoundError:
+        return UNTUNED
+    except (InvalidArgument, OSError) as error:
+        warnings.warn(f"{error}; it is ignored", TunedFileWarning, stacklevel=2)
+        return UNTUNED
+    return Tuned.of(found.answers)

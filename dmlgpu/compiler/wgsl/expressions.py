@@ -1,0 +1,333 @@
+"""Typed WGSL expressions for element-wise bodies, so that one body serves every data type.
+
+A body writes ``{{ a - b }}``; this becomes ``(a - b)`` where WGSL has the type and ``subtract_words(a, b)`` where a
+64-bit integer is a pair of words. Python numbers become constants of the other operand's type: ``{{ a < 0 }}``.
+
+What drivers get wrong goes through ``shaders/lib``: division of integers (``quotient_i32``), and comparison of floats,
+which looks at bits, so that NaN compares as false and subnormals as themselves whatever the adapter flushes or assumes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.common.errors import NotSupported
+from dmlgpu.compiler.target import Target
+from dmlgpu.compiler.wgsl.types import Scalar, scalar_of
+
+_LARGEST_HALF = float(np.finfo(np.float16).max)
+_WORD_FUNCTIONS = {"+": "add_words", "-": "subtract_words", "*": "multiply_words"}
+
+
+@dataclass(frozen=True)
+class Value:
+    """A WGSL expression, the scalar it evaluates to, and the tensor type it stands for.
+
+    ``is_hidden`` holds for an attribute that compilers must not know. What it is multiplied with, or divided, is hidden
+    as well: of that they may know that it is 0, and 0 times infinity or NaN is not.
+    """
+
+    text: str
+    kind: Scalar
+    data_type: DataType
+    target: Target
+    is_hidden: bool = False
+
+    @classmethod
+    def attribute(cls, number: float, data_type: DataType, target: Target) -> Value:
+        """Return an attribute, as a number of the type that a body computes in."""
+        kind = scalar_of(data_type, target, portable=False)
+        text = attribute_literal(number, kind)
+        return cls(text, kind, data_type, target, is_hidden="params" in text)
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def is_float(self) -> bool:
+        """Whether the value is a floating-point number."""
+        return self.kind in (Scalar.F16, Scalar.F32, Scalar.F64, Scalar.F64_WORDS)
+
+    # ---- arithmetic
+
+    def __add__(self, other: Operand) -> Value:
+        return self._combine("+", other)
+
+    def __sub__(self, other: Operand) -> Value:
+        return self._combine("-", other)
+
+    def __mul__(self, other: Operand) -> Value:
+        return self._combine("*", other)
+
+    def __truediv__(self, other: Operand) -> Value:
+        return self._combine("/", other) if self.is_float else self._divide("quotient", other)
+
+    def remainder(self, other: Operand) -> Value:
+        """Return what division leaves, with the sign of this value; all ones for integers divided by zero."""
+        return self._divide("fmod", other)
+
+    def floor_remainder(self, other: Operand) -> Value:
+        """Return what division rounded down leaves, with the sign of the divisor; all ones for integers divided by
+        zero."""
+        return self._divide("floor_mod", other)
+
+    def _divide(self, function: str, other: Operand) -> Value:
+        """Integers of 8 and 16 bits have faster functions, which expect numbers of that range."""
+        return self.call(f"narrow_{function}" if _is_narrow_integer(self.data_type) else function, other)
+
+    def __radd__(self, other: float) -> Value:
+        return self.constant(other) + self
+
+    def __rsub__(self, other: float) -> Value:
+        return self.constant(other) - self
+
+    def __rmul__(self, other: float) -> Value:
+        return self.constant(other) * self
+
+    def __rtruediv__(self, other: float) -> Value:
+        return self.constant(other) / self
+
+    def __neg__(self) -> Value:
+        if self.kind is Scalar.U32:
+            return self._with(f"(0u - {self})")
+        if self.text.startswith("-"):
+            return self._with(self.text[1:])  # a literal; two signs in a row are WGSL's decrement
+        return self._with(f"negate_words({self})" if self.kind.is_words else f"(-{self})")
+
+    def _combine(self, operator: str, other: Operand) -> Value:
+        right = self._like(other)
+        if not self.kind.is_words:
+            left = self
+            if operator in "*/" and self.kind is Scalar.F32 and self.is_hidden != right.is_hidden:
+                left, right = (side if side.is_hidden else side._with(f"opaque({side})") for side in (left, right))
+            return self._with(f"({left} {operator} {right})")
+        if operator not in _WORD_FUNCTIONS or self.kind is Scalar.F64_WORDS:
+            raise self._lacks(f"arithmetic ({operator})")
+        return self._with(f"{_WORD_FUNCTIONS[operator]}({self}, {right})")
+
+    # ---- bits (the template language has no operators for them)
+
+    def bits_and(self, other: Operand) -> Value:
+        """Return the bits that are 1 in both. WGSL's operators on bits are right for pairs of words as well."""
+        return self._with(f"({self} & {self._like(other)})")
+
+    def bits_or(self, other: Operand) -> Value:
+        """Return the bits that are 1 in one of them."""
+        return self._with(f"({self} | {self._like(other)})")
+
+    def bits_xor(self, other: Operand) -> Value:
+        """Return the bits that differ."""
+        return self._with(f"({self} ^ {self._like(other)})")
+
+    def bits_inverted(self) -> Value:
+        """Return every bit turned round."""
+        return self._with(f"(~{self})")
+
+    def bit_count(self) -> Value:
+        """Return how many bits are 1, as UINT32."""
+        return Value(f"bit_count_{self.kind}({self})", Scalar.U32, DataType.UINT32, self.target)
+
+    # ---- comparison
+
+    def __lt__(self, other: Operand) -> Value:
+        return self._compare("less", "<", other)
+
+    def __gt__(self, other: Operand) -> Value:
+        return self._like(other)._compare("less", "<", self)
+
+    def __le__(self, other: Operand) -> Value:
+        return self._compare("less_equal", "<=", other)
+
+    def __ge__(self, other: Operand) -> Value:
+        return self._like(other)._compare("less_equal", "<=", self)
+
+    def equals(self, other: Operand) -> Value:
+        """Return whether two values are equal, as a truth value."""
+        if self.kind.is_words and self.kind is not Scalar.F64_WORDS:
+            return self._truth(f"all({self} == {self._like(other)})")
+        return self._compare("equal", "==", other)
+
+    def test(self, function: str) -> Value:
+        """Return a library function that gives a truth value: ``is_nan`` becomes ``is_nan_f32``."""
+        return self._truth(str(self._wide().call(function)))
+
+    def negated(self) -> Value:
+        """Return the opposite of a truth value."""
+        return self._with(f"!({self})")
+
+    def both(self, other: Value) -> Value:
+        """Return whether two truth values hold."""
+        return self._with(f"({self} && {other})")
+
+    def either(self, other: Value) -> Value:
+        """Return whether one of two truth values holds."""
+        return self._with(f"({self} || {other})")
+
+    def _compare(self, function: str, operator: str, other: Operand) -> Value:
+        left, right = self._wide(), self._like(other)._wide()
+        if left.kind is Scalar.F64_WORDS:
+            raise self._lacks("comparison")
+        if left.kind is Scalar.F32 or left.kind.is_words:
+            return self._truth(f"{function}_{left.kind}({left}, {right})")
+        return self._truth(f"({left} {operator} {right})")
+
+    def select(self, yes: Value, no: Value) -> Value:
+        """``yes`` where this truth value holds, else ``no``."""
+        return yes._with(f"select({no}, {yes}, {self})")
+
+    def minimum(self, other: Operand) -> Value:
+        """Return the smaller of two values; NaN if there is one, -0 rather than 0."""
+        right = self._like(other)
+        return self.call("min", right) if self.is_float else (right < self).select(right, self)
+
+    def maximum(self, other: Operand) -> Value:
+        """Return the larger of two values; NaN if there is one, 0 rather than -0."""
+        right = self._like(other)
+        return self.call("max", right) if self.is_float else (self < right).select(right, self)
+
+    def clipped(self, low: Operand, high: Operand) -> Value:
+        """``max(low, min(self, high))``; NaN if there is one."""
+        return self.call("clip", low, high) if self.is_float else self.minimum(high).maximum(low)
+
+    def absolute(self) -> Value:
+        """Return the value without its sign; the smallest integer stays what it is."""
+        return self.call("size_of") if self.is_float else (self < 0).select(-self, self)
+
+    # ---- types
+
+    def to(self, data_type: DataType, portable: bool = True) -> Value:
+        """Return the value converted as CAST converts (spec: truncate and saturate floats, wrap integers, NaN gives
+        0)."""
+        kind = scalar_of(data_type, self.target, portable)
+        return Value(convert(self, data_type, kind), kind, data_type, self.target)
+
+    def constant(self, number: float) -> Value:
+        """Return a number of the same type."""
+        return self._with(literal(number, self.kind))
+
+    def call(self, function: str, *others: Operand) -> Value:
+        """Return a library function, chosen by the value's type: ``min`` becomes ``min_f32``. Native halves go
+        through f32."""
+        if self.kind is Scalar.F16:
+            wide = self._wide().call(function, *(self._like(other)._wide() for other in others))
+            return self._with(f"f16({wide})")
+        arguments = ", ".join(str(value) for value in (self, *(self._like(other) for other in others)))
+        return self._with(f"{function}_{self.kind}({arguments})")
+
+    def _wide(self) -> Value:
+        """Return a native half as f32, which is exact."""
+        return Value(f"f32({self})", Scalar.F32, self.data_type, self.target) if self.kind is Scalar.F16 else self
+
+    def _like(self, other: Operand) -> Value:
+        if not isinstance(other, Value):
+            return self.constant(other)
+        if other.kind is not self.kind:
+            raise TypeError(f"{self.kind} and {other.kind}: a body mixes types")
+        return other
+
+    def _with(self, text: str) -> Value:
+        return Value(text, self.kind, self.data_type, self.target)
+
+    def _truth(self, text: str) -> Value:
+        return Value(text, Scalar.BOOL, DataType.UINT8, self.target)
+
+    def _lacks(self, what: str) -> NotSupported:
+        feature = "shader-f64" if self.kind is Scalar.F64_WORDS else "shader-int64"
+        return NotSupported(
+            f"{self.data_type.name} {what} needs the adapter feature {feature}, which {self.target.name!r} lacks"
+        )
+
+
+Operand: TypeAlias = Value | float
+
+
+def _is_narrow_integer(data_type: DataType) -> bool:
+    return not data_type.is_float and data_type.bits < 32
+
+
+def convert(value: Value, data_type: DataType, kind: Scalar) -> str:
+    """Return the text of a conversion; narrow integers still wrap at their store or edge, so only floats need
+    clamping."""
+    source = value.kind
+    if value.is_float and _is_narrow_integer(data_type):
+        low, high = integer_range(data_type)
+        return f"clamp({source}_to_{kind}({value}), {kind}({low}), {kind}({high}))"
+    if source is Scalar.F64_WORDS and data_type is DataType.FLOAT16:
+        return f"f64_words_to_f32_odd({value})"  # rounding to odd keeps the second rounding, to half, correct
+    if source is kind:
+        return str(value)
+    if source is Scalar.BOOL:
+        return f"select({literal(0, kind)}, {literal(1, kind)}, {value})"
+    if kind is Scalar.F32 and value.data_type.bits <= 16:
+        return f"f32({value})"  # exact on every driver
+    return f"{source}_to_{kind}({value})"
+
+
+def integer_range(data_type: DataType) -> tuple[int, int]:
+    """Return the smallest and largest number of an integer type."""
+    if data_type.is_signed:
+        return -(1 << (data_type.bits - 1)), (1 << (data_type.bits - 1)) - 1
+    return 0, (1 << data_type.bits) - 1
+
+
+def literal(number: float, kind: Scalar) -> str:
+    """Return a constant of a type; integers are taken modulo their width."""
+    if kind is Scalar.F32:
+        return f32_literal(number)
+    if kind is Scalar.F16:
+        return f"f16({f32_literal(_half(number))})"
+    if kind is Scalar.F64:
+        return f"f64({f32_literal(number)})"
+    bits = int(number) & 0xFFFFFFFFFFFFFFFF
+    low, high = bits & 0xFFFFFFFF, bits >> 32
+    if kind is Scalar.U32:
+        return f"{low}u"
+    if kind is Scalar.I32:
+        return f"bitcast<i32>({low}u)" if low >> 31 else str(low)
+    pair = f"vec2<u32>({low}u, {high}u)"
+    return {Scalar.I64: f"i64_of_words({pair})", Scalar.U64: f"u64_of_words({pair})"}.get(kind, pair)
+
+
+def _half(number: float) -> float:
+    """Return a number that converts to a half as in IEEE 754: WGSL refuses constants beyond the largest half."""
+    with np.errstate(over="ignore"):
+        rounded = np.float16(np.float32(number))
+    return float(rounded) if abs(number) > _LARGEST_HALF else number
+
+
+def attribute_literal(number: float, kind: Scalar) -> str:
+    """Return an attribute as a float, with what compilers fold wrongly hidden from them.
+
+    Of a constant 0, some take ``x * 0`` for 0 and ``x + 0`` for x, whatever x is, and ``x / 0`` for undefined; a
+    constant subnormal may be flushed to such a 0.
+    """
+    with np.errstate(over="ignore"):
+        value = np.float32(number)
+    ordinary = abs(value) >= np.finfo(np.float32).smallest_normal
+    text = f32_literal(value) if ordinary else _hidden(value)
+    return f"f64({text})" if kind is Scalar.F64 else text
+
+
+def f32_literal(number: Any) -> str:
+    """Return a float32 constant, exact to the bit; infinities and NaN are hidden from the compiler, which rejects
+    them."""
+    value = np.float32(number)
+    if not np.isfinite(value):
+        return _hidden(value)
+    if "e" in repr(float(value)) or (value == 0 and np.signbit(value)):
+        return f"bitcast<f32>({_bits(value):#010x}u)"
+    return f"{float(value)!r}f"
+
+
+def _hidden(value: np.float32) -> str:
+    """Return a float32 number that no compiler knows: its bits, combined with a zero that comes with each dispatch."""
+    bits = _bits(value)
+    return f"bitcast<f32>({bits:#010x}u | params.zero)" if bits else "bitcast<f32>(params.zero)"
+
+
+def _bits(value: np.float32) -> int:
+    return int(value.view(np.uint32))

@@ -1,0 +1,71 @@
+"""A small linker: adds each called library function once and keeps the names of inlined bodies apart."""
+
+from __future__ import annotations
+
+import functools
+import re
+
+from dmlgpu.compiler.wgsl import templates
+
+_DECLARATION = re.compile(r"^(?:fn|alias|const|struct|var(?:<\w+>)?)\s+(\w+)", re.MULTILINE)
+_IDENTIFIER = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
+_COMMENT = re.compile(r"//[^\n]*")
+
+
+def declared(text: str) -> frozenset[str]:
+    """Return names that a text declares at module level."""
+    return frozenset(_DECLARATION.findall(text))
+
+
+def prefix(text: str, namespace: str) -> str:
+    """Return the text with a prefix on every name it declares at module level."""
+    if not namespace:
+        return text
+    names = declared(text)
+    return _IDENTIFIER.sub(lambda match: namespace + match[0] if match[0] in names else match[0], text)
+
+
+@functools.cache
+def library() -> dict[str, str]:
+    """Return every declaration of ``shaders/lib``, by name."""
+    declarations: dict[str, str] = {}
+    for file in templates.files("lib"):
+        for chunk in re.split(r"^(?=(?:fn|const|struct|alias)\s)", templates.source(file), flags=re.MULTILINE):
+            match = _DECLARATION.match(chunk)
+            if match:
+                assert match[1] not in declarations, f"{match[1]} stands twice in shaders/lib"
+                declarations[match[1]] = _strip_trailing_comments(chunk)
+    return declarations
+
+
+def _strip_trailing_comments(chunk: str) -> str:
+    """Return a declaration without the comment lines that belong to the next one."""
+    lines = chunk.rstrip().split("\n")
+    while lines and (not lines[-1].strip() or lines[-1].startswith("//")):
+        lines.pop()
+    return "\n".join(lines)
+
+
+@functools.cache  # bounded by the declarations in shaders/lib
+def calls(name: str) -> tuple[str, ...]:
+    """Return the declarations of the library that one of its declarations uses."""
+    return _used(library()[name], frozenset([name]))
+
+
+def _used(text: str, known: frozenset[str]) -> tuple[str, ...]:
+    names = dict.fromkeys(_IDENTIFIER.findall(_COMMENT.sub("", text)))
+    return tuple(name for name in names if name in library() and name not in known)
+
+
+def link(text: str) -> str:
+    """Return the text with every library declaration that it needs, directly or not, put in front of it once."""
+    own = declared(text)
+    needed: dict[str, None] = {}
+    pending = list(_used(text, own))
+    while pending:
+        name = pending.pop()
+        if name not in needed:
+            needed[name] = None
+            pending.extend(calls(name))
+    parts = [library()[name] for name in sorted(needed)]
+    return "\n".join(["// ---- shaders/lib", *parts, text]) if parts else text

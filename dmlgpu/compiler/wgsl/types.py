@@ -1,0 +1,239 @@
+"""How a tensor's elements appear in WGSL: as words in storage, as scalars and vectors in a body."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.common.errors import NotSupported
+from dmlgpu.compiler.plan import Tensor, View
+from dmlgpu.compiler.rewrites.packing import PackedTensor
+from dmlgpu.compiler.target import Target
+
+
+class Scalar(enum.StrEnum):
+    """The type of one element inside a body."""
+
+    F32 = "f32"
+    F16 = "f16"
+    BOOL = "bool"
+    I32 = "i32"
+    U32 = "u32"
+    I64 = "i64"
+    U64 = "u64"
+    F64 = "f64"
+    I64_WORDS = "i64_words"  # vec2<u32>: low word, high word
+    U64_WORDS = "u64_words"
+    F64_WORDS = "f64_words"
+
+    @property
+    def wgsl(self) -> str:
+        """The WGSL type."""
+        return "vec2<u32>" if self.value.endswith("words") else self.value
+
+    @property
+    def is_words(self) -> bool:
+        """Whether the value is a pair of words, on which WGSL's own operators would be wrong."""
+        return self.value.endswith("words")
+
+
+_NARROW = {
+    DataType.FLOAT32: Scalar.F32,
+    DataType.FLOAT16: Scalar.F32,
+    DataType.INT32: Scalar.I32,
+    DataType.INT16: Scalar.I32,
+    DataType.INT8: Scalar.I32,
+    DataType.INT4: Scalar.I32,
+    DataType.UINT32: Scalar.U32,
+    DataType.UINT16: Scalar.U32,
+    DataType.UINT8: Scalar.U32,
+    DataType.UINT4: Scalar.U32,
+}
+
+_WIDE = {
+    DataType.INT64: (Scalar.I64, Scalar.I64_WORDS, "shader-int64"),
+    DataType.UINT64: (Scalar.U64, Scalar.U64_WORDS, "shader-int64"),
+    DataType.FLOAT64: (Scalar.F64, Scalar.F64_WORDS, "shader-f64"),
+}
+
+
+def scalar_of(data_type: DataType, target: Target, portable: bool) -> Scalar:
+    """Return what a body sees of an element that it computes on.
+
+    Args:
+        data_type: type of the tensor.
+        target: whether it computes on 64 bits, and on halves (a feature only where the caller allows it).
+        portable: take 64-bit elements as pairs of words, and halves as f32, in any case.
+
+    Raises:
+        NotSupported: for FLOAT64 arithmetic where the adapter has none.
+    """
+    if data_type is DataType.FLOAT16 and target.has("shader-f16") and not portable:
+        return Scalar.F16
+    if data_type in _NARROW:
+        return _NARROW[data_type]
+    native, pair, feature = _WIDE[data_type]
+    if portable:
+        return pair
+    if target.has(feature):
+        return native
+    if data_type is DataType.FLOAT64:
+        raise NotSupported(f"FLOAT64 arithmetic needs the adapter feature {feature}, which {target.name!r} lacks")
+    return pair
+
+
+_BLOCKS = {64: "vec2<u32>", 128: "vec4<u32>"}
+
+
+def block_of(bits: int) -> str:
+    """Return the WGSL type of the block of words that holds a unit of so many bits."""
+    return _BLOCKS.get(bits, "u32")
+
+
+@dataclass(frozen=True)
+class Access:
+    """How a kernel reads or writes one tensor.
+
+    Attributes:
+        scalar: WGSL type of one element; for raw tensors the block.
+        unit: WGSL type of one load or store as the body sees it.
+        block: WGSL type that the storage variable is an array of.
+        unit_bits: bits of one load or store.
+        lanes: elements in a unit (``splat`` repeats one).
+    """
+
+    data_type: DataType
+    view: View
+    kind: Scalar
+    lanes: int
+    splat: bool
+    unit_bits: int
+
+    @property
+    def block(self) -> str:
+        """WGSL type that the storage variable is an array of."""
+        if self.kind is Scalar.F64 and self.view is View.COMPUTE:
+            return "f64"
+        return block_of(self.unit_bits)
+
+    @property
+    def scalar(self) -> str:
+        """WGSL type of one element as a body sees it."""
+        return self.block if self.view is View.RAW else self.kind.wgsl
+
+    @property
+    def unit(self) -> str:
+        """WGSL type of one unit as a body sees it."""
+        return self.scalar if self.view is View.RAW else vector(self.kind, self.lanes)
+
+    @property
+    def base_shift(self) -> int:
+        """Power of two by which a base offset in words is divided to count blocks."""
+        return {64: 1, 128: 2}.get(self.unit_bits, 0)
+
+
+def access(tensor: Tensor, target: Target, portable: bool = False) -> Access:
+    """Return how a kernel for ``target`` accesses a tensor."""
+    kind = Scalar.U32 if tensor.view is not View.COMPUTE else scalar_of(tensor.data_type, target, portable)
+    splat = isinstance(tensor, PackedTensor) and tensor.broadcast
+    return Access(tensor.data_type, tensor.view, kind, tensor.lanes, splat, tensor.unit_bits)
+
+
+def vector(kind: Scalar, lanes: int) -> str:
+    """Return the WGSL type of some lanes of a scalar."""
+    return kind.wgsl if lanes == 1 else f"vec{lanes}<{kind.wgsl}>"
+
+
+LANE_NAMES = "xyzw"
+
+
+def _word_of(lane: int, unit_bits: int, bits: int) -> tuple[str, str]:
+    """Return which word of ``word`` a lane lies in, and the bit it starts at."""
+    position = lane * bits
+    if unit_bits < 32:
+        return "word", f"shift + {position}u" if position else "shift"
+    return ("word" if unit_bits == 32 else f"word.{LANE_NAMES[position // 32]}"), f"{position % 32}u"
+
+
+def decode(a: Access) -> str:
+    """Return the expression that turns a loaded block into a unit; it reads ``word`` and, below 32 bits, ``shift``."""
+    if a.view is View.RAW:
+        return "word" if a.unit_bits >= 32 else f"extractBits(word, shift, {a.unit_bits}u)"
+    if a.data_type.bits == 64:
+        return _decode_wide(a)
+    width = a.data_type.bits
+    lanes = [_decode_lane(a, *_word_of(lane, a.unit_bits, width)) for lane in range(1 if a.splat else a.lanes)]
+    return lanes[0] if a.lanes == 1 else f"{a.unit}({', '.join(lanes)})"
+
+
+def _decode_wide(a: Access) -> str:
+    return {Scalar.I64: "i64_of_words(word)", Scalar.U64: "u64_of_words(word)"}.get(a.kind, "word")
+
+
+def _decode_lane(a: Access, word: str, shift: str) -> str:
+    bits = a.data_type.bits
+    if a.data_type is DataType.FLOAT16:
+        return f"{a.kind}_of_half(extractBits({word}, {shift}, 16u))"
+    if bits < 32:
+        source = f"bitcast<i32>({word})" if a.kind is Scalar.I32 else word
+        return f"extractBits({source}, {shift}, {bits}u)"
+    return word if a.kind is Scalar.U32 else f"bitcast<{a.kind.wgsl}>({word})"
+
+
+def encode(a: Access) -> str:
+    """Return the expression that turns the unit ``value`` into a block (its low bits, below 32)."""
+    if a.view is View.RAW:
+        return "value"
+    if a.data_type.bits == 64:
+        return {Scalar.I64: "words_of_i64(value)", Scalar.U64: "words_of_u64(value)"}.get(a.kind, "value")
+    if a.lanes == 1:
+        return _encode_lane(a, "value")
+    words: dict[str, list[str]] = {}
+    for lane in range(a.lanes):
+        position = lane * a.data_type.bits
+        bits = _encode_lane(a, f"value.{LANE_NAMES[lane]}")
+        word = LANE_NAMES[position // 32]
+        words.setdefault(word, []).append(f"({bits} << {position % 32}u)" if position % 32 else bits)
+    joined = [" | ".join(parts) for parts in words.values()]
+    return joined[0] if len(joined) == 1 else f"{a.block}({', '.join(joined)})"
+
+
+def _encode_lane(a: Access, value: str) -> str:
+    bits = a.data_type.bits
+    if a.data_type is DataType.FLOAT16:
+        return f"half_of_{a.kind}({value})"
+    if bits < 32:
+        return f"extractBits(bitcast<u32>({value}), 0u, {bits}u)"
+    return value if a.kind is Scalar.U32 else f"bitcast<u32>({value})"
+
+
+def edge(data_type: DataType, kind: Scalar, lanes: int, expression: str) -> str:
+    """Return a virtual tensor's value: rounded or wrapped to the tensor's type exactly as a store would."""
+    if data_type.bits >= 32 or kind is Scalar.F16:
+        return expression
+    if data_type is DataType.FLOAT16:
+        return f"round_to_half{'' if lanes == 1 else lanes}({expression})"
+    return f"extractBits({expression}, 0u, {data_type.bits}u)"
+
+
+def raw_lane(unit: str, lane: int, bits: int, unit_bits: int) -> str:
+    """Return the bits of one element of a raw unit of 32 bits or more, as a block of its own."""
+    position = lane * bits
+    if bits == 64:
+        return f"{unit}.{LANE_NAMES[position // 32 :][:2]}" if unit_bits > 64 else unit
+    word = unit if unit_bits == 32 else f"{unit}.{LANE_NAMES[position // 32]}"
+    return word if bits == 32 else f"extractBits({word}, {position % 32}u, {bits}u)"
+
+
+def raw_unit(lanes: list[str], bits: int) -> str:
+    """Return a raw unit of 32 bits or more put together from its elements' bits."""
+    per_word = max(32 // bits, 1)
+    words = []
+    for first in range(0, len(lanes), per_word):
+        parts = [
+            f"({lane} << {number * bits}u)" if number else lane
+            for number, lane in enumerate(lanes[first : first + per_word])
+        ]
+        words.append(" | ".join(parts))
+    return words[0] if len(words) == 1 else f"{block_of(len(lanes) * bits)}({', '.join(words)})"

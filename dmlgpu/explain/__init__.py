@@ -1,6 +1,0 @@
-"""What dmlgpu makes of an operator or a graph, as data: plan, schedule with its reasons, kernels, fusion, memory."""
-
-from dmlgpu.explain.explanation import ExplainedKernel, Explanation, check, explain_graph, explain_operator
-from dmlgpu.explain.facts import as_json
-
-__all__ = ["ExplainedKernel", "Explanation", "as_json", "check", "explain_graph", "explain_operator"]

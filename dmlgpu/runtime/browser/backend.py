@@ -1,0 +1,325 @@
+"""The executor in a page (see ``dmlgpu.runtime.executor.Backend``)."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu.common.cache import Cache
+from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidArgument, OutOfMemory
+from dmlgpu.compiler import programs
+from dmlgpu.compiler.graph.network import Network
+from dmlgpu.compiler.program import Program
+from dmlgpu.compiler.target import AdapterInfo
+from dmlgpu.runtime.browser import facts, frames
+from dmlgpu.runtime.browser.executable import BrowserExecutable, PageBuffer, Work, check_limits
+from dmlgpu.runtime.browser.link import Link
+from dmlgpu.runtime.browser.pipelines import Pipelines
+from dmlgpu.runtime.executor import Backend, Reading, Timing
+
+Memory = NDArray[np.uint8]
+
+SURE_BYTES = 1 << 20
+"""Buffers of at least this size are waited for, so that an allocation that fails is told at once."""
+
+_HELD_BYTES = 4 << 20
+"""Bytes to write that wait, at most, for the next frame that has to be sent anyway."""
+
+_MOST_TIMED = 1024
+"""Pieces of work that are timed one by one, at most: a query set holds 4,096 timestamps."""
+
+
+class BrowserReading(Reading):
+    """Bytes on their way out of a page."""
+
+    def __init__(self, parts: Sequence[Future[tuple[list[Any], memoryview]]], size: int, label: str):
+        self._parts, self._size, self._label = parts, size, label
+        self._data: Memory | None = None
+
+    def is_done(self) -> bool:
+        return all(part.done() for part in self._parts)
+
+    def result(self, timeout: float | None = None) -> Memory | None:
+        """Return the bytes; None when ``timeout`` seconds pass first. Raises what went wrong in the page."""
+        if self._data is None:
+            deadline = None if timeout is None else time.monotonic() + timeout
+            try:
+                found = [part.result(_left(deadline))[1] for part in self._parts]
+            except TimeoutError:
+                return None
+            data = np.frombuffer(b"".join(found), np.uint8).copy()
+            if data.size != self._size:
+                raise DmlError(f"{self._label}: the page sent {data.size:,} bytes in place of {self._size:,}")
+            self._data = data
+        return self._data
+
+
+class BrowserBackend(Backend):
+    """A page's adapter and everything made on it. Usable from several threads.
+
+    Args:
+        info: the page's adapter.
+        borrowing: the address of the server for executors.
+        number: of the page, from 1.
+        deterministic, precise, memory_budget, disabled_features: as of ``Device``.
+        tell: is told the kernels of each program before the page gets them.
+
+    Raises:
+        DeviceRemoved: when the page is away, or gives no device.
+    """
+
+    lost_by_fork: str | None = "it was made before the process forked"
+
+    def __init__(
+        self,
+        info: AdapterInfo,
+        borrowing: str,
+        number: int,
+        *,
+        deterministic: bool = False,
+        precise: bool = False,
+        memory_budget: int | None = None,
+        disabled_features: Collection[str] = (),
+        tell: Callable[[tuple[str, ...]], None] = lambda kernels: None,
+    ):
+        self.info = info
+        self.target = facts.target_of(
+            info, deterministic=deterministic, precise=precise, disabled_features=disabled_features
+        )
+        self.alignment = info.limits["min-storage-buffer-offset-alignment"]
+        self.memory_budget = memory_budget
+        self._tell = tell
+        self._link = Link(borrowing, number, str(info))
+        self._numbers = itertools.count(1)
+        self._lock = threading.RLock()
+        self._held: list[list[Any]] = []
+        self._blobs: list[bytes] = []
+        self._held_bytes = 0
+        # Finalizers add to it, at any moment and on any thread.
+        self._dropped: collections.deque[list[Any]] = collections.deque()
+        self._unanswered: dict[int, Future[Any]] = {}
+        self._allocated = 0
+        self.pipelines = Pipelines(self._link, str(info), lambda number: self._dropped.append(["forget", number]))
+
+    @property
+    def pipeline_cache(self) -> Cache[Any, Any]:
+        """The pipelines that are kept for when they are asked for again (see ``Device.pipeline_cache``)."""
+        return self.pipelines.cache
+
+    # ---- programs ---------------------------------------------------------------------------------------------------
+
+    def check(self, desc: Any) -> None:
+        check_limits(self._program(desc, half_precision=False), self.target, self.info)
+
+    def compile(self, desc: Any, half_precision: bool = False, preserve_padding: bool = False) -> BrowserExecutable:
+        return self.prepare(self._program(desc, half_precision, preserve_padding))
+
+    def _program(self, desc: Any, half_precision: bool, preserve_padding: bool = False) -> Program:
+        return programs.of_operator(desc, self.target.for_operators(half_precision, preserve_padding))
+
+    def compile_graph(
+        self, network: Network, half_precision: bool = False, disabled: Collection[str] = ()
+    ) -> BrowserExecutable:
+        target = self.target.for_operators(half_precision)
+        return self.prepare(programs.of_network(network, target, disabled))
+
+    def prepare(self, program: Program) -> BrowserExecutable:
+        """Make a rendered program ready to run.
+
+        Raises:
+            NotSupported: when it exceeds one of the adapter's limits.
+            ShaderError: when a kernel does not compile.
+            DeviceRemoved: when the page is gone.
+        """
+        self._tell(program.summaries)
+        return BrowserExecutable(self, program)
+
+    # ---- buffers ----------------------------------------------------------------------------------------------------
+
+    def create_buffer(self, size: int, label: str) -> PageBuffer:
+        """Allocate ``size`` bytes (a multiple of 4), zeroed. Small ones are made with the next frame.
+
+        Raises:
+            OutOfMemory: beyond the memory budget or the adapter's limit, or when the browser has no more.
+        """
+        most = self.info.limits["max-buffer-size"]
+        if size > most:
+            raise OutOfMemory(f"buffer {label!r}: {size:,} bytes exceed the {most:,} that {self.info} allows")
+        with self._lock:
+            if self.memory_budget is not None and self._allocated + size > self.memory_budget:
+                raise OutOfMemory(
+                    f"buffer {label!r}: {size:,} bytes exceed the memory budget of {self.memory_budget:,} bytes,"
+                    f" of which {self._allocated:,} are in use"
+                )
+            self._link.check()
+            buffer = PageBuffer(next(self._numbers), size)
+            self._held.append(["create", buffer.number, size])
+            number = self._send([]) if size >= SURE_BYTES else None
+            self._allocated += size
+        if number is not None:
+            try:
+                self._answered(number)
+            except OutOfMemory:
+                self.destroy_buffer(buffer)
+                raise
+        return buffer
+
+    def destroy_buffer(self, buffer: PageBuffer) -> None:
+        """Give a buffer's memory back, with the next frame."""
+        self._allocated -= buffer.size
+        self._dropped.append(["destroy", buffer.number])
+
+    def write(self, buffer: PageBuffer, offset: int, data: Memory) -> None:
+        self.write_bytes(buffer, offset, np.ascontiguousarray(data).data.cast("B"))
+
+    def write_bytes(self, buffer: PageBuffer, offset: int, data: memoryview) -> None:
+        """Put bytes (offset and length multiples of 4) into a buffer, after all submitted work."""
+        for start in range(0, len(data), frames.CHUNK_BYTES):
+            chunk = bytes(data[start : start + frames.CHUNK_BYTES])
+            with self._lock:
+                if self._held_bytes and self._held_bytes + len(chunk) > _HELD_BYTES:
+                    self._send([])
+                self._held.append(["write", buffer.number, offset + start, self._held_bytes, len(chunk)])
+                self._blobs.append(chunk)
+                self._held_bytes += len(chunk)
+                number = self._send([]) if self._held_bytes > _HELD_BYTES else None
+            if number is not None:
+                self._answered(number)  # the page takes no more in advance than this
+
+    def read(self, buffer: PageBuffer, offset: int, size: int) -> Memory:
+        data = self.read_async(buffer, offset, size).result()
+        assert data is not None
+        return data
+
+    def read_async(self, buffer: PageBuffer, offset: int, size: int) -> BrowserReading:
+        """Begin to read the bytes of a buffer (offset and size multiples of 4), after all submitted work."""
+        self._raise_failures()
+        starts = range(0, size, frames.CHUNK_BYTES)
+        with self._lock:
+            numbers = [
+                self._send([["read", buffer.number, offset + start, min(frames.CHUNK_BYTES, size - start)]])
+                for start in starts
+            ]
+            parts = [self._unanswered.pop(number) for number in numbers]
+        return BrowserReading(parts, size, str(self.info))
+
+    # ---- work -------------------------------------------------------------------------------------------------------
+
+    def copy(
+        self, source: PageBuffer, source_offset: int, destination: PageBuffer, destination_offset: int, size: int
+    ) -> Work:
+        """Return a copy of ``size`` bytes (all three numbers multiples of 4) as a unit of work.
+
+        Raises:
+            InvalidArgument: when source and destination are one buffer, which WebGPU forbids.
+        """
+        if source is destination:
+            raise InvalidArgument(f"copy on {self.info}: source and destination must be different buffers")
+        return Work("copy", ["copy", source.number, source_offset, destination.number, destination_offset, size])
+
+    def submit(self, *work: Sequence[Work]) -> int:
+        """Send units of work as one submission; returns its serial number for ``is_done`` and ``wait``. Waits for
+        nothing: what goes wrong is raised by whatever waits next."""
+        self._raise_failures()
+        with self._lock:
+            return self._send([["submit", list(itertools.chain(*work))]])
+
+    def is_done(self, serial: int) -> bool:
+        self._link.check()
+        with self._lock:
+            answer = self._unanswered.get(serial)
+        return answer is None or answer.done()
+
+    def wait(self, serial: int, timeout: float | None = None) -> bool:
+        """Wait for a submission; False when ``timeout`` seconds pass first. Raises what went wrong there."""
+        with self._lock:
+            answer = self._unanswered.get(serial)
+        if answer is None:
+            self._link.check()
+            return True
+        try:
+            answer.result(timeout)
+        except TimeoutError:
+            return False
+        finally:
+            if answer.done():
+                self._unanswered.pop(serial, None)
+        return True
+
+    def time(self, work: Sequence[Work], parts: bool = False) -> Timing:
+        """Run work once, wait for it, and say how long it took: by the page's timestamps where the browser has them and
+        they are possible (many round them to 0.1 ms, and to 0 what takes less), else by the host's clock.
+
+        Raises: as ``submit`` and ``wait``.
+        """
+        if not work or not self.target.has("timestamp-query") or (parts and len(work) > _MOST_TIMED):
+            return super().time(work)
+        self._raise_failures()
+        groups = [[item] for item in work] if parts else [list(work)]
+        start = time.perf_counter()
+        with self._lock:
+            number = self._send([["time", groups]])
+            answer = self._unanswered.pop(number)
+        results, _ = answer.result()
+        seconds = time.perf_counter() - start
+        stamps = _stamps(next((each for each in results if isinstance(each, list)), None), len(groups))
+        if stamps is None:
+            raise DmlError(f"{self.info}: the page sent something else than times")
+        return Timing.of_timestamps(stamps, seconds, parts)
+
+    def close(self) -> None:
+        """Give the page back to others."""
+        self._link.close()
+
+    # ---- frames -----------------------------------------------------------------------------------------------------
+
+    def _send(self, commands: list[list[Any]]) -> int:
+        """Send what is held, then commands, then what is dropped, in one frame; return its number. Hold the lock."""
+        held, blobs = [*self._held, *commands], self._blobs
+        self._held, self._blobs, self._held_bytes = [], [], 0
+        while self._dropped:
+            held.append(self._dropped.popleft())
+        number = self._link.send(held, blobs)
+        self._unanswered[number] = self._link.answer(number)
+        self._link.forget_when_done(number)
+        return number
+
+    def _answered(self, number: int) -> None:
+        """Wait for a frame; raise what went wrong there."""
+        with self._lock:
+            answer = self._unanswered.pop(number, None)
+        if answer is not None:
+            answer.result()
+
+    def _raise_failures(self) -> None:
+        """Raise what went wrong in frames that nobody waits for, once; drop those that are done."""
+        with self._lock:
+            done = [number for number, answer in self._unanswered.items() if answer.done()]
+            answers = [self._unanswered.pop(number) for number in done]
+        for answer in answers:
+            error = answer.exception()
+            if error is not None and not isinstance(error, DeviceRemoved):
+                raise error
+        self._link.check()
+
+
+def _stamps(given: object, count: int) -> list[tuple[float, float]] | None:
+    """Return the seconds at the start and the end of so many groups of work; None where a page sent something else."""
+    if not isinstance(given, list) or len(given) != 2 * count:
+        return None
+    if not all(isinstance(each, int | float) and abs(each) < 2**63 for each in given):
+        return None
+    seconds = [each * 1e-9 for each in given]
+    return list(zip(seconds[::2], seconds[1::2], strict=True))
+
+
+def _left(deadline: float | None) -> float | None:
+    return None if deadline is None else max(0.0, deadline - time.monotonic())

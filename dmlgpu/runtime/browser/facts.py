@@ -1,0 +1,121 @@
+"""What a page says about its browser and adapter, read as what a stranger says, and what lowering may know of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.compiler.target import AdapterInfo, Profile, Target
+
+BACKEND: Final = "Browser"
+"""The backend of pages' adapters."""
+
+FEATURES: Final = ("shader-f16", "timestamp-query")
+"""The features that are used where the page's adapter has them."""
+
+# Per limit of WebGPU its name as wgpu writes it, the least and the most that is believed.
+_LIMITS: Final = {
+    "maxStorageBuffersPerShaderStage": ("max-storage-buffers-per-shader-stage", 8, 1024),
+    "maxStorageBufferBindingSize": ("max-storage-buffer-binding-size", 1 << 16, 1 << 40),
+    "maxBufferSize": ("max-buffer-size", 1 << 16, 1 << 40),
+    "minStorageBufferOffsetAlignment": ("min-storage-buffer-offset-alignment", 16, 256),
+    "maxComputeInvocationsPerWorkgroup": ("max-compute-invocations-per-workgroup", 64, 1 << 16),
+    "maxComputeWorkgroupStorageSize": ("max-compute-workgroup-storage-size", 1 << 12, 1 << 24),
+    "maxComputeWorkgroupsPerDimension": ("max-compute-workgroups-per-dimension", 1 << 10, 1 << 31),
+}
+_INTEGRATED = ("apple", "arm", "qualcomm", "img-tec", "samsung", "intel", "broadcom")
+_SOFTWARE = ("swiftshader", "llvmpipe", "basic render")
+_BROWSERS = (
+    ("Edge", r"Edg[A-Z]*/(\d+)"),
+    ("Opera", r"OPR/(\d+)"),
+    ("Firefox", r"(?:Firefox|FxiOS)/(\d+)"),
+    ("Chrome", r"(?:Chrome|CriOS)/(\d+)"),
+    ("Safari", r"Version/(\d+[.\d]*) .*Safari/"),
+)
+_PROFILES = {"cpu": Profile.CPU, "integrated": Profile.INTEGRATED}
+
+
+def plain(text: object, most: int = 80) -> str:
+    """Return a page's text as it may stand in names: letters, digits and a few signs, no longer than ``most``."""
+    kept = re.sub(r"[^A-Za-z0-9 ._/()+-]+", " ", text) if isinstance(text, str) else ""
+    return " ".join(kept.split())[:most].strip()
+
+
+def adapter_info(facts: object, number: int) -> AdapterInfo:
+    """Return a page's adapter.
+
+    Args:
+        facts: what the page said: ``vendor``, ``architecture``, ``device``, ``description``, ``browser`` (its user
+            agent), ``fallback``, ``features`` and ``limits``, as WebGPU names them.
+        number: of the page among those of the server, from 1.
+
+    Raises:
+        InvalidArgument: when a limit is missing, no integer, or beyond all reason.
+    """
+    if not isinstance(facts, Mapping):
+        raise InvalidArgument(f"page: facts must be an object, got {type(facts).__name__}")
+    vendor, architecture = plain(facts.get("vendor")), plain(facts.get("architecture"))
+    device = plain(facts.get("description")) or plain(facts.get("device"))
+    name = device or " ".join(filter(None, (vendor, architecture))) or "unknown adapter"
+    features = facts.get("features")
+    given = features if isinstance(features, list) else []
+    driver = _browser(facts.get("browser")) + (f", page {number}" if number > 1 else "")
+    return AdapterInfo(
+        name=name,
+        backend=BACKEND,
+        kind=_kind(f"{vendor} {architecture} {device}".lower(), vendor.lower(), facts.get("fallback") is True),
+        vendor=vendor,
+        driver=driver,
+        features=tuple(feature for feature in FEATURES if feature in given),
+        limits=_limits(facts.get("limits")),
+    )
+
+
+def target_of(
+    info: AdapterInfo, *, deterministic: bool = False, precise: bool = False, disabled_features: Collection[str] = ()
+) -> Target:
+    """Return what lowering may know about a page's adapter; the arguments are those of ``Device``."""
+    limits = info.limits
+    return Target(
+        name=info.name,
+        profile=_PROFILES.get(info.kind, Profile.DISCRETE),
+        features=frozenset(info.features) - set(disabled_features),
+        deterministic=deterministic,
+        precise=precise,
+        max_storage_buffers=limits["max-storage-buffers-per-shader-stage"],
+        max_workgroups_per_dimension=limits["max-compute-workgroups-per-dimension"],
+        max_workgroup_invocations=limits["max-compute-invocations-per-workgroup"],
+        max_workgroup_storage=limits["max-compute-workgroup-storage-size"],
+        max_binding_size=limits["max-storage-buffer-binding-size"],
+    )
+
+
+def _limits(given: object) -> dict[str, int]:
+    found = {}
+    for name, (written, least, most) in _LIMITS.items():
+        value: Any = given.get(name) if isinstance(given, Mapping) else None
+        if type(value) is not int or not least <= value <= most:
+            raise InvalidArgument(
+                f"page: limit {name} must be an integer from {least:,} to {most:,}, got {value!r:.40}"
+            )
+        found[written] = value
+    if found["min-storage-buffer-offset-alignment"] & (found["min-storage-buffer-offset-alignment"] - 1):
+        raise InvalidArgument("page: limit minStorageBufferOffsetAlignment must be a power of two")
+    return found
+
+
+def _kind(text: str, vendor: str, fallback: bool) -> str:
+    """Return the kind of an adapter: WebGPU does not tell it, but for fallbacks, which run on the processor."""
+    if fallback or any(name in text for name in _SOFTWARE):
+        return "cpu"
+    return "integrated" if vendor in _INTEGRATED else "unknown"
+
+
+def _browser(agent: object) -> str:
+    """Return a browser's name and version."""
+    for name, pattern in _BROWSERS:
+        if isinstance(agent, str) and (found := re.search(pattern, agent[:500])):
+            return f"{name} {found[1]}"[:40]
+    return "unknown browser"

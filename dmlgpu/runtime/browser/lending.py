@@ -1,0 +1,135 @@
+"""Where pages are borrowed: from a server that runs elsewhere, or one of this process's own."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Collection
+from urllib.parse import urlencode
+
+import segno
+
+from dmlgpu.common.errors import AdapterNotFound, DeviceRemoved
+from dmlgpu.compiler.target import AdapterInfo
+from dmlgpu.runtime.browser.backend import BrowserBackend
+from dmlgpu.runtime.browser.facts import target_of
+from dmlgpu.runtime.browser.link import ask, listed, wait_for_pages
+from dmlgpu.runtime.browser.server import Server
+
+__all__ = ["first_page", "introduction", "open_page", "own_server", "pages", "show", "some_pages", "target_of"]
+
+VARIABLE = "DMLGPU_BROWSER"
+RETURN_SECONDS = 20.0
+"""How long a page may have been away when a device is made on it, which waits for it until then."""
+
+_lock = threading.Lock()
+_servers: list[Server] = []
+"""This process's own server, if it has one."""
+
+
+def pages() -> tuple[AdapterInfo, ...]:
+    """Return the adapters of all pages that have come, also of those that are away now.
+
+    Raises:
+        DmlError: when the server does not answer.
+    """
+    address = os.environ.get(VARIABLE)
+    return tuple(page.info for page in listed(address)) if address else ()
+
+
+def some_pages(count: int = 1, timeout: float | None = None) -> list[AdapterInfo]:
+    """Wait for pages, and return their adapters. Where DMLGPU_BROWSER names no server, one is started on the loopback
+    address, and what to open is said on standard error; child processes find it by the variable, which is set.
+
+    Raises:
+        TimedOut: when that takes longer than ``timeout`` seconds.
+        DmlError: when the server does not answer.
+    """
+    address = os.environ.get(VARIABLE) or own_server(many=count > 1).borrowing
+    return wait_for_pages(address, count, timeout)
+
+
+def first_page() -> AdapterInfo:
+    """Return the adapter of the first page that is there, waiting for it. Raises as ``some_pages``."""
+    return some_pages()[0]
+
+
+def show(info: AdapterInfo, **shown: str | int) -> None:
+    """Have a page show what it is used for: ``now``, ``done`` and ``count``, ``verdict``; nothing while it is away.
+
+    Raises:
+        DmlError: when the server does not answer.
+    """
+    address = os.environ.get(VARIABLE, "")
+    for number, page in enumerate(listed(address) if address else [], 1):
+        if page.info == info:
+            ask(address, f"show/{number}?{urlencode(shown)}")
+
+
+def own_server(many: bool = False) -> Server:
+    """Return this process's server; start it first, and say on standard error what to open."""
+    with _lock:
+        if not _servers:
+            server = Server(many=many)
+            _servers.append(server)
+            os.environ[VARIABLE] = server.borrowing
+            print(introduction(server), file=sys.stderr, flush=True)
+        return _servers[0]
+
+
+def introduction(server: Server) -> str:
+    """Return what to tell whoever shall open the page: the address, also as a QR code."""
+    code = "\n".join(_half_blocks(segno.make(server.address, error="l", micro=False).matrix_iter(border=2)))
+    return f"dmlgpu: open this address in a browser whose GPU shall be used:\n\n{code}\n\n  {server.address}\n"
+
+
+def _half_blocks(rows: object) -> list[str]:
+    """Return a matrix of modules as lines of half blocks, two rows each, light on a dark terminal."""
+    signs = {(0, 0): "█", (0, 1): "▀", (1, 0): "▄", (1, 1): " "}
+    matrix = [list(row) for row in rows]  # type: ignore[attr-defined]
+    if len(matrix) % 2:
+        matrix.append([0] * len(matrix[0]))
+    pairs = zip(matrix[::2], matrix[1::2], strict=True)
+    return ["".join(signs[int(upper), int(lower)] for upper, lower in zip(*pair, strict=True)) for pair in pairs]
+
+
+def open_page(
+    info: AdapterInfo,
+    *,
+    deterministic: bool = False,
+    precise: bool = False,
+    memory_budget: int | None = None,
+    disabled_features: Collection[str] = (),
+    tell: Callable[[tuple[str, ...]], None] = lambda kernels: None,
+) -> BrowserBackend:
+    """Borrow a page; one that is away is waited for a while. The arguments are those of ``BrowserBackend``.
+
+    Raises:
+        AdapterNotFound: when no page had this adapter.
+        DeviceRemoved: when the page does not come back, or gives no device.
+        DmlError: when the server does not answer.
+    """
+    address = os.environ.get(VARIABLE, "")
+    while True:
+        known = listed(address) if address else []
+        numbers = [number for number, one in enumerate(known, 1) if one.info == info]
+        if not numbers:
+            raise AdapterNotFound(str(info), [str(one.info) for one in known], "no such page has come")
+        away = known[numbers[0] - 1].away
+        if away is None:
+            break
+        if away >= RETURN_SECONDS:
+            raise DeviceRemoved(f"{info}: the page is closed, and did not come back within {RETURN_SECONDS:g} s")
+        time.sleep(0.1)
+    return BrowserBackend(
+        info,
+        address,
+        numbers[0],
+        deterministic=deterministic,
+        precise=precise,
+        memory_budget=memory_budget,
+        disabled_features=disabled_features,
+        tell=tell,
+    )

@@ -1,0 +1,250 @@
+"""An executor's connection to a page, through the server: frames go out, answers come back in any order."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import itertools
+import json
+import secrets
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, InvalidStateError
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from websockets.exceptions import ConnectionClosed, WebSocketException
+from websockets.sync.client import connect
+
+from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidArgument, OutOfMemory, TimedOut
+from dmlgpu.compiler.target import AdapterInfo
+from dmlgpu.runtime.browser import frames
+from dmlgpu.runtime.browser.facts import adapter_info, plain
+
+_POLL_SECONDS = 0.1
+_OPEN_SECONDS = 60.0
+_MOST_TEXT = 2000
+_CLOSED = "the page is closed, or its connection is lost"
+
+
+class ListedPage(NamedTuple):
+    """A page that has come to a server.
+
+    Attributes:
+        info: its adapter.
+        away: for how many seconds it has been away; None while it is there.
+    """
+
+    info: AdapterInfo
+    away: float | None
+
+
+def listed(borrowing: str) -> list[ListedPage]:
+    """Return all pages that have come to a server.
+
+    Raises:
+        DmlError: when the server does not answer, or answers something else.
+    """
+    try:
+        pages = json.loads(ask(borrowing, "pages"))
+        return [ListedPage(adapter_info(page["facts"], number), page["away"]) for number, page in enumerate(pages, 1)]
+    except (ValueError, LookupError, TypeError) as error:
+        raise DmlError(f"the server of pages answers something else than pages: {error}") from error
+
+
+def ask(borrowing: str, name: str) -> bytes:
+    """Return what a server answers to executors.
+
+    Raises:
+        DmlError: when it does not answer, or refuses.
+    """
+    parts = urlsplit(borrowing)
+    try:
+        if parts.scheme != "http" or not parts.hostname:
+            raise ValueError("expected http://127.0.0.1:PORT/TOKEN")
+        connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=10)
+        try:
+            connection.request("GET", f"{parts.path}/{name}")
+            response = connection.getresponse()
+            if response.status != http.HTTPStatus.OK:
+                raise ValueError(f"it answers {response.status}: {plain(response.read(200).decode(errors='replace'))}")
+            return response.read()
+        finally:
+            connection.close()
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise DmlError(f"the server of pages at port {_port(parts)} cannot be asked: {error}") from error
+
+
+def _port(parts: Any) -> str:
+    """Return the port of an address for messages, which must not hold the token."""
+    try:
+        return str(parts.port)
+    except ValueError:
+        return "?"
+
+
+def wait_for_pages(borrowing: str, count: int, timeout: float | None) -> list[AdapterInfo]:
+    """Wait until so many pages are there, and return their adapters.
+
+    Raises:
+        TimedOut: when that takes longer than ``timeout`` seconds.
+        DmlError: as ``listed``.
+    """
+    deadline = None if timeout is None else time.monotonic() + timeout
+    while True:
+        found = [page.info for page in listed(borrowing) if page.away is None]
+        if len(found) >= count:
+            return found[:count]
+        if deadline is not None and time.monotonic() >= deadline:
+            raise TimedOut(f"{len(found)} of {count} pages came within {timeout:g} s")
+        time.sleep(_POLL_SECONDS)
+
+
+class Link:
+    """A session on a page until ``close``. Thread-safe. A page has a device of its own for each session.
+
+    Args:
+        borrowing: the address of the server for executors.
+        number: the page's, from 1.
+        label: the adapter, for messages.
+
+    Raises:
+        DeviceRemoved: when the page is not there, or gives no device.
+    """
+
+    def __init__(self, borrowing: str, number: int, label: str):
+        self._label = label
+        self._lock = threading.Lock()
+        self._numbers = itertools.count(1)
+        self._session = secrets.token_hex(8)
+        self._pending: dict[int, Future[tuple[list[Any], memoryview]]] = {}
+        self._lost: str | None = None
+        self._closing = contextlib.ExitStack()
+        address = f"ws{borrowing.removeprefix('http')}/page/{number}/{self._session}"
+        try:
+            self._connection = self._closing.enter_context(
+                connect(address, proxy=None, compression=None, max_size=frames.MAX_FRAME_BYTES)
+            )
+        except (OSError, WebSocketException) as error:
+            raise DeviceRemoved(f"{label}: the page is closed") from error
+        threading.Thread(target=self._listen, daemon=True, name="dmlgpu page").start()
+        try:
+            self.call(self._send({"open": True}), _OPEN_SECONDS)
+        except DmlError as error:
+            self.close()
+            raise DeviceRemoved(f"{label}: the page gives no device: {error}") from error
+
+    def send(self, commands: Sequence[Sequence[Any]], blobs: Sequence[bytes | memoryview] = ()) -> int:
+        """Send commands; return the frame's number. Frames are done in the order in which they are sent.
+
+        Raises:
+            DeviceRemoved: when the page or its device is gone.
+        """
+        return self._send({"commands": commands}, blobs)
+
+    def answer(self, number: int) -> Future[tuple[list[Any], memoryview]]:
+        """Return what will hold the results of a frame and the bytes that came with them."""
+        with self._lock:
+            return self._pending[number]
+
+    def call(self, number: int, timeout: float | None = None) -> tuple[list[Any], memoryview]:
+        """Wait for a frame's results and forget it. Raises what went wrong there, TimedOut, or DeviceRemoved."""
+        try:
+            return self.answer(number).result(timeout)
+        except TimeoutError as error:
+            raise TimedOut(f"{self._label}: the page gave no answer within {timeout:g} s") from error
+        finally:
+            self.forget(number)
+
+    def forget_when_done(self, number: int) -> None:
+        """Drop a frame's results once they are there; whoever has asked for its answer keeps them."""
+        self.answer(number).add_done_callback(lambda _: self.forget(number))
+
+    def forget(self, number: int) -> None:
+        """Drop a frame's results."""
+        with self._lock:
+            self._pending.pop(number, None)
+
+    def check(self) -> None:
+        """Raise DeviceRemoved when the page is gone."""
+        if self._lost is not None:
+            raise DeviceRemoved(f"{self._label}: {self._lost}")
+
+    def close(self) -> None:
+        """Give the page back. Closing twice does nothing."""
+        self._lose("the device is closed")
+        self._closing.close()
+
+    def _send(self, header: Mapping[str, Any], blobs: Sequence[bytes | memoryview] = ()) -> int:
+        gone = False
+        with self._lock:
+            self.check()
+            number = next(self._numbers)
+            self._pending[number] = Future()
+            try:
+                self._connection.send(frames.encode({**header, "session": self._session, "id": number}, blobs))
+            except ConnectionClosed:
+                gone = True
+        if gone:
+            self._lose(_CLOSED)
+            self.forget(number)
+            self.check()
+        return number
+
+    def _listen(self) -> None:
+        reason = _CLOSED
+        try:
+            for message in self._connection:
+                header, data = frames.decode(message)
+                if "lost" in header:
+                    reason = f"the browser's device is lost: {plain(header['lost'], 300)}"
+                    break
+                self._resolve(header, data)
+        except ConnectionClosed:
+            pass
+        except InvalidArgument as error:
+            reason = f"the page sent something wrong: {error}"
+        self._lose(reason)
+
+    def _resolve(self, header: Mapping[str, Any], data: memoryview) -> None:
+        number = header.get("id")
+        with self._lock:
+            future = self._pending.get(number) if isinstance(number, int) else None
+        if future is None:
+            return
+        problem, given = _problem(header.get("problems"), self._label), header.get("results")
+        results: list[Any] = given if isinstance(given, list) else []
+        with contextlib.suppress(InvalidStateError):  # lost on another thread meanwhile, or answered twice
+            if problem is not None:
+                future.set_exception(problem)
+            else:
+                future.set_result((results, data))
+
+    def _lose(self, reason: str) -> None:
+        with self._lock:
+            if self._lost is not None:
+                return
+            self._lost = reason
+            waiting = [future for future in self._pending.values() if not future.done()]
+        for future in waiting:
+            with contextlib.suppress(InvalidStateError):
+                future.set_exception(DeviceRemoved(f"{self._label}: {reason}"))
+
+
+def printable(text: object) -> str:
+    """Return a page's text as messages may hold it: printable ASCII and line ends, bounded."""
+    given = text[:_MOST_TEXT] if isinstance(text, str) else ""
+    return "".join(each if each == "\n" or " " <= each <= "~" else "?" for each in given).strip()
+
+
+def _problem(problems: object, label: str) -> DmlError | None:
+    """Return what went wrong in a frame: its first problem."""
+    if not isinstance(problems, list):
+        return DmlError(f"{label}: the page's answer is malformed")
+    if not problems:
+        return None
+    kind, text = problems[0] if isinstance(problems[0], list) and len(problems[0]) == 2 else ("", "")
+    if kind == "memory":
+        return OutOfMemory(f"{label}: {printable(text)}")
+    return DmlError(f"{label}: {printable(text) or 'the page failed without saying why'}")

@@ -1,0 +1,373 @@
+"""The server that gives the page out, and joins pages with executors, which may be in other processes.
+
+Two sockets: pages come to one, wherever it listens; executors to the other, on the loopback address only. Each has a
+token of its own in its addresses, without which everything is refused; no browser gets to the second one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import http
+import importlib.resources
+import json
+import re
+import secrets
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Self
+from urllib.parse import parse_qsl
+
+from websockets.datastructures import Headers
+from websockets.exceptions import ConnectionClosed
+from websockets.http11 import Request, Response
+from websockets.sync import server as websockets
+
+from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.compiler.target import AdapterInfo
+from dmlgpu.runtime.browser import frames
+from dmlgpu.runtime.browser.facts import adapter_info
+
+LOOPBACK: Final = "127.0.0.1"
+
+_FILES: Final = {
+    "": ("index.html", "text/html; charset=utf-8"),
+    "page.css": ("page.css", "text/css; charset=utf-8"),
+    "main.js": ("main.js", "text/javascript; charset=utf-8"),
+    "frames.js": ("frames.js", "text/javascript; charset=utf-8"),
+    "executor.js": ("executor.js", "text/javascript; charset=utf-8"),
+}
+_HELLO_SECONDS: Final = 10.0
+_LOST: Final = 1001
+"""How a connection of WebSocket is closed whose other side goes away."""
+
+_IDENTITY = re.compile(r"[0-9a-f]{16}")
+MOST_PAGES: Final = 64
+
+
+@dataclass
+class Page:
+    """A page that has come, and keeps its place when it goes.
+
+    Attributes:
+        number: among those of the server, from 1.
+        info: its adapter.
+        hidden: whether its tab is in the background, where browsers may pause it.
+        connection: its WebSocket; None while it is away.
+        left: when it went, on the monotonic clock.
+        borrowers: the WebSockets of the executors that it works for, by their sessions.
+    """
+
+    number: int
+    identity: str
+    info: AdapterInfo
+    facts: Mapping[str, Any]
+    hidden: bool = False
+    connection: websockets.ServerConnection | None = None
+    borrowers: dict[str, websockets.ServerConnection] = field(default_factory=dict)
+    left: float = 0.0
+
+    @property
+    def away(self) -> float | None:
+        """For how many seconds it has been away; None while it is there."""
+        return None if self.connection is not None else time.monotonic() - self.left
+
+
+class Server:
+    """A server of pages, on threads of its own, until ``close``. A context manager.
+
+    Args:
+        host: where pages are served. Whatever is not the loopback address lets other machines in that know the token.
+        port: there; 0 takes a free one.
+        many: whether several pages may be there at a time.
+        certificate, key: files for TLS, in PEM.
+        changed: called, on any thread, with a page that has come, gone, or become hidden or visible.
+
+    Attributes:
+        address: of the page, with the token.
+        borrowing: of the executors' side, with its token.
+
+    Raises:
+        OSError: when it cannot listen there.
+        InvalidArgument: a key without a certificate, or files that cannot be used.
+    """
+
+    def __init__(
+        self,
+        host: str = LOOPBACK,
+        port: int = 0,
+        *,
+        many: bool = False,
+        certificate: Path | None = None,
+        key: Path | None = None,
+        changed: Callable[[Page], None] = lambda page: None,
+    ):
+        if key is not None and certificate is None:
+            raise InvalidArgument("serve: a key needs its certificate: --cert FILE.pem --key FILE.pem")
+        self._many, self._changed = many, changed
+        self._lock = threading.Lock()
+        self._pages: list[Page] = []
+        self._token, self._own_token = secrets.token_urlsafe(16), secrets.token_urlsafe(16)
+        context = None
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            try:
+                context.load_cert_chain(certificate, key)
+            except OSError as error:  # which names no file; what is no PEM is one, too
+                files = f"{certificate}{f' with key {key}' if key else ''}"
+                raise InvalidArgument(
+                    f"serve: certificate {files} cannot be used: {error.strerror or error}"
+                ) from error
+        self._scheme = "https" if context else "http"
+        options: dict[str, Any] = {"compression": None, "max_size": frames.MAX_FRAME_BYTES, "server_header": None}
+        self._servers = [
+            websockets.serve(self._lend, host, port, ssl=context, process_request=self._answer_browser, **options)
+        ]
+        try:
+            self._servers.append(
+                websockets.serve(self._borrow, LOOPBACK, 0, process_request=self._answer_executor, **options)
+            )
+        except BaseException:
+            self._servers[0].shutdown()
+            raise
+        port, own = (one.socket.getsockname()[1] for one in self._servers)
+        shown = reachable_host(host)
+        self._hosts = {f"{name}:{port}" for name in _names(host, shown)}
+        if port == {"http": 80, "https": 443}[self._scheme]:  # which browsers leave out
+            self._hosts |= set(_names(host, shown))
+        self.address = f"{self._scheme}://{_bracketed(shown)}:{port}/{self._token}/"
+        self.borrowing = f"http://{LOOPBACK}:{own}/{self._own_token}"
+        for one in self._servers:
+            threading.Thread(target=one.serve_forever, daemon=True, name="dmlgpu serve").start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Send all pages away and listen no more."""
+        for one in self._servers:
+            one.shutdown()
+        for page in self.pages:
+            if page.connection is not None:
+                page.connection.close(_LOST, "the server has ended")
+
+    @property
+    def pages(self) -> tuple[Page, ...]:
+        """All pages that have come, in this order."""
+        with self._lock:
+            return tuple(self._pages)
+
+    def show(self, number: int, **shown: str | int) -> None:
+        """Have a page show what it does: ``now``, ``done`` and ``count``, ``verdict``; nothing while it is away."""
+        connection = self.pages[number - 1].connection
+        if connection is not None:
+            with contextlib.suppress(ConnectionClosed):
+                connection.send(frames.encode({"show": shown}))
+
+    # ---- what is asked over HTTP ------------------------------------------------------------------------------------
+
+    def _answer_browser(self, _: websockets.ServerConnection, request: Request) -> Response | None:
+        """Return a file of the page, or a refusal; None goes on to the WebSocket."""
+        name = _below(request.path, self._token)
+        if name is None:
+            return _response(http.HTTPStatus.FORBIDDEN, "the address lacks the token, or has another\n")
+        if request.headers.get("Host", "") not in self._hosts:
+            return _response(http.HTTPStatus.FORBIDDEN, "the address names another host\n")
+        if name == "socket":
+            allowed = {f"{self._scheme}://{host}" for host in self._hosts}
+            if request.headers.get("Origin") not in allowed:
+                return _response(http.HTTPStatus.FORBIDDEN, "only this server's own page may connect\n")
+            return None
+        if name not in _FILES:
+            return _response(http.HTTPStatus.NOT_FOUND, "there is no such file\n")
+        file, kind = _FILES[name]
+        content = importlib.resources.files("dmlgpu.runtime.browser").joinpath("page", file).read_bytes()
+        host = request.headers["Host"]
+        return _response(http.HTTPStatus.OK, content, kind, f"'self' ws://{host} wss://{host}")
+
+    def _answer_executor(self, _: websockets.ServerConnection, request: Request) -> Response | None:
+        """Return the list of pages, or a refusal; None goes on to the WebSocket of a page that is there."""
+        name = _below(request.path, self._own_token)
+        if name is None or "Origin" in request.headers:
+            return _response(http.HTTPStatus.FORBIDDEN, "the address lacks the token, or a browser asks\n")
+        if name == "pages":
+            listed = [{"facts": dict(page.facts), "away": page.away} for page in self.pages]
+            return _response(http.HTTPStatus.OK, json.dumps(listed), "application/json")
+        if name.startswith("show/"):
+            page = self._named(f"page/{name.removeprefix('show/')}")
+            if page is not None:
+                self.show(page.number, **_shown(request.path.partition("?")[2]))
+            return _response(http.HTTPStatus.OK, "")
+        page = self._named(name)
+        if page is None or page.connection is None:
+            return _response(http.HTTPStatus.NOT_FOUND, "there is no such page, or it is away\n")
+        return None
+
+    def _named(self, name: str) -> Page | None:
+        pages = self.pages
+        found = re.fullmatch(r"page/([0-9]{1,3})(?:/[0-9a-f]{16})?", name)
+        return pages[int(found[1]) - 1] if found and 1 <= int(found[1]) <= len(pages) else None
+
+    # ---- connections ------------------------------------------------------------------------------------------------
+
+    def _lend(self, connection: websockets.ServerConnection) -> None:
+        """Take a page in, and hand its frames to those who have borrowed it until it goes."""
+        try:
+            page = self._admit(connection)
+        except (InvalidArgument, TimeoutError) as error:
+            connection.close(1008, str(error)[:120])
+            return
+        self._changed(page)
+        try:
+            for message in connection:
+                self._hand_on(page, message)
+        except (ConnectionClosed, InvalidArgument):
+            pass
+        finally:
+            with self._lock:
+                page.connection, page.left, borrowers = None, time.monotonic(), list(page.borrowers.values())
+            connection.close(1008, "")
+            for borrower in borrowers:
+                borrower.close(_LOST, "the page is closed, or its connection is lost")
+            self._changed(page)
+
+    def _admit(self, connection: websockets.ServerConnection) -> Page:
+        """Return the page that says hello.
+
+        Raises:
+            InvalidArgument: when it says something else, or there is a page already.
+            TimeoutError: when it says nothing.
+        """
+        header, _ = frames.decode(connection.recv(_HELLO_SECONDS))
+        hello = header.get("hello")
+        if not isinstance(hello, dict):
+            raise InvalidArgument("page: the first frame must say hello")
+        identity = hello.get("page")
+        if not isinstance(identity, str) or not _IDENTITY.fullmatch(identity):
+            raise InvalidArgument("page: the identity must be 16 hexadecimal digits")
+        with self._lock:
+            known = next((page for page in self._pages if page.identity == identity), None)
+            if not self._many and known is None:
+                known = next((page for page in self._pages if page.connection is None), None)
+                if known is None and self._pages:
+                    raise InvalidArgument("another page is there already; dmlgpu serve --many takes several")
+            if known is not None and known.connection is not None:
+                raise InvalidArgument("this page is connected already")
+            if known is None and len(self._pages) == MOST_PAGES:
+                raise InvalidArgument(f"there have been {MOST_PAGES} pages, and more are not taken")
+            number = known.number if known else len(self._pages) + 1
+            facts = hello.get("facts")
+            info = adapter_info(facts, number)
+            if known is None:
+                known = Page(number, identity, info, {})
+                self._pages.append(known)
+            known.identity, known.info, known.facts = identity, info, _bounded(facts)
+            known.connection, known.hidden = connection, hello.get("hidden") is True
+        return known
+
+    def _hand_on(self, page: Page, message: object) -> None:
+        header, _ = frames.decode(message)
+        if "hidden" in header:
+            page.hidden = header["hidden"] is True
+            self._changed(page)
+            return
+        session = header.get("session")
+        borrower = page.borrowers.get(session) if isinstance(session, str) else None
+        if borrower is not None:
+            with contextlib.suppress(ConnectionClosed):
+                borrower.send(message)  # type: ignore[arg-type]
+
+    def _borrow(self, connection: websockets.ServerConnection) -> None:
+        """Hand an executor's frames to a page until one of them goes."""
+        assert connection.request is not None
+        name = _below(connection.request.path, self._own_token) or ""
+        page, session = self._named(name), name.rpartition("/")[2]
+        if page is None:
+            return
+        with self._lock:
+            lent = page.connection
+            if lent is not None:
+                page.borrowers[session] = connection
+        if lent is None:
+            connection.close(_LOST, "the page is closed, or its connection is lost")
+            return
+        try:
+            for message in connection:
+                lent.send(message)
+        except ConnectionClosed:
+            pass
+        finally:
+            with self._lock:
+                page.borrowers.pop(session, None)
+            with contextlib.suppress(ConnectionClosed):
+                lent.send(frames.encode({"close": True, "session": session}))
+
+
+def reachable_host(host: str) -> str:
+    """Return the name or address under which others reach a server: of all addresses the one that packets leave by."""
+    if host not in ("0.0.0.0", "::", ""):
+        return "localhost" if host in (LOOPBACK, "::1") else host
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # an address of no host; nothing is sent
+            return str(probe.getsockname()[0])
+        except OSError:
+            return socket.gethostname()
+
+
+def _names(host: str, shown: str) -> list[str]:
+    """Return what browsers may call the server."""
+    return [_bracketed(name) for name in (host, shown, "localhost", LOOPBACK, socket.gethostname())]
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _below(path: str, token: str) -> str | None:
+    """Return what follows the token in a request's path; None where the token is another."""
+    given, _, name = path.partition("?")[0].removeprefix("/").partition("/")
+    return name if hmac.compare_digest(given.encode(), token.encode()) else None
+
+
+def _bounded(facts: object) -> dict[str, Any]:
+    """Return a page's facts, checked already, without what nobody reads."""
+    assert isinstance(facts, Mapping)
+    texts = ("vendor", "architecture", "device", "description", "browser")
+    kept: dict[str, Any] = {name: str(facts.get(name, ""))[:500] for name in texts}
+    return {**kept, **{name: facts.get(name) for name in ("fallback", "features", "limits")}}
+
+
+def _shown(query: str) -> dict[str, str | int]:
+    """Return what a page is to show, from the query of an address."""
+    given = dict(parse_qsl(query[:4000]))
+    texts: dict[str, str | int] = {name: given[name] for name in ("now", "verdict") if name in given}
+    numbers = {name: int(given[name]) for name in ("done", "count") if given.get(name, "").isdecimal()}
+    return texts | numbers
+
+
+def _response(
+    status: http.HTTPStatus, content: str | bytes, kind: str = "text/plain; charset=utf-8", connect: str = "'none'"
+) -> Response:
+    data = content.encode() if isinstance(content, str) else content
+    policy = f"default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src {connect}"
+    headers = Headers(
+        {
+            "Content-Type": kind,
+            "Content-Length": str(len(data)),
+            "Content-Security-Policy": f"{policy}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+            "Cache-Control": "no-store",
+            "Referrer-Policy": "no-referrer",  # the address holds the token
+            "X-Content-Type-Options": "nosniff",
+            "Connection": "close",
+        }
+    )
+    return Response(status.value, status.phrase, headers, data)

@@ -1,0 +1,228 @@
+"""Memory that operators read and write (DirectML works on Direct3D 12 buffer resources)."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu.common.coercion import UINT64_MAX, as_index
+from dmlgpu.common.errors import InvalidArgument, InvalidState, abridged, shown
+from dmlgpu.runtime.child import DeviceChild, DmlObject
+from dmlgpu.runtime.executor import WORD_BYTES
+from dmlgpu.runtime.readback import Readback
+
+if TYPE_CHECKING:
+    from dmlgpu.runtime.device import Device
+    from dmlgpu.runtime.state import DeviceState
+
+
+class Buffer(DeviceChild):
+    """A range of device memory, created by ``Device.create_buffer``; its bytes start as zeros.
+
+    The memory is given back by ``release``, by leaving a ``with`` block, or when nothing refers to the buffer any more.
+    Writes and reads are ordered after all work that was submitted before them.
+
+    Attributes:
+        identity: the memory itself; two buffers over one wgpu buffer have the same.
+
+    Args:
+        free: takes the memory back; None gives it back to the executor.
+    """
+
+    _kind = "buffer"
+
+    def __init__(
+        self,
+        device: Device,
+        state: DeviceState,
+        *,
+        size: int,
+        memory: Any,
+        identity: object,
+        name: str | None,
+        free: Callable[[Any], None] | None = None,
+    ):
+        super().__init__(device, state, name)
+        self._size, self._memory = size, memory
+        self.identity = identity
+        self._released = False
+        self._finalizer = weakref.finalize(self, free or state.free, memory)
+        self._finalizer.atexit = False
+
+    @classmethod
+    def from_wgpu(cls, device: Device, wgpu_buffer: Any, name: str | None = None) -> Buffer:
+        """Make a buffer over memory that a wgpu buffer holds; releasing it leaves the wgpu buffer alone.
+
+        Args:
+            device: a device on the same wgpu device, see ``Device.from_wgpu``.
+            wgpu_buffer: a ``wgpu.GPUBuffer`` with the usage STORAGE; reading needs COPY_SRC, writing COPY_DST.
+
+        Raises:
+            InvalidArgument: no wgpu buffer, another device's, or a missing usage.
+        """
+        wrap = getattr(device, "wrap_buffer", None)
+        if wrap is None or not isinstance(device, DmlObject):
+            raise InvalidArgument(f"Buffer.from_wgpu: device must be a Device, got {type(device).__name__}")
+        buffer: Buffer = wrap(wgpu_buffer, name)
+        return buffer
+
+    @property
+    def size(self) -> int:
+        """Size in bytes."""
+        return self._size
+
+    @property
+    def memory(self) -> Any:
+        """The executor's own buffer, for work that is made with ``Device.backend`` itself."""
+        return self._memory
+
+    @property
+    def released(self) -> bool:
+        """Whether the memory was given back."""
+        return self._released
+
+    @property
+    def description(self) -> str:
+        return f"buffer {abridged(self._name)!r}" if self._name else f"buffer of {self._size} bytes"
+
+    def write(self, data: Any, offset: int = 0) -> None:
+        """Put bytes into the buffer, after all submitted work. Fast when offset and length are multiples of 4.
+
+        Args:
+            data: a bytes-like object or a NumPy array.
+            offset: first byte to write.
+
+        Raises:
+            InvalidArgument: the bytes do not fit, or ``data`` holds no plain bytes.
+            InvalidState: the buffer is released.
+        """
+        raw = _as_bytes(self.description, data)
+        offset, _ = self._check_range("write", offset, raw.size)
+        begin, size = _whole_words(offset, raw.size)
+        if (begin, size) == (offset, raw.size):
+            self._state.call(self._state.backend.write, self._memory, offset, raw)
+            return
+        with self._state.lock:
+            words = self._state.call(self._state.backend.read, self._memory, begin, size).copy()
+            words[offset - begin : offset - begin + raw.size] = raw
+            self._state.call(self._state.backend.write, self._memory, begin, words)
+
+    def read(self, offset: int = 0, size: int | None = None) -> NDArray[np.uint8]:
+        """Return the bytes of a range, once all submitted work is done: an array of uint8 that belongs to the caller.
+
+        Args:
+            offset: first byte to read.
+            size: number of bytes; None reads to the buffer's end.
+
+        Raises:
+            InvalidArgument: the range leaves the buffer.
+            InvalidState: the buffer is released.
+        """
+        offset, size = self._check_part("read", offset, size)
+        if size == 0:
+            return np.empty(0, np.uint8)
+        begin, rounded = _whole_words(offset, size)
+        words = self._state.call(self._state.backend.read, self._memory, begin, rounded)
+        return words[offset - begin : offset - begin + size]
+
+    def read_async(self, offset: int = 0, size: int | None = None) -> Readback:
+        """Begin to read a range: work that is executed next runs while the bytes are fetched and used.
+
+        Nothing is waited for, but where the driver takes a submission only when the one before is done, as Mesa's
+        lavapipe does: what is to run beside a frame is done between ``Queue.execute`` and this call.
+
+        Args:
+            offset: first byte to read.
+            size: number of bytes; None reads to the buffer's end.
+
+        Returns:
+            What holds the bytes as they are after all work submitted before, whatever is executed or written later.
+
+        Raises:
+            InvalidArgument: the range leaves the buffer.
+            InvalidState: the buffer is released.
+            OutOfMemory: the adapter has no memory to copy the bytes to.
+        """
+        offset, size = self._check_part("read_async", offset, size)
+        begin, rounded = _whole_words(offset, size)
+        reading = self._state.call(self._state.backend.read_async, self._memory, begin, rounded) if size else None
+        return Readback(
+            self._device, self._state, reading=reading, source=self.description, begin=offset - begin, size=size
+        )
+
+    def release(self) -> None:
+        """Give the memory back once submitted work is done; using the buffer afterwards is an error."""
+        self._released = True
+        self._finalizer()
+
+    def __enter__(self) -> Buffer:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.release()
+
+    def check_usable(self, caller: str, argument: str) -> None:
+        """Raise InvalidState when the buffer is released."""
+        if self._released:
+            raise InvalidState(f"{caller}: {argument}, {self.description}, is released")
+
+    def _check_part(self, verb: str, offset: int, size: int | None) -> tuple[int, int]:
+        """Return offset and size of a range to read, which None ends where the buffer ends."""
+        begin, given = self._check_range(verb, offset, 0 if size is None else size)
+        return begin, self._size - begin if size is None else given
+
+    def _check_range(self, verb: str, offset: int, size: int) -> tuple[int, int]:
+        self._state.check()
+        if self._released:
+            raise InvalidState(f"{self.description}: {verb} after release")
+        return check_range(f"{self.description}: {verb}", self, offset, size)
+
+
+def check_range(caller: str, buffer: Buffer, offset: Any, size: Any) -> tuple[int, int]:
+    """Return offset and size of a byte range that lies inside a buffer.
+
+    Raises:
+        InvalidArgument: not integers, negative, or beyond the end.
+    """
+    begin, length = natural(caller, "offset", offset), natural(caller, "size", size)
+    if begin + length > buffer.size:
+        raise InvalidArgument(
+            f"{caller}: bytes {begin} to {begin + length} are not inside {buffer.description}"
+            + (f" ({buffer.size} bytes)" if buffer.name else "")
+        )
+    return begin, length
+
+
+def natural(caller: str, argument: str, value: Any) -> int:
+    """Return an argument as an ``int``: NumPy's small integers would overflow in sums.
+
+    Raises:
+        InvalidArgument: not an integer from 0 to 2^64 - 1.
+    """
+    found = as_index(value)
+    if found is None or not 0 <= found <= UINT64_MAX:
+        rule = "below 2^64" if found is not None and found > 0 else "of at least 0"
+        raise InvalidArgument(f"{caller}: {argument} must be an integer {rule}, got {shown(value)}")
+    return found
+
+
+def _whole_words(offset: int, size: int) -> tuple[int, int]:
+    """Return offset and size of the whole words around a range, which executors write and read."""
+    begin = offset // WORD_BYTES * WORD_BYTES
+    return begin, -(-(offset + size - begin) // WORD_BYTES) * WORD_BYTES
+
+
+def _as_bytes(caller: str, data: Any) -> NDArray[np.uint8]:
+    """Return the bytes of an array or a bytes-like object, copied only where they are not contiguous."""
+    try:
+        array = data if isinstance(data, np.ndarray) else np.frombuffer(data, np.uint8)
+    except Exception:  # whatever a foreign buffer raises
+        array = None
+    if array is None or array.dtype.hasobject or not array.dtype.itemsize:
+        kind = f"an array of {data.dtype}" if isinstance(data, np.ndarray) else type(data).__name__
+        raise InvalidArgument(f"{caller}: write takes bytes or a NumPy array of numbers, got {kind}")
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)

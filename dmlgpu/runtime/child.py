@@ -1,0 +1,124 @@
+"""What all objects have: a name, private data, a device (DirectML: IDMLObject, IDMLDeviceChild)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dmlgpu.common import coercion as kinds
+from dmlgpu.common.errors import InvalidArgument, abridged, shown
+from dmlgpu.runtime.state import DeviceState
+
+if TYPE_CHECKING:
+    from dmlgpu.runtime.device import Device
+
+NAME = kinds.optional(kinds.text)
+"""What a name may be."""
+
+
+class DmlObject:
+    """A named object that carries private data (DirectML: IDMLObject)."""
+
+    _kind = "object"
+    """What messages call it, before its name."""
+
+    def __init__(self, name: str | None = None):
+        self._name = name
+        self._private_data: dict[Hashable, Any] = {}
+
+    @property
+    def name(self) -> str | None:
+        """Name that shows up in errors and traces (IDMLObject::SetName); InvalidArgument where it is no text."""
+        return self._name
+
+    @name.setter
+    def name(self, name: str | None) -> None:
+        self._name = kinds.argument(self.description, "name", NAME, name)
+
+    def set_private_data(self, key: Hashable, data: Any) -> None:
+        """Keep an object under a key; None drops what the key held (IDMLObject::SetPrivateData).
+
+        Raises:
+            InvalidArgument: a key that cannot be hashed.
+        """
+        self.get_private_data(key)
+        if data is None:
+            self._private_data.pop(key, None)
+        else:
+            self._private_data[key] = data
+
+    def get_private_data(self, key: Hashable) -> Any:
+        """Return what ``set_private_data`` keeps under the key, or None (IDMLObject::GetPrivateData).
+
+        Raises:
+            InvalidArgument: a key that cannot be hashed.
+        """
+        try:
+            return self._private_data.get(key)
+        except Exception:  # whatever a foreign __hash__ or __eq__ raises
+            raise InvalidArgument(f"{self.description}: key must be hashable, got {shown(key)}") from None
+
+    @property
+    def description(self) -> str:
+        """The object as messages name it."""
+        return f"{self._kind} {abridged(self._name)!r}" if self._name else self._kind
+
+    def __repr__(self) -> str:
+        return f"<{self.description}>"
+
+
+class DeviceChild(DmlObject):
+    """An object of one device (DirectML: IDMLDeviceChild). Making one on a removed device raises DeviceRemoved."""
+
+    def __init__(self, device: Device, state: DeviceState, name: str | None = None):
+        super().__init__(name)
+        if not isinstance(state, DeviceState):
+            raise InvalidArgument(f"{type(self).__name__}: is made by a method of Device, not by its class")
+        state.check()
+        self._device, self._state = device, state
+
+    @property
+    def device(self) -> Device:
+        """The device that created the object (IDMLDeviceChild::GetDevice)."""
+        return self._device
+
+
+def as_tuple(caller: str, argument: str, values: Any, what: str) -> tuple[Any, ...]:
+    """Return the values of a sequence.
+
+    Args:
+        caller, argument: as messages name them.
+        what: what the sequence holds, as messages name it.
+
+    Raises:
+        InvalidArgument: no sequence, or one of more than ``kinds.MOST_ENTRIES`` values.
+    """
+    limit = ""
+    if isinstance(values, Sequence) and not isinstance(values, str | bytes):
+        try:
+            if len(values) <= kinds.MOST_ENTRIES:
+                return tuple(values)
+            limit = f"at most {kinds.MOST_ENTRIES:,} "
+        except Exception:  # whatever a foreign sequence raises
+            pass
+    raise InvalidArgument(f"{caller}: {argument} must be a sequence of {limit}{what}, got {type(values).__name__}")
+
+
+def expect_child(caller: str, argument: str, value: object, kind: type[DeviceChild], state: DeviceState) -> None:
+    """Check that an argument is an object of the right kind and of this device.
+
+    Args:
+        caller: who asks, as messages name it.
+        argument: the argument's name.
+
+    Raises:
+        InvalidArgument: wrong kind, or another device's.
+    """
+    if not isinstance(value, kind):
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
+        raise InvalidArgument(f"{caller}: {argument} must be {article} {kind.__name__}, got {type(value).__name__}")
+    if value._state is not state:
+        raise InvalidArgument(
+            f"{caller}: {argument}, {value.description}, belongs to another device ({value._state.label}) "
+            f"than {state.label}; objects of two devices cannot be mixed"
+        )

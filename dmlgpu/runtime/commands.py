@@ -1,0 +1,398 @@
+"""Recording, submitting and waiting (DirectML: IDMLCommandRecorder; Direct3D 12: command list, queue, fence)."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from dmlgpu.catalog.enums import ExecutionFlags
+from dmlgpu.common import coercion as kinds
+from dmlgpu.common.errors import InvalidArgument, InvalidState, shown
+from dmlgpu.runtime.buffer import Buffer, check_range
+from dmlgpu.runtime.child import DeviceChild, as_tuple, expect_child
+from dmlgpu.runtime.executor import WORD_BYTES, Dispatch, Range
+from dmlgpu.runtime.measuring import Duration, measure
+from dmlgpu.runtime.operator import CompiledOperator, Dispatchable, OperatorInitializer
+from dmlgpu.runtime.recording import Batch, Bindings, Recorded
+from dmlgpu.runtime.table import BindingTable
+
+if TYPE_CHECKING:
+    from dmlgpu.runtime.device import Device
+    from dmlgpu.runtime.state import DeviceState
+
+FENCE_VALUE = kinds.between(0, kinds.UINT64_MAX)
+
+
+class CommandList(DeviceChild):
+    """Work in the order in which it will run; later work sees what earlier work wrote, no barriers are needed.
+
+    A list is open when it is created, filled by ``CommandRecorder.record_dispatch`` and ``copy_buffer``, closed, and
+    executed by ``Device.queue`` as often as wanted.
+    """
+
+    _kind = "command list"
+
+    def __init__(self, device: Device, state: DeviceState):
+        super().__init__(device, state)
+        self._open = True
+        self._entries: list[Recorded | Bindings] = []
+        self._volatile = False
+        self._batch: Batch | None = None
+        self._serial: int | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether work can be recorded."""
+        return self._open
+
+    def close(self) -> None:
+        """End recording.
+
+        Raises:
+            InvalidState: the list is closed already.
+        """
+        self._state.check()
+        self._check_open("close")
+        if not self._volatile:
+            entries = [entry for entry in self._entries if isinstance(entry, Recorded)]
+            self._batch = Batch.of(entries, self._state.backend)
+        self._open = False
+
+    def reset(self) -> None:
+        """Forget what was recorded and open the list again.
+
+        Raises:
+            InvalidState: an execution of the list is in flight.
+        """
+        self._state.check()
+        if self._state.is_in_flight(self._serial):
+            raise InvalidState(f"{self.description}: reset while its execution is in flight; wait on a fence first")
+        self._open, self._volatile, self._batch, self._entries = True, False, None, []
+
+    def copy_buffer(
+        self, destination: Buffer, destination_offset: int, source: Buffer, source_offset: int, size: int
+    ) -> None:
+        """Record a copy of bytes from one buffer to another (ID3D12GraphicsCommandList::CopyBufferRegion).
+
+        Args:
+            destination, source: two different buffers.
+            destination_offset, source_offset, size: in bytes, multiples of 4.
+
+        Raises:
+            InvalidArgument: not multiples of 4, outside a buffer, or one buffer for both.
+            InvalidState: a closed list or a released buffer.
+        """
+        self._state.check()
+        self._check_open("copy_buffer")
+        caller = f"{self.description}: copy_buffer"
+        target, count = self._check_words(caller, "destination", destination, destination_offset, size)
+        origin, _ = self._check_words(caller, "source", source, source_offset, size)
+        if destination.identity is source.identity:
+            raise InvalidArgument(
+                f"{caller}: one buffer cannot be both source and destination, got {source.description}"
+            )
+        if count:
+            copy = self._state.backend.copy
+            unit = self._state.call(copy, source._memory, origin, destination._memory, target, count)
+            self._entries.append(Recorded(caller, (unit,), (destination, source)))
+
+    def _check_words(self, caller: str, argument: str, buffer: Buffer, offset: int, size: int) -> tuple[int, int]:
+        """Return offset and size of a range of whole words of a buffer that is usable."""
+        expect_child(caller, argument, buffer, Buffer, self._state)
+        buffer.check_usable(caller, argument)
+        begin, count = check_range(f"{caller}: {argument}", buffer, offset, size)
+        for what, value in ((f"{argument}_offset", begin), ("size", count)):
+            if value % WORD_BYTES:
+                raise InvalidArgument(f"{caller}: {what} must be a multiple of {WORD_BYTES}, got {value}")
+        return begin, count
+
+    def _check_open(self, verb: str) -> None:
+        if not self._open:
+            raise InvalidState(f"{self.description}: {verb} on a closed list; reset it first")
+
+    def _add_initialization(self, recorded: Recorded) -> None:
+        """Note an initialisation; each operator is initialised once."""
+        present = {
+            id(compiled) for entry in self._entries if isinstance(entry, Recorded) for compiled, _ in entry.initializes
+        }
+        for compiled, _ in recorded.initializes:
+            if compiled.is_initialized or id(compiled) in present:
+                raise _second_initialization(recorded.label, compiled)
+        self._entries.append(recorded)
+
+    def _ready(self) -> Batch:
+        """Return the list's work; volatile bindings are read now."""
+        if self._batch is not None:
+            return self._batch
+        entries = [entry.recorded() if isinstance(entry, Bindings) else entry for entry in self._entries]
+        return Batch.of(entries, self._state.backend)
+
+
+class CommandRecorder(DeviceChild):
+    """Writes dispatches into command lists (DirectML: IDMLCommandRecorder); stateless."""
+
+    _kind = "command recorder"
+
+    def record_dispatch(self, command_list: CommandList, dispatchable: Dispatchable, bindings: BindingTable) -> None:
+        """Record one execution of a dispatchable (IDMLCommandRecorder::RecordDispatch).
+
+        The bindings are read now, unless the operator was compiled with DESCRIPTORS_VOLATILE: then when the list is
+        executed. Whether the operator is initialised is checked when the list is executed.
+
+        Raises:
+            BindingError: a binding is missing, or ranges overlap that may not.
+            InvalidArgument: another device's object, or a table of another dispatchable.
+            InvalidState: a closed list, a released buffer, or a second initialisation.
+        """
+        state = self._state
+        if state.removed is not None:
+            state.check()
+        if not (
+            isinstance(command_list, CommandList)
+            and isinstance(bindings, BindingTable)
+            and command_list._state is state
+            and bindings._state is state
+        ):
+            expect_child("record_dispatch", "command_list", command_list, CommandList, state)
+            expect_child("record_dispatch", "bindings", bindings, BindingTable, state)
+        target = bindings._bindings
+        if target is None or target.dispatchable is not dispatchable:
+            raise self._wrong_table(dispatchable, bindings)
+        if not command_list._open:
+            command_list._check_open("record_dispatch")
+        if isinstance(dispatchable, OperatorInitializer):
+            target.check_operators()
+            command_list._add_initialization(target.recorded())
+        elif dispatchable._flags & ExecutionFlags.DESCRIPTORS_VOLATILE:
+            command_list._volatile = True
+            command_list._entries.append(target)
+        else:
+            command_list._entries.append(target.recorded())
+
+    def _wrong_table(self, dispatchable: Dispatchable, bindings: BindingTable) -> InvalidArgument:
+        kind = OperatorInitializer if isinstance(dispatchable, OperatorInitializer) else CompiledOperator
+        expect_child("record_dispatch", "dispatchable", dispatchable, kind, self._state)
+        target = bindings.dispatchable
+        bound = (
+            "nothing"
+            if target is None
+            else target.description
+            + (", another object of the same kind" if target.description == dispatchable.description else "")
+        )
+        return InvalidArgument(
+            f"record_dispatch: {bindings.description} must bind for {dispatchable.description}, it binds for {bound}; "
+            "reset the table to the dispatchable first"
+        )
+
+
+class Queue(DeviceChild):
+    """Runs command lists in the order in which they are executed. Thread-safe.
+
+    It does not keep its device alive: both would live until the next collection of garbage, which does not know how
+    much memory the device holds.
+    """
+
+    _kind = "queue"
+
+    def __init__(self, device: Device, state: DeviceState):
+        super().__init__(device, state)
+        del self._device
+        self._owner = weakref.ref(device)
+
+    @property
+    def device(self) -> Device:
+        """The device whose queue it is.
+
+        Raises:
+            InvalidState: when nothing refers to the device any more.
+        """
+        device = self._owner()
+        if device is None:
+            raise InvalidState(f"queue of {self._state.label}: its device was dropped")
+        return device
+
+    def execute(self, command_lists: Sequence[CommandList]) -> None:
+        """Submit closed command lists as one piece of work (ID3D12CommandQueue::ExecuteCommandLists). Does not wait.
+
+        Raises:
+            InvalidState: an open list, a released buffer, an operator that is not initialised, or one that would be
+                initialised twice. Nothing is executed then.
+            InvalidArgument: another device's list.
+            BindingError: volatile bindings are incomplete.
+        """
+        self._run(command_lists, self._state.backend.submit)
+
+    def measure(self, command_lists: Sequence[CommandList]) -> Duration:
+        """Execute as ``execute`` does, wait until it is done, and return how long it took. Other threads wait, too.
+
+        Raises: as ``execute``.
+        """
+        durations: list[Duration] = []
+        self._run(command_lists, lambda *work: durations.append(measure(self._state.backend, *work)))
+        return durations[0] if durations else Duration(0.0, None)
+
+    def _run(self, command_lists: Sequence[CommandList], submit: Callable[..., int | None]) -> None:
+        state = self._state
+        with state.lock:
+            state.check()
+            pending: dict[CompiledOperator, Range[Buffer] | None] = {}
+            work: list[Sequence[Dispatch]] = []
+            initializers = []
+            command_lists = as_tuple("execute", "command_lists", command_lists, "command lists")
+            for index, command_list in enumerate(command_lists):
+                expect_child("execute", f"command_lists[{index}]", command_list, CommandList, state)
+                if command_list._open:
+                    raise InvalidState(f"{command_list.description}: executed while it is open; close it first")
+                batch = command_list._ready()
+                batch.check_buffers(state.release_epoch)
+                for step in batch.steps:
+                    _check_step(step, pending)
+                    if step.initializer is not None:
+                        initializers.append(step.initializer)
+                if batch.work:
+                    work.append(batch.work)
+            if work:
+                serial = state.call_unlocked(submit, *work)
+                state.last_serial = state.last_serial if serial is None else serial
+            for compiled, persistent in pending.items():
+                compiled._is_initialized, compiled._persistent = True, persistent
+            for command_list in command_lists:
+                command_list._serial = state.last_serial
+            for initializer in initializers:
+                initializer._serial = state.last_serial
+
+    def signal(self, fence: Fence, value: int) -> None:
+        """Let a fence reach a value when all work executed so far is done (ID3D12CommandQueue::Signal).
+
+        Raises:
+            InvalidArgument: another device's fence, or a value that is not above the fence's last one.
+        """
+        expect_child("signal", "fence", fence, Fence, self._state)
+        with self._state.lock:
+            self._state.check()
+            fence._signal(value, self._state.last_serial)
+
+
+class Fence(DeviceChild):
+    """A number that grows as submitted work gets done (Direct3D 12: ID3D12Fence). Thread-safe."""
+
+    _kind = "fence"
+
+    def __init__(self, device: Device, state: DeviceState, initial_value: int = 0):
+        super().__init__(device, state)
+        self._completed = self._last = initial_value
+        self._signals: list[tuple[int, int | None]] = []
+
+    @property
+    def completed_value(self) -> int:
+        """The highest value whose work is done."""
+        self._state.check()
+        with self._state.lock:
+            while self._signals and not self._state.is_in_flight(self._signals[0][1]):
+                self._reached(self._signals[0][0])
+            return self._completed
+
+    def wait(self, value: int, timeout: float | None = None) -> bool:
+        """Wait until the fence reaches a value. A signal handler's exception, KeyboardInterrupt for one, ends the wait.
+
+        Args:
+            value: the value to wait for.
+            timeout: seconds; None waits for ever. Only with a timeout may the signal come later, from another thread.
+
+        Returns:
+            Whether the value was reached in time.
+
+        Raises:
+            InvalidArgument: ``value`` is no integer from 0 to 2^64 - 1, or ``timeout`` no number of seconds.
+            InvalidState: no signal of this value was given and no timeout either: the wait would never end.
+            DeviceRemoved: the device is gone, or goes meanwhile.
+        """
+        self._state.check()
+        value = kinds.argument(self.description, "value", FENCE_VALUE, value)
+        if timeout is not None:
+            timeout = min(kinds.argument(self.description, "timeout", kinds.seconds, timeout), threading.TIMEOUT_MAX)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        if value > self._last and deadline is None:
+            raise InvalidState(
+                f"{self.description}: wait for {value} would never end, the last signal is {self._last}; "
+                "call queue.signal first, or give a timeout"
+            )
+        if deadline is not None and not self._wait_for_signal(value, deadline):
+            return False
+        with self._state.lock:
+            if value <= self._completed:
+                return True
+            reached, serial = next(signal for signal in self._signals if signal[0] >= value)
+        remaining = None if deadline is None else max(0.0, deadline - time.monotonic())
+        # The lock is not held: other threads go on submitting.
+        if serial is not None and not self._state.call_unlocked(self._state.backend.wait, serial, remaining):
+            return False
+        with self._state.lock:
+            self._reached(reached)
+        return True
+
+    def _wait_for_signal(self, value: int, deadline: float) -> bool:
+        """Wait until a value is signalled, whose work may still be under way; False when the deadline passes first."""
+        # What threading offers is written in Python, and may keep its lock when a signal handler raises in it.
+        woken: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._state.waiters.add(woken)
+        try:
+            while value > self._last:
+                self._state.check()
+                remaining = deadline - time.monotonic()
+                if remaining <= 0:
+                    return False
+                with contextlib.suppress(queue.Empty):
+                    woken.get(timeout=min(remaining, threading.TIMEOUT_MAX))
+            return True
+        finally:
+            self._state.waiters.discard(woken)
+
+    def _reached(self, value: int) -> None:
+        self._completed = max(self._completed, value)
+        self._signals = [signal for signal in self._signals if signal[0] > self._completed]
+
+    def _signal(self, value: int, serial: int | None) -> None:
+        number = kinds.as_index(value)
+        if number is None or not self._last < number <= kinds.UINT64_MAX:
+            raise InvalidArgument(
+                f"{self.description}: signal: value must be an integer above the last one, {self._last}, "
+                f"got {shown(value)}"
+            )
+        self._signals.append((number, serial))
+        self._last = number
+        self._state.wake()
+
+
+def _check_step(step: Recorded, pending: dict[CompiledOperator, Range[Buffer] | None]) -> None:
+    """Check one recorded piece against the initialisations executed, and pending before it in this submission."""
+    for compiled, persistent in step.initializes:
+        if compiled.is_initialized or compiled in pending:
+            raise _second_initialization(step.label, compiled)
+        pending[compiled] = persistent
+    if step.needs is None:
+        return
+    compiled, bound = step.needs
+    if not compiled.is_initialized and compiled not in pending:
+        raise InvalidState(
+            f"{compiled.description}: executed before its initialisation; execute an initializer for it first"
+        )
+    written = pending.get(compiled, compiled._persistent)
+    if bound is None or written is None:
+        return
+    if bound.buffer.identity is not written.buffer.identity or bound.offset != written.offset:
+        raise InvalidState(
+            f"{compiled.description}: the persistent resource is bound at offset {bound.offset}, "
+            f"its initialisation wrote another range (offset {written.offset}); it cannot be copied or moved"
+        )
+
+
+def _second_initialization(label: str, compiled: CompiledOperator) -> InvalidState:
+    return InvalidState(
+        f"{label}: {compiled.description} is initialised already; an operator is initialised exactly once"
+    )

@@ -1,0 +1,184 @@
+"""One operator on NumPy arrays, through all of DirectML's steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common.errors import InvalidArgument, shown
+from dmlgpu.runtime.binding import BufferArrayBinding
+from dmlgpu.runtime.buffer import Buffer
+from dmlgpu.runtime.child import as_tuple
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.operator import CompiledOperator, with_absent
+from dmlgpu.runtime.shared import as_device
+
+Array = NDArray[Any]
+
+
+def evaluate(
+    desc: OperatorDesc,
+    inputs: Sequence[Array | None] | Mapping[str, Any],
+    device: Device | str | None = None,
+) -> tuple[Array, ...]:
+    """Compute an operator on NumPy arrays.
+
+    Args:
+        desc: the operator; layouts (strides, total sizes) are honoured on the device.
+        inputs: one array per flat input (``desc.inputs``), of the tensor's logical sizes and NumPy type (4-bit integers
+            one to a byte); None for an absent optional tensor, which may be left out at the end. Or a mapping from the
+            names of fields, ``"a_tensor"`` or ``"a"``, to arrays, lists of them where the field holds several; absent
+            tensors may be left out. Inputs flagged OWNED_BY_DML are handed over at initialisation.
+        device: a device, the name of an adapter, or None for ``default_device()``.
+
+    Returns:
+        One array per flat output, of the tensor's logical sizes and NumPy type; absent optional outputs are left out.
+
+    Raises:
+        InvalidArgument: a wrong number of arrays, an unknown name, an array of the wrong type or shape, or no device.
+        AdapterNotFound: no adapter of the name.
+        DmlError: as ``Device.create_operator`` and ``Device.create_buffer``.
+    """
+    device = as_device("evaluate", device)
+    compiled = device.compile_operator(device.create_operator(desc))
+    flat = _flat(desc, inputs) if isinstance(inputs, Mapping) else inputs
+    given: Any = with_absent(as_tuple(desc.operator, "inputs", flat, "arrays"), compiled.inputs)
+    if len(given) != len(compiled.inputs):
+        expected = f"{len(compiled.inputs)} arrays ({', '.join(port.label for port in compiled.inputs)})"
+        raise InvalidArgument(f"{desc.operator}: inputs must be {expected}, got {len(given)}")
+    raw = run_compiled(compiled, given, [port.desc for port in compiled.inputs], desc.operator)
+    found = zip(compiled.outputs, raw, strict=True)
+    return tuple(port.desc.decode(data) for port, data in found if port.desc is not None and data is not None)
+
+
+def _flat(desc: OperatorDesc, named: Mapping[str, Any]) -> list[Any]:
+    """Return the flat inputs of a description that are given by the names of their fields."""
+    fields = {one: field for field in desc.input_fields for one in (field, _short(field))}
+    unknown = [name for name in named if name not in fields]
+    if unknown:
+        expected = ", ".join(map(_short, desc.input_fields)) or "nothing"
+        raise InvalidArgument(f"{desc.operator}: inputs must name only {expected}, got {shown(unknown[0])}")
+    given = {fields[name]: array for name, array in named.items()}
+    found: list[Any] = []
+    for slot in desc.inputs:
+        array = given.get(slot.field)
+        if slot.position == 0:
+            count = len(getattr(desc, slot.field))
+            several = as_tuple(desc.operator, slot.field, array, "arrays")
+            if len(several) != count:
+                raise InvalidArgument(f"{desc.operator}: {slot.field} must be {count} arrays, got {len(several)}")
+            found += several
+        elif slot.position is None:
+            found.append(array)
+    return found
+
+
+def _short(field: str) -> str:
+    return field.replace("_tensors", "s").removesuffix("_tensor")
+
+
+def run_compiled(
+    compiled: CompiledOperator, inputs: Sequence[Array | None], tensors: Sequence[TensorDesc | None], title: str
+) -> tuple[NDArray[np.uint8] | None, ...]:
+    """Initialise and execute a compiled operator or graph on arrays.
+
+    Args:
+        compiled: what is executed.
+        inputs: one array per input; None for an absent one.
+        tensors: how each input lies in its buffer, of the bytes that the compiled operator binds there.
+        title: how messages begin.
+
+    Returns:
+        The bytes of each output; None for an absent one.
+
+    Raises:
+        InvalidArgument: an array is missing, superfluous, or of the wrong type or shape.
+    """
+    device = compiled.device
+    described = zip(compiled.inputs, tensors, inputs, strict=True)
+    sources = [_upload(device, title, port.label, tensor, array) for port, tensor, array in described]
+    outputs = [
+        None if port.desc is None else device.create_buffer(port.desc.byte_size, port.label)
+        for port in compiled.outputs
+    ]
+    execute_once(compiled, sources, outputs)
+    results = tuple(None if buffer is None else buffer.read() for buffer in outputs)
+    for buffer in (*sources, *outputs):
+        if buffer is not None:
+            buffer.release()
+    return results
+
+
+def _upload(device: Device, title: str, label: str, tensor: TensorDesc | None, array: Array | None) -> Buffer | None:
+    if tensor is None or array is None:
+        if (tensor is None) != (array is None):
+            expected = "None, since the description leaves it out" if tensor is None else "an array"
+            raise InvalidArgument(f"{title}: {label} must be {expected}, got {type(array).__name__}")
+        return None
+    given = _as_array(title, label, array)
+    expected_type = tensor.data_type.numpy
+    if given.dtype != expected_type or given.shape != tensor.sizes:
+        raise InvalidArgument(
+            f"{title}: {label} must be an array of {expected_type} with shape {tensor.sizes}, "
+            f"got {given.dtype} with shape {given.shape}"
+        )
+    buffer = device.create_buffer(tensor.byte_size, label)
+    buffer.write(tensor.encode(given))
+    return buffer
+
+
+def _as_array(title: str, label: str, array: object) -> Array:
+    try:
+        return np.asarray(array)
+    except Exception as error:  # ragged lists, foreign arrays
+        raise InvalidArgument(f"{title}: {label} must be an array, got {shown(array)}: {error}") from error
+
+
+def execute_once(
+    compiled: CompiledOperator,
+    inputs: Sequence[Buffer | None],
+    outputs: Sequence[Buffer | None],
+    temporary_byte: int | None = None,
+) -> None:
+    """Initialise and execute a compiled operator or graph in one command list.
+
+    Args:
+        compiled: what is executed.
+        inputs, outputs: one buffer per tensor, bound as a whole; None for an absent one.
+        temporary_byte: what every byte of the temporary resource is before; None for anything.
+
+    Raises:
+        BindingError: a buffer is missing, superfluous or too small.
+    """
+    device, properties = compiled.device, compiled.binding_properties
+    persistent = _scratch(device, properties.persistent_resource_size, "persistent resource")
+    initializer = device.create_operator_initializer([compiled])
+    first = device.create_binding_table(initializer)
+    owned = [buffer if port.owned else None for port, buffer in zip(compiled.inputs, inputs, strict=True)]
+    first.bind_inputs([BufferArrayBinding(owned)])
+    first.bind_outputs([persistent])
+
+    second = device.create_binding_table(compiled)
+    bound = [None if port.owned else buffer for port, buffer in zip(compiled.inputs, inputs, strict=True)]
+    second.bind_inputs(bound)
+    second.bind_outputs(outputs)
+    temporary = _scratch(device, properties.temporary_resource_size, "temporary resource")
+    if temporary is not None and temporary_byte is not None:
+        temporary.write(np.full(temporary.size, temporary_byte, np.uint8))
+    second.bind_temporary_resource(temporary)
+    second.bind_persistent_resource(persistent)
+
+    command_list, recorder = device.create_command_list(), device.create_command_recorder()
+    recorder.record_dispatch(command_list, initializer, first)
+    recorder.record_dispatch(command_list, compiled, second)
+    command_list.close()
+    device.queue.execute([command_list])
+
+
+def _scratch(device: Device, size: int, name: str) -> Buffer | None:
+    return device.create_buffer(size, name) if size else None

@@ -1,0 +1,18 @@
+"""The adapter that is always there; listing it must not load what computes on it."""
+
+from __future__ import annotations
+
+import platform
+
+import numpy as np
+
+from dmlgpu.compiler.target import AdapterInfo
+
+NUMPY_ADAPTER = AdapterInfo(
+    name="numpy",
+    backend="NumPy",
+    kind="cpu",
+    vendor="NumPy developers",
+    driver=f"NumPy {np.__version__}, Python {platform.python_version()}",
+)
+"""The NumPy reference as an adapter."""

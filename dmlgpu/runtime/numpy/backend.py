@@ -1,0 +1,129 @@
+"""The NumPy reference as an adapter: everything runs without any driver."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from dmlgpu import reference
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.common.errors import OperatorNotImplemented, OutOfMemory
+from dmlgpu.common.memory import host_budget
+from dmlgpu.compiler.graph.network import Network
+from dmlgpu.compiler.graph.passes import check_names
+from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.runtime.executor import Backend, Reading
+from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy.executable import Memory, NumPyExecutable, Work
+from dmlgpu.runtime.numpy.graph import NumPyGraph
+
+
+class HostReading(Reading):
+    """Bytes that are there."""
+
+    def __init__(self, data: Memory):
+        self._data = data
+
+    def is_done(self) -> bool:
+        return True
+
+    def result(self, timeout: float | None = None) -> Memory:
+        return self._data
+
+
+class NumPyBackend(Backend):
+    """An executor on host memory. Work is done by the time ``submit`` returns.
+
+    Attributes:
+        memory_budget: most bytes of buffers, and of what operators need to compute, at a time; None where unknown.
+    """
+
+    def __init__(self, deterministic: bool = False, precise: bool = False, memory_budget: int | None = None):
+        self.info = NUMPY_ADAPTER
+        self.target = Target(self.info.name, Profile.CPU, deterministic=deterministic, precise=precise)
+        self.memory_budget = host_budget() if memory_budget is None else memory_budget
+        self._allocated = 0
+        self._serial = 0
+
+    def check(self, desc: OperatorDesc) -> None:
+        """Raise OperatorNotImplemented when the operator has no reference; every type is computed."""
+        if desc.operator not in reference.implemented():
+            raise OperatorNotImplemented(desc.operator)
+
+    def compile(
+        self, desc: OperatorDesc, half_precision: bool = False, preserve_padding: bool = False
+    ) -> NumPyExecutable:
+        """Make an operator ready; half precision is never used."""
+        return NumPyExecutable(desc, self._room, preserve_padding)
+
+    def _room(self) -> int | None:
+        """Return the bytes of the memory budget that no buffer takes; None where there is no budget."""
+        return None if self.memory_budget is None else max(0, self.memory_budget - self._allocated)
+
+    def compile_graph(
+        self, network: Network, half_precision: bool = False, disabled: Collection[str] = ()
+    ) -> NumPyGraph:
+        """Make a network ready, node by node: there are no passes to leave out.
+
+        Raises:
+            InvalidArgument: when a name is that of no pass.
+            OperatorNotImplemented: when an operator has no reference.
+        """
+        check_names(disabled)
+        for node in network.nodes:
+            self.check(node.desc)
+        return NumPyGraph(network, self._room)
+
+    def create_buffer(self, size: int, label: str) -> Memory:
+        """Allocate zeroed memory, aligned for every data type.
+
+        Raises:
+            OutOfMemory: beyond the memory budget, or when the host has no more.
+        """
+        if self.memory_budget is not None and self._allocated + size > self.memory_budget:
+            raise OutOfMemory(
+                f"buffer {label!r}: {size:,} bytes exceed the memory budget of {self.memory_budget:,} bytes,"
+                f" of which {self._allocated:,} are in use"
+            )
+        try:
+            memory = np.zeros(-(-size // 8), np.uint64).view(np.uint8)[:size]
+        except (MemoryError, ValueError) as error:  # the latter where no address reaches so far
+            raise OutOfMemory(f"buffer {label!r}: the host has no {size:,} bytes left") from error
+        self._allocated += size
+        return memory
+
+    def destroy_buffer(self, buffer: Memory) -> None:
+        """Take a buffer out of the memory budget; the memory goes with its last reference."""
+        self._allocated -= buffer.size
+
+    def write(self, buffer: Memory, offset: int, data: Memory) -> None:
+        buffer[offset : offset + data.size] = data
+
+    def read(self, buffer: Memory, offset: int, size: int) -> Memory:
+        return buffer[offset : offset + size].copy()
+
+    def read_async(self, buffer: Memory, offset: int, size: int) -> HostReading:
+        return HostReading(self.read(buffer, offset, size))
+
+    def copy(self, source: Memory, source_offset: int, destination: Memory, destination_offset: int, size: int) -> Work:
+        def copy() -> None:
+            destination[destination_offset : destination_offset + size] = source[source_offset : source_offset + size]
+
+        return copy
+
+    def submit(self, *work: Sequence[Work]) -> int:
+        for unit in itertools.chain(*work):
+            unit()
+        self._serial += 1
+        return self._serial
+
+    def is_done(self, serial: int) -> bool:
+        return True
+
+    def wait(self, serial: int, timeout: float | None = None) -> bool:
+        return True
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to release."""

@@ -1,0 +1,136 @@
+"""The machine's adapters: listing and describing them, and what lowering may know about each."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Collection
+from typing import Any
+
+import wgpu
+
+from dmlgpu.common.errors import AdapterNotFound
+from dmlgpu.compiler.target import FEWEST_LANES, PARAMETER_BYTES, AdapterInfo, Profile, Target
+from dmlgpu.compiler.tuned import Tuned
+from dmlgpu.compiler.tuned_files import tuned_for
+from dmlgpu.runtime.wgpu import forks
+
+FEATURES = (
+    "immediates",
+    "mappable-primary-buffers",
+    "shader-f16",
+    "shader-f64",
+    "shader-int64",
+    "subgroup",
+    "timestamp-query",
+)
+"""The features asked for where they exist; asking for all fails on drivers with experimental ones."""
+
+_KINDS = {"CPU": "cpu", "IntegratedGPU": "integrated", "DiscreteGPU": "discrete"}
+_PROFILES = {"cpu": Profile.CPU, "integrated": Profile.INTEGRATED, "discrete": Profile.DISCRETE}
+_LOOP_LIMIT = 65535
+_FIRST_MESA_WITHOUT_LOOP_LIMIT = 25
+
+
+def describe(info: Any, features: Collection[str], limits: dict[str, int]) -> AdapterInfo:
+    """Return the facts of one wgpu adapter or device: its ``info``, its features and its limits."""
+    return AdapterInfo(
+        name=info["device"],
+        backend=info["backend_type"],
+        kind=_KINDS.get(info["adapter_type"], "unknown"),
+        vendor=info["vendor"],
+        driver=info["description"],
+        features=tuple(feature for feature in FEATURES if feature in features),
+        limits=dict(limits),
+    )
+
+
+@functools.cache
+def _enumerated() -> tuple[tuple[AdapterInfo, Any], ...]:
+    forks.use_drivers("adapters")
+    found = wgpu.gpu.enumerate_adapters_sync()
+    return tuple((describe(adapter.info, adapter.features, adapter.limits), adapter) for adapter in found)
+
+
+def adapters() -> tuple[AdapterInfo, ...]:
+    """Return the adapters that wgpu reaches, in its order. Enumerated once per process.
+
+    Raises:
+        InvalidState: in a process forked from one that had loaded drivers without looking for adapters here.
+    """
+    return tuple(info for info, _ in _enumerated())
+
+
+def wgpu_adapter(info: AdapterInfo) -> Any:
+    """Return the wgpu adapter behind an entry of ``adapters()``.
+
+    Raises:
+        AdapterNotFound: when the entry is not one of this machine's.
+    """
+    # Two equal cards compare equal, so the very object goes first.
+    for known, adapter in _enumerated():
+        if known is info:
+            return adapter
+    for known, adapter in _enumerated():
+        if known == info:
+            return adapter
+    raise AdapterNotFound(str(info), [str(known) for known in adapters()])
+
+
+def loop_limit(info: AdapterInfo) -> int | None:
+    """Return the loop iterations, counted over an invocation's whole life, after which the driver silently stops it.
+
+    Mesa's llvmpipe does so in version 22 (Vulkan and OpenGL) and no longer in 25; the versions between are untested
+    and treated like the older one, which costs speed at most.
+    """
+    version = re.search(r"\bMesa (\d+)\.", info.driver)
+    if "llvmpipe" not in info.name or version is None:
+        return None
+    return _LOOP_LIMIT if int(version[1]) < _FIRST_MESA_WITHOUT_LOOP_LIMIT else None
+
+
+def subgroup_lanes(info: AdapterInfo) -> int:
+    """Return the invocations that every subgroup has at least: four, as WebGPU guarantees, or what the adapter names.
+
+    wgpu-native does not tell. Mesa's llvmpipe names the width of its vectors, in which each invocation has 32 bits.
+    """
+    width = re.match(r"llvmpipe \(LLVM [\d.]+, (\d+) bits\)", info.name)
+    return max(FEWEST_LANES, int(width[1]) // 32) if width else FEWEST_LANES
+
+
+def target_of(
+    info: AdapterInfo,
+    *,
+    features: Collection[str] | None = None,
+    deterministic: bool = False,
+    precise: bool = False,
+    disabled_features: Collection[str] = (),
+    tuned: Tuned | None = None,
+) -> Target:
+    """Return what lowering may know about an adapter.
+
+    Args:
+        features: those in use; None means all that the adapter has.
+        deterministic: whether results must not depend on the order in which invocations run.
+        precise: whether schedules that trade digits for speed are left out.
+        disabled_features: features to do without although they are there.
+        tuned: choices that were found fastest; None takes those that are kept for the adapter.
+    """
+    usable = set(info.features if features is None else features) - set(disabled_features)
+    if info.limits["max-immediate-size"] < PARAMETER_BYTES:
+        usable.discard("immediates")
+    return Target(
+        name=info.name,
+        profile=_PROFILES.get(info.kind, Profile.DISCRETE),
+        features=frozenset(usable),
+        deterministic=deterministic,
+        precise=precise,
+        loop_limit=loop_limit(info),
+        subgroup_lanes=subgroup_lanes(info),
+        tuned=tuned_for(info) if tuned is None else tuned,
+        max_storage_buffers=info.limits["max-storage-buffers-per-shader-stage"],
+        max_workgroups_per_dimension=info.limits["max-compute-workgroups-per-dimension"],
+        max_workgroup_invocations=info.limits["max-compute-invocations-per-workgroup"],
+        max_workgroup_storage=info.limits["max-compute-workgroup-storage-size"],
+        max_binding_size=info.limits["max-storage-buffer-binding-size"],
+    )

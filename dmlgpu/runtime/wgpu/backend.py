@@ -1,0 +1,271 @@
+"""The executor on wgpu (see ``dmlgpu.runtime.executor.Backend``)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import wgpu
+from numpy.typing import NDArray
+
+from dmlgpu.common.cache import Cache
+from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.compiler import programs
+from dmlgpu.compiler.graph.network import Network
+from dmlgpu.compiler.plan import Role
+from dmlgpu.compiler.program import MAX_SLOTS, Kernel, Program, Slot
+from dmlgpu.compiler.target import AdapterInfo, Target
+from dmlgpu.runtime.executor import Range, Resources, Timing
+from dmlgpu.runtime.wgpu import forks
+from dmlgpu.runtime.wgpu.buffers import Allocator, GpuBuffer, Guard
+from dmlgpu.runtime.wgpu.context import Context
+from dmlgpu.runtime.wgpu.executable import Binder, GpuExecutable
+from dmlgpu.runtime.wgpu.pipelines import Pipelines
+from dmlgpu.runtime.wgpu.queue import CopyWork, Queue, Recording, Work
+from dmlgpu.runtime.wgpu.shader import GpuShader
+from dmlgpu.runtime.wgpu.timestamps import Timestamps
+from dmlgpu.runtime.wgpu.transfers import StagedReading, Transfers
+
+_WARM_UP_BYTES = 256
+
+
+class GpuBackend:
+    """An adapter's device and everything made on it. Usable from several threads.
+
+    Args:
+        adapter: one of ``dmlgpu.runtime.wgpu.adapters()``.
+        deterministic: whether results must not depend on the order in which invocations run.
+        precise: whether schedules that trade digits for speed are left out.
+        memory_budget: most bytes of buffers at a time; None as in ``buffers.Allocator``.
+        disabled_features: features to do without although the adapter has them.
+
+    Attributes:
+        info: facts about the adapter.
+        target: what lowering may know about it.
+        lost_by_fork: why a forked child cannot use it.
+
+    Raises:
+        AdapterNotFound: when the adapter is not this machine's.
+        NotSupported: when the driver gives no device.
+        InvalidState: in a process forked from one that had used a GPU or looked for adapters.
+    """
+
+    lost_by_fork: str | None = forks.MADE_BEFORE_FORK
+
+    def __init__(
+        self,
+        adapter: AdapterInfo,
+        *,
+        deterministic: bool = False,
+        precise: bool = False,
+        memory_budget: int | None = None,
+        disabled_features: Collection[str] = (),
+    ):
+        self._set_up(Context.open(adapter, deterministic, precise, disabled_features), memory_budget)
+
+    @classmethod
+    def from_wgpu(
+        cls,
+        device: wgpu.GPUDevice,
+        *,
+        deterministic: bool = False,
+        precise: bool = False,
+        memory_budget: int | None = None,
+        disabled_features: Collection[str] = (),
+    ) -> GpuBackend:
+        """Return an executor on a wgpu device made elsewhere, with the features and limits that it has; never
+        destroys it."""
+        backend = cls.__new__(cls)
+        backend._set_up(Context.wrap(device, deterministic, precise, disabled_features), memory_budget)
+        return backend
+
+    def _set_up(self, context: Context, memory_budget: int | None) -> None:
+        self._context = context
+        self.info: AdapterInfo = context.info
+        self.target: Target = context.target
+        self._allocator = Allocator(context, memory_budget)
+        self._pipelines = Pipelines(context)
+        self._queue = Queue(context, self._allocator)
+        self._transfers = Transfers(context, self._queue)
+        self._timestamps = Timestamps(context, self._allocator, self._queue, self._transfers)
+        self._binder = Binder(context, self._allocator, self._pipelines)
+        self._warm_up_buffer: GpuBuffer | None = None
+
+    @property
+    def wgpu_device(self) -> wgpu.GPUDevice:
+        """The wgpu device."""
+        return self._context.device
+
+    @property
+    def removed_reason(self) -> str | None:
+        """Why the device is gone, or None while it is there."""
+        return self._context.removed_reason
+
+    @property
+    def allocated(self) -> int:
+        """Bytes of buffers handed out now."""
+        return self._allocator.allocated
+
+    @property
+    def pipeline_cache(self) -> Cache[Any, Any]:
+        """The compiled pipelines that are kept for when they are asked for again (see ``Device.pipeline_cache``)."""
+        return self._pipelines.cache
+
+    @property
+    def memory_budget(self) -> int | None:
+        """Most bytes of buffers at a time, or None for no bound."""
+        return self._allocator.budget
+
+    # ---- programs ---------------------------------------------------------------------------------------------------
+
+    def check(self, desc: Any) -> None:
+        """Lower and render a description without compiling it.
+
+        Raises:
+            OperatorNotImplemented: when there is no such operator yet.
+            NotSupported: when the adapter lacks a feature that it needs, or a limit is too low.
+        """
+        self._binder.check(self._program(desc, half_precision=False))
+
+    def compile(self, desc: Any, half_precision: bool = False, preserve_padding: bool = False) -> GpuExecutable:
+        """Make an operator description ready to run (see ``Backend.compile``).
+
+        Raises: as ``check`` and ``prepare``.
+        """
+        return self.prepare(self._program(desc, half_precision, preserve_padding))
+
+    def _program(self, desc: Any, half_precision: bool, preserve_padding: bool = False) -> Program:
+        return programs.of_operator(desc, self.target.for_operators(half_precision, preserve_padding))
+
+    def compile_graph(
+        self, network: Network, half_precision: bool = False, disabled: Collection[str] = ()
+    ) -> GpuExecutable:
+        """Make a network ready to run, without the passes in ``disabled``.
+
+        Raises:
+            InvalidArgument: when one of them is no pass.
+            NotSupported, ShaderError, DeviceRemoved: as ``prepare``.
+        """
+        target = self.target.for_operators(half_precision)
+        return self.prepare(programs.of_network(network, target, disabled))
+
+    def prepare(self, program: Program) -> GpuExecutable:
+        """Make a rendered program ready to run.
+
+        Raises:
+            NotSupported: when it exceeds one of the adapter's limits.
+            ShaderError: when a kernel does not compile.
+            DeviceRemoved: when the device is gone.
+        """
+        self._context.check()
+        executable = GpuExecutable(program, self._binder)
+        if executable.new and self.info.backend == "Vulkan":
+            executable.translated_by(self._queue, self._warm_up(program, executable.new))
+        return executable
+
+    def compile_shader(
+        self, wgsl: str, entry_point: str, constants: Mapping[str, float], kinds: Mapping[int, str], label: str
+    ) -> GpuShader:
+        """Make a compute shader that somebody else wrote ready to run (see ``ShaderBackend.compile_shader``)."""
+        self._context.check()
+        return GpuShader(
+            self._context,
+            self._allocator,
+            wgsl=wgsl,
+            entry_point=entry_point,
+            constants=constants,
+            kinds=kinds,
+            label=label,
+        )
+
+    def _warm_up(self, program: Program, kernels: Sequence[Kernel]) -> int:
+        """Have the driver translate new pipelines now: some do so at the first dispatch, and an empty one will do.
+
+        Nobody waits for it: the driver works while Python prepares the next operator. Returns the serial number.
+        """
+        with self._context.lock:
+            if self._warm_up_buffer is None:
+                self._warm_up_buffer = self._allocator.create(MAX_SLOTS * _WARM_UP_BYTES, "warm-up", charged=False)
+        scratch = tuple(Range(self._warm_up_buffer, n * _WARM_UP_BYTES, _WARM_UP_BYTES) for n in range(MAX_SLOTS))
+        work = []
+        for kernel in kernels:
+            numbers = kernel.bindings or range(len(kernel.slots))
+            slots = tuple(Slot(Role.INPUT, number, 0, _WARM_UP_BYTES) for number in numbers)
+            empty = dataclasses.replace(kernel, slots=slots, grid=(0, 1, 1))
+            pipeline = self._pipelines.get(program.operator, kernel, program.immediates)
+            resources = Resources(scratch, ())
+            work.append(self._binder.bind(program.operator, empty, pipeline, resources, program.immediates))
+        return self._queue.submit(work)
+
+    # ---- buffers ----------------------------------------------------------------------------------------------------
+
+    def create_buffer(self, size: int, label: str) -> GpuBuffer:
+        """Allocate ``size`` bytes (a multiple of 4), zeroed. Raises OutOfMemory."""
+        return self._allocator.create(size, label)
+
+    def wrap_buffer(self, buffer: wgpu.GPUBuffer, label: str = "") -> GpuBuffer:
+        """Use a buffer made elsewhere on the same wgpu device. Raises InvalidArgument naming what its usage lacks."""
+        return self._allocator.wrap(buffer, label or getattr(buffer, "label", ""))
+
+    def destroy_buffer(self, buffer: GpuBuffer) -> None:
+        """Give a buffer's memory back (a wrapped one stays its maker's). Work bound to it is refused from now on."""
+        self._allocator.destroy(buffer)
+
+    def write(self, buffer: GpuBuffer, offset: int, data: NDArray[np.uint8]) -> None:
+        """Put bytes (offset and length multiples of 4) into a buffer, after all submitted work."""
+        self._transfers.write(buffer, offset, data)
+
+    def read(self, buffer: GpuBuffer, offset: int, size: int) -> NDArray[np.uint8]:
+        """Return the bytes of a buffer (offset and size multiples of 4), once all submitted work is done."""
+        return self._transfers.read(buffer, offset, size)
+
+    def read_async(self, buffer: GpuBuffer, offset: int, size: int) -> StagedReading:
+        """Begin to read the bytes of a buffer (offset and size multiples of 4), after all submitted work."""
+        return self._transfers.read_async(buffer, offset, size)
+
+    # ---- work -------------------------------------------------------------------------------------------------------
+
+    def copy(
+        self, source: GpuBuffer, source_offset: int, destination: GpuBuffer, destination_offset: int, size: int
+    ) -> CopyWork:
+        """Return a copy of ``size`` bytes (all three numbers multiples of 4) as a unit of work.
+
+        Raises:
+            InvalidArgument: when source and destination are one buffer, which WebGPU forbids.
+        """
+        label = f"copy {source.label!r} to {destination.label!r}"
+        if source is destination or source.wgpu is destination.wgpu:
+            raise InvalidArgument(f"{label}: source and destination must be different buffers")
+        guard = Guard((source, destination), -1)
+        return CopyWork(source.wgpu, source_offset, destination.wgpu, destination_offset, size, guard, label)
+
+    def record(self, work: Sequence[Work]) -> Recording:
+        """Return the same work, prepared for being submitted again and again."""
+        return Recording(work)
+
+    def submit(self, *work: Sequence[Work]) -> int:
+        """Run units of work in order as one submission; returns its serial number for ``is_done`` and ``wait``."""
+        return self._queue.submit(*work)
+
+    def is_done(self, serial: int) -> bool:
+        """Return whether a submission has finished."""
+        return self._queue.is_done(serial)
+
+    def wait(self, serial: int, timeout: float | None = None) -> bool:
+        """Wait for a submission; False when ``timeout`` seconds pass first."""
+        return self._queue.wait(serial, timeout)
+
+    def time(self, work: Sequence[Work], parts: bool = False) -> Timing:
+        """Run work once, wait for it, and say how long it took on the device."""
+        return self._timestamps.time(work, parts)
+
+    def close(self) -> None:
+        """Wait for all work, then destroy the device (not one from ``from_wgpu``) and give all pipelines back, those of
+        executables too. Closing twice does nothing."""
+        try:
+            self._context.close(lambda: self._queue.wait(self._queue.submitted))
+        finally:
+            self._pipelines.close()
+            self._binder.close()

@@ -1,0 +1,185 @@
+"""Buffers: allocation within the adapter's limits and a memory budget."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import wgpu
+
+from dmlgpu.common.errors import InvalidArgument, InvalidState, OutOfMemory
+from dmlgpu.common.memory import host_budget
+from dmlgpu.runtime.executor import WORD_BYTES
+from dmlgpu.runtime.wgpu.context import Context
+
+_USAGE = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
+_USAGE_NAMES = (
+    "MAP_READ",
+    "MAP_WRITE",
+    "COPY_SRC",
+    "COPY_DST",
+    "UNIFORM",
+    "VERTEX",
+    "INDEX",
+    "INDIRECT",
+    "QUERY_RESOLVE",
+)
+
+
+class GpuBuffer:
+    """A buffer on the device.
+
+    Attributes:
+        wgpu: the wgpu buffer.
+        size: its bytes.
+        label: its name in messages.
+        charge: the bytes of the memory budget that it takes.
+        owned: whether destroying it destroys the wgpu buffer.
+        mappable: whether its memory can be read in place.
+        destroyed: whether its memory was given back.
+    """
+
+    __slots__ = ("charge", "destroyed", "label", "mappable", "owned", "size", "wgpu")
+
+    def __init__(self, buffer: Any, size: int, label: str, *, charge: int, owned: bool, mappable: bool):
+        self.wgpu, self.size, self.label, self.charge = buffer, size, label, charge
+        self.owned, self.mappable = owned, mappable
+        self.destroyed = False
+
+    def check(self, what: str) -> None:
+        """Raise InvalidState when the memory was given back: submitting such a buffer would abort the process."""
+        if self.destroyed:
+            raise InvalidState(f"{what}: buffer {self.label!r} was released")
+
+    def check_maker(self, what: str) -> None:
+        """Raise InvalidState when somebody else made the buffer, and has mapped or destroyed it: submitting it would
+        abort the process."""
+
+
+class WrappedBuffer(GpuBuffer):
+    """A buffer that somebody else made, and may destroy or map at any time."""
+
+    __slots__ = ("_context", "_layout")
+
+    def __init__(self, buffer: wgpu.GPUBuffer, label: str, context: Context):
+        super().__init__(buffer, buffer.size, label, charge=0, owned=False, mappable=False)
+        self._context = context
+        self._layout = context.device.create_bind_group_layout(
+            entries=[{"binding": 0, "visibility": wgpu.ShaderStage.COMPUTE, "buffer": {"type": "storage"}}]
+        )
+
+    def check_maker(self, what: str) -> None:
+        """Raise InvalidState when the maker has mapped or destroyed the buffer."""
+        if self.wgpu.map_state != "unmapped":
+            raise InvalidState(f"{what}: wrapped buffer {self.label!r} is mapped; its maker must unmap it first")
+        resource = {"buffer": self.wgpu, "offset": 0, "size": WORD_BYTES}
+        with self._context.reporting(what):  # no call asks whether a buffer is destroyed, and this one refuses it
+            self._context.device.create_bind_group(layout=self._layout, entries=[{"binding": 0, "resource": resource}])
+
+
+class Guard:
+    """The buffers of some work, checked again only after a buffer was destroyed anywhere on the device; wrapped ones,
+    of whose destruction nobody tells, each time.
+
+    Attributes:
+        wrapped: those of the buffers that somebody else made.
+        epoch: the allocator's at the last check, -1 where each submission needs one.
+    """
+
+    __slots__ = ("buffers", "epoch", "wrapped")
+
+    def __init__(self, buffers: tuple[GpuBuffer, ...], epoch: int):
+        self.buffers = buffers
+        self.wrapped = tuple([buffer for buffer in buffers if not buffer.owned])
+        self.epoch = -1 if self.wrapped else epoch
+
+    def check(self, epoch: int, what: str) -> None:
+        """Raise InvalidState when one of the buffers is gone."""
+        for buffer in self.buffers:
+            buffer.check(what)
+        self.epoch = -1 if self.wrapped else epoch
+
+
+class Allocator:
+    """Makes buffers and counts their bytes.
+
+    Args:
+        context: the device.
+        budget: most bytes to hand out at a time; None means ``memory.host_budget`` for software adapters, whose drivers
+            promise more than there is, and no bound for others, which refuse by themselves.
+
+    Attributes:
+        allocated: bytes handed out now.
+        epoch: number of buffers destroyed so far.
+    """
+
+    def __init__(self, context: Context, budget: int | None = None):
+        self._context = context
+        self.budget = host_budget() if budget is None and context.info.is_software else budget
+        self.allocated = 0
+        self.epoch = 0
+        # In host-visible memory a discrete card would be slow.
+        self._mappable = context.info.is_software and context.target.has("mappable-primary-buffers")
+
+    def create(self, size: int, label: str, charged: bool = True) -> GpuBuffer:
+        """Return a zeroed buffer of ``size`` bytes; what this package needs for itself is not charged to the budget.
+
+        Raises:
+            OutOfMemory: when the adapter's limit or the budget is exceeded, or the driver has no more.
+        """
+        context = self._context
+        usage = _USAGE | (wgpu.BufferUsage.MAP_READ if self._mappable else 0)
+        with context.lock:
+            context.deferred.run()
+            context.check()
+            self._check_size(size, label, charged)
+            with context.reporting(f"buffer {label!r} of {size:,} bytes"):
+                buffer = context.device.create_buffer(label=label, size=size, usage=usage)
+            charge = size if charged else 0
+            self.allocated += charge
+        return GpuBuffer(buffer, size, label, charge=charge, owned=True, mappable=self._mappable)
+
+    def wrap(self, buffer: wgpu.GPUBuffer, label: str) -> GpuBuffer:
+        """Return a buffer that somebody else made on this device.
+
+        Raises:
+            InvalidArgument: when it is no wgpu buffer, its usage lacks STORAGE, or it is another device's.
+        """
+        if not isinstance(buffer, wgpu.GPUBuffer):
+            raise InvalidArgument(f"Buffer.from_wgpu: wgpu_buffer must be a GPUBuffer, got {type(buffer).__name__}")
+        if not buffer.usage & wgpu.BufferUsage.STORAGE:
+            raise InvalidArgument(f"buffer {label!r}: usage must include STORAGE, got {_usage_text(buffer.usage)}")
+        if buffer._device is not self._context.device:
+            raise InvalidArgument(f"buffer {label!r}: belongs to another wgpu device")
+        with self._context.lock, self._context.reporting(f"buffer {label!r}"):
+            return WrappedBuffer(buffer, label, self._context)
+
+    def destroy(self, buffer: GpuBuffer) -> None:
+        """Give a buffer's memory back without waiting for another thread. Destroying twice does nothing."""
+        self._context.deferred.add(functools.partial(self._destroy, buffer))
+
+    def _destroy(self, buffer: GpuBuffer) -> None:
+        if buffer.destroyed:
+            return
+        buffer.destroyed = True
+        self.epoch += 1
+        self.allocated -= buffer.charge
+        if buffer.owned:
+            buffer.wgpu.destroy()
+
+    def _check_size(self, size: int, label: str, charged: bool) -> None:
+        limit = self._context.limits["max-buffer-size"]
+        if size > limit:
+            raise OutOfMemory(
+                f"buffer {label!r}: {size:,} bytes exceed the {limit:,} that {self._context.info} allows in one buffer"
+            )
+        if charged and self.budget is not None and self.allocated + size > self.budget:
+            raise OutOfMemory(
+                f"buffer {label!r}: {size:,} bytes exceed the memory budget of {self.budget:,} bytes,"
+                f" of which {self.allocated:,} are in use"
+            )
+
+
+def _usage_text(usage: int) -> str:
+    names = [name for name in _USAGE_NAMES if usage & getattr(wgpu.BufferUsage, name)]
+    return " | ".join(names) or "none"

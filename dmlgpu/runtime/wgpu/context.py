@@ -1,0 +1,170 @@
+"""A wgpu device with what everything else here shares: its facts, its lock, and whether it is still there."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+import wgpu
+
+from dmlgpu.common.deferred import Deferred
+from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidArgument, InvalidState, NotSupported, OutOfMemory
+from dmlgpu.compiler.target import AdapterInfo, Target
+from dmlgpu.runtime.wgpu import forks, native
+from dmlgpu.runtime.wgpu.adapter import describe, target_of, wgpu_adapter
+from dmlgpu.runtime.wgpu.waiting import without_signals
+
+_OPENGL = threading.RLock()
+"""All OpenGL devices share one lock: contexts used by two threads at once abort the process."""
+_OPENGL_DEFERRED = Deferred(_OPENGL)
+
+
+class Context:
+    """A device and its state.
+
+    Attributes:
+        device: the wgpu device.
+        info: its adapter.
+        target: what lowering may know about it.
+        lock: held around every call that records, submits or maps.
+        deferred: what runs under the lock, at the latest before memory is taken or work is submitted.
+        owned: whether ``close`` destroys the device.
+    """
+
+    def __init__(self, device: wgpu.GPUDevice, info: AdapterInfo, target: Target, owned: bool):
+        self.device, self.info, self.target, self.owned = device, info, target, owned
+        self.queue = device.queue
+        if info.backend == "OpenGL":
+            self.lock, self.deferred = _OPENGL, _OPENGL_DEFERRED
+        else:
+            self.lock = threading.RLock()
+            self.deferred = Deferred(self.lock)
+        self._removed: str | None = None
+        self._closed = self._abandoned = False
+        self._mapped: Any = None
+        forks.abandon_in_children(self)
+
+    @classmethod
+    def open(cls, info: AdapterInfo, deterministic: bool, precise: bool, disabled_features: Collection[str]) -> Context:
+        """Return a new device with the adapter's own limits and every feature of the whitelist that it has.
+
+        Raises:
+            AdapterNotFound: when the adapter is not this machine's.
+            NotSupported: when the driver gives no device.
+            InvalidState: in a process forked from one that had loaded drivers.
+        """
+        forks.use_drivers(str(info))
+        target = target_of(info, deterministic=deterministic, precise=precise, disabled_features=disabled_features)
+        adapter = wgpu_adapter(info)
+
+        def request() -> wgpu.GPUDevice:
+            # Without required_limits wgpu-py asks for the adapter's own.
+            device = adapter.request_device_sync(label="dmlgpu", required_features=sorted(target.features))
+            return native.without_cycle(device)
+
+        try:
+            device = without_signals(request)
+        except RuntimeError as error:
+            raise NotSupported(f"{info}: the driver gives no device: {error}") from error
+        return cls(device, info, target, owned=True)
+
+    @classmethod
+    def wrap(
+        cls, device: wgpu.GPUDevice, deterministic: bool, precise: bool, disabled_features: Collection[str]
+    ) -> Context:
+        """Return a device that somebody else made, with whatever features and limits it has.
+
+        Raises:
+            InvalidArgument: when it is no wgpu device.
+            InvalidState: in a process forked from one that had loaded drivers.
+        """
+        forks.use_drivers("a wgpu device")
+        if not isinstance(device, wgpu.GPUDevice):
+            raise InvalidArgument(f"Device.from_wgpu: wgpu_device must be a GPUDevice, got {type(device).__name__}")
+        info = describe(device.adapter.info, device.features, device.limits)
+        target = target_of(info, deterministic=deterministic, precise=precise, disabled_features=disabled_features)
+        return cls(device, info, target, owned=False)
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """The device's limits under WebGPU's names."""
+        return self.info.limits
+
+    @property
+    def removed_reason(self) -> str | None:
+        """Why the device is gone, or None while it is there."""
+        return self._removed
+
+    def check(self) -> None:
+        """Raise DeviceRemoved when the device is gone, InvalidState where it belongs to the parent of a forked process:
+        submitting to it would abort the process, or hang."""
+        if self._abandoned:
+            raise InvalidState(f"{self.info}: {self._removed}")
+        if self._removed is not None:
+            raise DeviceRemoved(f"{self.info}: {self._removed}; create a new device")
+
+    def abandon(self) -> None:
+        """Belong to the parent of this forked process."""
+        self._abandoned = self._closed = True
+        self._removed = forks.MADE_BEFORE_FORK
+        self.lock = threading.RLock()
+        self.deferred = Deferred(self.lock)
+        self.device._poller = None  # wgpu-py's thread, which would be waited for
+
+    def begin_mapping(self, buffer: Any) -> None:
+        """Mark a buffer as mapped, or about to be. Hold the lock until ``end_mapping``."""
+        self.end_mapping()
+        self._mapped = buffer
+
+    def end_mapping(self) -> None:
+        """Unmap what is mapped: submitting it would abort the process. Hold the lock.
+
+        Whoever submits or writes calls this, since a signal handler's exception may cut off the end of a mapping.
+        """
+        if self._mapped is not None:
+            with contextlib.suppress(wgpu.GPUError):  # not mapped yet or no longer
+                native.unmap(self._mapped)
+            self._mapped = None
+
+    @contextlib.contextmanager
+    def reporting(self, what: str) -> Iterator[None]:
+        """Turn wgpu's errors into this package's, beginning with ``what``."""
+        try:
+            yield
+        except wgpu.GPUError as error:
+            raise self.translate(error, what) from error
+
+    def translate(self, error: Exception, what: str) -> DmlError:
+        """Return the exception of this package for one of wgpu's."""
+        reason = reason_of(error)
+        if "is lost" in str(error):
+            self._removed = self._removed or "the driver lost the device"
+            return DeviceRemoved(f"{what}: {self.info}: {self._removed}; create a new device")
+        # Some drivers' refusals come as validation errors with these words of wgpu's.
+        if isinstance(error, wgpu.GPUOutOfMemoryError) or reason.startswith("Not enough memory"):
+            return OutOfMemory(f"{what}: {self.info} is out of memory: {reason}")
+        if "has been destroyed" in reason:
+            return InvalidState(f"{what}: {self.info} refuses: {reason}")
+        return DmlError(f"{what}: {self.info} refuses: {reason}")
+
+    def close(self, before: Callable[[], Any]) -> None:
+        """Run ``before`` unless the device is gone, mark it as gone, and destroy it if it is ours. Once only."""
+        with self.lock:
+            if self._closed:
+                return
+            self._closed = True
+            try:
+                if self._removed is None:
+                    before()
+            finally:
+                self._removed = self._removed or "the device was closed"
+                if self.owned:
+                    native.destroy(self.device)
+
+
+def reason_of(error: Exception) -> str:
+    """Return the innermost reason of a wgpu error, on one line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__

@@ -1,0 +1,196 @@
+"""Pipelines, made once per rendered text and kept within limits."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeAlias
+from weakref import WeakValueDictionary
+
+import wgpu
+
+from dmlgpu.common.cache import Cache, CacheLimits
+from dmlgpu.common.errors import ShaderError
+from dmlgpu.compiler.program import Kernel
+from dmlgpu.compiler.target import PARAMETER_BYTES
+from dmlgpu.runtime.wgpu import native, releases
+from dmlgpu.runtime.wgpu.context import Context, reason_of
+from dmlgpu.runtime.wgpu.parallel import cores, in_parallel
+
+DEFAULT_LIMITS: Final = CacheLimits(entries=1024, size=256 << 20)
+"""What a new device keeps of pipelines, beside those that are in use."""
+
+_BYTES_PER_CHARACTER = 200
+"""What a pipeline takes in memory, per character of its text: 140 to 220 on Mesa's llvmpipe for softmax, addition, GELU
+and GEMM. Hardware takes less."""
+
+_LINES_AROUND = 3
+
+_Key: TypeAlias = tuple[str, int, bool]
+
+
+class Pipelines:
+    """The device's pipelines by text and number of bindings, and their layouts by that number.
+
+    A pipeline lives as long as something refers to it: an executable, work that is bound, or the cache, which keeps the
+    ones asked for last. While it lives it is found again, so that equal kernels have one pipeline.
+
+    Layouts are explicit: automatic ones drop the bindings that a shader does not use.
+
+    Attributes:
+        cache: keeps pipelines that may be asked for again; a miss is a request for one that it did not hold.
+    """
+
+    def __init__(self, context: Context):
+        self._context = context
+        # OpenGL's one context is used by one thread at a time.
+        self._is_serial = context.info.backend == "OpenGL"
+        # Bounded: a kernel has at most MAX_SLOTS bindings.
+        self._layouts: dict[tuple[int, bool], tuple[Any, Any]] = {}
+        self._living: WeakValueDictionary[_Key, Any] = WeakValueDictionary()
+        self.cache: Cache[_Key, Any] = Cache(DEFAULT_LIMITS)
+
+    def __len__(self) -> int:
+        """Return how many pipelines live."""
+        return len(self._living)
+
+    def layout(self, bindings: int, immediates: bool) -> Any:
+        """Return the bind-group layout of kernels with so many bindings. Hold the context's lock."""
+        return self._layout(bindings, immediates)[0]
+
+    def get(self, operator: str, kernel: Kernel, immediates: bool) -> Any:
+        """Return a kernel's pipeline. Raises as ``get_all``."""
+        (pipeline,), _ = self.get_all(operator, [kernel], immediates)
+        return pipeline
+
+    def get_all(self, operator: str, kernels: Sequence[Kernel], immediates: bool) -> tuple[list[Any], list[Kernel]]:
+        """Return kernels' pipelines, and those of the kernels that have brought a new one.
+
+        New ones are made in parallel and without the context's lock, so that other threads use the device meanwhile;
+        when two threads make equal ones at the same time, both get the one that is there first.
+
+        Raises:
+            ShaderError: when a text does not compile; for the first kernel of which that is so.
+            DeviceRemoved: when the device is gone.
+        """
+        keys = [(kernel.wgsl, kernel.binding_count, immediates) for kernel in kernels]
+        found = {key: pipeline for key in dict.fromkeys(keys) if (pipeline := self.cache.get(key)) is not None}
+        missing: dict[_Key, Kernel] = {}
+        for key, kernel in zip(keys, kernels, strict=True):
+            if key not in found:
+                missing.setdefault(key, kernel)
+        new: list[Kernel] = []
+        if missing:
+            with self._context.lock if self._is_serial else contextlib.nullcontext():
+                made, new = self._made(operator, missing, immediates)
+            found |= made
+        return [found[key] for key in keys], new
+
+    def _made(
+        self, operator: str, missing: Mapping[_Key, Kernel], immediates: bool
+    ) -> tuple[dict[_Key, Any], list[Kernel]]:
+        """Return pipelines that the cache lacks, and the kernels of new ones."""
+        with self._context.lock:
+            self._context.check()
+            self._context.deferred.run()
+            found = {key: pipeline for key in missing if (pipeline := self._living.get(key)) is not None}
+            absent = [key for key in missing if key not in found]
+            layouts = {key: self._layout(key[1], immediates)[1] for key in absent}
+        made = in_parallel(
+            lambda key: self._compile(operator, missing[key], layouts[key]), absent, 1 if self._is_serial else cores()
+        )
+        with self._context.lock:
+            self._context.check()  # else ``close`` would not know of them
+            for key, pipeline in zip(absent, made, strict=True):
+                found[key] = self._living.setdefault(key, pipeline)
+            for key, kernel in missing.items():
+                self.cache.put(key, found[key], _BYTES_PER_CHARACTER * len(kernel.wgsl))
+        return found, [missing[key] for key, pipeline in zip(absent, made, strict=True) if found[key] is pipeline]
+
+    def close(self) -> None:
+        """Give all pipelines back, those in use too. Call when the device is gone and nothing is submitted any more.
+
+        Does not wait for those that are being made: whoever makes them sees that the device is gone, and drops them.
+        """
+        with self._context.lock:
+            self.cache.clear()
+            self._layouts.clear()
+            for pipeline in list(self._living.values()):
+                native.release(pipeline)
+            self._context.deferred.run()
+
+    def _compile(self, operator: str, kernel: Kernel, layout: Any) -> Any:
+        device = self._context.device
+        try:
+            module = device.create_shader_module(label=kernel.label, code=kernel.wgsl)
+            compute = {"module": module, "entry_point": "main"}
+            pipeline = device.create_compute_pipeline(label=kernel.label, layout=layout, compute=compute)
+            return releases.adopt(self._context, pipeline)
+        except wgpu.GPUValidationError as error:
+            if "is lost" in str(error):
+                raise self._context.translate(error, operator) from error
+            raise ShaderError(compile_error(operator, kernel, str(self._context.info), error)) from error
+        except wgpu.GPUError as error:
+            raise self._context.translate(error, f"{operator}: kernel {kernel.label!r}") from error
+
+    def _layout(self, bindings: int, immediates: bool) -> tuple[Any, Any]:
+        key = bindings, immediates
+        if key not in self._layouts:
+            device = self._context.device
+            types = ["storage"] * bindings + ([] if immediates else ["uniform"])
+            group = device.create_bind_group_layout(
+                entries=[
+                    {"binding": binding, "visibility": wgpu.ShaderStage.COMPUTE, "buffer": {"type": kind}}
+                    for binding, kind in enumerate(types)
+                ]
+            )
+            self._layouts[key] = (
+                group,
+                device.create_pipeline_layout(
+                    bind_group_layouts=[group], immediate_size=PARAMETER_BYTES if immediates else 0
+                ),
+            )
+        return self._layouts[key]
+
+
+def compile_error(operator: str, kernel: Kernel, adapter: str, error: Exception) -> str:
+    """Return the text of a ShaderError: what failed and why, then the lines around the fault with their numbers."""
+    text = str(error)
+    place = re.search(r"┌─ .*:(\d+):\d+", text)
+    head = f"{operator}: kernel {kernel.label!r} does not compile on {adapter}: {_fault(text) or reason_of(error)}"
+    if place is None:
+        return head
+    line = int(place[1])
+    file = template_of(kernel.wgsl, line)
+    return f"{head}{f' (in {file})' if file else ''}\n{excerpt(kernel.wgsl, line)}"
+
+
+def template_of(source: str, line: int) -> str | None:
+    """Return the shader file that a line of rendered WGSL came from: rendering puts its name above the text of each
+    file."""
+    above = "\n".join(source.splitlines()[:line])
+    names = re.findall(r"^// ---- (\S+)$", above, re.MULTILINE)
+    return names[-1] if names else None
+
+
+def _fault(text: str) -> str | None:
+    """Return what naga says in several places of its report: the headline, and what the headline leaves out."""
+    if parsing := re.search(r"parsing error: (.*)", text):
+        notes = re.findall(r"│ +[\^-]+ (.*)", text)
+        return "; ".join([parsing[1], *(note for note in notes if note not in parsing[1])])
+    if validation := re.search(r"Shader.* validation error: (.*)", text):
+        causes = re.findall(r"^ += (.*)", text, re.MULTILINE)
+        return ": ".join([validation[1], *causes[-1:]])
+    return None
+
+
+def excerpt(source: str, line: int) -> str:
+    """Return the lines of a source around one (counted from 1), numbered, with an arrow at it."""
+    lines = source.splitlines()
+    first, last = max(line - _LINES_AROUND, 1), min(line + _LINES_AROUND, len(lines))
+    width = len(str(last))
+    return "\n".join(
+        f"{'>' if number == line else ' '} {number:{width}} | {lines[number - 1]}".rstrip()
+        for number in range(first, last + 1)
+    )

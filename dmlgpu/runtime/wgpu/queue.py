@@ -1,0 +1,229 @@
+"""Recording and submitting work, and knowing when it is done."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import wgpu
+
+from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidArgument
+from dmlgpu.runtime.wgpu import native
+from dmlgpu.runtime.wgpu.buffers import Allocator, GpuBuffer, Guard
+from dmlgpu.runtime.wgpu.context import Context
+from dmlgpu.runtime.wgpu.waiting import wait_until
+
+
+class KernelWork(NamedTuple):
+    """One dispatch of a pipeline, everything prepared.
+
+    ``parameters`` is a ``native.parameter_block``, or None where a uniform brings them.
+    """
+
+    pipeline: Any
+    group: Any
+    parameters: Any
+    x: int
+    y: int
+    z: int
+    guard: Guard
+    label: str
+
+
+class CopyWork(NamedTuple):
+    """One copy between two buffers."""
+
+    source: Any
+    source_offset: int
+    destination: Any
+    destination_offset: int
+    size: int
+    guard: Guard
+    label: str
+
+
+Work: TypeAlias = KernelWork | CopyWork
+
+
+class Recording(tuple[Work, ...]):
+    """Work in order, and what submitting it again and again has in common: the calls that record it, found out when
+    they are first needed, and the epoch of the allocator at which its buffers were looked at.
+
+    Attributes:
+        wrapped: buffers that somebody else made, with the labels of the work that uses them first.
+        checked_epoch: the allocator's at the last check.
+    """
+
+    def __init__(self, work: Iterable[Work]):
+        self.wrapped: dict[GpuBuffer, str] = {}
+        for item in self:
+            for buffer in item.guard.wrapped:
+                self.wrapped.setdefault(buffer, item.label)
+        self.checked_epoch = -1
+        self._parts: list[CopyWork | list[native.DispatchCalls]] | None = None
+
+    def record(self, encoder: wgpu.GPUCommandEncoder) -> None:
+        """Record the work, in one compute pass between copies. wgpu tells of what it refuses when the encoder ends."""
+        if self._parts is None:
+            self._parts = self._prepare()
+        for part in self._parts:
+            if isinstance(part, CopyWork):
+                encoder.copy_buffer_to_buffer(*part[:5])
+            else:
+                compute_pass = encoder.begin_compute_pass()
+                native.dispatch(compute_pass, part)
+                compute_pass.end()
+
+    def _prepare(self) -> list[CopyWork | list[native.DispatchCalls]]:
+        """Return copies, and the calls of each compute pass; what is set already in a pass is not set again."""
+        parts: list[CopyWork | list[native.DispatchCalls]] = []
+        calls: list[native.DispatchCalls] = []
+        pipeline = group = parameters = None
+        for item in self:
+            if isinstance(item, CopyWork):
+                parts.append(item)
+                continue
+            if not parts or parts[-1] is not calls:
+                calls = []
+                parts.append(calls)
+                pipeline = group = parameters = None
+            if item.pipeline is not pipeline:
+                parameters = None  # immediates belong to the pipeline on OpenGL
+            calls.append(
+                native.dispatch_calls(
+                    None if item.pipeline is pipeline else item.pipeline,
+                    None if item.group is group else item.group,
+                    None if item.parameters is parameters else item.parameters,
+                    item[3:6],
+                )
+            )
+            pipeline, group, parameters = item.pipeline, item.group, item.parameters
+        return parts
+
+
+class Queue:
+    """The device's queue. Submissions have serial numbers from 1 on and finish in order.
+
+    Attributes:
+        has_writes: whether wgpu holds buffer writes back until the next submission.
+    """
+
+    def __init__(self, context: Context, allocator: Allocator):
+        self._context, self._allocator = context, allocator
+        self._submitted = 0
+        self._completion = native.Completion(context.queue)
+        self.has_writes = False
+
+    @property
+    def submitted(self) -> int:
+        """Serial number of the latest submission; 0 before the first."""
+        return self._submitted
+
+    def submit(self, *work: Sequence[Work]) -> int:
+        """Run work in order as one submission and return its serial number. What runs often is cheaper as a
+        ``Recording``.
+
+        Raises:
+            InvalidState: when a buffer of the work was released, or mapped or destroyed by its maker; nothing runs.
+            DeviceRemoved: when the device is gone.
+            DmlError: when the driver refuses a dispatch; its label is in the message and nothing runs.
+        """
+        recordings = [one if isinstance(one, Recording) else Recording(one) for one in work]
+        with self._context.lock:
+            self._context.deferred.run()
+            self._context.check()
+            for recording in recordings:
+                self.check(recording)
+            try:
+                encoder = self._context.device.create_command_encoder()
+                for recording in recordings:
+                    recording.record(encoder)
+                commands = encoder.finish()
+            except wgpu.GPUError as error:
+                raise self._blame(itertools.chain(*work), error) from error
+            return self.send(commands)
+
+    def check(self, work: Recording) -> None:
+        """Raise InvalidState when work uses a released buffer, or a wrapped one that its maker mapped or destroyed."""
+        epoch = self._allocator.epoch
+        if work.checked_epoch != epoch:
+            for item in work:
+                if item.guard.epoch != epoch:
+                    item.guard.check(epoch, item.label)
+            work.checked_epoch = epoch
+        for buffer, label in work.wrapped.items():
+            buffer.check_maker(label)
+
+    def send(self, commands: wgpu.GPUCommandBuffer) -> int:
+        """Submit finished commands, once; returns their serial number. Call with the lock held."""
+        # wgpu aborts the process when it refuses here; that commands could be finished just now is what tells that
+        # the device is still there.
+        self._context.end_mapping()
+        native.submit(self._context.queue, commands)
+        # An exception may come between any two lines: what is counted is submitted.
+        self._submitted = serial = self._submitted + 1
+        self.has_writes = False
+        self._completion.track(serial)
+        return serial
+
+    def flush(self) -> int:
+        """Send writes that are held back on their way; returns the serial number after which all is done."""
+        return self.submit() if self.has_writes else self._submitted
+
+    def is_done(self, serial: int) -> bool:
+        """Return whether a submission has finished."""
+        if self._completion.done() < serial:
+            self._poll()
+        return self._completion.done() >= serial
+
+    def wait(self, serial: int, timeout: float | None = None) -> bool:
+        """Wait for a submission; False when ``timeout`` seconds pass first.
+
+        An exception of a signal handler ends the wait, and changes nothing else.
+
+        Raises:
+            DeviceRemoved: when the device is gone and the submission with it.
+            InvalidArgument: when there was no such submission.
+        """
+        if self._completion.done() >= serial:
+            return True
+        self._context.check()
+        if serial > self._submitted:
+            raise InvalidArgument(f"wait: submission {serial} was never made, the latest is {self._submitted}")
+
+        def is_done() -> bool:
+            if self.is_done(serial):
+                return True
+            self._context.check()
+            return False
+
+        return wait_until(is_done, timeout)
+
+    def _poll(self) -> None:
+        if self._context.removed_reason is not None:
+            return
+        if self._completion.tracked < self._submitted:  # an exception came in ``send``, or another thread is there
+            with self._context.lock:
+                self._context.check()
+                if self._completion.tracked < self._submitted:
+                    self._completion.track(self._submitted)
+        if self._context.info.backend == "OpenGL":
+            with self._context.lock:
+                native.poll(self._context.device)
+        else:
+            native.poll(self._context.device)
+
+    def _blame(self, work: Iterable[Work], error: Exception) -> DmlError:
+        """Return the exception for a refused list, naming the first piece of work that is refused by itself too."""
+        failure = self._context.translate(error, "command list")
+        if isinstance(failure, DeviceRemoved):
+            return failure
+        for item in work:
+            try:
+                encoder = self._context.device.create_command_encoder()
+                Recording([item]).record(encoder)
+                encoder.finish()
+            except wgpu.GPUError as own:
+                return self._context.translate(own, item.label)
+        return failure

@@ -1,0 +1,194 @@
+"""Moving bytes between NumPy and buffers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import wgpu
+from numpy.typing import NDArray
+
+from dmlgpu.common.errors import DmlError
+from dmlgpu.runtime.executor import Reading
+from dmlgpu.runtime.wgpu import native, releases
+from dmlgpu.runtime.wgpu.buffers import GpuBuffer
+from dmlgpu.runtime.wgpu.context import Context
+from dmlgpu.runtime.wgpu.queue import Queue
+from dmlgpu.runtime.wgpu.waiting import wait_until
+
+_FLUSH_BYTES = 64 << 20
+_SMALLEST_STAGING = 1 << 16
+_MOST_KEPT_STAGING, _MOST_KEPT_BYTES = 64, 256 << 20
+_MAP_ALIGNMENT = 8
+
+
+class Transfers:
+    """Uploads through wgpu's staging, read-back through kept staging buffers or straight from mappable memory."""
+
+    def __init__(self, context: Context, queue: Queue):
+        self._context, self._queue = context, queue
+        self._unsent = 0
+        self._kept: list[Any] = []
+        self._replies: list[native.Reply] = []
+
+    def write(self, buffer: GpuBuffer, offset: int, data: NDArray[np.uint8]) -> None:
+        """Put bytes (offset and length multiples of 4) into a buffer, after all submitted work.
+
+        Raises:
+            InvalidState: when the buffer was released, or mapped or destroyed by its maker.
+            DeviceRemoved: when the device is gone.
+        """
+        if data.size == 0:
+            return
+        context = self._context
+        with context.lock:
+            context.check()
+            buffer.check("write")
+            buffer.check_maker("write")
+            context.end_mapping()
+            self._unsent = data.nbytes + (self._unsent if self._queue.has_writes else 0)
+            self._queue.has_writes = True
+            try:
+                native.write(context.queue, buffer.wgpu, offset, np.ascontiguousarray(data))
+            except wgpu.GPUError as error:
+                raise context.translate(error, f"write of {data.nbytes:,} bytes to buffer {buffer.label!r}") from error
+            if self._unsent > _FLUSH_BYTES:  # wgpu keeps a copy of every write until the next submission
+                self._queue.flush()
+
+    def read(self, buffer: GpuBuffer, offset: int, size: int) -> NDArray[np.uint8]:
+        """Return the bytes of a buffer (offset and size multiples of 4), once all submitted work is done.
+
+        Raises:
+            InvalidState: when the buffer was released, or mapped or destroyed by its maker.
+            DeviceRemoved: when the device is gone.
+        """
+        if size == 0:
+            return np.empty(0, np.uint8)
+        if buffer.mappable:
+            return self._read_in_place(buffer, offset, size)
+        data = self.read_async(buffer, offset, size).result()
+        assert data is not None  # without a time limit
+        return data
+
+    def read_async(self, buffer: GpuBuffer, offset: int, size: int) -> StagedReading:
+        """Begin to read the bytes of a buffer (offset and size multiples of 4, size not 0), after all submitted work.
+
+        The copy into a staging buffer is submitted at once, whether or not the buffer's memory can be read in place:
+        the next work may write it.
+
+        Raises:
+            InvalidState: when the buffer was released, or mapped or destroyed by its maker.
+            DeviceRemoved: when the device is gone.
+            OutOfMemory: when the driver has no more for a staging buffer.
+        """
+        context = self._context
+        with context.lock:
+            context.check()
+            buffer.check("read")
+            buffer.check_maker("read")
+            with context.reporting(f"read of {size:,} bytes of buffer {buffer.label!r}"):
+                staging = self._take_staging(size)
+                encoder = context.device.create_command_encoder()
+                encoder.copy_buffer_to_buffer(buffer.wgpu, offset, staging, 0, size)
+                serial = self._queue.send(encoder.finish())
+        return StagedReading(self, self._queue, staging, size, serial)
+
+    def _read_in_place(self, buffer: GpuBuffer, offset: int, size: int) -> NDArray[np.uint8]:
+        # Writes that are held back would be missed. Waiting comes before the lock is taken, so that other threads
+        # go on; the lock then keeps them from submitting a buffer that is mapped, which would abort the process.
+        self._queue.wait(self._queue.flush())
+        context = self._context
+        with context.lock:
+            context.check()
+            buffer.check("read")
+            return self._copy_out(buffer.wgpu, offset, size)
+
+    def fetch(self, reading: StagedReading) -> None:
+        """Copy bytes that have come out of their staging buffer, and keep that for other reads."""
+        context = self._context
+        with context.lock:
+            context.check()
+            if reading.data is None:  # or another thread was first
+                reading.data = self._copy_out(reading.staging, 0, reading.size)
+                self._keep(reading.staging)
+                reading.staging = None
+
+    def _copy_out(self, buffer: Any, offset: int, size: int) -> NDArray[np.uint8]:
+        """Map, copy, unmap. Call with the lock held."""
+        start = offset // _MAP_ALIGNMENT * _MAP_ALIGNMENT
+        extent = offset + size - start
+        context = self._context
+        reply = self._replies.pop() if self._replies else native.Reply("WGPUBufferMapCallback")
+        context.begin_mapping(buffer)
+        try:
+            native.map_for_reading(buffer, start, extent, reply)
+            wait_until(lambda: self._has_come(reply))
+            if not native.is_mapped(reply):
+                raise DmlError(f"{context.info}: the driver could not map {size:,} bytes for reading")
+            data = native.mapped_bytes(buffer, start, extent)[offset - start :].copy()
+        except wgpu.GPUError as error:
+            raise context.translate(error, f"read of {size:,} bytes") from error
+        finally:
+            context.end_mapping()
+        reply.clear()
+        self._replies.append(reply)
+        return data
+
+    def _has_come(self, reply: native.Reply) -> bool:
+        native.poll(self._context.device)
+        return bool(reply.statuses)  # perhaps from another thread's poll, later than this one
+
+    def _take_staging(self, size: int) -> Any:
+        """Return a staging buffer for so many bytes, a kept one if there is one. Call with the lock held.
+
+        It may still be mapped after an exception in ``_copy_out``: whoever submits ends mappings.
+        """
+        room = max(1 << (size - 1).bit_length(), _SMALLEST_STAGING)
+        room = max(min(room, self._context.limits["max-buffer-size"]), size)
+        for number, staging in enumerate(self._kept):
+            if staging.size == room:
+                return self._kept.pop(number)
+        usage = wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST
+        new = self._context.device.create_buffer(label="dmlgpu staging", size=room, usage=usage)
+        return releases.adopt(self._context, new)
+
+    def _keep(self, staging: Any) -> None:
+        """Keep a staging buffer for the next read, and of all those that were used last. Call with the lock held."""
+        self._kept.append(staging)
+        size = sum(kept.size for kept in self._kept)
+        while len(self._kept) > _MOST_KEPT_STAGING or (size > _MOST_KEPT_BYTES and len(self._kept) > 1):
+            oldest = self._kept.pop(0)
+            size -= oldest.size
+            oldest.destroy()
+
+
+class StagedReading(Reading):
+    """Bytes on their way through a staging buffer, which is kept for others once they are fetched. Where this is
+    dropped before, the buffer's memory goes with it.
+
+    Attributes:
+        staging: the staging buffer, None when the bytes are fetched.
+        size: how many bytes.
+        data: the bytes once they are fetched.
+    """
+
+    def __init__(self, transfers: Transfers, queue: Queue, staging: Any, size: int, serial: int):
+        self._transfers, self._queue, self._serial = transfers, queue, serial
+        self.staging, self.size = staging, size
+        self.data: NDArray[np.uint8] | None = None
+
+    def is_done(self) -> bool:
+        """Return whether ``result`` would wait no more."""
+        return self.data is not None or self._queue.is_done(self._serial)
+
+    def result(self, timeout: float | None = None) -> NDArray[np.uint8] | None:
+        """Return the bytes, the same array each time; None when ``timeout`` seconds pass first.
+
+        An exception of a signal handler ends the wait, and changes nothing else.
+
+        Raises:
+            DeviceRemoved: when the device is gone.
+        """
+        if self.data is None and self._queue.wait(self._serial, timeout):
+            self._transfers.fetch(self)
+        return self.data

@@ -1,0 +1,268 @@
+"""Python's operators on tensors, with NumPy's meaning."""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any
+
+import numpy as np
+
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.tensors.integers import power, shifted
+from dmlgpu.tensors.promotion import promoted
+from dmlgpu.tensors.types import as_number, is_number
+
+
+class Arithmetic:
+    """The operators of ``Tensor``. Sizes broadcast as NumPy's do; integers of different types, and floats, take the
+    type that they have together (see ``promotion``); numbers take the tensor's type; arrays beside a tensor are copied
+    to its device. Comparisons give truth values, 0 or 1 of UINT8; ``~`` inverts them, and bits of integers.
+
+    ``/`` is true division, for floating-point numbers only; ``//`` and ``%`` round towards minus infinity.
+    """
+
+    __slots__ = ()
+    __array_ufunc__ = None  # NumPy's arrays leave operators to tensors
+
+    data_type: DataType
+    is_boolean: bool
+
+    def _operator(self, caller: str, kind: type[OperatorDesc], **values: Any) -> Any:
+        raise NotImplementedError
+
+    def _same(self) -> Any:
+        raise NotImplementedError
+
+    def _pair(self, symbol: str, kind: type[OperatorDesc], other: Any, swapped: bool = False) -> Any:
+        """Apply an operator on a and b."""
+        if not (isinstance(other, Arithmetic | np.ndarray) or is_number(other)):
+            return NotImplemented
+        first, second = self._alike(f"a {symbol} b", other, swapped)
+        return self._operator(f"a {symbol} b", kind, a_tensor=first, b_tensor=second)
+
+    def _alike(self, caller: str, other: Any, swapped: bool) -> Any:
+        """Return the operands in their order, in one type."""
+        first, second = (other, self) if swapped else (self, other)
+        if isinstance(other, Arithmetic) and other.data_type is not self.data_type:
+            return promoted(caller, {"a": first, "b": second})
+        return first, second
+
+    def __add__(self, other: Any) -> Any:
+        return self._pair("+", descs.ElementWiseAdd, other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Any:
+        return self._pair("-", descs.ElementWiseSubtract, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return self._pair("-", descs.ElementWiseSubtract, other, True)
+
+    def __mul__(self, other: Any) -> Any:
+        return self._pair("*", descs.ElementWiseMultiply, other)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Any:
+        return self._divided(other, False)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return self._divided(other, True)
+
+    def _divided(self, other: Any, swapped: bool) -> Any:
+        if not self.data_type.is_float and not (isinstance(other, Arithmetic) and other.data_type.is_float):
+            raise InvalidArgument(
+                f"a / b: a and b must be of a floating-point type, got {self.data_type.name}; "
+                "a // b divides integers, astype converts them"
+            )
+        return self._pair("/", descs.ElementWiseDivide, other, swapped)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return self._floored(other, False)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return self._floored(other, True)
+
+    def _floored(self, other: Any, swapped: bool) -> Any:
+        """Divide and round down: signed integers that the division truncates up, those whose remainder by truncation is
+        not the one by rounding down, less 1."""
+        if self.data_type.is_float:
+            found = self._pair("//", descs.ElementWiseDivide, other, swapped)
+            if found is NotImplemented:
+                return found
+            return self._operator("a // b", descs.ElementWiseFloor, input_tensor=found)
+        found = self._pair("//", descs.ElementWiseDivide, other, swapped)
+        if found is NotImplemented or not found.data_type.is_signed:
+            return found
+        down = self._pair("//", descs.ElementWiseModulusFloor, other, swapped)
+        return found - (down != self._pair("//", descs.ElementWiseModulusTruncate, other, swapped)).astype(
+            found.data_type
+        )
+
+    def __mod__(self, other: Any) -> Any:
+        return self._pair("%", descs.ElementWiseModulusFloor, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return self._pair("%", descs.ElementWiseModulusFloor, other, True)
+
+    def __pow__(self, exponent: Any) -> Any:
+        return self._raised(exponent, False)
+
+    def __rpow__(self, base: Any) -> Any:
+        return self._raised(base, True)
+
+    def _raised(self, other: Any, swapped: bool) -> Any:
+        if isinstance(other, numbers.Real) and not swapped and self.data_type.is_float:
+            exponent = as_number("a ** b", other, self.data_type)
+            return self._operator("a ** b", descs.ElementWiseConstantPow, input_tensor=self, exponent=exponent)
+        if not (isinstance(other, Arithmetic | np.ndarray) or is_number(other)):
+            return NotImplemented
+        first, second = self._alike("a ** b", other, swapped)
+        if any(getattr(one, "data_type", None) in (DataType.INT64, DataType.UINT64) for one in (first, second)):
+            return power(*self._alike("a ** b", self._tensor("a ** b", other), swapped))
+        return self._operator("a ** b", descs.ElementWisePow, input_tensor=first, exponent_tensor=second)
+
+    def __neg__(self) -> Any:
+        if self.data_type.is_signed and self.data_type is not DataType.FLOAT64:
+            return self._operator("-a", descs.ElementWiseNegate, input_tensor=self)
+        return self._pair("-", descs.ElementWiseSubtract, 0, True)
+
+    def __pos__(self) -> Any:
+        return self._same()
+
+    def __abs__(self) -> Any:
+        if not self.data_type.is_signed:
+            return self._same()
+        return self._operator("abs(a)", descs.ElementWiseAbs, input_tensor=self)
+
+    # ---- in place: another tensor of the same type and sizes takes the name ------------------------------------------
+
+    def _in_place(self: Any, symbol: str, found: Any) -> Any:
+        """Return the result of an operator in place.
+
+        Raises:
+            InvalidArgument: it has another type or other sizes than the tensor that it is assigned to.
+        """
+        if found is not NotImplemented and (found.dtype, found.sizes) != (self.dtype, self.sizes):
+            raise InvalidArgument(
+                f"a {symbol} b: the result must have the type and sizes of a, {self.type_name} {list(self.sizes)}, got "
+                f"{found.type_name} {list(found.sizes)}"
+            )
+        return found
+
+    def __iadd__(self, other: Any) -> Any:
+        return self._in_place("+=", self + other)
+
+    def __isub__(self, other: Any) -> Any:
+        return self._in_place("-=", self - other)
+
+    def __imul__(self, other: Any) -> Any:
+        return self._in_place("*=", self * other)
+
+    def __itruediv__(self, other: Any) -> Any:
+        return self._in_place("/=", self / other)
+
+    def __ifloordiv__(self, other: Any) -> Any:
+        return self._in_place("//=", self // other)
+
+    def __imod__(self, other: Any) -> Any:
+        return self._in_place("%=", self % other)
+
+    def __ipow__(self, other: Any) -> Any:
+        return self._in_place("**=", self**other)
+
+    def __iand__(self, other: Any) -> Any:
+        return self._in_place("&=", self & other)
+
+    def __ior__(self, other: Any) -> Any:
+        return self._in_place("|=", self | other)
+
+    def __ixor__(self, other: Any) -> Any:
+        return self._in_place("^=", self ^ other)
+
+    def __ilshift__(self, other: Any) -> Any:
+        return self._in_place("<<=", self << other)
+
+    def __irshift__(self, other: Any) -> Any:
+        return self._in_place(">>=", self >> other)
+
+    # ---- bits -------------------------------------------------------------------------------------------------------
+
+    def __and__(self, other: Any) -> Any:
+        return self._pair("&", descs.ElementWiseBitAnd, other)
+
+    __rand__ = __and__
+
+    def __or__(self, other: Any) -> Any:
+        return self._pair("|", descs.ElementWiseBitOr, other)
+
+    __ror__ = __or__
+
+    def __xor__(self, other: Any) -> Any:
+        return self._pair("^", descs.ElementWiseBitXor, other)
+
+    __rxor__ = __xor__
+
+    def __lshift__(self, other: Any) -> Any:
+        return self._shifted("<<", descs.ElementWiseBitShiftLeft, other, False)
+
+    def __rlshift__(self, other: Any) -> Any:
+        return self._shifted("<<", descs.ElementWiseBitShiftLeft, other, True)
+
+    def __rshift__(self, other: Any) -> Any:
+        return self._shifted(">>", descs.ElementWiseBitShiftRight, other, False)
+
+    def __rrshift__(self, other: Any) -> Any:
+        return self._shifted(">>", descs.ElementWiseBitShiftRight, other, True)
+
+    def _shifted(self, symbol: str, kind: type[OperatorDesc], other: Any, swapped: bool) -> Any:
+        caller = f"a {symbol} b"
+        if not (isinstance(other, Arithmetic | np.ndarray) or is_number(other)):
+            return NotImplemented
+        first, second = self._alike(caller, self._tensor(caller, other), swapped)
+        if first.data_type.is_float:
+            raise InvalidArgument(f"{caller}: a and b must be of integers, got {first.type_name}")
+        return shifted(caller, kind, first, second)
+
+    def _tensor(self, caller: str, other: Any) -> Any:
+        """Return an operand as a tensor, a number as one of this type."""
+        if isinstance(other, Arithmetic):
+            return other
+        made: Any = type(self)
+        device = self.device  # type: ignore[attr-defined]
+        if isinstance(other, np.ndarray):
+            return made(other, device=device)
+        return made(as_number(caller, other, self.data_type), self.data_type, device=device)
+
+    def __invert__(self) -> Any:
+        if self.is_boolean:
+            return self._operator("~a", descs.ElementWiseLogicalNot, input_tensor=self)
+        return self._operator("~a", descs.ElementWiseBitNot, input_tensor=self)
+
+    # ---- comparisons ------------------------------------------------------------------------------------------------
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> Any:
+        return self._pair("==", descs.ElementWiseLogicalEquals, other)
+
+    def __ne__(self, other: object) -> Any:
+        equal = self._pair("!=", descs.ElementWiseLogicalEquals, other)
+        if equal is NotImplemented:
+            return equal
+        return self._operator("a != b", descs.ElementWiseLogicalNot, input_tensor=equal)
+
+    def __lt__(self, other: Any) -> Any:
+        return self._pair("<", descs.ElementWiseLogicalLessThan, other)
+
+    def __le__(self, other: Any) -> Any:
+        return self._pair("<=", descs.ElementWiseLogicalLessThanOrEqual, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return self._pair(">", descs.ElementWiseLogicalGreaterThan, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return self._pair(">=", descs.ElementWiseLogicalGreaterThanOrEqual, other)

@@ -1,0 +1,46 @@
+"""Tensor policies: how the tensors that operators of a graph write lie in memory (DirectMLX: TensorPolicy)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from dmlgpu.catalog.enums import DataType, TensorFlags
+from dmlgpu.catalog.tensor_desc import TensorDesc, packed_strides
+from dmlgpu.common.errors import InvalidArgument, shown
+
+Sizes: TypeAlias = tuple[int, ...]
+
+Policy: TypeAlias = Callable[[DataType, TensorFlags, Sizes], TensorDesc]
+"""From type, flags and sizes to a description with these and any strides, bytes and alignment."""
+
+
+def packed(data_type: DataType, flags: TensorFlags, sizes: Sizes) -> TensorDesc:
+    """Row-major without gaps and without strides: what most want."""
+    return TensorDesc(data_type, sizes, flags=flags)
+
+
+def interleaved_channel(data_type: DataType, flags: TensorFlags, sizes: Sizes) -> TensorDesc:
+    """Channels innermost: {N, C, H, W} stored as {N, H, W, C}. Tensors of one dimension are packed."""
+    if len(sizes) < 2:
+        return packed(data_type, flags, sizes)
+    batch, channels, *spatial = sizes
+    first, *rest, last = packed_strides((batch, *spatial, channels))
+    return TensorDesc(data_type, sizes, (first, last, *rest), flags)
+
+
+POLICIES: Mapping[str, Policy] = {"default": packed, "interleaved_channel": interleaved_channel}
+
+
+def as_policy(policy: str | Policy) -> Policy:
+    """Return a policy by its name, or as it is.
+
+    Raises:
+        InvalidArgument: no such name, and nothing to call.
+    """
+    if callable(policy):
+        return policy
+    found = POLICIES.get(policy) if isinstance(policy, str) else None
+    if found is None:
+        raise InvalidArgument(f"Graph: policy must be a function or one of {', '.join(POLICIES)}, got {shown(policy)}")
+    return found

@@ -1,0 +1,221 @@
+"""Indexing with arrays: integers that name elements, truth values that choose them, and assignment."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS
+from dmlgpu.common.errors import InvalidArgument, shown
+from dmlgpu.tensors import layout
+from dmlgpu.tensors.strided import Strided
+
+if TYPE_CHECKING:
+    from dmlgpu.tensors.tensor import Tensor
+
+CALLER = "Tensor[...]"
+
+
+class InvalidIndex(InvalidArgument, IndexError):
+    """Truth values have not the sizes of what they choose from: an IndexError by the array API standard."""
+
+
+def looked_at(x: Strided) -> NDArray[Any]:
+    """Return the elements of a tensor on which the sizes of a result depend, as an array of the host."""
+    return x.numpy()
+
+
+def is_array(index: Any) -> bool:
+    """Return whether an index names elements one by one: a tensor or an array with dimensions, truth values, a list."""
+    if isinstance(index, Strided | np.ndarray):
+        return index.ndim > 0 or index.dtype == bool
+    return isinstance(index, list | bool | np.bool_)
+
+
+def select(x: Tensor, index: tuple[Any, ...]) -> Tensor:
+    """Return what a tuple selects of which some entries are arrays, by NumPy's rules.
+
+    Raises:
+        InvalidArgument: an index of another kind, out of range where the host knows it, or of sizes that do not
+            broadcast; more than 8 dimensions.
+    """
+    entries = _expanded(x, index)
+    view = x[tuple(slice(None) if _is_single(one) else one for one in entries)]
+    axes = [number for number, one in enumerate(entries) if _is_single(one)]
+    indices = [_as_indices(x, entries[axis], view.sizes[axis], axis) for axis in axes]
+    sizes = layout.broadcast_sizes(
+        CALLER, [(f"index {axis}", one.sizes) for axis, one in zip(axes, indices, strict=True)]
+    )
+    rest = [axis for axis in range(view.ndim) if axis not in axes]
+    kept = tuple(view.sizes[axis] for axis in rest)
+    if len(sizes) + len(kept) > MAX_DIMENSIONS:
+        raise InvalidArgument(f"{CALLER}: indices must leave at most 8 dimensions, got {len(sizes) + len(kept)}")
+    if 0 in sizes or 0 in kept:
+        return x._nothing((*sizes, *kept))
+    place = indices[0]
+    for number, axis in enumerate(axes[1:], 1):
+        place = place * view.sizes[axis] + indices[number]
+    place = place.broadcast_to(sizes)
+    extent = math.prod(view.sizes[axis] for axis in axes)
+    if not extent:
+        raise InvalidArgument(f"{CALLER}: an index must name an element, got one into a dimension of size 0")
+    flat = view.transpose(*axes, *rest).reshape(extent, *kept) if view.ndim else view.reshape(1)
+    found = flat._taken(place.reshape(-1), 0, CALLER)._renamed((*sizes, *kept))
+    first = axes[0]
+    if axes == list(range(first, first + len(axes))) and first:
+        order = [*range(len(sizes), len(sizes) + first), *range(len(sizes)), *range(len(sizes) + first, found.ndim)]
+        found = found.transpose(order)
+    return found
+
+
+def _expanded(x: Tensor, index: tuple[Any, ...]) -> list[Any]:
+    """Return an entry per dimension and new dimension: Ellipsis spelled out, truth values as the places where they
+    hold."""
+    entries: list[Any] = []
+    for given in index:
+        one = np.asarray(given) if isinstance(given, bool | np.bool_) else given
+        one = np.asarray(one, None if one else np.int64) if isinstance(one, list) else one
+        if isinstance(one, Strided | np.ndarray) and one.dtype == bool:
+            entries.extend(_places(x, one, len(entries)))
+        else:
+            entries.append(one)
+    if sum(one is Ellipsis for one in entries) > 1:
+        raise InvalidArgument(f"{CALLER}: at most one Ellipsis must be given")
+    taken = sum(one is not None and one is not Ellipsis for one in entries)
+    if taken > x.ndim:
+        raise InvalidArgument(f"{CALLER}: at most {x.ndim} indices must be given for {list(x.sizes)}, got {taken}")
+    place = next((number for number, one in enumerate(entries) if one is Ellipsis), len(entries))
+    entries[place : place + 1] = [slice(None)] * (x.ndim - taken)
+    return entries
+
+
+def _places(x: Tensor, mask: Any, begin: int) -> list[Any]:
+    """Return where a mask holds, as an index per dimension of the mask.
+
+    Raises:
+        InvalidArgument: the mask has not the sizes of the dimensions that it chooses from.
+    """
+    array = looked_at(mask) if isinstance(mask, Strided) else mask
+    if not array.ndim:
+        raise InvalidArgument(f"{CALLER}: a single truth value must be the only index")
+    _check_mask(array.shape, x.sizes[begin : begin + array.ndim])
+    return list(np.nonzero(array))
+
+
+def _check_mask(found: layout.Sizes, sizes: layout.Sizes) -> None:
+    if found != sizes:
+        raise InvalidIndex(
+            f"{CALLER}: truth values must have the sizes {list(sizes)} of the dimensions they choose from, got "
+            f"{list(found)}"
+        )
+
+
+def _is_single(index: Any) -> bool:
+    return index is not None and not isinstance(index, slice)
+
+
+def _as_indices(x: Tensor, index: Any, size: int, axis: int) -> Tensor:
+    """Return an index as a tensor of INT64, none of it negative."""
+    made = type(x)
+    if not isinstance(index, Strided):
+        array = _integers(index, axis)
+        if array.size and not (-size <= array.min() and array.max() < size):
+            worst = array.max() if array.max() >= size else array.min()
+            raise InvalidArgument(
+                f"{CALLER}: an index must be between {-size} and {size - 1} for axis {axis}, got {worst}"
+            )
+        return made((array % size if size else array).astype(np.int64), device=x.device)
+    if index.data_type.is_float or index.data_type.bits < 8:
+        raise InvalidArgument(f"{CALLER}: an index must be of integers or truth values, got {index.type_name}")
+    tensor: Any = index
+    if not tensor.data_type.is_signed:
+        return tensor.astype(DataType.INT64)
+    wide = tensor.astype(DataType.INT64)
+    if not wide.size:
+        return wide
+    return wide + (wide < 0).astype(DataType.INT64) * size
+
+
+def _integers(index: Any, axis: int) -> NDArray[Any]:
+    try:
+        array = np.asarray(index)
+    except Exception:  # ragged lists
+        array = np.empty(1, object)
+    if array.dtype.kind not in "iu":
+        raise InvalidArgument(
+            f"{CALLER}: an index must be an integer, a slice, None, Ellipsis, or an array of integers or truth values, "
+            f"got {shown(index, typed=True)} for axis {axis}"
+        )
+    return array
+
+
+def masked(x: Tensor, mask: Any) -> Tensor:
+    """Return the elements, or parts along leading dimensions, where truth values hold.
+
+    Raises:
+        InvalidArgument: the mask has not the sizes of these dimensions.
+    """
+    array = looked_at(mask) if isinstance(mask, Strided) else np.asarray(mask)
+    _check_mask(array.shape, x.sizes[: array.ndim])
+    rest = x.sizes[array.ndim :]
+    places = np.flatnonzero(array)
+    if not places.size or 0 in rest:
+        return x._nothing((places.size, *rest))
+    flat = x.reshape(array.size, *rest)
+    return flat._taken(type(x)(places.astype(np.int64), device=x.device), 0, CALLER)
+
+
+def assigned(x: Tensor, index: Any, value: Any) -> Tensor:
+    """Return a tensor with other elements where an index says.
+
+    Raises:
+        InvalidArgument: an index that selects nothing that could be assigned, a value of another type, or one whose
+            sizes do not broadcast.
+    """
+    caller = "Tensor[...] = value"
+    is_mask = isinstance(index, Strided) and index.dtype == bool
+    if is_mask and index.sizes == x.sizes and _is_single_value(value):
+        value = _as_value(caller, x, value, x.sizes)
+        if not x.size:
+            return x
+        values = {"condition_tensor": index, "a_tensor": value, "b_tensor": x}
+        return x._operator(caller, descs.ElementWiseIf, **values)
+    names = np.arange(x.size).reshape(x.sizes)[_on_host(index)]
+    value = _as_value(caller, x, value, names.shape)
+    if not names.size:
+        return x
+    if names.size == x.size and np.array_equal(names.reshape(-1), np.arange(x.size)):
+        return value.reshape(x.sizes).copy()
+    places = type(x)(names.reshape(-1).astype(np.int64), device=x.device)
+    values = {"input_tensor": x.reshape(-1), "indices_tensor": places, "updates_tensor": value.reshape(-1), "axis": 0}
+    return x._operator(caller, descs.ScatterElements, **values)._renamed(x.sizes)
+
+
+def _is_single_value(value: Any) -> bool:
+    return math.prod(np.shape(value)) == 1
+
+
+def _on_host(index: Any) -> Any:
+    if isinstance(index, tuple):
+        return tuple(_on_host(one) for one in index)
+    return looked_at(index) if isinstance(index, Strided) else index
+
+
+def _as_value(caller: str, x: Tensor, value: Any, sizes: tuple[int, ...]) -> Tensor:
+    """Return what is assigned, in the type of the tensor, broadcast."""
+    wanted: Any = bool if x.is_boolean else x.data_type
+    if not isinstance(value, Strided):
+        value = type(x)(value, wanted, device=x.device)
+    if value.data_type.is_float and not x.data_type.is_float:
+        raise InvalidArgument(f"{caller}: value must be of integers for {x.type_name}, got {value.type_name}")
+    extra = value.ndim - len(sizes)
+    if extra > 0 and all(size == 1 for size in value.sizes[:extra]):
+        value = value.squeeze(tuple(range(extra)))
+    if layout.broadcast_strides(value.sizes, value.strides, sizes) is None:
+        raise InvalidArgument(f"{caller}: value must broadcast to {list(sizes)}, got sizes {list(value.sizes)}")
+    return value.astype(wanted).broadcast_to(sizes)

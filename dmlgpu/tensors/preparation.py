@@ -1,0 +1,233 @@
+"""From what a caller gives to a description: names of enumerations, negative axes, broadcasting, usual values."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dmlgpu.catalog import FieldKind, FieldSchema, descs, enums, operator
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias, Size2D
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common import coercion as kinds
+from dmlgpu.common.errors import InvalidArgument, InvalidDescription, shown
+from dmlgpu.compiler.operators.inference import complete
+from dmlgpu.tensors.layout import broadcast_sizes, broadcast_strides, checked_axes, checked_axis
+from dmlgpu.tensors.types import as_data_type, is_number
+
+_PAIRS: Mapping[str, type[Any]] = {"SCALE_BIAS": ScaleBias, "SIZE_2D": Size2D}
+"""Attributes that may be given as pairs of numbers."""
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What an operator's inputs have in common.
+
+    Attributes:
+        typed: by input, the other inputs of its type.
+        sized: groups of single inputs that have the same sizes, which broadcast.
+        arrays: inputs that hold any number of tensors.
+        attributes: the attributes by name.
+        keeps_rank: whether the first output has the first input's sizes.
+    """
+
+    typed: Mapping[str, tuple[str, ...]]
+    sized: tuple[tuple[str, ...], ...]
+    arrays: frozenset[str]
+    attributes: Mapping[str, FieldSchema]
+    keeps_rank: bool
+
+
+@functools.cache  # bounded by the catalog
+def signature(label: str) -> Signature:
+    """Return what the inputs of an operator, by its name, have in common."""
+    schema = operator(label)
+    names = {field.name: field.python_name for field in schema.tensor_fields if field.kind is FieldKind.INPUT}
+    single = {field.python_name for field in schema.tensor_fields if not field.is_array}
+    typed: dict[str, list[str]] = {name: [] for name in names.values()}
+    sized, keeps_rank = [], False
+    outputs = {field.name for field in schema.tensor_fields if field.kind is FieldKind.OUTPUT}
+    for relation in schema.relations:
+        inputs = [names[name] for name in relation.tensors if name in names]
+        if "DataType" in relation.same:
+            for name in inputs:
+                typed[name] += [other for other in inputs if other != name]
+        if "Sizes" in relation.same:
+            sized.append(tuple(name for name in inputs if name in single))
+            keeps_rank = keeps_rank or bool(inputs and outputs & set(relation.tensors))
+    attributes = {field.python_name: field for field in schema.python_fields if field.kind is FieldKind.ATTRIBUTE}
+    return Signature(
+        {name: tuple(others) for name, others in typed.items()},
+        tuple(group for group in sized if len(group) > 1),
+        frozenset(names.values()) - single,
+        attributes,
+        keeps_rank,
+    )
+
+
+def short(field: str) -> str:
+    """Return a field as functions name it: ``a`` for ``a_tensor``."""
+    return field.replace("_tensors", "s").replace("_tensor", "")
+
+
+def prepare(
+    caller: str,
+    kind: type[OperatorDesc],
+    values: Mapping[str, Any],
+    *,
+    types: Mapping[str, Any],
+    sizes: Mapping[str, Any],
+    absent: Sequence[str],
+) -> OperatorDesc:
+    """Return the description of a call.
+
+    Args:
+        caller: the function that was called, for messages.
+        kind: the operator.
+        values: descriptions of inputs as they lie in memory, and attributes as they were given.
+        types, sizes, absent: as for ``operators.inference.complete``; types may be NumPy's or names.
+
+    Raises:
+        InvalidArgument: an attribute, or sizes that do not broadcast.
+        InvalidDescription: as ``complete``.
+    """
+    known = signature(kind.operator)
+    found = dict(values)
+    for group in known.sized:
+        _broadcast(caller, found, group)
+    rank = _rank(kind, found)
+    for name, field in known.attributes.items():
+        if found.get(name) is not None:
+            found[name] = _attribute(caller, field, found[name], rank)
+    data_types = {
+        name: as_data_type(caller, "output_type", given) for name, given in types.items() if given is not None
+    }
+    wanted = {name: _sequences(given) for name, given in sizes.items() if given is not None}
+    return complete(kind, found, types=data_types, sizes=wanted, absent=absent)
+
+
+def _broadcast(caller: str, values: dict[str, Any], group: tuple[str, ...]) -> None:
+    """Repeat inputs to the sizes that they have together."""
+    present = [(name, values[name]) for name in group if values.get(name) is not None]
+    if len({desc.sizes for _, desc in present}) < 2:
+        return
+    wanted = broadcast_sizes(caller, [(short(name), desc.sizes) for name, desc in present])
+    for name, desc in present:
+        strides = broadcast_strides(desc.sizes, desc.element_strides, wanted)
+        values[name] = TensorDesc(desc.data_type, wanted, strides)
+
+
+def _rank(kind: type[OperatorDesc], values: Mapping[str, Any]) -> int | None:
+    for name in kind.input_fields:
+        given = values.get(name)
+        first = given[0] if isinstance(given, tuple) and given else given
+        if isinstance(first, TensorDesc):
+            return first.dimension_count
+    return None
+
+
+def _attribute(caller: str, field: FieldSchema, value: Any, rank: int | None) -> Any:
+    """Return an attribute as descriptions take it."""
+    name = field.python_name
+    if name == "axis" and rank is not None:
+        return checked_axis(caller, name, value, rank)
+    if name == "axes" and rank is not None:
+        return checked_axes(caller, name, value, rank)
+    if field.type == "DML_TENSOR_DATA_TYPE":
+        return as_data_type(caller, name, value)
+    if field.type == "OPERATOR_DESC":
+        several = field.is_array and isinstance(value, list | tuple)
+        return tuple(activation(caller, name, one) for one in value) if several else activation(caller, name, value)
+    if field.type.startswith("DML_"):
+        return member(caller, name, getattr(enums, class_name(field.type)), value)
+    pair = _PAIRS.get(field.type)
+    return pair(*value) if pair is not None and isinstance(value, tuple) and len(value) == 2 else value
+
+
+def class_name(directml: str) -> str:
+    """Return the name of an enumeration's class: ``ReduceFunction`` for ``DML_REDUCE_FUNCTION``."""
+    return "".join(word.capitalize() for word in directml.removeprefix("DML_").split("_"))
+
+
+def member(caller: str, name: str, cls: type[Any], text: Any) -> Any:
+    """Return the member of an enumeration that a text names, in any case, in full or by its beginning; or a member.
+
+    Raises:
+        InvalidArgument: no member, or several.
+    """
+    if not isinstance(text, str):
+        return kinds.argument(caller, name, kinds.member_of(cls), text)
+    wanted = text.strip().upper().replace(" ", "_").replace("-", "_")
+    found = cls.__members__.get(wanted)
+    begins = [one for label, one in cls.__members__.items() if wanted and label.startswith(wanted)]
+    if found is None and len(begins) == 1:
+        (found,) = begins
+    if found is None:
+        members = ", ".join(label.lower() for label in cls.__members__)
+        raise InvalidArgument(f"{caller}: {name} must be one of {members}, got {shown(text)}")
+    return found
+
+
+def activation(caller: str, name: str, value: Any) -> OperatorDesc:
+    """Return the description of a fused activation: itself, or the one of a name with its usual attributes.
+
+    Raises:
+        InvalidArgument: no activation of that name, or one whose attributes must be given.
+    """
+    if not isinstance(value, str):
+        return kinds.argument(caller, name, kinds.instance_of(OperatorDesc, "an OperatorDesc or its name"), value)
+    try:
+        return descs.by_name(f"ACTIVATION_{value.strip().upper()}")()
+    except InvalidArgument:
+        raise InvalidArgument(
+            f"{caller}: {name} must be an activation's description, or the name of one without attributes "
+            f"(relu, sigmoid, tanh, ...), got {shown(value)}"
+        ) from None
+
+
+def _sequences(sizes: Any) -> Any:
+    """Return sizes with Python's integers, arrays of them included."""
+    if kinds.as_index(sizes) is not None:
+        return (kinds.as_index(sizes),)
+    if hasattr(sizes, "tolist"):
+        sizes = sizes.tolist()
+    if isinstance(sizes, list | tuple):
+        return tuple(
+            tuple(one) if isinstance(one, list | tuple) else one if kinds.as_index(one) is None else kinds.as_index(one)
+            for one in sizes
+        )
+    return sizes
+
+
+def in_words_of(caller: str, kind: type[OperatorDesc], error: InvalidDescription) -> InvalidArgument:
+    """Return the error of a description as one of the function that was called."""
+    where = "" if caller == kind.operator.lower() else f" (in {kind.operator})"
+    return InvalidArgument(f"{caller}: {short(error.field)} {short(error.reason)}{where}")
+
+
+def hashable(value: Any) -> Any:
+    """Return an attribute as part of a key: equal only for what computes alike.
+
+    Raises:
+        TypeError: the value cannot be part of a key.
+    """
+    if isinstance(value, float):
+        return value.hex()
+    if isinstance(value, list | tuple):
+        return (type(value).__name__, *map(hashable, value))
+    if isinstance(value, ScaleBias):
+        return ScaleBias, value.scale.hex(), value.bias.hex()
+    if hasattr(value, "tolist"):
+        return hashable(value.tolist())
+    hash(value)
+    return (type(value), value) if is_number(value) else value
+
+
+def data_type_for(kind: type[OperatorDesc], field: str, present: Mapping[str, DataType]) -> DataType | None:
+    """Return the type that a number takes as an input: that of another input that must be of its type, else of any."""
+    for other in signature(kind.operator).typed.get(field, ()):
+        if other in present:
+            return present[other]
+    return next(iter(present.values()), None)

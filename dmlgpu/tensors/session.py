@@ -1,0 +1,248 @@
+"""What a device keeps for eager calls: memory, compiled operators by description, dispatches bound to memory."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common.cache import Cache, CacheLimits
+from dmlgpu.common.errors import OutOfMemory
+from dmlgpu.runtime.buffer import Buffer
+from dmlgpu.runtime.executor import Dispatch, Executable, Range, Resources
+from dmlgpu.runtime.operator import CompiledOperator
+from dmlgpu.runtime.state import DeviceState
+from dmlgpu.tensors.pool import Kept, Pool
+
+if TYPE_CHECKING:
+    from dmlgpu.runtime.device import Device
+
+COMPILED = 1024
+"""Most compiled operators that a device keeps for eager calls."""
+
+RECORDED = 4096
+"""Most dispatches that a device keeps with the memory to which they are bound."""
+
+KEEPING = ("MULTIHEAD_ATTENTION1", "NONZERO_COORDINATES")
+"""Operators that may leave elements of their outputs as they were."""
+
+_KEY = "dmlgpu.tensors"
+
+Bytes: TypeAlias = NDArray[np.uint8]
+
+Place: TypeAlias = tuple[Any, int]
+"""An executor's buffer, and the first byte in it: a multiple of 16."""
+
+
+@dataclass(eq=False, frozen=True)
+class Prepared:
+    """An operator that can be called.
+
+    Attributes:
+        executable: the operator.
+        inputs, outputs: the flat tensors, None for absent ones.
+        persistent: what its initialisation filled, or None.
+        clears: whether elements of the outputs may stay as they are, which must be zeros then.
+        number: unique in the process; unlike ``id``, never used again.
+    """
+
+    executable: Executable
+    inputs: tuple[TensorDesc | None, ...]
+    outputs: tuple[TensorDesc | None, ...]
+    persistent: Kept | None
+    clears: bool
+    number: int = field(default_factory=itertools.count().__next__)
+
+
+class Session:
+    """One device's state of eager calls. Thread-safe. It does not keep the device alive."""
+
+    def __init__(self, state: DeviceState):
+        self._state = state
+        self.recorded: Cache[Any, tuple[Sequence[Dispatch], tuple[Any, ...]]] = Cache(CacheLimits(RECORDED, RECORDED))
+        self.compiled: Cache[Any, Prepared] = Cache(CacheLimits(COMPILED, COMPILED))
+        self.numbers: Cache[Any, Kept] = Cache(CacheLimits(COMPILED, COMPILED))
+        self.pool = Pool(state, self.recorded.clear)
+
+    def compile(self, device: Device, desc: OperatorDesc) -> Prepared:
+        """Make an operator ready to be called.
+
+        Raises:
+            InvalidDescription, NotSupported, OutOfMemory, ShaderError: as ``Device.compile_operator``.
+        """
+        clears = desc.operator in KEEPING
+        return self.prepare(device.compile_operator(device.create_operator(desc)), clears)
+
+    def prepare(self, compiled: CompiledOperator, clears: bool) -> Prepared:
+        """Initialise what was compiled, so that it can be called; ``clears`` as in ``Prepared``.
+
+        Raises:
+            OutOfMemory: no room for the persistent resource.
+        """
+        executable, persistent = compiled._executable, None
+        if executable.persistent_size:
+            persistent = Kept(self._state, executable.persistent_size, "persistent resource")
+            bound = Range(persistent.memory, 0, executable.persistent_size)
+            absent = (None,) * len(compiled.inputs), (None,) * len(compiled.outputs)
+            self.submit(self._state.call(executable.bind_initialization, Resources(*absent, None, bound)))
+        return self.prepared(compiled, persistent, clears)
+
+    def prepared(self, compiled: CompiledOperator, persistent: Kept | None, clears: bool) -> Prepared:
+        """Return what was compiled and initialised, as ``execute`` and ``compute`` take it.
+
+        What is recorded of it is dropped with it: recorded work refers to pipelines, which are large.
+        """
+        prepared = Prepared(
+            compiled._executable,
+            tuple(port.desc for port in compiled.inputs),
+            tuple(port.desc for port in compiled.outputs),
+            persistent,
+            clears,
+        )
+        weakref.finalize(prepared, _forget, self._state, self.recorded, prepared.number).atexit = False
+        return prepared
+
+    def execute(
+        self, device: Device, prepared: Prepared, inputs: Sequence[Place | None], label: str
+    ) -> list[Buffer | None]:
+        """Run an operator on memory, and return the memory of its outputs. Does not wait.
+
+        Raises:
+            OutOfMemory: no room for the outputs; names ``label``.
+            NotSupported: the adapter cannot bind so much at once.
+            DeviceRemoved: the device is gone.
+        """
+        take, executable = self.pool.take, prepared.executable
+        outputs = [None if desc is None else take(device, desc.byte_size, label) for desc in prepared.outputs]
+        if prepared.clears:
+            for buffer in outputs:
+                if buffer is not None:
+                    buffer.write(bytes(buffer.size))
+        scratch = take(device, executable.temporary_size, label) if executable.temporary_size else None
+        written = [None if one is None else one._memory for one in (*outputs, scratch)]
+        self._submit_on(prepared, inputs, written, label)
+        if scratch is not None:
+            scratch.release()  # later work on the same memory runs later
+        return outputs
+
+    def compute(self, prepared: Prepared, inputs: Sequence[Place | Bytes | None], label: str) -> list[Bytes | None]:
+        """Run an operator on bytes of the host, whole words of them, or on memory, and return the bytes of its outputs.
+
+        Waits. Memory is taken for this call alone, of which nothing is made that would have to look after it: what this
+        takes besides the work counts where that is short.
+
+        Raises:
+            OutOfMemory, NotSupported, DeviceRemoved: as ``execute``.
+        """
+        state, executable = self._state, prepared.executable
+        taken: list[tuple[Any, int]] = []
+
+        def take(size: int) -> Any:
+            taken.append(self.pool.take_memory(size, label))
+            return taken[-1][0]
+
+        try:
+            places: list[Place | None] = []
+            for given in inputs:
+                if isinstance(given, np.ndarray):
+                    memory = take(given.size)
+                    state.call(state.backend.write, memory, 0, given)
+                    places.append((memory, 0))
+                else:
+                    places.append(given)
+            outputs = [None if desc is None else take(desc.byte_size) for desc in prepared.outputs]
+            if prepared.clears:
+                for memory, desc in zip(outputs, prepared.outputs, strict=True):
+                    if desc is not None:
+                        state.call(state.backend.write, memory, 0, np.zeros(desc.byte_size, np.uint8))
+            scratch = take(executable.temporary_size) if executable.temporary_size else None
+            self._submit_on(prepared, places, (*outputs, scratch), label)
+            return [
+                None if desc is None else state.call(state.backend.read, memory, 0, desc.byte_size)
+                for memory, desc in zip(outputs, prepared.outputs, strict=True)
+            ]
+        finally:
+            self.pool.give_back(taken)
+
+    def _submit_on(
+        self, prepared: Prepared, inputs: Sequence[Place | None], written: Sequence[Any], label: str
+    ) -> None:
+        """Submit an operator's work on memory of its inputs, and of its outputs and temporary resource."""
+        offsets = tuple([0 if one is None else one[1] for one in inputs])
+        memories = [None if one is None else one[0] for one in inputs]
+        key = (prepared.number, tuple(map(id, memories)), offsets, tuple(map(id, written)))
+        found = self.recorded.get(key)
+        if found is None:
+            units = self._state.call(prepared.executable.bind, self._resources(prepared, inputs, written))
+            # The key has identities of memory, which lives as long as the entry.
+            found = self._state.backend.record(units), (*memories, *written)
+            self.recorded.put(key, found, 1)
+        try:
+            self.submit(found[0])
+        except OutOfMemory as error:
+            raise OutOfMemory(f"{label}: {error}") from error
+
+    def _resources(self, prepared: Prepared, inputs: Sequence[Place | None], written: Sequence[Any]) -> Resources:
+        """Return what an operator is bound to."""
+        executable, kept = prepared.executable, prepared.persistent
+        ranges = [
+            None if one is None or desc is None else Range(one[0], one[1], desc.byte_size)
+            for one, desc in zip(inputs, prepared.inputs, strict=True)
+        ]
+        targets = [
+            None if memory is None or desc is None else Range(memory, 0, desc.byte_size)
+            for memory, desc in zip(written[:-1], prepared.outputs, strict=True)
+        ]
+        temporary = None if written[-1] is None else Range(written[-1], 0, executable.temporary_size)
+        persistent = None if kept is None else Range(kept.memory, 0, executable.persistent_size)
+        return Resources(tuple(ranges), tuple(targets), temporary, persistent)
+
+    def submit(self, work: Sequence[Dispatch]) -> None:
+        """Have the executor do work, behind all that it was given before. Does not wait."""
+        state = self._state
+        with state.lock:
+            state.check()
+            state.last_serial = state.call_unlocked(state.backend.submit, work)
+
+    def number(self, value: int | float, data_type: DataType) -> Kept:
+        """Return memory that holds a number, kept for when it is asked for again."""
+        key = data_type, value.hex() if isinstance(value, float) else value
+
+        def make() -> Kept:
+            raw = TensorDesc(data_type, (1,)).encode(np.array([value], data_type.numpy))
+            kept = Kept(self._state, raw.size, "a number")
+            self._state.call(self._state.backend.write, kept.memory, 0, raw)
+            return kept
+
+        return self.numbers.get_or_make(key, make, lambda _: 1)
+
+    def clear(self) -> None:
+        """Give unused memory and compiled operators back."""
+        self.numbers.clear()
+        self.compiled.clear()
+        self.pool.clear()
+
+
+def _forget(state: DeviceState, recorded: Cache[Any, Any], number: int) -> None:
+    """Drop what was recorded of an operator that is gone."""
+    state.deferred.add(lambda: recorded.discard_if(lambda key: key[0] == number))
+
+
+def session_of(device: Device) -> Session:
+    """Return a device's state of eager calls, made when it is first asked for."""
+    session: Session | None = device.get_private_data(_KEY)
+    if session is None:
+        with device._state.lock:
+            session = device.get_private_data(_KEY)
+            if session is None:
+                session = Session(device._state)
+                device.set_private_data(_KEY, session)
+    return session

@@ -1,0 +1,334 @@
+"""Memory seen by type, sizes and strides: the part of ``Tensor`` that needs no operator."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, TENSOR_ALIGNMENT, TensorDesc, packed_strides, span
+from dmlgpu.common.errors import DmlError, InvalidArgument, InvalidState, OutOfMemory
+from dmlgpu.common.memory import host_budget
+from dmlgpu.runtime.buffer import Buffer
+from dmlgpu.runtime.device import Device
+from dmlgpu.tensors import layout
+from dmlgpu.tensors.layout import Sizes
+from dmlgpu.tensors.recording import RecordedMemory, refuse_reading, unrecorded
+from dmlgpu.tensors.types import elements_of
+
+_PEEK = 6, 2
+"""Most elements that ``repr`` shows of a large tensor along the last axis, and along others."""
+
+_BOOLEAN: np.dtype[Any] = np.dtype(bool)
+
+_SMALL = 36
+"""Elements of a tensor that ``repr`` shows whole."""
+
+
+class Strided:
+    """Elements of a buffer.
+
+    Attributes:
+        data_type: type of the elements.
+        sizes: extent of each dimension; empty for a scalar.
+        strides: elements between neighbours along each dimension; 0 repeats.
+        offset: elements before the first one in ``buffer``.
+        buffer: the memory, which views share.
+        is_view: whether it shows memory that another tensor was made with.
+        is_boolean: whether its elements, 0 or 1 of UINT8, are truth values.
+        signature: what a description depends on: type, sizes, where a scalar is one element, and strides, None for
+            packed ones.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "buffer",
+        "data_type",
+        "is_boolean",
+        "is_view",
+        "offset",
+        "signature",
+        "sizes",
+        "strides",
+    )
+
+    def _set(
+        self,
+        buffer: Buffer,
+        data_type: DataType,
+        sizes: Sizes,
+        strides: Sizes,
+        offset: int | None = None,
+        boolean: bool = False,
+    ) -> None:
+        """Take all of a buffer, or view it from an element on."""
+        self.buffer, self.data_type, self.sizes, self.strides = buffer, data_type, sizes, strides
+        self.offset, self.is_view, self.is_boolean = offset or 0, offset is not None, boolean
+        packed = packed_strides(sizes)
+        plain = strides == packed or all(
+            size == 1 or has == want for size, has, want in zip(sizes, strides, packed, strict=True)
+        )
+        self.signature = data_type, sizes or (1,), None if plain else strides
+
+    @classmethod
+    def _packed(cls, buffer: Buffer, data_type: DataType, sizes: Sizes, boolean: bool = False) -> Self:
+        """Return all of a buffer that was made for it."""
+        tensor = cls.__new__(cls)
+        tensor._set(buffer, data_type, sizes, packed_strides(sizes), None, boolean)
+        return tensor
+
+    def _renamed(self, sizes: Sizes) -> Self:
+        """Return what an operator just wrote, with other sizes; not a view, since nobody else has it."""
+        return self._packed(self.buffer, self.data_type, sizes, self.is_boolean)
+
+    def _view(self, sizes: Sizes, strides: Sizes, offset: int = 0) -> Self:
+        """Return a view of the same memory."""
+        tensor = self.__new__(type(self))
+        tensor._set(self.buffer, self.data_type, sizes, strides, self.offset + offset, self.is_boolean)
+        return tensor
+
+    def _same(self, data_type: DataType | None = None, boolean: bool | None = None) -> Self:
+        """Return another tensor of the same memory, perhaps read as another type of as many bits; a copy, since
+        elements never change."""
+        tensor = self.__new__(type(self))
+        flag = self.is_boolean if boolean is None else boolean
+        offset = self.offset if self.is_view else None
+        tensor._set(self.buffer, data_type or self.data_type, self.sizes, self.strides, offset, flag)
+        return tensor
+
+    def _moved(self, buffer: Any, offset: int) -> Self:
+        """Return what lies likewise in another buffer, ``offset`` elements further."""
+        tensor = self._view(self.sizes, self.strides, offset)
+        tensor.buffer, tensor.is_view = buffer, self.is_view
+        return tensor
+
+    # ---- facts ------------------------------------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes, by NumPy's name."""
+        return self.sizes
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.sizes)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.sizes)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The NumPy type of the elements; 4-bit integers are held one to a byte."""
+        return _BOOLEAN if self.is_boolean else self.data_type.numpy
+
+    @property
+    def type_name(self) -> str:
+        """The type of the elements as messages name it: ``"FLOAT32"``, ``"BOOL"``."""
+        return "BOOL" if self.is_boolean else self.data_type.name
+
+    @property
+    def device(self) -> Device:
+        """Where it lives."""
+        return self.buffer.device
+
+    @property
+    def desc(self) -> TensorDesc:
+        """How it lies in memory, from its first element on; a scalar has one dimension."""
+        return TensorDesc(*self.signature)
+
+    def __repr__(self) -> str:
+        return f"Tensor({self.type_name} {list(self.sizes)} on {self.device.adapter.name!r}: {self._peek()})"
+
+    def _peek(self) -> str:
+        """Return the first elements as text, or why there are none to be seen."""
+        if isinstance(self.buffer, RecordedMemory):
+            return "traced, computed when the function runs"
+        with contextlib.suppress(DmlError), unrecorded():
+            last, most = _PEEK
+            few = (*(min(size, most) for size in self.sizes[:-1]), *(min(size, last) for size in self.sizes[-1:]))
+            first = self if self.size <= _SMALL else self._view(few, self.strides)
+            text = np.array2string(first.numpy(), separator=", ")
+            return " ".join(text.split()) + (" ..." if first.sizes != self.sizes else "")
+        return "released" if self.buffer.released else "gone with its device"
+
+    # ---- to the host, to another device -----------------------------------------------------------------------------
+
+    def numpy(self) -> NDArray[Any]:
+        """Return the elements as a NumPy array of one's own, once they are computed.
+
+        Raises:
+            InvalidState: it was released, or a function that is being traced asks.
+            OutOfMemory: the host has no room.
+        """
+        refuse_reading()
+        self._check_usable("Tensor.numpy")
+        if 0 in self.sizes:
+            return np.empty(self.sizes, self.dtype)
+        bits, budget = self.data_type.bits, host_budget()
+        if budget is not None and self.size * self.dtype.itemsize > budget:
+            raise OutOfMemory(
+                f"Tensor.numpy: {self.size * self.dtype.itemsize:,} bytes exceed the {budget:,} of the host to be used"
+            )
+        begin = self.offset * bits // 32 * 4
+        shift = self.offset - begin * 8 // bits
+        end = -(-(self.offset + span(self.sizes, self.strides)) * bits // 32) * 4
+        raw = self.buffer.read(begin, end - begin)
+        sizes, strides = self.sizes or (1,), self.strides or (1,)
+        if not shift and bits >= 8 and self.signature[2] is None:
+            found = elements_of(raw, self.data_type, self.sizes)
+        elif shift:
+            found = TensorDesc(self.data_type, (2, *sizes), (shift, *strides)).decode(raw)[1].reshape(self.sizes)
+        else:
+            found = TensorDesc(self.data_type, sizes, self.signature[2]).decode(raw).reshape(self.sizes)
+        return np.asarray(found != 0) if self.is_boolean else found
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        if copy is False:
+            raise ValueError("Tensor.__array__: copy must not be False: the elements are copied from the device")
+        return self.numpy() if dtype is None else self.numpy().astype(dtype)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """Export a copy on the host, whatever ``copy`` says."""
+        return self.numpy().__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0  # the host
+
+    def tolist(self) -> Any:
+        """Return the elements as Python's numbers, in lists."""
+        return self.numpy().tolist()
+
+    def item(self) -> int | float:
+        """Return the only element.
+
+        Raises:
+            InvalidArgument: there are several.
+        """
+        if self.size != 1:
+            raise InvalidArgument(f"Tensor.item: the tensor must have one element, got sizes {list(self.sizes)}")
+        found: int | float = self.numpy().item()
+        return found
+
+    def __bool__(self) -> bool:
+        return bool(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+    def __index__(self) -> int:
+        if self.data_type.is_float:
+            raise TypeError(f"only integers are indices, got a Tensor of {self.type_name}")
+        return int(self.item())
+
+    def release(self) -> None:
+        """Give the memory back, that of all views of it too; later use of any is an error."""
+        self.buffer.release()
+
+    def _check_usable(self, caller: str) -> None:
+        if self.buffer.released:
+            raise InvalidState(f"{caller}: the tensor, {self.type_name} {list(self.sizes)}, is released")
+
+    # ---- views ------------------------------------------------------------------------------------------------------
+
+    @property
+    def T(self) -> Self:
+        """The view with its dimensions in reverse order."""
+        return self._view(self.sizes[::-1], self.strides[::-1])
+
+    @property
+    def mT(self) -> Self:
+        """The view with the last two dimensions exchanged.
+
+        Raises:
+            InvalidArgument: fewer than two dimensions.
+        """
+        if self.ndim < 2:
+            raise InvalidArgument(f"Tensor.mT: the tensor must have at least 2 dimensions, got {self.ndim}")
+        return self.transpose(*range(self.ndim - 2), self.ndim - 1, self.ndim - 2)
+
+    def transpose(self, *axes: Any) -> Self:
+        """Return the view whose dimensions are those of the given axes, all of them, in order; none reverses.
+
+        Raises:
+            InvalidArgument: not each axis once.
+        """
+        if not axes or (len(axes) == 1 and axes[0] is None):
+            return self.T
+        given = axes[0] if len(axes) == 1 else axes
+        found = layout.checked_axes("Tensor.transpose", "axes", given, self.ndim)
+        if len(found) != self.ndim:
+            raise InvalidArgument(f"Tensor.transpose: axes must name all {self.ndim} axes, got {list(found)}")
+        return self._view(tuple(self.sizes[axis] for axis in found), tuple(self.strides[axis] for axis in found))
+
+    def broadcast_to(self, sizes: Any) -> Self:
+        """Return the view repeated along dimensions of size 1 and new leading ones.
+
+        Raises:
+            InvalidArgument: a size is neither 1 nor the wanted one.
+        """
+        wanted = layout.checked_sizes("Tensor.broadcast_to", "sizes", sizes)
+        strides = layout.broadcast_strides(self.sizes, self.strides, wanted)
+        if strides is None:
+            raise InvalidArgument(
+                f"Tensor.broadcast_to: sizes must extend {list(self.sizes)} where it has 1, got {list(wanted)}"
+            )
+        return self._view(wanted, strides)
+
+    def squeeze(self, axis: Any = None) -> Self:
+        """Return the view without dimensions of size 1: all of them, or those of ``axis``.
+
+        Raises:
+            InvalidArgument: an axis out of range, or of another size.
+        """
+        axes = (
+            tuple(number for number, size in enumerate(self.sizes) if size == 1)
+            if axis is None
+            else layout.checked_axes("Tensor.squeeze", "axis", axis, self.ndim)
+        )
+        for number in axes:
+            if self.sizes[number] != 1:
+                raise InvalidArgument(
+                    f"Tensor.squeeze: axis must name dimensions of size 1, got {number} of size {self.sizes[number]}"
+                )
+        kept = [number for number in range(self.ndim) if number not in axes]
+        return self._view(tuple(self.sizes[one] for one in kept), tuple(self.strides[one] for one in kept))
+
+    def expand_dims(self, axis: Any) -> Self:
+        """Return the view with new dimensions of size 1 at ``axis`` of the result, one or several.
+
+        Raises:
+            InvalidArgument: an axis out of range, or more than 8 dimensions.
+        """
+        given = layout.as_integers("Tensor.expand_dims", "axis", axis)
+        rank = self.ndim + len(given)
+        if rank > MAX_DIMENSIONS:
+            raise InvalidArgument(f"Tensor.expand_dims: axis must leave at most 8 dimensions, got {rank}")
+        new = layout.checked_axes("Tensor.expand_dims", "axis", given, rank)
+        old = iter(zip(self.sizes, self.strides, strict=True))
+        pairs = [(1, 0) if number in new else next(old) for number in range(rank)]
+        return self._view(tuple(size for size, _ in pairs), tuple(stride for _, stride in pairs))
+
+
+def behind_binding(tensor: Strided) -> int:
+    """Return how many elements a tensor begins behind the last place where it could be bound."""
+    return tensor.offset % (8 * TENSOR_ALIGNMENT // tensor.data_type.bits)

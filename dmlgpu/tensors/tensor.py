@@ -1,0 +1,336 @@
+"""Arrays that live on a device."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, packed_strides
+from dmlgpu.common.errors import InvalidArgument, shown
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.shared import as_device
+from dmlgpu.tensors import indexing, integers, layout
+from dmlgpu.tensors.arithmetic import Arithmetic
+from dmlgpu.tensors.execution import apply
+from dmlgpu.tensors.promotion import promoted
+from dmlgpu.tensors.session import session_of
+from dmlgpu.tensors.strided import Strided
+from dmlgpu.tensors.types import TypeLike, as_array, as_data_type, bytes_of, is_boolean_type
+
+
+class Tensor(Strided, Arithmetic):
+    """An array on a device. Memory never changes once it is computed, so that views may share it: assignment gives
+    the tensor that is assigned to new memory.
+
+        x = Tensor([[1, 2], [3, 4]], "float32")
+        y = (x.T * 2 + 1).numpy()
+
+    ``T``, ``transpose``, ``broadcast_to``, ``squeeze``, ``expand_dims``, ``reshape`` where strides allow and indexing
+    with integers and slices return views; ``is_view`` tells. Slices that run backwards, and indices that are arrays of
+    integers or of truth values, copy. A view that an operator reads is copied before where it does not begin at a
+    multiple of 16 bytes, which DirectML's bindings ask for.
+
+    Args:
+        values: numbers in lists or in an array; a NumPy array or whatever has ``__array__``. Truth values stay such, 0
+            or 1 of UINT8; floats that come in lists become FLOAT32.
+        data_type: the elements' type, ``bool`` for truth values; None takes the values'.
+        device: where it lives: a device, the name of an adapter, or None for ``default_device()``.
+
+    Raises:
+        InvalidArgument: no numbers, some that the type does not hold, or more than 8 dimensions.
+        OutOfMemory: the device has no room.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, values: Any, data_type: TypeLike | None = None, *, device: Device | str | None = None):
+        caller = "Tensor"
+        truth = data_type is not None and is_boolean_type(data_type)
+        wanted = None if data_type is None or truth else as_data_type(caller, "data_type", data_type)
+        array, found = as_array(caller, "values", values, wanted)
+        if truth or array.dtype == bool:
+            array, found, truth = np.asarray(array != 0).astype(np.uint8), DataType.UINT8, True
+        if array.ndim > MAX_DIMENSIONS:
+            raise InvalidArgument(f"{caller}: values must have at most {MAX_DIMENSIONS} dimensions, got {array.ndim}")
+        self._upload(array, found, as_device(caller, device), truth)
+
+    def _upload(self, array: NDArray[Any], data_type: DataType, device: Device, truth: bool = False) -> None:
+        """Take memory of a device, and fill it with elements of the data type's own NumPy type."""
+        raw = bytes_of(array, data_type)
+        buffer = session_of(device).pool.take(device, raw.size, "Tensor")
+        if array.size:
+            buffer.write(raw)
+        self._set(buffer, data_type, array.shape, packed_strides(array.shape), None, truth)
+
+    @classmethod
+    def _uploaded(cls, array: NDArray[Any], device: Device) -> Self:
+        """Return an array of a data type's own NumPy type, of at most 8 dimensions, as a tensor on a device."""
+        tensor = cls.__new__(cls)
+        tensor._upload(array, DataType.from_numpy(array.dtype), device)
+        return tensor
+
+    @classmethod
+    def from_numpy(cls, array: NDArray[Any], *, device: Device | str | None = None) -> Tensor:
+        """Return a copy of a NumPy array on a device, of the same type and shape.
+
+        Raises:
+            InvalidArgument: not a NumPy array, or none that ``Tensor`` takes.
+            OutOfMemory: the device has no room.
+        """
+        if not isinstance(array, np.ndarray):
+            raise InvalidArgument(f"Tensor.from_numpy: array must be a NumPy array, got {type(array).__name__}")
+        return cls(array, device=device)
+
+    def to(self, device: Device | str | None) -> Tensor:
+        """Return the tensor on a device: itself where it lives there, else a copy by way of the host.
+
+        Raises:
+            InvalidArgument: no device; AdapterNotFound: no adapter of the name.
+            OutOfMemory: the device has no room.
+        """
+        target = as_device("Tensor.to", device)
+        return self if target is self.device else Tensor(self.numpy(), self._type, device=target)
+
+    def to_device(self, device: Device | str | None, /, *, stream: None = None) -> Tensor:
+        """Return the tensor on a device, as ``to`` does, by the array API's name.
+
+        Raises:
+            InvalidArgument: no device, or a stream, of which devices have none.
+            AdapterNotFound: no adapter of the name.
+            OutOfMemory: the device has no room.
+        """
+        if stream is not None:
+            raise InvalidArgument(f"Tensor.to_device: stream must be None, got {shown(stream)}")
+        return self.to(device)
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
+        namespace = importlib.import_module("dmlgpu.array")
+        if api_version is not None and api_version not in namespace.VERSIONS:
+            known = ", ".join(namespace.VERSIONS)
+            raise InvalidArgument(
+                f"Tensor.__array_namespace__: api_version must be one of {known}, got {shown(api_version)}"
+            )
+        return namespace
+
+    @property
+    def _type(self) -> Any:
+        """What ``Tensor`` takes as the type of these elements."""
+        return bool if self.is_boolean else self.data_type
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Tensor, (self.numpy(), self._type)
+
+    def __copy__(self) -> Tensor:
+        return self._same()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        return self._same()
+
+    def __len__(self) -> int:
+        if not self.sizes:
+            raise TypeError("a Tensor without dimensions has no length")
+        return self.sizes[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self[number] for number in range(len(self)))
+
+    def reshape(self, *sizes: Any, copy: bool | None = None) -> Tensor:
+        """Return the elements, in order, with other sizes: a view where strides allow.
+
+        Args:
+            sizes: as many elements; one may be -1, which stands for what is left.
+            copy: None copies where no view will do, True always, False never.
+
+        Raises:
+            InvalidArgument: another number of elements, or a copy is needed that must not be.
+        """
+        given = sizes[0] if len(sizes) == 1 else sizes
+        wanted = layout.resolved_sizes("Tensor.reshape", given, self.size)
+        strides = None if copy else layout.reshaped_strides(self.sizes, self.strides, wanted)
+        if strides is not None:
+            return self._view(wanted, strides)
+        if copy is False:
+            raise InvalidArgument(
+                f"Tensor.reshape: copy must not be False: {list(self.sizes)} with strides {list(self.strides)} cannot "
+                f"be seen as {list(wanted)}"
+            )
+        return self.copy()._renamed(wanted)
+
+    def __getitem__(self, index: Any) -> Tensor:
+        caller = "Tensor[...]"
+        if isinstance(index, tuple):
+            if any(map(indexing.is_array, index)):
+                return indexing.select(self, index)
+        elif isinstance(index, Tensor | np.ndarray | list | bool | np.bool_):
+            return self._gathered(index)
+        found = layout.select(caller, self.sizes, self.strides, index if isinstance(index, tuple) else (index,))
+        if len(found.sizes) > MAX_DIMENSIONS:
+            raise InvalidArgument(f"{caller}: indices must leave at most 8 dimensions, got {len(found.sizes)}")
+        view = self._view(found.sizes, found.strides, found.offset)
+        return view.flip(found.reversed_axes) if found.reversed_axes else view
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        """Give the tensor new memory with other elements; tensors that share the memory it had keep theirs."""
+        if self.is_view:
+            raise InvalidArgument(
+                "Tensor[...] = value: a view must not be assigned to, since what it views would stay as it is; "
+                "x.copy() makes a tensor that can be"
+            )
+        self._check_usable("Tensor[...] = value")
+        found = indexing.assigned(self, index, value)
+        self._set(found.buffer, self.data_type, self.sizes, packed_strides(self.sizes), None, self.is_boolean)
+
+    def _gathered(self, index: Any) -> Tensor:
+        """Return the parts along the first axis that integers name, or where truth values hold."""
+        given = index if isinstance(index, Tensor) else np.asarray(index)
+        if given.dtype == bool:
+            return indexing.masked(self, given)
+        if not self.sizes or 0 in self.sizes or 0 in given.shape or not isinstance(given, Tensor):
+            return indexing.select(self, (given,))
+        if given.data_type.is_float:
+            raise InvalidArgument(f"Tensor[...]: an index must be of integers, got {given.type_name}")
+        return self._taken(given if given.data_type.bits >= 32 else given.astype(DataType.INT32), 0, "Tensor[...]")
+
+    def _taken(self, indices: Tensor, axis: int, caller: str) -> Tensor:
+        """Return the parts along an axis that indices name, for ``caller``; see ``take``."""
+        return take(self, indices, axis, caller)
+
+    def _nothing(self, sizes: tuple[int, ...]) -> Tensor:
+        """Return a tensor of the same type on the same device without elements."""
+        return Tensor(np.empty(sizes, self.dtype), self._type, device=self.device)
+
+    # ---- copies -----------------------------------------------------------------------------------------------------
+
+    def copy(self) -> Tensor:
+        """Return a packed copy on the same device, no view.
+
+        Raises:
+            OutOfMemory: the device has no room.
+        """
+        return self._operator("Tensor.copy", descs.ElementWiseIdentity, input_tensor=self)
+
+    def astype(self, data_type: TypeLike) -> Tensor:
+        """Return the elements in another type, converted as CAST does: towards zero, saturating; itself where they are
+        of the type already. Numbers become truth values, ``bool``, by whether they are not 0.
+
+        Raises:
+            InvalidArgument: no data type.
+        """
+        if is_boolean_type(data_type):
+            return self if self.is_boolean else self != 0
+        wanted = as_data_type("Tensor.astype", "data_type", data_type)
+        if wanted is self.data_type:
+            return self._same(boolean=False) if self.is_boolean else self
+        values = {"input_tensor": self}
+        (found,) = apply(Tensor, "Tensor.astype", descs.Cast, values, types={"output_tensor": wanted})
+        assert found is not None
+        return found
+
+    def flip(self, axis: Any = None) -> Tensor:
+        """Return a copy with the order of elements reversed along all axes, or those of ``axis``.
+
+        Raises:
+            InvalidArgument: an axis out of range.
+        """
+        axes = range(self.ndim) if axis is None else layout.checked_axes("Tensor.flip", "axis", axis, self.ndim)
+        if not self.size > 1:
+            return self._same()
+        strides = [-1 if number in axes else 1 for number in range(self.ndim)]
+        values = {
+            "input_tensor": self,
+            "input_window_offsets": (0,) * self.ndim,
+            "input_window_sizes": self.sizes,
+            "input_window_strides": tuple(strides),
+        }
+        return self._operator("Tensor.flip", descs.Slice1, **values)
+
+    def __matmul__(self, other: Any) -> Tensor:
+        return matmul(self, self._beside(other)) if isinstance(other, Tensor | np.ndarray) else NotImplemented
+
+    def __rmatmul__(self, other: Any) -> Tensor:
+        return matmul(self._beside(other), self) if isinstance(other, Tensor | np.ndarray) else NotImplemented
+
+    def _chosen(self, condition: Tensor, other: Any) -> Tensor:
+        """Return the elements where a condition holds, else those of ``other``, a tensor or a number.
+
+        Raises:
+            InvalidArgument: sizes that do not broadcast, or types that differ.
+        """
+        values = {"condition_tensor": condition, "a_tensor": self, "b_tensor": other}
+        return self._operator("Tensor[...]", descs.ElementWiseIf, **values)
+
+    def _operator(self, caller: str, kind: type[OperatorDesc], **values: Any) -> Tensor:
+        found = apply(Tensor, caller, kind, values)[0]
+        assert found is not None
+        return found
+
+    def _beside(self, other: Any) -> Tensor:
+        return other if isinstance(other, Tensor) else Tensor(other, device=self.device)
+
+
+def take(x: Tensor, indices: Tensor, axis: int, caller: str) -> Tensor:
+    """Return the parts along an axis that indices name: their dimensions stand where the axis was.
+
+    Raises:
+        InvalidArgument: more than 8 dimensions, or elements of an axis of size 0.
+    """
+    sizes = x.sizes[:axis] + indices.sizes + x.sizes[axis + 1 :]
+    if 0 in sizes and len(sizes) <= MAX_DIMENSIONS:
+        return x._nothing(sizes)
+    if 0 in x.sizes:
+        raise InvalidArgument(f"{caller}: indices must name elements, got {list(indices.sizes)} into an axis of size 0")
+    rank = max(x.ndim, indices.ndim, len(sizes), 1)
+    if rank > MAX_DIMENSIONS:
+        raise InvalidArgument(f"{caller}: indices must leave at most {MAX_DIMENSIONS} dimensions, got {rank}")
+    found = x._operator(
+        caller,
+        descs.Gather,
+        input_tensor=_leading_ones(x, rank),
+        indices_tensor=_leading_ones(indices, rank),
+        axis=axis + rank - x.ndim,
+        index_dimensions=max(indices.ndim, 1),
+    )
+    return found._renamed(sizes)
+
+
+def matmul(a: Tensor, b: Tensor, caller: str = "a @ b") -> Tensor:
+    """Return the product of matrices, or stacks of them that broadcast; a vector is a row on the left, a column on the
+    right, and its dimension is left out of the result.
+
+    Raises:
+        InvalidArgument: scalars, no common type, inner sizes that differ, or stacks that do not broadcast.
+    """
+    if not (a.sizes and b.sizes):
+        raise InvalidArgument(
+            f"{caller}: a and b must have at least one dimension, got {list(a.sizes)}, {list(b.sizes)}"
+        )
+    a, b = promoted(caller, {"a": a, "b": b})
+    rows, columns = a.sizes[-2:-1], b.sizes[-1:] if b.ndim > 1 else ()
+    left, right = a if a.ndim > 1 else a.expand_dims(0), b if b.ndim > 1 else b.expand_dims(1)
+    if left.sizes[-1] != right.sizes[-2]:
+        raise InvalidArgument(
+            f"{caller}: the last size of a must equal the first of b's matrices, got {list(a.sizes)}, {list(b.sizes)}"
+        )
+    stack = layout.broadcast_sizes(caller, [("a's stack", left.sizes[:-2]), ("b's stack", right.sizes[:-2])])
+    left, right = (one.broadcast_to((*stack, *one.sizes[-2:])) for one in (left, right))
+    sizes = (*stack, *rows, *columns)
+    if not (left.size and right.size):
+        return Tensor(np.zeros(sizes, a.dtype), a._type, device=a.device)
+    if not a.data_type.is_float:
+        return integers.matrix_product(caller, left, right)._renamed(sizes)
+    if len(stack) > 2:
+        left, right = (one.reshape(-1, *one.sizes[-2:]) for one in (left, right))
+    found = left._operator(caller, descs.Gemm, a_tensor=left, b_tensor=right, trans_a=0, trans_b=0, alpha=1.0, beta=0.0)
+    return found._renamed(sizes)
+
+
+def _leading_ones(x: Tensor, rank: int) -> Tensor:
+    return x.expand_dims(tuple(range(rank - x.ndim))) if x.ndim < rank else x

@@ -1,0 +1,276 @@
+"""``compile``: functions of tensors that run as one graph, traced once for each kind of arguments."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import operator
+import types
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+import numpy as np
+
+from dmlgpu.common import coercion as kinds
+from dmlgpu.common.cache import Cache, CacheInfo, CacheLimits
+from dmlgpu.common.errors import InvalidArgument, InvalidState, shown
+from dmlgpu.compiler.graph.description import GraphDesc
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.operator import CompiledOperator
+from dmlgpu.runtime.shared import as_device
+from dmlgpu.tensors.graphs.graph import Graph
+from dmlgpu.tensors.recording import recorded_by, recorder
+from dmlgpu.tensors.strided import Strided
+from dmlgpu.tensors.tensor import Tensor
+from dmlgpu.tensors.tracing.structure import flatten, mapped
+from dmlgpu.tensors.tracing.trace import Trace
+from dmlgpu.tensors.tracing.traced import Traced, as_tensor, finish
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+CACHED = 64
+"""Most graphs that a compiled function keeps, unless it is told otherwise."""
+
+_SIZE = kinds.between(1, kinds.UINT64_MAX)
+
+
+@dataclass(frozen=True)
+class _Call:
+    """The arguments of one call.
+
+    Attributes:
+        device: where it runs.
+        args, kwargs: as they were given.
+        leaves: their tensors and arrays, with the names of their places.
+        key: what tracing depends on.
+    """
+
+    device: Device
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    leaves: list[tuple[str, Any]]
+    key: Any
+
+
+class CompiledFunction(Generic[Parameters, Result]):
+    """What ``compile`` returns; it is called like the function. Thread-safe."""
+
+    def __init__(self, function: Callable[Parameters, Result], device: Device | str | None, cache_size: int):
+        if not callable(function):
+            raise InvalidArgument(f"compile: function must be callable, got {shown(function, typed=True)}")
+        if device is not None and not isinstance(device, Device | str):
+            as_device("compile", device)
+        size = kinds.argument("compile", "cache_size", _SIZE, cache_size)
+        self._function, self._device = function, device
+        self._name = str(getattr(function, "__name__", type(function).__name__))
+        self._cache: Cache[Any, Traced] = Cache(CacheLimits(size, size))
+        self._parameters = _parameters(function)
+        code = getattr(function, "__code__", None)
+        self._cells = tuple(getattr(function, "__closure__", None) or ())
+        self._globals: dict[str, Any] = getattr(function, "__globals__", {})
+        self._names: tuple[str, ...] = () if code is None else code.co_names
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        if recorder() is not None:
+            return self._function(*args, **kwargs)  # part of the function that is being traced
+        call = self._call(args, kwargs)
+        result: Result = self._traced(call).run(call.leaves)
+        return result
+
+    def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<compiled function {self._name}: {len(self._cache)} graphs>"
+
+    # ---- what it became ---------------------------------------------------------------------------------------------
+
+    def graph(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Graph:
+        """Return the graph that a call with these arguments runs: it prints what it holds, and ``save`` draws it.
+
+        Raises:
+            DmlError: as a call.
+        """
+        return self._traced(self._call(args, kwargs)).graph
+
+    def desc(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> GraphDesc:
+        """Return the description of that graph, for ``explain.explain_graph`` and ``Device.compile_graph``.
+
+        Raises:
+            InvalidState: the function calls no operator.
+            DmlError: as a call.
+        """
+        traced = self._traced(self._call(args, kwargs))
+        self._check_computes(traced)
+        return traced.graph.desc(traced.outputs)
+
+    def operator(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> CompiledOperator:
+        """Return the compiled operator that a call with these arguments runs; its ``program`` has the kernels.
+
+        Raises:
+            InvalidState: the function calls no operator.
+            DmlError: as a call.
+        """
+        traced = self._traced(self._call(args, kwargs))
+        self._check_computes(traced)
+        assert traced.operator is not None
+        return traced.operator
+
+    def _check_computes(self, traced: Traced) -> None:
+        if traced.operator is None:
+            raise InvalidState(
+                f"{self._name}: nothing is computed from these arguments: the function calls no operator"
+            )
+
+    def cache_info(self) -> CacheInfo:
+        """Return how many graphs are kept, and how often one was found."""
+        return self._cache.info
+
+    def cache_clear(self) -> None:
+        """Let all graphs go, with the tensors from outside and the devices that they hold."""
+        self._cache.clear()
+
+    # ---- calls ------------------------------------------------------------------------------------------------------
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
+        """Take the arguments apart.
+
+        Raises:
+            InvalidArgument: one cannot be hashed, or they lie on several devices.
+            InvalidState: one is released.
+        """
+        leaves: list[tuple[str, Any]] = []
+        name, known = self._name, self._parameters
+        parts = [
+            flatten(name, known[number] if number < len(known) else f"argument {number}", one, leaves)
+            for number, one in enumerate(args)
+        ]
+        parts += [(key, flatten(name, key, one, leaves)) for key, one in sorted(kwargs.items())]
+        device = next((leaf.device for _, leaf in leaves if isinstance(leaf, Strided)), None)
+        if device is None:
+            device = as_device(name, self._device)
+        for path, leaf in leaves:
+            if isinstance(leaf, Strided) and leaf.device is not device:
+                raise InvalidArgument(
+                    f"{name}: {path} must be on the device of the other arguments, '{device.adapter}', got one on "
+                    f"another, '{leaf.device.adapter}'; x.to(device) copies it"
+                )
+        return _Call(device, args, kwargs, leaves, (device, *parts))
+
+    def _watched(self) -> list[Any]:
+        """Return the tensors that the variables of the function's closure and globals hold, with their memory; None for
+        other values."""
+        found = []
+        for cell in self._cells:
+            try:
+                found.append(cell.cell_contents)
+            except ValueError:  # nothing is assigned yet
+                found.append(None)
+        found += [self._globals.get(name) for name in self._names]
+        held = [one if isinstance(one, Strided) else None for one in found]
+        return held + [None if one is None else one.buffer for one in held]
+
+    def _traced(self, call: _Call) -> Traced:
+        """Return what a call runs, traced and compiled where it is not known, or a variable holds another tensor."""
+        watched = self._watched()
+        found = self._cache.get(call.key)
+        if found is not None and not all(map(operator.is_, found.watched, watched)):
+            self._cache.discard(call.key)
+            found = None
+        if found is None:
+            found = self._cache.put(call.key, self._trace(call, watched), 1)
+        return found
+
+    def _trace(self, call: _Call, watched: Sequence[Any]) -> Traced:
+        """Call the function on what stands for its arguments, and compile what it did."""
+        trace = Trace(self._name, call.device)
+        given = [
+            trace.argument(number, as_tensor(self._name, path, leaf, call.device), path)
+            for number, (path, leaf) in enumerate(call.leaves)
+        ]
+        tensors = iter(given)
+
+        def stand_in(value: Any) -> Any:
+            return next(tensors) if isinstance(value, Tensor | np.ndarray) else value
+
+        args = mapped(call.args, stand_in)
+        kwargs = {key: mapped(value, stand_in) for key, value in sorted(call.kwargs.items())}
+        trace.watch([one for one in watched if isinstance(one, Strided)])
+        try:
+            with recorded_by(trace):
+                result = self._function(*args, **kwargs)
+        finally:
+            refused = trace.restore()
+        if refused is not None:
+            raise refused
+        return finish(trace, given, result, watched)
+
+
+def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the names of the parameters that a call gives by position."""
+    try:
+        found = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # a builtin function that does not tell
+        return ()
+    return tuple(one.name for one in found if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD))
+
+
+@overload
+def compile(
+    function: Callable[Parameters, Result], *, device: Device | str | None = None, cache_size: int = CACHED
+) -> CompiledFunction[Parameters, Result]: ...
+
+
+@overload
+def compile(
+    function: None = None, *, device: Device | str | None = None, cache_size: int = CACHED
+) -> Callable[[Callable[Parameters, Result]], CompiledFunction[Parameters, Result]]: ...
+
+
+def compile(function: Any = None, *, device: Device | str | None = None, cache_size: int = CACHED) -> Any:
+    """Make one graph of a function of tensors: its operators fuse, and a call is one dispatch. Also a decorator.
+
+        @dmlgpu.compile
+        def step(x, weight, bias):
+            return ops.relu(x @ weight + bias)
+
+    The first call with arguments of new sizes, types, layouts, devices or other values runs the function on tensors
+    without elements (it *traces* it) and compiles the operators that it calls; later calls run these. Python's own
+    work, printing and NumPy's random numbers included, is done when the function is traced, only.
+
+    - Arguments may be tensors and arrays, tuples, lists and dicts of them, and values that can be hashed. Numbers,
+      texts and the like are part of what is compiled: each new value is traced anew, so a number that often changes
+      should be a tensor. Arrays are copied to the device of the tensors; where all are arrays, to ``device``, and
+      results are arrays, as those of ``dmlgpu.ops``.
+    - Results may be tensors, arrays, numbers, texts and None, in tuples, lists and dicts. A view of an argument is a
+      view of what the call was given.
+    - Tensors from outside, of closures, globals or attributes, are bound as arguments are: elements that
+      ``buffer.write`` changes are seen. Where a variable of the function's closure or globals holds another tensor,
+      the function is traced again. What attributes and lists hold is looked up when the function is traced, only:
+      pass what changes as an argument.
+    - What depends on elements is refused: ``if x > 0``, ``float(x)``, ``x.numpy()``; the message has the line.
+    - A compiled function that another one calls becomes part of that. Exceptions of the function are passed on.
+
+    Args:
+        function: what is compiled; None returns a decorator.
+        device: where it runs when no argument is a tensor: as for ``Tensor``.
+        cache_size: most graphs that are kept; the one that was used least recently goes first. A kept graph holds the
+            tensors from outside that it reads, and its device, until ``cache_clear``.
+
+    Raises:
+        InvalidArgument: ``function`` cannot be called, ``device`` is none, or ``cache_size`` is below 1.
+
+    Calls raise what the function raises, and:
+        InvalidArgument: an argument or a result of another kind, or tensors on several devices.
+        InvalidState: a tensor is released, or its elements are asked for while the function is traced.
+        NotSupported: the adapter lacks what an operator needs.
+        OutOfMemory: no room for the results.
+    """
+
+    def decorate(given: Any) -> Any:
+        return CompiledFunction(given, device, cache_size)
+
+    return decorate if function is None else decorate(function)

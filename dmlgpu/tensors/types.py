@@ -1,0 +1,132 @@
+"""What stands for a data type or a number, and arrays as tensors take them."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from typing import Any, TypeAlias, TypeGuard
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common.errors import DmlError, InvalidArgument, shown
+
+TypeLike: TypeAlias = DataType | np.dtype[Any] | type[Any] | str
+"""A data type, a NumPy type, or the name of one: ``"float16"``, ``"uint4"``. Truth values, ``bool``, are UINT8."""
+
+_RANGES = {one: ((0, 15) if one is DataType.UINT4 else (-8, 7)) for one in (DataType.UINT4, DataType.INT4)}
+
+
+def as_data_type(caller: str, name: str, value: Any) -> DataType:
+    """Return the data type that a value stands for.
+
+    Raises:
+        InvalidArgument: it stands for none of DirectML's; names caller and argument.
+    """
+    found = value if isinstance(value, DataType) else None
+    if isinstance(value, str):
+        found = DataType.__members__.get(value.upper())
+    if found is None and not isinstance(value, int):
+        try:
+            found = DataType.from_numpy(value)
+        except InvalidArgument:
+            found = None
+    if found is None or found is DataType.UNKNOWN:
+        names = ", ".join(one.name.lower() for one in DataType if one is not DataType.UNKNOWN)
+        raise InvalidArgument(f"{caller}: {name} must be a data type ({names}), got {shown(value)}")
+    return found
+
+
+def is_boolean_type(value: Any) -> bool:
+    """Return whether a value stands for the type of truth values: ``bool``, NumPy's, or ``"bool"``."""
+    if isinstance(value, np.dtype):
+        return value == np.bool_
+    return value is bool or value is np.bool_ or (isinstance(value, str) and value.lower() == "bool")
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Return whether a value is a real number, NumPy's and truth values included."""
+    return isinstance(value, numbers.Real | np.bool_)
+
+
+def value_range(data_type: DataType) -> tuple[int, int]:
+    """Return the least and the greatest integer of an integer type."""
+    if data_type in _RANGES:
+        return _RANGES[data_type]
+    info = np.iinfo(data_type.numpy)
+    return int(info.min), int(info.max)
+
+
+def as_number(caller: str, value: Any, data_type: DataType) -> int | float:
+    """Return a number as one of a data type.
+
+    Raises:
+        InvalidArgument: no number, or an integer type does not hold it.
+    """
+    if not is_number(value):
+        raise InvalidArgument(f"{caller}: a number must be given, got {shown(value, typed=True)}")
+    if data_type.is_float:
+        try:
+            return float(value)
+        except OverflowError:
+            raise InvalidArgument(f"{caller}: a number must be in the range of a float, got {shown(value)}") from None
+    low, high = value_range(data_type)
+    if isinstance(value, numbers.Integral | np.bool_) and low <= int(value) <= high:
+        return int(value)
+    raise InvalidArgument(
+        f"{caller}: a number beside {data_type.name} must be an integer between {low} and {high}, got {shown(value)}"
+    )
+
+
+def as_array(caller: str, name: str, values: Any, data_type: DataType | None) -> tuple[NDArray[Any], DataType]:
+    """Return values as an array of a data type's NumPy type, or of truth values, and that data type.
+
+    Args:
+        caller, name: as messages name them.
+        values: whatever NumPy makes an array of numbers of; floats that come as no array become FLOAT32.
+        data_type: None takes the values' own.
+
+    Raises:
+        InvalidArgument: no numbers, or some that the type does not hold.
+    """
+    try:
+        array = np.asarray(values)
+    except DmlError:  # a tensor's own reason
+        raise
+    except Exception:  # ragged lists, and whatever a foreign __array__ raises
+        array = np.empty(1, object)
+    if array.dtype.kind not in "biuf":
+        got = f"NumPy type {array.dtype}" if isinstance(values, np.ndarray) else shown(values)
+        raise InvalidArgument(f"{caller}: {name} must be an array of real numbers, got {got}")
+    if array.dtype.kind == "b" and data_type is None:
+        return array, DataType.UINT8
+    array = array.astype(np.uint8) if array.dtype.kind == "b" else array
+    if data_type is None:
+        if array.dtype == np.float64 and not hasattr(values, "dtype"):
+            array = array.astype(np.float32)
+        return array, as_data_type(caller, f"the type of {name}", array.dtype)
+    if not data_type.is_float and array.size:
+        low, high = value_range(data_type)
+        integral = array.dtype.kind != "f" or bool(np.all(array == np.trunc(array)))
+        if not (integral and low <= array.min() and array.max() <= high):
+            raise InvalidArgument(f"{caller}: {name} must hold integers between {low} and {high} for {data_type.name}")
+    with np.errstate(over="ignore"):
+        return array.astype(data_type.numpy), data_type
+
+
+def bytes_of(array: NDArray[Any], data_type: DataType) -> NDArray[np.uint8]:
+    """Return the bytes of a packed tensor, whole words: the array's own where that is what they are."""
+    if array.dtype == data_type.numpy and data_type.bits >= 8 and array.nbytes % 4 == 0:
+        return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return TensorDesc(data_type, array.shape or (1,)).encode(array)
+
+
+def elements_of(raw: NDArray[np.uint8], data_type: DataType, sizes: tuple[int, ...]) -> NDArray[Any]:
+    """Return the elements of a packed tensor by its bytes, of which there may be more: the bytes' own memory where they
+    may be written and no element is smaller than a byte."""
+    if data_type.bits < 8:
+        return TensorDesc(data_type, sizes or (1,)).decode(raw).reshape(sizes)
+    found = raw[: math.prod(sizes) * data_type.bits // 8].view(data_type.numpy).reshape(sizes)
+    return found if found.flags.writeable else found.copy()

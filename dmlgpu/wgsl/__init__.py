@@ -1,5 +1,0 @@
-"""Turning a plan into WGSL text: templates, accessors, packing, walk, linker, literals."""
-
-from dmlgpu.wgsl.render import render
-
-__all__ = ["render"]
