@@ -181,7 +181,7 @@ class Session:
         key = (prepared.number, tuple(map(id, memories)), offsets, tuple(map(id, written)))
         found = self.recorded.get(key)
         if found is None:
-            units = self._state.call(prepared.executable.bind, self._resources(prepared, inputs, written))
+            units = self.bind(prepared, inputs, written)
             # The key has identities of memory, which lives as long as the entry.
             found = self._state.backend.record(units), (*memories, *written)
             self.recorded.put(key, found, 1)
@@ -189,6 +189,10 @@ class Session:
             self.submit(found[0])
         except OutOfMemory as error:
             raise OutOfMemory(f"{label}: {error}") from error
+
+    def bind(self, prepared: Prepared, inputs: Sequence[Place | None], written: Sequence[Any]) -> Sequence[Dispatch]:
+        """Return an operator's work on memory of its inputs, and of its outputs and temporary resource."""
+        return self._state.call(prepared.executable.bind, self._resources(prepared, inputs, written))
 
     def _resources(self, prepared: Prepared, inputs: Sequence[Place | None], written: Sequence[Any]) -> Resources:
         """Return what an operator is bound to."""
@@ -205,12 +209,17 @@ class Session:
         persistent = None if kept is None else Range(kept.memory, 0, executable.persistent_size)
         return Resources(tuple(ranges), tuple(targets), temporary, persistent)
 
-    def submit(self, work: Sequence[Dispatch]) -> None:
-        """Have the executor do work, behind all that it was given before. Does not wait."""
+    def submit(self, work: Sequence[Dispatch]) -> int:
+        """Have the executor do work, behind all that it was given before. Does not wait.
+
+        Returns:
+            The serial number of the submission.
+        """
         state = self._state
         with state.lock:
             state.check()
-            state.last_serial = state.call_unlocked(state.backend.submit, work)
+            serial = state.last_serial = state.call_unlocked(state.backend.submit, work)
+            return serial
 
     def number(self, value: int | float, data_type: DataType) -> Kept:
         """Return memory that holds a number, kept for when it is asked for again."""

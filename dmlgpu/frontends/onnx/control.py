@@ -15,7 +15,9 @@ from dmlgpu.frontends.onnx.model import declared
 from dmlgpu.frontends.onnx.names import read_names
 from dmlgpu.frontends.onnx.node import Node
 from dmlgpu.frontends.onnx.segments import Fed, Held, Outcome, Part, Slots
+from dmlgpu.frontends.onnx.trips import LEAST_TRIPS, NotRecorded, RecordedTrips, Slice
 from dmlgpu.frontends.onnx.values import Shape, Value
+from dmlgpu.runtime.device import Device
 from dmlgpu.tensors.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -157,23 +159,82 @@ def _iterate(
     runner: Runner, graph: GraphProto, states: list[Fed], captured: list[Fed], *, count: int, goes_on: bool
 ) -> list[Fed]:
     """Run the body of a Loop, and return its states and what it gathered."""
-    kept: list[list[Fed]] = [[] for _ in range(len(graph.output) - 1 - len(states))]
+    gathered: list[list[Fed]] = [[] for _ in range(len(graph.output) - 1 - len(states))]
     done = 0
     while goes_on and done < count:
         if done >= MOST_ITERATIONS:
             raise NotSupported(f"Loop: at most {MOST_ITERATIONS} iterations are run")
-        fed = [_known(np.array(done, np.int64)), _known(np.array(True)), *states, *captured]
-        condition, *found = runner.run(fed)
-        states = found[: len(states)]
-        for one, new in zip(kept, found[len(states) :], strict=True):
-            one.append(new)
-        goes_on = bool(_number(condition))
-        done += 1
-    gathered = [
-        _stacked(one, 0) if one else _nothing(info)
-        for one, info in zip(kept, graph.output[1 + len(states) :], strict=True)
+        signatures = [state.signature for state in states]
+        condition, *results = runner.run([_known(np.array(done, np.int64)), _known(np.array(True)), *states, *captured])
+        states, done, goes_on = results[: len(states)], done + 1, bool(_number(condition))
+        for pieces, result in zip(gathered, results[len(states) :], strict=True):
+            pieces.append(_as_first(result))
+        end = min(count, MOST_ITERATIONS)
+        if goes_on and end - done >= LEAST_TRIPS and [state.signature for state in states] == signatures:
+            fed = [_known(np.array(done, np.int64)), _known(np.array(True)), *states, *captured]
+            trips = _recorded(runner, fed, len(states), is_loop=True)
+            if trips is not None:
+                for batch in trips.batches(done, end):
+                    done, goes_on = done + batch.trips, batch.goes_on
+                    for pieces, piece in zip(gathered, batch.gathered, strict=True):
+                        pieces.append(piece)
+                states = trips.results()
+    results = [
+        _joined(pieces) if pieces else _nothing(info)
+        for pieces, info in zip(gathered, graph.output[1 + len(states) :], strict=True)
     ]
-    return [*states, *gathered]
+    return [*states, *results]
+
+
+def _recorded(
+    runner: Runner, fed: list[Fed], states: int, *, is_loop: bool, slices: dict[int, Slice] | None = None
+) -> RecordedTrips | None:
+    """Return the trips to come, if the device can do many of them in a submission."""
+    part = runner.only_part
+    if part is None:
+        return None
+    outputs = list(part.outputs)
+    condition = outputs.pop(0) if is_loop else None
+    try:
+        return RecordedTrips(
+            runner.device,
+            part,
+            condition,
+            outputs[:states],
+            outputs[states:],
+            fed,
+            numbered=is_loop,
+            first_state=2 if is_loop else 0,
+            slices=slices or {},
+        )
+    except NotRecorded:
+        return None
+
+
+def _as_first(fed: Fed) -> Fed:
+    """Return a result as a sequence of one."""
+    held: Any = fed.held.reshape((1, *fed.shape))
+    return Fed((1, *fed.shape), fed.data_type, fed.is_bool, held)
+
+
+def _joined(pieces: Sequence[Fed]) -> Fed:
+    """Return sequences one behind the other."""
+    first, shapes = pieces[0], {piece.shape[1:] for piece in pieces}
+    if len(pieces) == 1:
+        return first
+    if len(shapes) > 1:
+        raise NotSupported(f"Loop: results to gather must have equal shapes in every iteration, got {sorted(shapes)}")
+    shape: Shape = (sum(piece.shape[0] for piece in pieces), *first.shape[1:])
+    held: Any
+    if any(isinstance(piece.held, Tensor) for piece in pieces):
+        from dmlgpu import ops  # noqa: PLC0415 - slow to import, and few models need it
+
+        tensors = [piece.held for piece in pieces]
+        device = next(tensor.device for tensor in tensors if isinstance(tensor, Tensor))
+        held = ops.concatenate([t if isinstance(t, Tensor) else Tensor(t, device=device) for t in tensors], axis=0)
+    else:
+        held = np.concatenate([np.asarray(piece.held) for piece in pieces])
+    return Fed(shape, first.data_type, first.is_bool, held)
 
 
 def _scan(translation: Translation, node: Node, scope: Scope) -> Results:
@@ -203,15 +264,14 @@ def _scan(translation: Translation, node: Node, scope: Scope) -> Results:
 
     def run(slots: Slots) -> list[Fed]:
         sources, captured = feeds(scanned, slots), feeds(body.captured, slots)
-        carried, kept = _scanned(
+        carried, gathered = _scanned(
             alone, body.runner, feeds(states, slots), sources, captured, axes=axes, backward=backward
         )
-        turned = [one[::-1] if back else one for one, back in zip(kept, output_backward, strict=True)]
-        gathered = [
-            _stacked(one, alone.axis(axis, len(one[0].shape) + 1)) if one else _nothing(info, axis)
-            for one, axis, info in zip(turned, output_axes, infos, strict=True)
+        turned = [
+            _nothing(info, axis) if steps is None else _turned(steps, alone.axis(axis, len(steps.shape)), bool(back))
+            for steps, axis, back, info in zip(gathered, output_axes, output_backward, infos, strict=True)
         ]
-        return [*carried, *gathered]
+        return [*carried, *turned]
 
     return (yield from _finish(translation, node, [*states, *scanned, *body.captured], run))
 
@@ -225,23 +285,58 @@ def _scanned(
     *,
     axes: Sequence[int],
     backward: Sequence[int],
-) -> tuple[list[Fed], list[list[Fed]]]:
-    """Run the body of a Scan, and return its states and what it gathered, a list per output; empty for no steps."""
-    lengths = {one.shape[axis] for one, axis in zip(sources, axes, strict=True)}
+) -> tuple[list[Fed], list[Fed | None]]:
+    """Run the body of a Scan, and return its states and what it gathered, steps first; None for no steps."""
+    lengths = {source.shape[axis] for source, axis in zip(sources, axes, strict=True)}
     if len(lengths) != 1:
         raise node.refusal(f"sequences must have as many steps, got {sorted(lengths)}")
     (length,) = lengths
     outputs = len(node.attribute("body").output) - len(carried)
-    steps: list[list[Fed]] = []
-    for step in range(length):
+    gathered: list[list[Fed]] = [[] for _ in range(outputs)]
+    step = 0
+    while step < length:
         parts = [
-            _taken(one, axis, length - 1 - step if turned else step)
-            for one, axis, turned in zip(sources, axes, backward, strict=True)
+            _taken(source, axis, length - 1 - step if turned else step)
+            for source, axis, turned in zip(sources, axes, backward, strict=True)
         ]
-        found = runner.run([*carried, *parts, *captured])
-        carried = found[: len(carried)]
-        steps.append(found[len(carried) :])
-    return carried, [[step[number] for step in steps] for number in range(outputs)]
+        signatures = [state.signature for state in carried]
+        results = runner.run([*carried, *parts, *captured])
+        carried, step = results[: len(carried)], step + 1
+        for pieces, result in zip(gathered, results[len(carried) :], strict=True):
+            pieces.append(_as_first(result))
+        again = [state.signature for state in carried] == signatures
+        if step == 1 and again and length - step >= LEAST_TRIPS and not any(axes):
+            slices = {
+                slot: Slice(_packed(runner.device, source), bool(turned))
+                for slot, (source, turned) in enumerate(zip(sources, backward, strict=True), len(carried))
+            }
+            trips = _recorded(runner, [*carried, *parts, *captured], len(carried), is_loop=False, slices=slices)
+            if trips is not None:
+                for batch in trips.batches(step, length):
+                    step += batch.trips
+                    for pieces, piece in zip(gathered, batch.gathered, strict=True):
+                        pieces.append(piece)
+                carried = trips.results()
+    return carried, [_joined(pieces) if pieces else None for pieces in gathered]
+
+
+def _packed(device: Device, fed: Fed) -> Tensor:
+    """Return a tensor in a memory of its own."""
+    return Slots(device, [fed.held]).tensor(0)
+
+
+def _turned(steps: Fed, axis: int, backward: bool) -> Fed:
+    """Return what a Scan gathered with the steps along an axis, the last one first if it goes backward."""
+    held: Any = steps.held[::-1] if backward else steps.held
+    order = [*range(1, axis + 1), 0, *range(axis + 1, len(steps.shape))]
+    if axis:
+        if isinstance(held, Tensor):
+            from dmlgpu import ops  # noqa: PLC0415 - slow to import, and few models need it
+
+            held = ops.transpose(held, order)
+        else:
+            held = held.transpose(order)
+    return Fed(tuple(steps.shape[place] for place in order), steps.data_type, steps.is_bool, held)
 
 
 def _batched_scan(translation: Translation, node: Node, scope: Scope) -> Results:
@@ -269,7 +364,7 @@ def _batched_scan(translation: Translation, node: Node, scope: Scope) -> Results
             own = [_taken(one, 0, number) for one in carried]
             parts = [_taken(one, 0, number) for one in sources]
             last, kept = _scanned(alone, body.runner, own, parts, captured, axes=(0,) * sequences, backward=backward)
-            gathered = [_stacked(one, 0) if one else _nothing(info) for one, info in zip(kept, infos, strict=True)]
+            gathered = [_nothing(info) if one is None else one for one, info in zip(kept, infos, strict=True)]
             found.append([*last, *gathered])
         return [_stacked(one, 0) for one in zip(*found, strict=True)]
 

@@ -67,6 +67,16 @@ class Runner:
         """Where each node was computed in the last run; empty before the first."""
         return tuple(placement for part in self._last for placement in part.placements())
 
+    @property
+    def device(self) -> Device:
+        """Where it runs."""
+        return self._device
+
+    @property
+    def only_part(self) -> Part | None:
+        """What the last run was, if nothing was read or decided within it."""
+        return self._last[0] if len(self._last) == 1 else None
+
     def run(self, given: Sequence[Fed | None], fetch: bool = False) -> list[Fed]:
         """Compute the outputs from the inputs, in order; one that is None is what is known under its name.
 

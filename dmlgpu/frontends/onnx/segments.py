@@ -230,7 +230,7 @@ class Segment:
         return kept
 
     @cached_property
-    def _read(self) -> list[int | None]:
+    def reads(self) -> list[int | None]:
         """The slot of each input that every run reads; None for what is absent, or was read by the initialisation."""
         descs = self.prepared.inputs
         return [
@@ -261,7 +261,7 @@ class Segment:
             self._fetch(slots)
             return
         device = self.compiled.device
-        sources = [None if slot is None else slots.tensor(slot) for slot in self._read]
+        sources = [None if slot is None else slots.tensor(slot) for slot in self.reads]
         places = [None if one is None else (one.buffer._memory, 0) for one in sources]
         if watch is not None and watch.times:
             targets = self._timed(watch, prepared, sources)
@@ -279,7 +279,7 @@ class Segment:
     def _fetch(self, slots: Slots) -> None:
         """Compute the segment's slots as arrays. Inputs that are arrays are on the device for this long only."""
         sources: list[Place | Bytes | None] = []
-        for number in self._read:
+        for number in self.reads:
             held = None if number is None else slots.held(number)
             if number is None or held is None:
                 sources.append(None)
@@ -373,11 +373,11 @@ class Fill:
         return None
 
 
-class _OnDevice(Exception):
+class OnDevice(Exception):
     """An element is on the device, and not read."""
 
 
-class _HostOnly:
+class HostOnly:
     """The inputs of a run that are arrays, for recipes."""
 
     def __init__(self, slots: Slots):
@@ -386,7 +386,7 @@ class _HostOnly:
     def array(self, number: int) -> Array:
         held = self._given[number] if number < len(self._given) else None
         if not isinstance(held, np.ndarray):
-            raise _OnDevice
+            raise OnDevice
         return held
 
 
@@ -400,8 +400,8 @@ class Check:
     def run(self, slots: Slots) -> None:
         """Raise InvalidArgument if an element is outside; if inputs are on the device, do nothing."""
         try:
-            array = self.recipe(_HostOnly(slots))
-        except _OnDevice:
+            array = self.recipe(HostOnly(slots))
+        except OnDevice:
             return
         self.bounds.check(array)
 

@@ -1,0 +1,326 @@
+"""Trips of a Loop or Scan that the device does one after the other, many in a submission.
+
+The body is bound twice: each trip reads what the one before wrote. If the host needs nothing that a trip computes on
+the device, it records many trips at once. Before that it computes trip numbers, conditions and states of few integers,
+and uploads them together. Copies hand each trip its own, and collect results to gather.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu.frontends.onnx import watching
+from dmlgpu.frontends.onnx.segments import Fed, HostOnly, OnDevice, Output, Part, Segment, Slots
+from dmlgpu.runtime.buffer import Buffer
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.executor import Dispatch
+from dmlgpu.tensors.session import session_of
+from dmlgpu.tensors.tensor import Tensor
+
+Array = NDArray[Any]
+
+MOST_TRIPS = 256
+"""Most trips in one submission."""
+
+MOST_GATHERED = 16 << 20
+"""Most bytes of results of one submission that are gathered for an output, unless one trip has more."""
+
+LEAST_TRIPS = 4
+"""Trips from which on it pays to bind the body twice."""
+
+WORD = 4
+"""Bytes of which copies between buffers move a multiple."""
+
+
+class NotRecorded(Exception):
+    """The trips need something between them that only the host can do."""
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A sequence of which every trip reads another element, along the first axis."""
+
+    sequence: Tensor
+    backward: bool
+
+
+@dataclass(eq=False)
+class Batch:
+    """Trips that were submitted together.
+
+    Attributes:
+        trips: how many.
+        gathered: what each output to gather came to, with the trips as first dimension.
+        goes_on: whether the body's condition lets another trip follow.
+    """
+
+    trips: int
+    gathered: list[Fed]
+    goes_on: bool
+
+
+@dataclass(eq=False)
+class RecordedTrips:
+    """The body of a loop, bound to memory between which its states go to and fro.
+
+    Attributes:
+        device: where it runs.
+        part: the body, which is compiled as a whole.
+        condition: the output that says whether another trip follows; None for a Scan.
+        states: of the body; the values that they have after the trips that were done.
+        gathered: outputs of which every trip has its own.
+        fed: what the slots of the body hold before the first of these trips.
+        numbered: whether the first slot is the number of the trip.
+        first_state: the slot of the first state.
+        slices: by slot, the sequences of a Scan.
+    """
+
+    device: Device
+    part: Part
+    condition: Output | None
+    states: list[Output]
+    gathered: list[Output]
+    fed: list[Fed]
+    numbered: bool
+    first_state: int
+    slices: dict[int, Slice] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        segment = self.part.segment
+        if segment is None or watching.current() is not None or segment.prepared.clears:
+            raise NotRecorded
+        self._segment: Segment = segment
+        self._session = session_of(self.device)
+        self._slots = Slots(self.device, [fed.held for fed in self.fed])
+        self._place_of_slot = {slot: place for place, slot in enumerate(segment.fills)}
+        self._moving: dict[int, int] = {}
+        """Slots of states to the place, among the segment's outputs, of their next values."""
+        self._on_host: dict[int, Output | None] = {0: None} if self.numbered else {}
+        """Slots that the host computes to the outputs that become their next values."""
+        for slot, state in enumerate(self.states, self.first_state):
+            if state.recipe is not None or state.slot in self._on_host:
+                self._on_host[slot] = state
+            elif state.slot in self._place_of_slot:
+                self._moving[slot] = self._place_of_slot[state.slot]
+            elif state.slot not in (None, slot):  # None: a constant, which the first trip left
+                raise NotRecorded
+        self._values = {slot: self._array(slot) for slot in self._on_host if slot or not self.numbered}
+        self._check_outputs()
+        self._turn = 0
+        self._bind()
+
+    def _array(self, slot: int) -> Array:
+        held = self.fed[slot].held
+        if isinstance(held, Tensor):
+            raise NotRecorded
+        return held
+
+    def _is_on_host(self, output: Output) -> bool:
+        return output.recipe is not None or output.slot is None or output.slot in self._on_host
+
+    def _check_outputs(self) -> None:
+        """Raise NotRecorded unless the host can compute its outputs, and copies can move the others."""
+        host = HostOnly(self._slots)
+        computed = [
+            output for output in (*self._on_host.values(), self.condition, *self.gathered) if output is not None
+        ]
+        try:
+            for output in computed:
+                if output is self.condition or self._is_on_host(output):
+                    _computed(output, host)
+        except OnDevice:
+            raise NotRecorded from None
+        moved = [_bytes(output) for output in self.gathered if not self._is_on_host(output)]
+        sliced = [_bytes(self.fed[slot]) for slot in self.slices]
+        if any(size == 0 or size % WORD for size in (*moved, *sliced)):
+            raise NotRecorded
+
+    def _bind(self) -> None:
+        """Bind the body twice, to memory that is taken for these trips."""
+        prepared, take = self._segment.prepared, self._session.pool.take
+        outputs: list[list[Buffer | None]] = [[], []]
+        for place, desc in enumerate(prepared.outputs):
+            buffer = None if desc is None else take(self.device, desc.byte_size, "state of a loop")
+            outputs[0].append(buffer)
+            if desc is not None and place in self._moving.values():
+                buffer = take(self.device, desc.byte_size, "state of a loop")
+            outputs[1].append(buffer)
+        self._outputs = outputs
+        size = prepared.executable.temporary_size
+        self._scratch = take(self.device, size, "temporary resource") if size else None
+        self._own: dict[int, Buffer] = {}
+        """Memory that copies fill before each trip, by slot."""
+        read = {*self._segment.reads, *(output.slot for output in self.gathered if not self._is_on_host(output))}
+        for slot in read:
+            if slot is not None and (slot in self._on_host or slot in self.slices):
+                self._own[slot] = take(self.device, _padded(self.fed[slot]), "input of a trip")
+        slots = {place: slot for slot, place in self._moving.items()}
+        self._start = [
+            self._copied(self._slots.tensor(slot).buffer, 0, self._output(0, place), 0, _padded(self.fed[slot]))
+            for place, slot in slots.items()
+        ]
+        self._work = [self._bound(turn) for turn in (0, 1)]
+
+    def _bound(self, turn: int) -> Sequence[Dispatch]:
+        """Return the work of a trip that reads the states of one turn and writes those of the other."""
+        places = [None if slot is None else (self._memory(slot, turn)._memory, 0) for slot in self._segment.reads]
+        written = [None if buffer is None else buffer._memory for buffer in (*self._outputs[1 - turn], self._scratch)]
+        return self._session.bind(self._segment.prepared, places, written)
+
+    def _output(self, turn: int, place: int) -> Buffer:
+        buffer = self._outputs[turn][place]
+        assert buffer is not None
+        return buffer
+
+    def _memory(self, slot: int, turn: int) -> Buffer:
+        """Return the memory of an input of the body in a turn."""
+        if slot in self._own:
+            return self._own[slot]
+        if slot in self._moving:
+            return self._output(turn, self._moving[slot])
+        return self._slots.tensor(slot).buffer
+
+    def _copied(self, source: Buffer, start: int, destination: Buffer, to: int, size: int) -> Dispatch:
+        return self.device._state.backend.copy(source._memory, start, destination._memory, to, size)
+
+    # ---- trips ------------------------------------------------------------------------------------------------------
+
+    def batches(self, first: int, end: int) -> Iterator[Batch]:
+        """Do trips, and yield them batch by batch, until all are done or the condition ends the loop.
+
+        At most two submissions are under way: memory is bounded however many trips there are, and waits can be
+        interrupted.
+        """
+        state, goes_on = self.device._state, True
+        serials: list[int] = []
+        start: Sequence[Dispatch] = self._start
+        while first < end and goes_on:
+            batch = self._batch(first, min(end - first, self._most_trips()), start, serials)
+            start = ()
+            yield batch
+            first, goes_on = first + batch.trips, batch.goes_on
+            if len(serials) > 1:
+                state.call_unlocked(state.backend.wait, serials.pop(0))
+
+    def _most_trips(self) -> int:
+        largest = max((_bytes(output) for output in self.gathered), default=0)
+        return max(1, min(MOST_TRIPS, MOST_GATHERED // max(largest, 1)))
+
+    def _batch(self, first: int, count: int, start: Sequence[Dispatch], serials: list[int]) -> Batch:
+        """Submit up to so many trips."""
+        values: dict[int, list[Array]] = {slot: [] for slot in self._own if slot in self._on_host}
+        on_host: list[list[Array]] = [[] for _ in self.gathered]
+        goes_on, trips = True, 0
+        while goes_on and trips < count:
+            goes_on = self._host_part(first + trips, values, on_host)
+            trips += 1
+        feeds = {slot: self._uploaded(slot, arrays) for slot, arrays in values.items()}
+        stacks = [
+            None if arrays else self._session.pool.take(self.device, trips * _bytes(output), "results of trips")
+            for output, arrays in zip(self.gathered, on_host, strict=True)
+        ]
+        work = list(start)
+        for number in range(trips):
+            for slot, buffer in self._own.items():
+                source, at = (feeds[slot], number) if slot in feeds else self._element(slot, first + number)
+                size = _padded(self.fed[slot])
+                work.append(self._copied(source, at * size, buffer, 0, size))
+            work.extend(self._work[self._turn])
+            for output, stack in zip(self.gathered, stacks, strict=True):
+                if stack is not None:
+                    size = _bytes(output)
+                    work.append(self._copied(self._result(output, self._turn), 0, stack, number * size, size))
+            self._turn = 1 - self._turn
+        serials.append(self._session.submit(work))
+        gathered = []
+        for output, arrays, stack in zip(self.gathered, on_host, stacks, strict=True):
+            shape = (trips, *output.shape)
+            held: Any = np.stack(arrays).reshape(shape) if stack is None else None
+            if stack is not None:
+                held = Tensor._packed(stack, output.data_type, shape)
+            gathered.append(Fed(shape, output.data_type, output.is_bool, held))
+        return Batch(trips, gathered, goes_on)
+
+    def _host_part(self, trip: int, values: dict[int, list[Array]], on_host: list[list[Array]]) -> bool:
+        """Compute what the host has of a trip; return whether another one follows."""
+        held: list[Any] = [fed.held for fed in self.fed]
+        if self.numbered:
+            held[0] = self._values[0] = np.array(trip, np.int64)
+        for slot, value in self._values.items():
+            held[slot] = value
+        slots = Slots(self.device, held)
+        for check in self.part.checks:
+            check.run(slots)
+        for slot, arrays in values.items():
+            arrays.append(np.asarray(held[slot]))
+        host = HostOnly(slots)
+        for output, arrays in zip(self.gathered, on_host, strict=True):
+            if self._is_on_host(output):
+                arrays.append(_computed(output, host))
+        following = {slot: _computed(output, host) for slot, output in self._on_host.items() if output is not None}
+        goes_on = self.condition is None or bool(np.asarray(_computed(self.condition, host)).reshape(-1)[0])
+        self._values.update(following)
+        return goes_on
+
+    def _uploaded(self, slot: int, arrays: list[Array]) -> Buffer:
+        """Return memory that holds the values of a slot in a batch, one after the other."""
+        size, kind = _padded(self.fed[slot]), self.fed[slot].data_type.numpy
+        raw = np.zeros((len(arrays), size), np.uint8)
+        for row, array in zip(raw, arrays, strict=True):
+            encoded = np.frombuffer(array.astype(kind).tobytes(), np.uint8)
+            row[: encoded.size] = encoded
+        buffer = self._session.pool.take(self.device, raw.size, "inputs of trips")
+        buffer.write(raw)
+        return buffer
+
+    def _element(self, slot: int, trip: int) -> tuple[Buffer, int]:
+        """Return a sequence and the number of its element that a trip reads."""
+        part = self.slices[slot]
+        return part.sequence.buffer, part.sequence.shape[0] - 1 - trip if part.backward else trip
+
+    def _result(self, output: Output, turn: int) -> Buffer:
+        """Return the memory that holds an output of a trip that read the states of a turn."""
+        assert output.slot is not None
+        place = self._place_of_slot.get(output.slot)
+        return self._memory(output.slot, turn) if place is None else self._output(1 - turn, place)
+
+    def results(self) -> list[Fed]:
+        """Return the states as the last trip left them."""
+        found = []
+        for slot, state in enumerate(self.states, self.first_state):
+            held: Any = self._slots.held(slot)
+            if slot in self._values:
+                held = self._values[slot].reshape(state.shape)
+            elif slot in self._moving:
+                held = Tensor._packed(self._output(self._turn, self._moving[slot]), state.data_type, state.shape)
+            found.append(Fed(state.shape, state.data_type, state.is_bool, held))
+        return found
+
+
+def _computed(output: Output, host: HostOnly) -> Array:
+    """Return an output that the host has.
+
+    Raises:
+        OnDevice: it depends on what the device computes.
+    """
+    if output.recipe is not None:
+        return output.recipe(host)
+    if output.slot is None:
+        assert output.array is not None
+        return output.array
+    return host.array(output.slot)
+
+
+def _bytes(tensor: Output | Fed) -> int:
+    return math.prod(tensor.shape) * tensor.data_type.bits // 8
+
+
+def _padded(fed: Fed) -> int:
+    """Return the bytes of a tensor's memory: whole words."""
+    return -(-math.prod(fed.shape) * fed.data_type.bits // (8 * WORD)) * WORD
