@@ -54,34 +54,38 @@ class Aim:
         return [self.name, self.adapter, KINDS[self.kind], f"{self.found:.3g}", f"{self.wanted:g}", verdict]
 
 
-def read_aims(name: str, given: Any) -> dict[str, float]:
+def read_aims(name: str, table: Any) -> dict[str, float]:
     """Return what a suite's row aims at, as its table ``aims`` says.
 
     Raises:
         ModelError: it is no table of positive numbers by KINDS.
     """
-    numbers = given.values() if isinstance(given, dict) else ()
-    if not isinstance(given, dict) or not all(
-        not isinstance(one, bool) and isinstance(one, int | float) and one > 0 for one in numbers
+    numbers = table.values() if isinstance(table, dict) else ()
+    if not isinstance(table, dict) or not all(
+        not isinstance(number, bool) and isinstance(number, int | float) and number > 0 for number in numbers
     ):
-        raise ModelError(f"row {name!r}: aims", f"must be a table of positive numbers, got {given!r}")
-    for key in given:
+        raise ModelError(f"row {name!r}: aims", f"must be a table of positive numbers, got {table!r}")
+    for key in table:
         if key not in KINDS:
             raise ModelError(f"row {name!r}: aims", f"must have keys of {', '.join(KINDS)}, got {key!r}")
-    return {key: float(value) for key, value in given.items()}
+    return {key: float(value) for key, value in table.items()}
 
 
 def aims_of(run: BenchRun) -> list[Aim]:
     """Return what became of the aims of a run, as far as what they compare was measured."""
-    found = []
-    for name, wanted in run.facts.get("aims", {}).items():
-        rows = [one for one in run.measurements if one.name == name and one.status == "measured" and one.median]
-        for ours in (one for one in rows if not one.schedule and one.adapter in run.facts["adapters"]):
-            for kind, least in wanted.items():
+    aims = []
+    for name, least_by_kind in run.facts.get("aims", {}).items():
+        rows = [
+            measurement
+            for measurement in run.measurements
+            if measurement.name == name and measurement.status == "measured" and measurement.median
+        ]
+        for ours in (row for row in rows if not row.schedule and row.adapter in run.facts["adapters"]):
+            for kind, least in least_by_kind.items():
                 values = _COMPUTED[kind](ours, rows)
                 if values is not None:
-                    found.append(Aim(name, ours.adapter, kind, least, *values, len(ours.seconds)))
-    return found
+                    aims.append(Aim(name, ours.adapter, kind, least, *values, len(ours.seconds)))
+    return aims
 
 
 def _share(ours: Measurement, rows: Sequence[Measurement]) -> tuple[float, float] | None:
@@ -92,7 +96,7 @@ def _share(ours: Measurement, rows: Sequence[Measurement]) -> tuple[float, float
 
 def _against_numpy(ours: Measurement, rows: Sequence[Measurement]) -> tuple[float, float] | None:
     """By the wall clock: it is what somebody waits for."""
-    other = next((one for one in rows if one.adapter == NUMPY), None)
+    other = next((row for row in rows if row.adapter == NUMPY), None)
     if other is None or not other.wall or not ours.wall:
         return None
     ratio = other.wall / ours.wall
@@ -101,11 +105,11 @@ def _against_numpy(ours: Measurement, rows: Sequence[Measurement]) -> tuple[floa
 
 def _choice(ours: Measurement, rows: Sequence[Measurement]) -> tuple[float, float] | None:
     """Rounds of schedules are pairs; a schedule whose results are wrong is never the fastest."""
-    others = [one for one in rows if one.adapter == ours.adapter and one.check != "wrong"]
-    fastest = min(others, key=lambda one: one.median or 0.0, default=ours)
+    others = [row for row in rows if row.adapter == ours.adapter and row.check != "wrong"]
+    fastest = min(others, key=lambda measurement: measurement.median or 0.0, default=ours)
     rounds = min(len(fastest.seconds), len(ours.seconds))
-    found = summarize(fastest.seconds[:rounds], ours.seconds[:rounds])
-    return found.median, found.high
+    ratio = summarize(fastest.seconds[:rounds], ours.seconds[:rounds])
+    return ratio.median, ratio.high
 
 
 _COMPUTED = {SHARE: _share, AGAINST_NUMPY: _against_numpy, CHOICE: _choice}

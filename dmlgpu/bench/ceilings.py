@@ -160,9 +160,9 @@ class _Bench:
         self.source = "gpu"
 
     def buffer(self, size: int) -> Range[Any]:
-        made = self.backend.create_buffer(size, "ceilings")
-        self.buffers.append(made)
-        return Range(made, 0, size)
+        created = self.backend.create_buffer(size, "ceilings")
+        self.buffers.append(created)
+        return Range(created, 0, size)
 
     def shader(self, wgsl: str, count: int) -> CustomShader:
         """A kernel on so many buffers."""
@@ -177,14 +177,14 @@ class _Bench:
         return min(times[1:])
 
     def once(self, *work: Any) -> float:
-        found = measure(self.backend, *work)
-        if not found.device:
+        times = measure(self.backend, *work)
+        if not times.device:
             self.source = "wall clock"
-        return found.device or found.host
+        return times.device or times.host
 
     def close(self) -> None:
-        for one in self.buffers:
-            self.backend.destroy_buffer(one)
+        for buffer in self.buffers:
+            self.backend.destroy_buffer(buffer)
 
 
 def measure_ceilings(device: Device, *, clock: Callable[[], float] = time.perf_counter) -> Ceilings:
@@ -239,8 +239,8 @@ def _multiply_add_rate(bench: _Bench) -> float:
 def _launch(bench: _Bench, clock: Callable[[], float]) -> tuple[float, float]:
     """Seconds of a launch among many, and of one that is submitted and waited for."""
     work = bench.work(LAUNCH_KERNEL, (bench.buffer(16),), (1, 1, 1))
-    one, many = bench.seconds(work), bench.seconds(*[work] * LAUNCHES)
-    launch = max((many - one) / (LAUNCHES - 1), many / LAUNCHES / 10, 1e-9)
+    single, many = bench.seconds(work), bench.seconds(*[work] * LAUNCHES)
+    launch = max((many - single) / (LAUNCHES - 1), many / LAUNCHES / 10, 1e-9)
     times = []
     for _ in range(1 + ROUNDS):
         start = clock()
@@ -276,10 +276,10 @@ FORMAT = 2
 
 def identity(info: AdapterInfo) -> dict[str, str | int]:
     """Return what ceilings depend on: the adapter, its driver, and of those on processors how many cores there are."""
-    found: dict[str, str | int] = {"backend": info.backend, "name": info.name, "driver": info.driver}
+    facts: dict[str, str | int] = {"backend": info.backend, "name": info.name, "driver": info.driver}
     if info.is_software:
-        found |= {"cores": os.cpu_count() or 1, "processor": platform.processor() or platform.machine()}
-    return found
+        facts |= {"cores": os.cpu_count() or 1, "processor": platform.processor() or platform.machine()}
+    return facts
 
 
 def ceilings_file(info: AdapterInfo, folder: Path | None = None) -> Path:
@@ -319,9 +319,9 @@ def load_ceilings(info: AdapterInfo, folder: Path | None = None) -> CachedCeilin
         return None
 
 
-def save_ceilings(info: AdapterInfo, kept: CachedCeilings, folder: Path | None = None) -> None:
+def save_ceilings(info: AdapterInfo, cached: CachedCeilings, folder: Path | None = None) -> None:
     """Keep the ceilings of an adapter; where the folder cannot be written, they are measured again next time."""
-    record = {"format": FORMAT, "adapter": identity(info), "ceilings": kept.ceilings.to_json(), "taken": kept.taken}
+    record = {"format": FORMAT, "adapter": identity(info), "ceilings": cached.ceilings.to_json(), "taken": cached.taken}
     with contextlib.suppress(OSError):
         path = ceilings_file(info, folder)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -341,9 +341,9 @@ def known_ceilings(
         before: how busy the machine is now.
         again: whether they are measured in any case.
     """
-    kept = None if again else load_ceilings(info)
-    if kept is None or (kept.taken > machine_load.BUSY and before.taken <= machine_load.BUSY):
+    cached = None if again else load_ceilings(info)
+    if cached is None or (cached.taken > machine_load.BUSY and before.taken <= machine_load.BUSY):
         measured = measure()
-        kept = CachedCeilings(measured, max(before.taken, machine_load.measure_load().taken))
-        save_ceilings(info, kept)
-    return kept
+        cached = CachedCeilings(measured, max(before.taken, machine_load.measure_load().taken))
+        save_ceilings(info, cached)
+    return cached

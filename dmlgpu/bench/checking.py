@@ -65,8 +65,8 @@ def check(workload: Workload, inputs: Arrays, outputs: Sequence[Array], operatio
         if workload.is_map:
             case = case_by_name(workload.case)
             place = np.linspace(0, outputs[0].size - 1, case.desc.outputs[0].tensor.element_count).astype(np.int64)  # type: ignore[union-attr]
-            sampled = tuple(None if one is None else _at(one, place, case) for one in inputs)
-            return verdict_of(_by_case(case, sampled, [_at(one, place, case) for one in outputs]))
+            sampled = tuple(None if array is None else _at(array, place, case) for array in inputs)
+            return verdict_of(_by_case(case, sampled, [_at(output, place, case) for output in outputs]))
         if operations > MOST_OPERATIONS:
             return _check_part(workload, inputs, outputs, operations)
         if workload.case:
@@ -78,7 +78,7 @@ def expected_outputs(desc: OperatorDesc, inputs: Arrays) -> list[Array]:
     """Return what the reference computes of the outputs that a description has."""
     computed = reference.evaluate(desc, inputs)
     pairs = zip(desc.outputs, computed, strict=True)
-    return [one for slot, one in pairs if slot.tensor is not None and one is not None]
+    return [array for slot, array in pairs if slot.tensor is not None and array is not None]
 
 
 def _check_part(workload: Workload, inputs: Arrays, outputs: Sequence[Array], operations: float) -> Check:
@@ -91,12 +91,14 @@ def _check_part(workload: Workload, inputs: Arrays, outputs: Sequence[Array], op
     if not count:
         return Check("unchecked", "the reference would take too long")
     place = np.linspace(0, size - 1, count).astype(np.int64)
-    made = Maker(DataType[workload.data_type.upper()])
-    desc = ROWS[workload.operator].build({**workload.sizes, name: count}, made)
-    part = [None if one is None else one.take(place, axis) if at == number else one for at, one in enumerate(inputs)]
+    maker = Maker(DataType[workload.data_type.upper()])
+    desc = ROWS[workload.operator].build({**workload.sizes, name: count}, maker)
+    part = [
+        None if array is None else array.take(place, axis) if at == number else array for at, array in enumerate(inputs)
+    ]
     expected = reference.evaluate(desc, tuple(part))
-    found = verdict_of(compare_all(expected[:1], [outputs[0].take(place, output_axis)]))
-    return Check(found.status, f"{found.text}; of {size:,} {name}, {count:,} were compared")
+    result = verdict_of(compare_all(expected[:1], [outputs[0].take(place, output_axis)]))
+    return Check(result.status, f"{result.text}; of {size:,} {name}, {count:,} were compared")
 
 
 def _at(array: Array, place: Any, case: Case) -> Array:
@@ -112,14 +114,17 @@ def _by_case(case: Case, inputs: Arrays, outputs: Sequence[Array]) -> list[Verdi
     there = [number for number, slot in enumerate(case.desc.outputs) if slot.tensor is not None]
     verdicts = []
     for number, got in zip(there, outputs, strict=True):
-        expected = nearest([one[number] for one in outcomes], got, case.tolerance, magnitudes[number])
+        expected = nearest([outcome[number] for outcome in outcomes], got, case.tolerance, magnitudes[number])
         verdicts.append(compare(expected, got, case.tolerance, magnitudes[number]))
     return verdicts
 
 
 def compare_all(expected: Sequence[Array], outputs: Sequence[Array]) -> list[Verdict]:
     """A verdict per output, by ``SHARES``; integers must be equal."""
-    return [compare(one, got, Given(), _bound(one)) for one, got in zip(expected, outputs, strict=True)]
+    return [
+        compare(reference_array, got, Given(), _bound(reference_array))
+        for reference_array, got in zip(expected, outputs, strict=True)
+    ]
 
 
 def _bound(expected: Array) -> Bound:
@@ -134,5 +139,5 @@ def verdict_of(verdicts: Sequence[Verdict]) -> Check:
     """What came of comparing all outputs: the worst of them, or ``unchecked`` where there is none."""
     if not verdicts:
         return Check("unchecked", "there is no output")
-    worst = max(verdicts, key=lambda one: (not one.ok, one.of_bound))
+    worst = max(verdicts, key=lambda verdict: (not verdict.ok, verdict.of_bound))
     return Check("right" if worst.ok else "wrong", str(worst))

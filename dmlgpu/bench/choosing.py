@@ -75,15 +75,15 @@ def of_operator(
     if operator in ROWS:
         row = ROWS[operator]
         return [
-            _of_row(row, row.with_sizes(given), data_type, layout)
-            for given in sizes
+            _of_row(row, row.with_sizes(size), data_type, layout)
+            for size in sizes
             for data_type in types or (row.data_type,)
             for layout in layouts or ("packed",)
         ]
     if is_map(operator):
         return [
-            _of_map(operator, Row(operator, ELEMENTS, _no_build).with_sizes(given), data_type, layout)
-            for given in sizes
+            _of_map(operator, Row(operator, ELEMENTS, _no_build).with_sizes(size), data_type, layout)
+            for size in sizes
             for data_type in types or (None,)
             for layout in layouts or ("packed",)
         ]
@@ -107,7 +107,7 @@ def of_case(name: str) -> Workload:
 def _largest_quick(cases: OperatorCases) -> str:
     """Return the name of the quick case with the most elements."""
     names = cases.names("quick") or cases.names("standard")
-    return max(names, key=lambda name: sum(math.prod(one.sizes) for one in _tensors(cases.case(name).desc)))
+    return max(names, key=lambda name: sum(math.prod(tensor.sizes) for tensor in _tensors(cases.case(name).desc)))
 
 
 def _of_row(row: Row, sizes: Sizes, data_type: DataType, layout: str) -> Workload:
@@ -151,13 +151,13 @@ def _of_map(operator: str, sizes: Sizes, data_type: DataType | None, layout: str
 
 def _map_case(cases: OperatorCases, data_type: DataType | None, elements: int) -> Case:
     """Return the case of a map on so many elements; the plainest types are float32, where it has them."""
-    wanted = data_type or DataType.FLOAT32
-    found = [types for types in cases.types if types[0] is wanted] or (cases.types if data_type is None else ())
-    if not found:
+    main_type = data_type or DataType.FLOAT32
+    candidates = [types for types in cases.types if types[0] is main_type] or (cases.types if data_type is None else ())
+    if not candidates:
         known = ", ".join(dict.fromkeys(types[0].name.lower() for types in cases.types))
-        raise InvalidArgument(f"{cases.desc_class.operator} has no type {wanted.name.lower()}; there are {known}")
+        raise InvalidArgument(f"{cases.desc_class.operator} has no type {main_type.name.lower()}; there are {known}")
     casts = cases.desc_class.operator == "CAST"
-    types = min(found, key=lambda one: (casts == (len(set(one)) == 1), not one[-1].is_float))
+    types = min(candidates, key=lambda candidate: (casts == (len(set(candidate)) == 1), not candidate[-1].is_float))
     sizes = (*(1,) * (min(cases.ranks) - 1), elements)
     return cases.case_of(Key(types, sizes, Layout.PACKED))
 
@@ -192,10 +192,10 @@ def schedules_of(workload: Workload, target: Target) -> tuple[str, ...]:
     known = {_texts(render(target)): ""}
     for name in SCHEDULE_NAMES:
         try:
-            made = _texts(render(replace(target, schedule=name)))
+            texts = _texts(render(replace(target, schedule=name)))
         except DmlError:  # it does not fit, or is of another operator
             continue
-        known.setdefault(made, name)
+        known.setdefault(texts, name)
     return tuple(known.values())
 
 

@@ -63,9 +63,9 @@ class TimeChange:
     @property
     def key(self) -> tuple[str, str, str]:
         """Workload, adapter, schedule."""
-        found = self.after or self.before
-        assert found is not None
-        return found.key
+        measurement = self.after or self.before
+        assert measurement is not None
+        return measurement.key
 
 
 def compare(
@@ -86,11 +86,11 @@ def compare(
         _change(old.get(key), new.get(key), tested.get(key), threshold, alpha) for key in dict.fromkeys((*old, *new))
     ]
     order = list(TimeChangeKind)
-    return tuple(sorted(changes, key=lambda one: (order.index(one.kind), -abs(math.log(one.ratio or 1.0)))))
+    return tuple(sorted(changes, key=lambda change: (order.index(change.kind), -abs(math.log(change.ratio or 1.0)))))
 
 
 def _by_key(runs: Sequence[BenchRun]) -> Mapping[tuple[str, str, str], Measurement]:
-    return {one.key: one for run in runs for one in run.measurements}
+    return {measurement.key: measurement for run in runs for measurement in run.measurements}
 
 
 def _change(
@@ -164,13 +164,13 @@ def _statistic(first: Sequence[float], second: Sequence[float]) -> tuple[float, 
 def _counts(n: int, m: int) -> list[int]:
     """In how many orders of both samples the statistic has each value."""
     # The coefficients of the Gaussian binomial: products of (1 - q^(m + k)) / (1 - q^k).
-    found = [1] + [0] * (n * m)
+    coefficients = [1] + [0] * (n * m)
     for k in range(1, n + 1):
         for value in range(n * m, m + k - 1, -1):
-            found[value] -= found[value - m - k]
+            coefficients[value] -= coefficients[value - m - k]
         for value in range(k, n * m + 1):
-            found[value] += found[value - k]
-    return found
+            coefficients[value] += coefficients[value - k]
+    return coefficients
 
 
 def holm(chances: Sequence[float]) -> list[float]:

@@ -116,7 +116,7 @@ def operations_of(desc: OperatorDesc) -> int:
             return 2 * steps * (desc.weight_tensor.element_count + desc.recurrence_tensor.element_count)
     slots = desc.outputs if isinstance(desc, _PICKS) else (*desc.inputs, *desc.outputs)
     tensors = [slot.tensor for slot in slots if slot.tensor is not None]
-    return max((one.element_count for one in tensors), default=0)
+    return max((tensor.element_count for tensor in tensors), default=0)
 
 
 def operations_of_step(step: Step) -> int:
@@ -134,25 +134,28 @@ def kernel_counts(explanation: Explanation) -> Iterator[tuple[str, Counts]]:
     whole. Operations are those of the kernel, not of the description: Winograd's filtering multiplies less.
     """
     by_step: dict[int | None, list[ExplainedKernel]] = {}
-    for one in explanation.kernels:
-        by_step.setdefault(one.step, []).append(one)
-    for one in explanation.kernels:
-        if one.scheduled is None or one.step is None:
-            counts = Counts(sum(slot.size for slot in one.kernel.slots), 0)
+    for kernel in explanation.kernels:
+        by_step.setdefault(kernel.step, []).append(kernel)
+    for explained in explanation.kernels:
+        if explained.scheduled is None or explained.step is None:
+            counts = Counts(sum(slot.size for slot in explained.kernel.slots), 0)
         else:
-            beside = [other.scheduled for other in by_step[one.step] if other.scheduled is not None]
-            operations = _operations_of_kernel(one.scheduled, explanation.steps[one.step], beside)
-            counts = Counts(_bytes_of_kernel(one.scheduled), operations)
-        yield one.kernel.label, Counts(one.times * counts.bytes, one.times * counts.operations, kernels=one.times)
+            beside = [other.scheduled for other in by_step[explained.step] if other.scheduled is not None]
+            operations = _operations_of_kernel(explained.scheduled, explanation.steps[explained.step], beside)
+            counts = Counts(_bytes_of_kernel(explained.scheduled), operations)
+        yield (
+            explained.kernel.label,
+            Counts(explained.times * counts.bytes, explained.times * counts.operations, kernels=explained.times),
+        )
 
 
 def _bytes_of_kernel(scheduled: Scheduled) -> int:
     """Bytes of what a kernel reads and writes; tensors that begin at one place, as elements and as units, are one."""
-    found: dict[tuple[object, int], int] = {}
+    sizes: dict[tuple[object, int], int] = {}
     for tensor in parts.tensors(scheduled):
         place = tensor.binding, tensor.offset * tensor.unit_bits
-        found[place] = max(found.get(place, 0), tensor.distinct_bytes)
-    return sum(found.values())
+        sizes[place] = max(sizes.get(place, 0), tensor.distinct_bytes)
+    return sum(sizes.values())
 
 
 def _operations_of_kernel(scheduled: Scheduled, step: Step, beside: Sequence[Scheduled]) -> int:
@@ -166,10 +169,10 @@ def _operations_of_kernel(scheduled: Scheduled, step: Step, beside: Sequence[Sch
     if isinstance(scheduled, ScheduledContract):
         return 2 * math.prod(scheduled.space.output) * math.prod(scheduled.space.inner)
     products = multiplications(step)
-    elsewhere = any(isinstance(one, ScheduledContract) for one in beside)
+    elsewhere = any(isinstance(other, ScheduledContract) for other in beside)
     if products is None or elsewhere or not isinstance(scheduled, _MULTIPLYING):
         return _written_elements(scheduled)
-    whole = sum(_written_elements(one) for one in beside if isinstance(one, _MULTIPLYING))
+    whole = sum(_written_elements(other) for other in beside if isinstance(other, _MULTIPLYING))
     return 2 * products * _written_elements(scheduled) // max(1, whole)
 
 

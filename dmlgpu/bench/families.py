@@ -147,13 +147,13 @@ def lp_normalization(operator: Operator, n: Sizes, make: Maker) -> OperatorDesc:
 )
 def batch_normalization(operator: Operator, n: Sizes, make: Maker) -> OperatorDesc:
     """With given statistics per channel."""
-    whole, one = make(n["batch"], n["channels"], n["height"], n["width"]), make.packed(1, n["channels"], 1, 1)
+    whole, per_channel = make(n["batch"], n["channels"], n["height"], n["width"]), make.packed(1, n["channels"], 1, 1)
     return descs.BatchNormalization(
         input_tensor=whole,
-        mean_tensor=one,
-        variance_tensor=one,
-        scale_tensor=one,
-        bias_tensor=one,
+        mean_tensor=per_channel,
+        variance_tensor=per_channel,
+        scale_tensor=per_channel,
+        bias_tensor=per_channel,
         output_tensor=make.result(*whole.sizes),
         spatial=True,
     )

@@ -48,10 +48,10 @@ def measure_load(
         spent[number] = (own() - before) / max(wall() - start, 1e-9)
 
     threads = [threading.Thread(target=loop, args=(number,)) for number in range(cores)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    for worker in threads:
+        worker.start()
+    for thread in threads:
+        thread.join()
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     return MachineLoad(max(0.0, 1 - sum(spent) / cores), load, cores)
 

@@ -70,7 +70,7 @@ def _convolution(desc: descs.Convolution, inputs: tuple[Array, ...]) -> Array:
 
 def _attention(desc: descs.MultiheadAttention, inputs: tuple[Array, ...]) -> Array:
     heads = desc.head_count
-    query, key, value = (one.reshape(*one.shape[:2], heads, -1).swapaxes(1, 2) for one in inputs)
+    query, key, value = (array.reshape(*array.shape[:2], heads, -1).swapaxes(1, 2) for array in inputs)
     scores = query @ key.swapaxes(2, 3) * np.float32(desc.scale)
     scores -= scores.max(-1, keepdims=True)
     np.exp(scores, out=scores)
@@ -166,7 +166,7 @@ class NumpyBaseline:
         assert isinstance(workload.desc, OperatorDesc)
         self._clock, self._formula, self._desc = clock, FORMULAS[workload.operator], workload.desc
         arrays = workload.inputs()
-        size = sum(one.nbytes for one in arrays if one is not None)
+        size = sum(array.nbytes for array in arrays if array is not None)
         sets = set_count(size)
         tensors = workload.input_tensors
         self._sets = [

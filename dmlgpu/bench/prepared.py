@@ -25,7 +25,6 @@ from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.executor import Dispatch, Executable, Range, Resources
 from dmlgpu.runtime.measuring import measure
 from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
-from dmlgpu.tensors.tensor import Tensor
 
 MOST_SETS = 8
 COLD_BYTES = 256 << 20
@@ -160,9 +159,9 @@ class PreparedOperator:
         arrays = workload.inputs()
         raw = [_raw(tensor, array) for tensor, array in zip(self._inputs, arrays, strict=True)]
         executable: Executable = compiled._executable
-        one = sum(tensor.byte_size for tensor in (*self._inputs, *self._outputs) if tensor is not None)
-        one += executable.temporary_size
-        self._sets = set_count(one)
+        set_size = sum(tensor.byte_size for tensor in (*self._inputs, *self._outputs) if tensor is not None)
+        set_size += executable.temporary_size
+        self._sets = set_count(set_size)
         self._work: list[Sequence[Dispatch]] = []
         outputs = [self._bind(executable, raw) for _ in range(self._sets)]
         self._number = 0
@@ -177,7 +176,7 @@ class PreparedOperator:
             counts,
             () if compiled.program is None else compiled.program.summaries,
             self._sets,
-            one * self._sets,
+            set_size * self._sets,
         )
 
     def round(self, calls: int) -> Sample:
@@ -208,7 +207,7 @@ class PreparedOperator:
     def _bind(self, executable: Executable, raw: Sequence[Array | None]) -> list[Range[Any] | None]:
         """Bind a set of buffers of its own; return the outputs."""
         backend = self._device.backend
-        inputs = [None if one is None else self._filled(one) for one in raw]
+        inputs = [None if data is None else self._filled(data) for data in raw]
         outputs = [None if tensor is None else self._empty(tensor.byte_size) for tensor in self._outputs]
         temporary = self._empty(executable.temporary_size) if executable.temporary_size else None
         persistent = self._empty(executable.persistent_size) if executable.persistent_size else None
@@ -219,9 +218,9 @@ class PreparedOperator:
         return outputs
 
     def _filled(self, raw: Array) -> Range[Any]:
-        made = self._empty(raw.size)
-        self._device.backend.write(made.buffer, 0, raw)
-        return made
+        buffer = self._empty(raw.size)
+        self._device.backend.write(buffer.buffer, 0, raw)
+        return buffer
 
     def _empty(self, size: int) -> Range[Any]:
         buffer = self._device.backend.create_buffer(size, "benchmark")
@@ -230,17 +229,17 @@ class PreparedOperator:
 
     def _check(self, workload: Workload, arrays: Arrays, outputs: Sequence[Range[Any] | None], counts: Counts) -> Check:
         """Compare what the first set's outputs hold with the reference."""
-        found = [
-            tensor.decode(self._device.backend.read(one.buffer, 0, one.size))
-            for tensor, one in zip(self._outputs, outputs, strict=True)
-            if tensor is not None and one is not None
+        results = [
+            tensor.decode(self._device.backend.read(output.buffer, 0, output.size))
+            for tensor, output in zip(self._outputs, outputs, strict=True)
+            if tensor is not None and output is not None
         ]
         if isinstance(workload.desc, GraphDesc):
             host = Device(NUMPY_ADAPTER)
-            given = [np.zeros(0) if one is None else one for one in arrays]
+            reference_inputs = [np.zeros(0) if array is None else array for array in arrays]
             with np.errstate(all="ignore"):
-                return verdict_of(compare_all(run_graph(host.compile_graph(workload.desc), given), found))
-        return check(workload, arrays, found, counts.operations)
+                return verdict_of(compare_all(run_graph(host.compile_graph(workload.desc), reference_inputs), results))
+        return check(workload, arrays, results, counts.operations)
 
 
 def _raw(tensor: TensorDesc | None, array: Array | None) -> Array | None:
@@ -265,8 +264,8 @@ def _explained(workload: Workload, device: Device) -> Explanation | None:
 def set_count(size: int) -> int:
     """Return how many sets of so many bytes are made: two at least where the host has room for them."""
     room = (host_budget() or 4 << 30) // 4
-    wanted = -(-COLD_BYTES // max(size, 1))
-    return int(max(1, min(MOST_SETS, max(2, wanted), room // max(size, 1))))
+    cold_count = -(-COLD_BYTES // max(size, 1))
+    return int(max(1, min(MOST_SETS, max(2, cold_count), room // max(size, 1))))
 
 
 MODEL_SETS = 2
@@ -286,35 +285,36 @@ class PreparedModel:
         try:
             from dmlgpu.frontends import onnx  # noqa: PLC0415 - an extra
             from dmlgpu.frontends.onnx.preview import preview  # noqa: PLC0415 - likewise
+            from dmlgpu.tensors.tensor import Tensor  # noqa: PLC0415 - only models need it
         except ImportError as error:
             raise NotSupported(f"models in ONNX need the extra `dmlgpu[onnx]`: {error}") from None
         self._device, self._clock = device, clock
         path = Path(workload.model)
-        made = preview(path, device, workload.shapes or None)
+        model = preview(path, device, workload.shapes or None)
         start = clock()
         self._session: Any = onnx.load(path, device)
         loaded = clock() - start
         rng = np.random.default_rng(1)
-        given = [self._drawn(rng, made.shapes) for _ in range(MODEL_SETS)]
-        self._inputs = [{name: Tensor(array, device=device) for name, array in one.items()} for one in given]
+        input_sets = [self._drawn(rng, model.shapes) for _ in range(MODEL_SETS)]
+        self._inputs = [{name: Tensor(array, device=device) for name, array in arrays.items()} for arrays in input_sets]
         self._number = 0
         start = clock()
-        found = self._session.run(self._inputs[0])
+        outputs = self._session.run(self._inputs[0])
         first = clock() - start
         start = clock()
         self._session.run_tensors(self._inputs[0])
         self._wait()
         warm = clock() - start
-        counts, kernels = _count_model(made)
+        counts, kernels = _count_model(model)
         self.readiness = Readiness(
             # A session compiles when it first runs.
             Init(loaded + max(0.0, first - warm)),
             warm,
-            self._check(path, given[0], found) if checked else Check("unchecked"),
+            self._check(path, input_sets[0], outputs) if checked else Check("unchecked"),
             counts,
             kernels,
             MODEL_SETS,
-            MODEL_SETS * sum(one.nbytes for one in given[0].values()),
+            MODEL_SETS * sum(arrays.nbytes for arrays in input_sets[0].values()),
         )
 
     def round(self, calls: int) -> Sample:
@@ -338,29 +338,29 @@ class PreparedModel:
 
     def _drawn(self, rng: np.random.Generator, shapes: Any) -> dict[str, Array]:
         """Random inputs: floats of a normal distribution; integers that are small enough to be indices."""
-        found = {}
-        for one in self._session.inputs:
-            sizes = shapes[one.name]
-            tensor = TensorDesc(one.data_type, sizes or (1,))
+        arrays = {}
+        for model_input in self._session.inputs:
+            sizes = shapes[model_input.name]
+            tensor = TensorDesc(model_input.data_type, sizes or (1,))
             contents = Contents() if tensor.data_type.is_float else Contents(below=2)
             array = fill(rng, tensor, contents).reshape(sizes)
-            found[one.name] = array.astype(np.bool_) if one.is_bool else array
-        return found
+            arrays[model_input.name] = array.astype(np.bool_) if model_input.is_bool else array
+        return arrays
 
-    def _check(self, path: Path, given: dict[str, Array], found: dict[str, Array]) -> Check:
+    def _check(self, path: Path, inputs: dict[str, Array], outputs: dict[str, Array]) -> Check:
         """Compare with what the reference computes node by node."""
         from dmlgpu.frontends import onnx  # noqa: PLC0415 - an extra
 
         with np.errstate(all="ignore"):
-            expected = onnx.load(path, Device(NUMPY_ADAPTER)).run(given)
-        names = [name for name, array in found.items() if isinstance(array, np.ndarray) and array.size]
-        return verdict_of(compare_all([expected[name] for name in names], [found[name] for name in names]))
+            expected = onnx.load(path, Device(NUMPY_ADAPTER)).run(inputs)
+        names = [name for name, array in outputs.items() if isinstance(array, np.ndarray) and array.size]
+        return verdict_of(compare_all([expected[name] for name in names], [outputs[name] for name in names]))
 
 
-def _count_model(made: Any) -> tuple[Counts, tuple[str, ...]]:
+def _count_model(model: Any) -> tuple[Counts, tuple[str, ...]]:
     """What the graphs of a model move and compute, as far as they are known before it runs, and their kernels."""
     counts, kernels = [], []
-    for segment in made.segments:
+    for segment in model.segments:
         explanation = segment.kernels.explanation
         desc = segment.graph.desc(segment.all_outputs) if explanation is None else explanation.desc
         counts.append(count(desc, explanation))
@@ -368,7 +368,7 @@ def _count_model(made: Any) -> tuple[Counts, tuple[str, ...]]:
             kernels += list(explanation.program.summaries)
 
     def total(field: str) -> int | None:
-        known = [getattr(one, field) for one in counts]
+        known = [getattr(part, field) for part in counts]
         return None if not known or None in known else sum(known)
 
     return Counts(
@@ -378,7 +378,7 @@ def _count_model(made: Any) -> tuple[Counts, tuple[str, ...]]:
         total("plan_operations"),
         total("unfused_bytes"),
         total("kernels") or 0,
-        max((one.temporary_bytes for one in counts), default=0),
-        max((one.least_temporary_bytes for one in counts), default=0),
+        max((part.temporary_bytes for part in counts), default=0),
+        max((part.least_temporary_bytes for part in counts), default=0),
         total("persistent_bytes") or 0,
     ), tuple(kernels)

@@ -75,11 +75,11 @@ class ProfileTables:
 
 
 def _as_json(row: ProfileRow) -> dict[str, Any]:
-    found: dict[str, Any] = {"name": row.name, "seconds": row.seconds, "part": row.part}
-    found |= {"share": row.share and row.share.share, "bound_by": row.share and row.share.bound_by}
+    record: dict[str, Any] = {"name": row.name, "seconds": row.seconds, "part": row.part}
+    record |= {"share": row.share and row.share.share, "bound_by": row.share and row.share.bound_by}
     if isinstance(row, KernelRow):
-        found |= {"times": row.times, "nodes": list(row.nodes), "bytes": row.bytes, "operations": row.operations}
-    return found
+        record |= {"times": row.times, "nodes": list(row.nodes), "bytes": row.bytes, "operations": row.operations}
+    return record
 
 
 class _Sum:
@@ -97,7 +97,7 @@ class _Sum:
     def row(self, name: str, total: float) -> ProfileRow:
         share = None
         if self.least and self.seconds:
-            bound_by = max(self.least, key=lambda one: self.least[one])
+            bound_by = max(self.least, key=lambda ceiling: self.least[ceiling])
             share = Share(sum(self.least.values()) / self.seconds, bound_by)
         return ProfileRow(name, self.seconds, self.seconds / total, share)
 
@@ -111,9 +111,9 @@ def tables(profile: Profile, placement: Sequence[Placement], ceilings: Ceilings 
         ceilings: of the device; None where they could not be measured, so that no shares are known.
     """
     nodes: dict[str, list[str]] = {}
-    for one in placement:
-        for label in one.kernels:
-            nodes.setdefault(label, []).append(f"{one.op_type} {one.node}")
+    for node_placement in placement:
+        for label in node_placement.kernels:
+            nodes.setdefault(label, []).append(f"{node_placement.op_type} {node_placement.node}")
     counts = {} if ceilings is None else counts_by_label(profile.segments)
     total = sum(seconds for _, _, seconds in profile.kernels) or 1.0
     kernels, whole = [], _Sum()
@@ -139,7 +139,7 @@ def tables(profile: Profile, placement: Sequence[Placement], ceilings: Ceilings 
 
 
 def _rows(sums: Mapping[str, _Sum], total: float) -> tuple[ProfileRow, ...]:
-    rows = (one.row(name, total) for name, one in sums.items())
+    rows = (entry.row(name, total) for name, entry in sums.items())
     return tuple(sorted(rows, key=lambda row: -row.seconds))
 
 
@@ -149,17 +149,17 @@ def counts_by_label(runs: Iterable[Segment]) -> dict[str, Counts]:
     Args:
         runs: a segment for each time that it ran.
     """
-    found: dict[str, Counts] = {}
+    counts: dict[str, Counts] = {}
     known: dict[int, list[tuple[str, Counts]]] = {}
     for segment in runs:
         if id(segment) not in known:
             known[id(segment)] = _counts_of(segment)
         for label, work in known[id(segment)]:
-            before = found.get(label, Counts(0, 0))
-            found[label] = Counts(
+            before = counts.get(label, Counts(0, 0))
+            counts[label] = Counts(
                 before.bytes + work.bytes, before.operations + work.operations, kernels=before.kernels + work.kernels
             )
-    return found
+    return counts
 
 
 def _counts_of(segment: Segment) -> list[tuple[str, Counts]]:

@@ -129,8 +129,8 @@ class Measurement:
         """Return it with its share of the ceilings."""
         if ceilings is None or not self.median or not self.counts:
             return self
-        found = share_of(self.median, Counts(**self.counts), ceilings)
-        return replace(self, share=_rounded(found.share), bound_by=found.bound_by)
+        reached = share_of(self.median, Counts(**self.counts), ceilings)
+        return replace(self, share=_rounded(reached.share), bound_by=reached.bound_by)
 
     def to_json(self) -> dict[str, Any]:
         """The fields as JSON has them, those that say something, and what follows from them."""
@@ -149,8 +149,8 @@ class Measurement:
         Raises:
             ValueError: it is none; the message says which field is malformed.
         """
-        found = fields.read_known(record, _READERS, "name", "operator", "adapter", "status")
-        return cls(**{name: value for name, value in found.items() if name in _READERS and name not in _DERIVED})
+        values = fields.read_known(record, _READERS, "name", "operator", "adapter", "status")
+        return cls(**{name: value for name, value in values.items() if name in _READERS and name not in _DERIVED})
 
 
 _DERIVED = ("median", "low", "high", "noise", "drift", "rounds")
@@ -181,7 +181,7 @@ _READERS: Mapping[str, fields.Reader[Any]] = {
 }
 
 
-def measurement(workload: Workload, measured: Measured) -> Measurement:
+def measurement_of(workload: Workload, measured: Measured) -> Measurement:
     """Return what came of a contestant of a workload."""
     ready = measured.readiness
     check = ready.get("check", {})
@@ -201,8 +201,8 @@ def measurement(workload: Workload, measured: Measured) -> Measurement:
         source=measured.source if samples else "",
         seconds=tuple(map(_rounded, measured.seconds)),
         calls=measured.calls,
-        wall=_rounded(statistics.median(one.wall for one in samples)) if samples else None,
-        cpu=_rounded(statistics.median(one.cpu for one in samples)) if samples else None,
+        wall=_rounded(statistics.median(sample.wall for sample in samples)) if samples else None,
+        cpu=_rounded(statistics.median(sample.cpu for sample in samples)) if samples else None,
         init={name: _rounded(value) for name, value in ready.get("init", {}).items()},
         cold=_rounded(ready["cold"]) if "cold" in ready else None,
         counts=ready.get("counts", {}),
@@ -238,7 +238,11 @@ class BenchRun:
     @property
     def is_good(self) -> bool:
         """Whether everything of ours was measured and is right; what peers cannot do is no fault of ours."""
-        return all(one.is_good for one in self.measurements if one.adapter not in self.facts.get("peers", {}))
+        return all(
+            measurement.is_good
+            for measurement in self.measurements
+            if measurement.adapter not in self.facts.get("peers", {})
+        )
 
     def ceilings(self, adapter: str) -> Ceilings | None:
         """Return the ceilings of an adapter, by what it is called; None where they are not known."""
@@ -260,18 +264,18 @@ def facts(
         command: the command line.
         options: when it stops, and how.
     """
-    found = {
-        one.label: {
-            "adapter": asdict(one.info),
-            **({"environment": dict(one.environment)} if one.environment else {}),
-            **({"ceilings": ceilings[one.label].to_json()} if one.label in ceilings else {}),
+    header = {
+        adapter.label: {
+            "adapter": asdict(adapter.info),
+            **({"environment": dict(adapter.environment)} if adapter.environment else {}),
+            **({"ceilings": ceilings[adapter.label].to_json()} if adapter.label in ceilings else {}),
         }
-        for one in adapters
+        for adapter in adapters
     }
     return {
         "format": FORMAT,
         **machine(),
-        "adapters": found,
+        "adapters": header,
         "command": list(command),
         "options": dict(options),
         "started": _now(),
@@ -282,10 +286,10 @@ def write_run(file: TextIO, header: Mapping[str, Any], measurements: Iterable[Me
     """Write a run down while it goes on; the measurements are handed through."""
     _write(file, {"record": RECORD, **header})
     counts: Counter[str] = Counter()
-    for one in measurements:
-        _write(file, {"record": "measurement", **one.to_json()})
-        counts[one.status if one.check != "wrong" else one.check] += 1
-        yield one
+    for measurement in measurements:
+        _write(file, {"record": "measurement", **measurement.to_json()})
+        counts[measurement.status if measurement.check != "wrong" else measurement.check] += 1
+        yield measurement
     _write(file, {"record": "end", "ended": _now(), "counts": dict(counts)})
 
 
@@ -330,7 +334,10 @@ def read_file(path: Path) -> tuple[BenchRun, ...]:
                 runs[-1][1].append(_read_measurement(where, record))
     if not runs:
         raise ModelError(str(path), "holds no run of `dmlgpu bench`")
-    return tuple(BenchRun(head, tuple(found), number in complete) for number, (head, found) in enumerate(runs, start=1))
+    return tuple(
+        BenchRun(head, tuple(measurements), number in complete)
+        for number, (head, measurements) in enumerate(runs, start=1)
+    )
 
 
 _HEADER: Mapping[str, fields.Reader[Any]] = {
@@ -345,8 +352,8 @@ def _header(where: str, record: dict[str, Any]) -> dict[str, Any]:
         raise ModelError(f"{where}: format", f"must be {FORMAT}, got {record.get('format')!r}")
     try:
         fields.read_known(record, _HEADER, *_HEADER)
-        for one in record["adapters"].values():
-            fields.read_known(one, {"adapter": fields.adapter}, "adapter")
+        for adapter in record["adapters"].values():
+            fields.read_known(adapter, {"adapter": fields.adapter}, "adapter")
     except ValueError as error:
         raise ModelError(where, f"is no header of a run: {error}") from error
     return {name: value for name, value in record.items() if name != "record"}

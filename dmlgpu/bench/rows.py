@@ -99,16 +99,16 @@ class Row:
     data_type: DataType = DataType.FLOAT32
     contents: Callable[[Sizes], Mapping[int, Contents]] = arbitrary
 
-    def with_sizes(self, given: Sizes) -> dict[str, int]:
+    def with_sizes(self, sizes: Sizes) -> dict[str, int]:
         """Return the row's sizes, those that are given in place of the usual ones.
 
         Raises:
             InvalidArgument: for a name that the row does not have.
         """
-        for name in given:
+        for name in sizes:
             if name not in self.sizes:
                 raise InvalidArgument(f"{self.operator} has no size {name!r}; its sizes are {', '.join(self.sizes)}")
-        return {**self.sizes, **given}
+        return {**self.sizes, **sizes}
 
 
 ROWS: dict[str, Row] = {}
@@ -126,8 +126,8 @@ def row(
     def register(function: Callable[[type[OperatorDesc], Sizes, Maker], OperatorDesc]) -> object:
         for operator in operators:
 
-            def build(given: Sizes, make: Maker, operator: type[OperatorDesc] = operator) -> OperatorDesc:
-                return function(operator, given, make)
+            def build(sizes: Sizes, make: Maker, operator: type[OperatorDesc] = operator) -> OperatorDesc:
+                return function(operator, sizes, make)
 
             ROWS[operator.operator] = Row(operator.operator, sizes, build, data_type, contents)
         return function

@@ -86,15 +86,15 @@ class Measured:
     @property
     def source(self) -> str:
         """Where times come from: ``gpu`` for the device's timestamps, or ``wall clock`` where most rounds have none."""
-        timed = sum(one.gpu is not None for one in self.samples)
+        timed = sum(sample.gpu is not None for sample in self.samples)
         return "gpu" if self.samples and timed >= MOSTLY * len(self.samples) else "wall clock"
 
     @property
     def seconds(self) -> list[float]:
         """Seconds per dispatch, a number per round; of the device's times those that there are."""
         if self.source == "gpu":
-            return [one.gpu for one in self.samples if one.gpu is not None]
-        return [one.wall for one in self.samples]
+            return [sample.gpu for sample in self.samples if sample.gpu is not None]
+        return [sample.wall for sample in self.samples]
 
     def fail(self, error: DmlError) -> None:
         """Take note of an error: nothing more is measured."""
@@ -134,41 +134,41 @@ def measure(
         clock: returns seconds.
         tell: is told what is being done.
     """
-    measured = [Measured(one) for one in contestants]
-    for one in measured:
-        where = " ".join(filter(None, (one.contestant.adapter, one.contestant.schedule)))
+    measured = [Measured(contestant) for contestant in contestants]
+    for entry in measured:
+        where = " ".join(filter(None, (entry.contestant.adapter, entry.contestant.schedule)))
         tell(f"preparing on {where}")
         try:
-            one.readiness = one.contestant.prepare()
-            _warm_up(one, patience)
+            entry.readiness = entry.contestant.prepare()
+            _warm_up(entry, patience)
         except DmlError as error:
-            one.fail(error)
+            entry.fail(error)
     start, number = clock(), 0
     end = patience.budget * len(measured)
-    while active := [one for one in measured if one.status == "measured"]:
+    while active := [entry for entry in measured if entry.status == "measured"]:
         if number >= FEWEST_ROUNDS and clock() - start >= end:
             break
         first = number % len(active)
-        for one in (*active[first:], *active[:first]):
+        for entry in (*active[first:], *active[:first]):
             try:
-                one.samples.append(one.contestant.round(one.calls))
+                entry.samples.append(entry.contestant.round(entry.calls))
             except DmlError as error:
-                one.fail(error)
+                entry.fail(error)
         number += 1
         tell(f"round {number}")
-        if all(one.is_narrow(patience.precision) for one in active if one.status == "measured"):
+        if all(entry.is_narrow(patience.precision) for entry in active if entry.status == "measured"):
             break
-    for one in measured:
-        one.contestant.close()
+    for entry in measured:
+        entry.contestant.close()
     return measured
 
 
-def _warm_up(one: Measured, patience: Patience) -> None:
+def _warm_up(measured: Measured, patience: Patience) -> None:
     """Run a contestant, and find how many dispatches make a round."""
-    seconds = max(one.contestant.round(1).wall, 1e-7)
+    seconds = max(measured.contestant.round(1).wall, 1e-7)
     if seconds < ROUND_SECONDS:
-        one.calls = max(1, min(MOST_CALLS, round(ROUND_SECONDS / seconds)))
-        seconds = max(one.contestant.round(one.calls).wall, 1e-7)
-        one.calls = max(1, min(MOST_CALLS, round(ROUND_SECONDS / seconds)))
+        measured.calls = max(1, min(MOST_CALLS, round(ROUND_SECONDS / seconds)))
+        seconds = max(measured.contestant.round(measured.calls).wall, 1e-7)
+        measured.calls = max(1, min(MOST_CALLS, round(ROUND_SECONDS / seconds)))
     if seconds < patience.budget / 10:
-        one.contestant.round(one.calls)
+        measured.contestant.round(measured.calls)

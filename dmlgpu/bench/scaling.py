@@ -44,72 +44,82 @@ class Sweep:
 def sweeps(measurements: Sequence[Measurement]) -> tuple[Sweep, ...]:
     """Return the measurements that belong together and differ in sizes; those of one size belong to none."""
     kinds: dict[tuple[str, str, str, frozenset[str]], list[Measurement]] = {}
-    for one in measurements:
-        if one.median and one.sizes:
-            kinds.setdefault((one.operator, one.data_type, one.layout, frozenset(one.sizes)), []).append(one)
-    found = []
+    for measurement in measurements:
+        if measurement.median and measurement.sizes:
+            kinds.setdefault(
+                (measurement.operator, measurement.data_type, measurement.layout, frozenset(measurement.sizes)), []
+            ).append(measurement)
+    result = []
     for (operator, data_type, layout, _), alike in kinds.items():
-        names = [name for name in alike[0].sizes if len({one.sizes[name] for one in alike}) > 1]
+        names = [name for name in alike[0].sizes if len({point.sizes[name] for point in alike}) > 1]
         if not names:
             continue
-        tied = all(len({one.sizes[name] for name in names}) == 1 for one in alike)
+        tied = all(len({point.sizes[name] for name in names}) == 1 for point in alike)
         fixed = [f"{name}={size}" for name, size in alike[0].sizes.items() if name not in names and size > 1]
         title = " ".join(filter(None, [operator, *fixed, data_type, "" if layout == "packed" else layout]))
         curves: dict[tuple[str, str], dict[int, Measurement]] = {}
-        for one in alike:
-            place = one.sizes[names[0]] if tied else one.counts.get("bytes", 0)
-            curves.setdefault((one.adapter, one.schedule), {})[place] = one
+        for point in alike:
+            place = point.sizes[names[0]] if tied else point.counts.get("bytes", 0)
+            curves.setdefault((point.adapter, point.schedule), {})[place] = point
         size = "=".join(names) if tied else "bytes"
         for (adapter, schedule), points in curves.items():
-            found.append(Sweep(title, size, adapter, schedule, tuple(sorted(points.items(), key=lambda at: at[0]))))
-    return tuple(one for one in found if len(one.points) > 1)
+            result.append(Sweep(title, size, adapter, schedule, tuple(sorted(points.items(), key=lambda at: at[0]))))
+    return tuple(point for point in result if len(point.points) > 1)
 
 
 def break_even(sweep: Sweep, other: Sweep) -> int | None:
     """Return the smallest size from which on a sweep is faster than another, at every size that both have; None where
     it is slower at the largest. The host's time counts, submission included: it is what somebody waits for."""
-    times = {place: one.wall for place, one in other.points}
-    found = None
-    for place, one in reversed(sweep.points):
+    times = {place: measurement.wall for place, measurement in other.points}
+    first = None
+    for place, measurement in reversed(sweep.points):
         theirs = times.get(place)
-        if theirs is None or one.wall is None:
+        if theirs is None or measurement.wall is None:
             continue
-        if one.wall > theirs:
+        if measurement.wall > theirs:
             break
-        found = place
-    return found
+        first = place
+    return first
 
 
 def faster_at(sweep: Sweep, other: Sweep) -> list[int]:
     """Return the sizes at which a sweep is faster than another, by the host's time."""
-    times = {place: one.wall for place, one in other.points}
-    return [place for place, one in sweep.points if one.wall is not None and one.wall <= (times.get(place) or 0.0)]
+    times = {place: measurement.wall for place, measurement in other.points}
+    return [
+        place
+        for place, measurement in sweep.points
+        if measurement.wall is not None and measurement.wall <= (times.get(place) or 0.0)
+    ]
 
 
-def break_evens(found: Sequence[Sweep]) -> list[str]:
+def break_evens(curves: Sequence[Sweep]) -> list[str]:
     """Return in a sentence each from where on sweeps are faster than NumPy, where that was measured beside."""
     said = []
-    for one in found:
-        others = [other for other in found if other.title == one.title and other.adapter.startswith((NUMPY, REFERENCE))]
-        if not others or one in others:
+    for curve in curves:
+        others = [
+            other for other in curves if other.title == curve.title and other.adapter.startswith((NUMPY, REFERENCE))
+        ]
+        if not others or curve in others:
             continue
-        place = break_even(one, others[0])
-        first, last = one.points[0][0], one.points[-1][0]
-        faster = faster_at(one, others[0])
+        place = break_even(curve, others[0])
+        first, last = curve.points[0][0], curve.points[-1][0]
+        faster = faster_at(curve, others[0])
         if place is None and faster:
             where = ", ".join(f"{size:,}" for size in faster)
             said.append(
-                f"{one.title}: {one.label} is faster than {others[0].adapter} at {one.size}={where}, but slower at"
-                f" {last:,}"
+                f"{curve.title}: {curve.label} is faster than {others[0].adapter} at {curve.size}={where}, but slower"
+                f" at {last:,}"
             )
         elif place is None:
-            said.append(f"{one.title}: {one.label} is slower than {others[0].adapter} up to {one.size}={last:,}")
+            said.append(f"{curve.title}: {curve.label} is slower than {others[0].adapter} up to {curve.size}={last:,}")
         elif place == first:
-            said.append(f"{one.title}: {one.label} is faster than {others[0].adapter} from {one.size}={first:,} on")
+            said.append(
+                f"{curve.title}: {curve.label} is faster than {others[0].adapter} from {curve.size}={first:,} on"
+            )
         else:
             said.append(
-                f"{one.title}: {one.label} breaks even with {others[0].adapter} at {one.size}={place:,}; it is slower"
-                " at the next smaller size"
+                f"{curve.title}: {curve.label} breaks even with {others[0].adapter} at {curve.size}={place:,}; it is"
+                " slower at the next smaller size"
             )
     return said
 
@@ -146,9 +156,13 @@ def plot(measurements: Sequence[Measurement], ceilings: Mapping[str, Ceilings], 
     check_path(path)
     from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
 
-    known = [name for name in ceilings if any(one.adapter == name and one.median for one in measurements)]
-    found = sweeps(measurements)
-    titles = list(dict.fromkeys(one.title for one in found))
+    known = [
+        name
+        for name in ceilings
+        if any(measurement.adapter == name and measurement.median for measurement in measurements)
+    ]
+    curves = sweeps(measurements)
+    titles = list(dict.fromkeys(curve.title for curve in curves))
     panels = len(known) + len(titles)
     if not panels:
         raise InvalidArgument(f"{path}: nothing was measured that could be drawn")
@@ -157,9 +171,14 @@ def plot(measurements: Sequence[Measurement], ceilings: Mapping[str, Ceilings], 
     figure = Figure(figsize=(7 * columns, 5 * rows), layout="constrained")
     axes = iter(figure.subplots(rows, columns, squeeze=False).flat)
     for name in known:
-        _roofline(next(axes), name, ceilings[name], [one for one in measurements if one.adapter == name])
+        _roofline(
+            next(axes),
+            name,
+            ceilings[name],
+            [measurement for measurement in measurements if measurement.adapter == name],
+        )
     for title in titles:
-        _scaling(next(axes), [one for one in found if one.title == title])
+        _scaling(next(axes), [curve for curve in curves if curve.title == title])
     for unused in axes:
         unused.set_axis_off()
     _save(figure, path)
@@ -193,9 +212,13 @@ def _save(figure: Any, path: Path) -> None:
 def _roofline(axes: Any, adapter: str, ceilings: Ceilings, measurements: Sequence[Measurement]) -> None:
     """Operations per second over operations per byte, below what copies and multiply-adds allow."""
     points = [
-        (one.operations_per_second / (one.bytes_per_second or 1), one.operations_per_second, one)
-        for one in measurements
-        if one.operations_per_second and one.bytes_per_second
+        (
+            measurement.operations_per_second / (measurement.bytes_per_second or 1),
+            measurement.operations_per_second,
+            measurement,
+        )
+        for measurement in measurements
+        if measurement.operations_per_second and measurement.bytes_per_second
     ]
     ridge = ceilings.multiply_add / ceilings.copy
     low = min([ridge / 8, *(intensity / 2 for intensity, *_ in points)])
@@ -206,8 +229,8 @@ def _roofline(axes: Any, adapter: str, ceilings: Ceilings, measurements: Sequenc
         color="black",
         label=f"copy {ceilings.copy / 1e9:.3g} GB/s, multiply-add {ceilings.multiply_add / 1e9:.3g} GFLOP/s",
     )
-    for number, (intensity, rate, one) in enumerate(points):
-        label = " ".join(filter(None, (one.name, one.schedule)))
+    for number, (intensity, rate, plotted) in enumerate(points):
+        label = " ".join(filter(None, (plotted.name, plotted.schedule)))
         axes.plot(intensity, rate / 1e9, _MARKERS[number // 10 % len(_MARKERS)], label=label)
     axes.set(xscale="log", yscale="log", xlabel="operations per byte", ylabel="GFLOP/s", title=f"{adapter}: roofline")
     axes.grid(visible=True, which="both", alpha=0.2)
@@ -216,19 +239,19 @@ def _roofline(axes: Any, adapter: str, ceilings: Ceilings, measurements: Sequenc
 
 def _scaling(axes: Any, curves: Sequence[Sweep]) -> None:
     """Seconds over sizes with their intervals, and where a curve meets that of NumPy."""
-    numpy = next((one for one in curves if one.adapter.startswith("NumPy")), None)
-    for number, one in enumerate(curves):
-        places = [place for place, _ in one.points]
-        times = [point.median or 0.0 for _, point in one.points]
-        ends = [point.ends or (0.0, 0.0) for _, point in one.points]
+    numpy = next((curve for curve in curves if curve.adapter.startswith("NumPy")), None)
+    for number, sweep in enumerate(curves):
+        places = [place for place, _ in sweep.points]
+        times = [point.median or 0.0 for _, point in sweep.points]
+        ends = [point.ends or (0.0, 0.0) for _, point in sweep.points]
         errors = [
             [time - low for time, (low, _) in zip(times, ends, strict=True)],
             [high - time for time, (_, high) in zip(times, ends, strict=True)],
         ]
-        axes.errorbar(places, times, errors, marker=_MARKERS[number % len(_MARKERS)], capsize=2, label=one.label)
-        place = None if numpy is None or one is numpy else break_even(one, numpy)
+        axes.errorbar(places, times, errors, marker=_MARKERS[number % len(_MARKERS)], capsize=2, label=sweep.label)
+        place = None if numpy is None or sweep is numpy else break_even(sweep, numpy)
         if place is not None and place != places[0]:
-            axes.axvline(place, linestyle=":", color="gray", label=f"{one.label}: as fast as NumPy from {place:,} on")
+            axes.axvline(place, linestyle=":", color="gray", label=f"{sweep.label}: as fast as NumPy from {place:,} on")
     axes.set(xscale="log", yscale="log", xlabel=curves[0].size, ylabel="seconds per dispatch", title=curves[0].title)
     axes.minorticks_off()
     axes.grid(visible=True, alpha=0.2)

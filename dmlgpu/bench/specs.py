@@ -33,18 +33,18 @@ def parse_sizes(texts: Iterable[str]) -> list[tuple[tuple[str, ...], tuple[int, 
     Raises:
         InvalidArgument: a text that is malformed, or a name that is given twice.
     """
-    found: list[tuple[tuple[str, ...], tuple[int, ...]]] = []
+    ranges: list[tuple[tuple[str, ...], tuple[int, ...]]] = []
     for text in texts:
         names, _, numbers = text.rpartition("=")
         if not _NAMES.fullmatch(names):
             raise InvalidArgument(f"a size must be NAME=NUMBERS, such as m=64..4096 or m=k=n=512,1024, got {text!r}")
         tied = tuple(names.split("="))
-        known = [name for earlier, _ in found for name in earlier]
+        known = [name for earlier, _ in ranges for name in earlier]
         for number, name in enumerate(tied):
             if name in known or name in tied[:number]:
                 raise InvalidArgument(f"the size {name!r} is given twice")
-        found.append((tied, tuple(_numbers(text, numbers))))
-    return found
+        ranges.append((tied, tuple(_numbers(text, numbers))))
+    return ranges
 
 
 def _numbers(text: str, numbers: str) -> Iterator[int]:
@@ -59,8 +59,8 @@ def _numbers(text: str, numbers: str) -> Iterator[int]:
 
 
 def _number(text: str, number: str) -> int:
-    found = _NUMBER.fullmatch(number.strip().upper())
-    value = int(found["digits"]) * _UNITS[found["unit"]] if found else 0
+    match = _NUMBER.fullmatch(number.strip().upper())
+    value = int(match["digits"]) * _UNITS[match["unit"]] if match else 0
     if not 0 < value <= _MOST:
         raise InvalidArgument(
             f"a size must be a number from 1 on, such as 1000, 64K or 4M, a list 64,128 or a range 64..4096,"
@@ -69,20 +69,20 @@ def _number(text: str, number: str) -> int:
     return value
 
 
-def combinations(given: Sequence[tuple[tuple[str, ...], tuple[int, ...]]]) -> list[dict[str, int]]:
+def combinations(ranges: Sequence[tuple[tuple[str, ...], tuple[int, ...]]]) -> list[dict[str, int]]:
     """Return every combination of sizes, the last name changing fastest.
 
     Raises:
         InvalidArgument: more than ``MOST_COMBINATIONS``.
     """
     count = 1
-    for _, numbers in given:
+    for _, numbers in ranges:
         count *= len(numbers)
     if count > MOST_COMBINATIONS:
         raise InvalidArgument(f"the sizes have {count:,} combinations; at most {MOST_COMBINATIONS:,} are measured")
-    chosen = itertools.product(*(numbers for _, numbers in given))
+    chosen = itertools.product(*(numbers for _, numbers in ranges))
     return [
-        {name: number for (names, _), number in zip(given, values, strict=True) for name in names} for values in chosen
+        {name: number for (names, _), number in zip(ranges, values, strict=True) for name in names} for values in chosen
     ]
 
 
@@ -136,13 +136,13 @@ def parse_types(texts: list[str] | tuple[str, ...]) -> tuple[DataType, ...]:
     Raises:
         InvalidArgument: for a name that is none.
     """
-    found = []
+    types = []
     for name in (part.strip() for text in texts for part in text.split(",")):
         if name.upper() not in DataType.__members__ or name.upper() == "UNKNOWN":
-            known = ", ".join(one.name.lower() for one in DataType if one.name != "UNKNOWN")
+            known = ", ".join(data_type.name.lower() for data_type in DataType if data_type.name != "UNKNOWN")
             raise InvalidArgument(f"a data type must be one of {known}, got {name!r}")
-        found.append(DataType[name.upper()])
-    return tuple(dict.fromkeys(found))
+        types.append(DataType[name.upper()])
+    return tuple(dict.fromkeys(types))
 
 
 def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
@@ -182,23 +182,23 @@ def suite_rows(word: str) -> tuple[Path, tuple[BenchSpec, ...]] | None:
         InvalidArgument: there is no such row.
         ModelError, OSError: as for ``read_suite``.
     """
-    path, wanted = suite_file(word), ""
+    path, row_names = suite_file(word), ""
     if path is None:
-        suite, _, wanted = word.rpartition(":")
+        suite, _, row_names = word.rpartition(":")
         path = suite_file(suite)
     if path is None:
         return None
     rows = read_suite(path)
-    if not wanted:
+    if not row_names:
         return path, rows
-    found = _rows_named(rows, wanted)  # a name may have commas itself
-    for name in () if found else split_words((wanted,)):
+    matches = _rows_named(rows, row_names)  # a name may have commas itself
+    for name in () if matches else split_words((row_names,)):
         named = _rows_named(rows, name)
         if not named:
             known = ", ".join(dict.fromkeys(row.name or row.what for row in rows))
             raise InvalidArgument(f"{path} has no row {name!r}; its rows are {known}")
-        found += named
-    return path, found
+        matches += named
+    return path, matches
 
 
 def _rows_named(rows: tuple[BenchSpec, ...], name: str) -> tuple[BenchSpec, ...]:
@@ -220,10 +220,10 @@ def read_suite(path: Path) -> tuple[BenchSpec, ...]:
         OSError: it cannot be read.
     """
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ModelError(str(path), f"is no TOML: {error}") from error
-    rows = found.get("row")
+    rows = content.get("row")
     if not isinstance(rows, list) or not rows:
         raise ModelError(str(path), "must have rows: [[row]]")
     return tuple(_spec(f"{path}: row {number}", row) for number, row in enumerate(rows, start=1))
@@ -263,6 +263,6 @@ def _texts(where: str, row: Mapping[str, Any], key: str) -> tuple[str, ...]:
     value = row.get(key, [])
     if isinstance(value, str):
         return (value,)
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
         raise ModelError(f"{where}: {key}", f"must be a text or a list of texts, got {value!r}")
     return tuple(value)

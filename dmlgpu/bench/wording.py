@@ -9,49 +9,49 @@ from dmlgpu.conformance.drivers.discovery import info_from_json
 from dmlgpu.conformance.report.times import Time, Times
 
 
-def hot_text(one: Measurement) -> str:
+def hot_text(measurement: Measurement) -> str:
     """The time of a dispatch, how sure it is, and where it comes from: ``1.2 ms ± 2.1 % (gpu)``."""
-    assert one.median is not None and one.noise is not None
-    return f"{duration(one.median)} ± {100 * one.noise:.1f} % ({one.source})"
+    assert measurement.median is not None and measurement.noise is not None
+    return f"{duration(measurement.median)} ± {100 * measurement.noise:.1f} % ({measurement.source})"
 
 
-def phases_text(one: Measurement) -> str:
+def phases_text(measurement: Measurement) -> str:
     """The other times: of the host, of the first dispatch, of compiling."""
     parts = []
-    if one.source == "gpu" and one.wall is not None:
-        parts.append(f"{duration(one.wall)} by the wall clock")
-    if one.cpu is not None:
-        parts.append(f"cpu {duration(one.cpu)}")
-    if one.cold is not None:
-        parts.append(f"first {duration(one.cold)}")
-    if "total" in one.init:
-        parts.append(f"compiled in {duration(one.init['total'])}")
+    if measurement.source == "gpu" and measurement.wall is not None:
+        parts.append(f"{duration(measurement.wall)} by the wall clock")
+    if measurement.cpu is not None:
+        parts.append(f"cpu {duration(measurement.cpu)}")
+    if measurement.cold is not None:
+        parts.append(f"first {duration(measurement.cold)}")
+    if "total" in measurement.init:
+        parts.append(f"compiled in {duration(measurement.init['total'])}")
     return ", ".join(parts)
 
 
-def work_text(one: Measurement) -> str:
+def work_text(measurement: Measurement) -> str:
     """Rates and the share of the ceiling."""
     parts = []
-    if one.bytes_per_second:
-        parts.append(f"{one.bytes_per_second / 1e9:.3g} GB/s")
-    if one.operations_per_second:
-        parts.append(f"{one.operations_per_second / 1e9:.3g} GFLOP/s")
-    if one.share is not None:
-        parts.append(f"{share_text(one)}")
-    counts = one.counts
+    if measurement.bytes_per_second:
+        parts.append(f"{measurement.bytes_per_second / 1e9:.3g} GB/s")
+    if measurement.operations_per_second:
+        parts.append(f"{measurement.operations_per_second / 1e9:.3g} GFLOP/s")
+    if measurement.share is not None:
+        parts.append(f"{share_text(measurement)}")
+    counts = measurement.counts
     if "unfused_bytes" in counts and "plan_bytes" in counts and counts["unfused_bytes"]:
         saved = 1 - counts["plan_bytes"] / counts["unfused_bytes"]
         parts.append(f"fusion saves {100 * saved:.0f} % of {counts['unfused_bytes'] / 1e6:.3g} MB")
     elif counts.get("plan_bytes", 0) > counts.get("bytes", 0):
         parts.append(f"kernels move {counts['plan_bytes'] / counts['bytes']:.2g} times the bytes")
     if counts.get("temporary_bytes"):
-        parts.append(memory_text(one))
+        parts.append(memory_text(measurement))
     return ", ".join(parts)
 
 
-def memory_text(one: Measurement) -> str:
+def memory_text(measurement: Measurement) -> str:
     """The temporary memory beside what inputs and outputs take: ``8.4 MB temporary beside 12.6 MB``."""
-    counts = one.counts
+    counts = measurement.counts
     least = counts.get("least_temporary_bytes", 0)
     more = f" (at least {_megabytes(least)})" if least < counts["temporary_bytes"] else ""
     return f"{_megabytes(counts['temporary_bytes'])} temporary{more} beside {_megabytes(counts.get('bytes', 0))}"
@@ -61,10 +61,10 @@ def _megabytes(count: int) -> str:
     return f"{count / 1e6:.3g} MB"
 
 
-def share_text(one: Measurement) -> str:
+def share_text(measurement: Measurement) -> str:
     """``83 % of the copy rate``."""
     names = {"copy": "the copy rate", "multiply-add": "the multiply-add rate", "launch": "the time to launch"}
-    return f"{100 * (one.share or 0):.0f} % of {names.get(one.bound_by, one.bound_by)}"
+    return f"{100 * (measurement.share or 0):.0f} % of {names.get(measurement.bound_by, measurement.bound_by)}"
 
 
 def ceilings_text(ceilings: Ceilings) -> str:
@@ -78,26 +78,40 @@ def ceilings_text(ceilings: Ceilings) -> str:
 
 def as_times(run: BenchRun) -> Times:
     """Return a run as reports take it."""
-    adapters = {label: str(info_from_json(one["adapter"])) for label, one in run.facts["adapters"].items()}
+    adapters = {label: str(info_from_json(record["adapter"])) for label, record in run.facts["adapters"].items()}
     return Times(run.facts, adapters, tuple(map(_time, run.measurements)), run.is_complete)
 
 
-def _time(one: Measurement) -> Time:
-    where = " ".join(filter(None, (one.adapter, one.schedule and f"schedule {one.schedule}")))
-    if one.median is None:
-        kind = "refused" if one.status == "refused" else "bad"
-        return Time(one.name, one.operator, one.adapter, where, one.message, result=one.status, kind=kind)
-    kind = "bad" if not one.is_good else "known" if one.warnings or one.check != "right" else "good"
+def _time(measurement: Measurement) -> Time:
+    where = " ".join(filter(None, (measurement.adapter, measurement.schedule and f"schedule {measurement.schedule}")))
+    if measurement.median is None:
+        kind = "refused" if measurement.status == "refused" else "bad"
+        return Time(
+            measurement.name,
+            measurement.operator,
+            measurement.adapter,
+            where,
+            measurement.message,
+            result=measurement.status,
+            kind=kind,
+        )
+    kind = (
+        "bad"
+        if not measurement.is_good
+        else "known"
+        if measurement.warnings or measurement.check != "right"
+        else "good"
+    )
     return Time(
-        one.name,
-        one.operator,
-        one.adapter,
+        measurement.name,
+        measurement.operator,
+        measurement.adapter,
         where,
-        hot_text(one),
-        phases_text(one),
-        work_text(one),
-        one.check,
+        hot_text(measurement),
+        phases_text(measurement),
+        work_text(measurement),
+        measurement.check,
         kind,
-        one.warnings,
-        one.median,
+        measurement.warnings,
+        measurement.median,
     )

@@ -61,9 +61,9 @@ class WorkloadServer(LineServer):
             case "prepare":
                 gc.collect()
                 workload = pickle.loads(base64.b64decode(request["workload"]))
-                made = self._prepare(self._device, workload, request["checked"], request["plain"])
-                self._ready[request["key"]] = made
-                return {"ready": made.readiness.to_json()}
+                prepared = self._prepare(self._device, workload, request["checked"], request["plain"])
+                self._ready[request["key"]] = prepared
+                return {"ready": prepared.readiness.to_json()}
             case "round":
                 return {"sample": asdict(self._ready[request["key"]].round(request["calls"]))}
             case "close":

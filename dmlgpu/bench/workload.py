@@ -94,9 +94,9 @@ class Workload:
         """Return the elements of every input; of a graph's case as they lie in memory, one-dimensional."""
         if self.case and isinstance(self.desc, GraphDesc):
             return tuple(graphs.example(self.case).inputs)
-        given = case_by_name(self.case).inputs() if self.case else (None,) * len(self.input_tensors)
+        arrays = case_by_name(self.case).inputs() if self.case else (None,) * len(self.input_tensors)
         if self.case and not self.is_map:
-            return given
+            return arrays
         rng = np.random.default_rng(zlib.crc32(self.name.encode()))
         return tuple(
             None
@@ -105,7 +105,7 @@ class Workload:
             else np.resize(known, tensor.sizes)
             if known is not None and not tensor.data_type.is_float
             else fill(rng, tensor, self.contents.get(number, Contents()))
-            for number, (tensor, known) in enumerate(zip(self.input_tensors, given, strict=True))
+            for number, (tensor, known) in enumerate(zip(self.input_tensors, arrays, strict=True))
         )
 
 
@@ -116,9 +116,9 @@ def fill(rng: np.random.Generator, tensor: TensorDesc, contents: Contents) -> Ar
     stored = tuple(size if stride else 1 for size, stride in zip(sizes, tensor.element_strides, strict=True))
     if stored != sizes:
         return np.broadcast_to(fill(rng, TensorDesc(tensor.data_type, stored), contents), sizes)
-    found = _particular(rng, sizes, contents)
-    if found is not None:
-        return found.astype(dtype, copy=False)
+    array = _particular(rng, sizes, contents)
+    if array is not None:
+        return array.astype(dtype, copy=False)
     if tensor.data_type.is_float:
         wide = np.float64 if tensor.data_type is DataType.FLOAT64 else np.float32
         return (rng.standard_normal(sizes, wide) * wide(contents.scale)).astype(dtype, copy=False)
@@ -127,27 +127,27 @@ def fill(rng: np.random.Generator, tensor: TensorDesc, contents: Contents) -> Ar
 
 def _particular(rng: np.random.Generator, sizes: tuple[int, ...], contents: Contents) -> Array | None:
     """Return the numbers that contents say; None for arbitrary ones."""
-    found: Array | None = None
+    array: Array | None = None
     if contents.constant is not None:
-        found = np.full(sizes, contents.constant)
+        array = np.full(sizes, contents.constant)
     elif contents.density < 1:
-        found = rng.random(sizes) < contents.density
+        array = rng.random(sizes) < contents.density
     elif contents.corners:
         corners = np.sort(rng.uniform(0, contents.corners, (*sizes[:-1], 2, 2)), -2).reshape(*sizes[:-1], 4)
-        found = np.pad(corners, [(0, 0)] * (len(sizes) - 1) + [(sizes[-1] - 4, 0)])
+        array = np.pad(corners, [(0, 0)] * (len(sizes) - 1) + [(sizes[-1] - 4, 0)])
     elif contents.distinct and contents.below >= sizes[0]:
         # Rows of indices that count up, each from its own place: any two rows differ everywhere.
         first = rng.permutation(contents.below)[: sizes[0]].reshape(-1, *(1,) * (len(sizes) - 1))
         along = np.arange(math.prod(sizes[1:])).reshape(1, *sizes[1:])
-        found = (first + along) % contents.below
+        array = (first + along) % contents.below
     elif contents.below:
-        found = rng.integers(0, contents.below, sizes)
-    return found
+        array = rng.integers(0, contents.below, sizes)
+    return array
 
 
 def byte_count(tensors: Sequence[TensorDesc | None]) -> int:
     """Bytes of the elements of tensors; what strides of 0 repeat counts once, gaps count nothing."""
-    return sum(_elements(one) * one.data_type.bits // 8 for one in tensors if one is not None)
+    return sum(_elements(tensor) * tensor.data_type.bits // 8 for tensor in tensors if tensor is not None)
 
 
 def _elements(tensor: TensorDesc) -> int:
@@ -158,12 +158,12 @@ _TENSOR_KEYS = ("sizes", "type", "strides")
 _STRUCTURES = {"SIZE_2D": Size2D, "SCALE_BIAS": ScaleBias}
 
 
-def read_desc(name: str, given: Mapping[str, Any]) -> OperatorDesc:
+def read_desc(name: str, table: Mapping[str, Any]) -> OperatorDesc:
     """Return an operator's description; fields that are left out have their defaults.
 
     Args:
         name: DirectML's name of the operator.
-        given: values by the fields' names in Python. A tensor is a list of sizes, for packed float32, or a table
+        table: values by the fields' names in Python. A tensor is a list of sizes, for packed float32, or a table
             ``{sizes = [4, 8], type = "int8", strides = [0, 1]}``; a value of an enumeration is its name.
 
     Raises:
@@ -171,17 +171,17 @@ def read_desc(name: str, given: Mapping[str, Any]) -> OperatorDesc:
     """
     known = {field.python_name: field for field in operator(name).python_fields}
     values = {}
-    for key, value in given.items():
+    for key, value in table.items():
         if key not in known:
             raise InvalidArgument(f"{name} has no field {key!r}; its fields are {', '.join(known)}")
         where, field = f"{name}: desc.{key}", known[key]
         if not field.is_array:
             values[key] = _value(where, field, value)
         elif isinstance(value, list):
-            values[key] = tuple(_value(where, field, one) for one in value)
+            values[key] = tuple(_value(where, field, item) for item in value)
         else:
             raise InvalidArgument(f"{where} must be a list, got {value!r}")
-    missing = [key for key, field in known.items() if field.is_tensor and not field.optional and key not in given]
+    missing = [key for key, field in known.items() if field.is_tensor and not field.optional and key not in table]
     if missing:
         raise InvalidArgument(f"{name}: desc must have {', '.join(missing)}")
     return descs.by_name(name)(**values)
@@ -224,19 +224,19 @@ def _structure(where: str, kind: type[Any], value: Any) -> Any:
     return kind(**value)
 
 
-def read_contents(where: str, given: Mapping[str, Any]) -> dict[int, Contents]:
+def read_contents(where: str, entries: Mapping[str, Any]) -> dict[int, Contents]:
     """Return what fills inputs, from tables by the inputs' numbers: ``{1 = {below = 512, distinct = true}}``.
 
     Raises:
         InvalidArgument: for a number that is none, and for keys that ``Contents`` does not have.
     """
     names = [field.name for field in fields(Contents)]
-    found = {}
-    for number, table in given.items():
+    contents = {}
+    for number, table in entries.items():
         if not number.isdecimal() or not isinstance(table, dict) or not set(table) <= set(names):
             raise InvalidArgument(
                 f"{where}: contents must hold tables of {', '.join(names)} by the inputs' numbers, got"
                 f" {number} = {table!r}"
             )
-        found[int(number)] = Contents(**table)
-    return found
+        contents[int(number)] = Contents(**table)
+    return contents

@@ -47,8 +47,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         print(f"dmlgpu {__version__}")
         raise typer.Exit
 
@@ -176,8 +176,8 @@ def show(
     )
 
 
-def _show_adapters(wanted: bool) -> None:
-    if wanted:
+def _show_adapters(requested: bool) -> None:
+    if requested:
         verb("devices").show(None, False)
         raise typer.Exit
 

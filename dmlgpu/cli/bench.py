@@ -17,9 +17,9 @@ from dmlgpu.bench.ceilings import Ceilings, known_ceilings
 from dmlgpu.bench.children import Child, Remote, ceilings_of, child_of
 from dmlgpu.bench.choosing import SCHEDULE_NAMES, schedules_of
 from dmlgpu.bench.numpy_baseline import has_formula
-from dmlgpu.bench.peers import comparison, contestants
-from dmlgpu.bench.peers.contestants import InstalledPeer, OneByOne, PeerContestant, PeerRow
-from dmlgpu.bench.records import BenchRun, Measurement, facts, measurement, write_run
+from dmlgpu.bench.peers import comparison
+from dmlgpu.bench.peers.contestants import InstalledPeer, OneByOne, PeerContestant, PeerRow, choose_peers, start_peers
+from dmlgpu.bench.records import BenchRun, Measurement, facts, measurement_of, write_run
 from dmlgpu.bench.samples import Contestant, Patience, measure
 from dmlgpu.bench.scaling import NUMPY, REFERENCE, break_evens, sweeps
 from dmlgpu.bench.wording import ceilings_text, hot_text, phases_text, work_text
@@ -82,10 +82,10 @@ def bench(request: BenchRequest) -> BenchRun:
         OSError: the output cannot be written.
     """
     _check(request)
-    aims = {one.workload.name: _aims(one) for one in request.subjects if _aims(one)}
+    aims = {subject.workload.name: _aims(subject) for subject in request.subjects if _aims(subject)}
     adapters = choose_adapters(request.adapters, request.drivers)
-    children = {one.label: child_of(one, request.time_limit) for one in adapters}
-    if request.numpy or any(_has_peers(one) or AGAINST_NUMPY in _aims(one) for one in request.subjects):
+    children = {adapter.label: child_of(adapter, request.time_limit) for adapter in adapters}
+    if request.numpy or any(_has_peers(subject) or AGAINST_NUMPY in _aims(subject) for subject in request.subjects):
         children[NUMPY] = _host_child(adapters, children, request)
     peers = _peers(request)
     try:
@@ -95,30 +95,32 @@ def bench(request: BenchRequest) -> BenchRun:
         if aims:
             header["aims"] = aims
         if peers:
-            header["peers"] = {one.peer.name: one.to_json() for one in peers}
-            header["wanted"] = {one.workload.name: PeerRow(one.workload, one.more).wanted for one in request.subjects}
+            header["peers"] = {peer.peer.name: peer.to_json() for peer in peers}
+            header["wanted"] = {
+                subject.workload.name: PeerRow(subject.workload, subject.more).wanted for subject in request.subjects
+            }
         if not request.as_json:
             print_busyness(before)
         with growing_file(request.output) if request.output else contextlib.nullcontext() as file:
             measured = _measurements(request, adapters, children, ceilings, peers)
-            found = []
-            for one in _written(file, header, measured):
-                found.append(one)
+            measurements = []
+            for measurement in _written(file, header, measured):
+                measurements.append(measurement)
                 if not request.as_json:
-                    print_measurement(one)
-        run = BenchRun(header, tuple(found))
+                    print_measurement(measurement)
+        run = BenchRun(header, tuple(measurements))
     finally:
-        for child in {id(one): one for one in (*children.values(), *(one.child for one in peers))}.values():
+        for child in {id(child): child for child in (*children.values(), *(peer.child for peer in peers))}.values():
             child.close()
     if request.plot is not None:
-        scaling.plot(found, ceilings, request.plot)
+        scaling.plot(measurements, ceilings, request.plot)
     if not request.as_json:
-        for text in break_evens(sweeps(found)):
+        for text in break_evens(sweeps(measurements)):
             print(text)
         print_standings(run)
         print_aims(run)
     else:
-        print(json.dumps({**header, "measurements": [one.to_json() for one in found]}, indent=2))
+        print(json.dumps({**header, "measurements": [measurement.to_json() for measurement in measurements]}, indent=2))
     return run
 
 
@@ -138,10 +140,10 @@ def _check(request: BenchRequest) -> None:
 
 def _host_child(adapters: Sequence[LocatedAdapter], children: Mapping[str, Child], request: BenchRequest) -> Child:
     """Return a child without a GPU, in which NumPy runs: that of the reference, where it is measured too."""
-    for one in adapters:
-        if one.info == NUMPY_ADAPTER:
-            return children[one.label]
-    host = next(one for one in process_adapters() if one.info == NUMPY_ADAPTER)
+    for located in adapters:
+        if located.info == NUMPY_ADAPTER:
+            return children[located.label]
+    host = next(adapter for adapter in process_adapters() if adapter.info == NUMPY_ADAPTER)
     return child_of(host, request.time_limit)
 
 
@@ -150,8 +152,10 @@ def _options(request: BenchRequest) -> dict[str, float | bool]:
     return {"precision": patience.precision, "budget": patience.budget, "checked": request.checked}
 
 
-def _written(file: TextIO | None, header: Mapping[str, object], found: Iterator[Measurement]) -> Iterator[Measurement]:
-    return found if file is None else write_run(file, header, found)
+def _written(
+    file: TextIO | None, header: Mapping[str, object], measurements: Iterator[Measurement]
+) -> Iterator[Measurement]:
+    return measurements if file is None else write_run(file, header, measurements)
 
 
 def _ceilings(
@@ -162,22 +166,22 @@ def _ceilings(
 ) -> dict[str, Ceilings]:
     """Return the ceilings of adapters, by label: those that are kept, or measured now where there are none, and where
     the machine was busy when they were measured and is not any more."""
-    found = {}
-    for one in adapters:
-        child = children[one.label]
+    ceilings = {}
+    for adapter in adapters:
+        child = children[adapter.label]
         try:
-            kept = known_ceilings(one.info, partial(ceilings_of, child), before, again=request.ceilings)
+            cached = known_ceilings(adapter.info, partial(ceilings_of, child), before, again=request.ceilings)
         except DmlError as error:
-            print(f"dmlgpu: the ceilings of {one} could not be measured: {error}", file=sys.stderr)
+            print(f"dmlgpu: the ceilings of {adapter} could not be measured: {error}", file=sys.stderr)
             if not request.as_json:
-                print_adapter(one, None)
+                print_adapter(adapter, None)
             continue
-        if kept.doubt:
-            print(f"dmlgpu: ceilings of {one}: {kept.doubt}; --ceilings measures them again", file=sys.stderr)
-        found[one.label] = kept.ceilings
+        if cached.doubt:
+            print(f"dmlgpu: ceilings of {adapter}: {cached.doubt}; --ceilings measures them again", file=sys.stderr)
+        ceilings[adapter.label] = cached.ceilings
         if not request.as_json:
-            print_adapter(one, kept.ceilings)
-    return found
+            print_adapter(adapter, cached.ceilings)
+    return ceilings
 
 
 def _measurements(
@@ -194,28 +198,27 @@ def _measurements(
         beside = _has_peers(subject)
         ours = OneByOne if beside else Remote
         contestants: list[Contestant] = [
-            ours(children[one.label], one.label, workload, schedule, request.checked)
-            for one in adapters
-            for schedule in _schedules(workload, subject.schedules, one)
+            ours(children[adapter.label], adapter.label, workload, schedule, request.checked)
+            for adapter in adapters
+            for schedule in _schedules(workload, subject.schedules, adapter)
         ]
-        wanted = request.numpy or AGAINST_NUMPY in _aims(subject)
-        if wanted or (beside and has_formula(workload)):
+        if request.numpy or AGAINST_NUMPY in _aims(subject) or (beside and has_formula(workload)):
             contestants.append(_in_numpy(children[NUMPY], workload))
         if beside:
             row = PeerRow(workload, subject.more)
-            contestants += [PeerContestant(one.child, one.peer.name, row, request.checked) for one in peers]
+            contestants += [PeerContestant(peer.child, peer.peer.name, row, request.checked) for peer in peers]
         before = machine_load.measure_load()
-        measured = measure(
+        results = measure(
             contestants,
             request.patience,
             tell=lambda text, number=number, name=workload.name: progress.show(number, name, text),  # type: ignore[misc]
         )
         after = machine_load.measure_load()
         progress.clear()
-        for one in measured:
-            made = measurement(workload, one).with_ceilings(ceilings.get(one.contestant.adapter))
-            taken = round(max(before.taken, after.taken), 3)
-            yield replace(made, taken=taken, warnings=tuple(machine_load.load_warnings(before, after, made.drift)))
+        taken = round(max(before.taken, after.taken), 3)
+        for measured in results:
+            result = measurement_of(workload, measured).with_ceilings(ceilings.get(measured.contestant.adapter))
+            yield replace(result, taken=taken, warnings=tuple(machine_load.load_warnings(before, after, result.drift)))
     progress.finish()
 
 
@@ -240,28 +243,28 @@ def _peers(request: BenchRequest) -> list[InstalledPeer]:
     Raises:
         InvalidArgument: for a name that is none.
     """
-    chosen = contestants.choose_peers(request.peers)
+    chosen = choose_peers(request.peers)
     if not any(map(_has_peers, request.subjects)):
         return []
-    found, missing = contestants.start_peers(chosen, request.interpreters, request.time_limit)
+    installed, missing = start_peers(chosen, request.interpreters, request.time_limit)
     for text in missing:
         print(f"dmlgpu: {text}", file=sys.stderr)
-    return found
+    return installed
 
 
-def _schedules(workload: Workload, wanted: Sequence[str], adapter: LocatedAdapter) -> tuple[str, ...]:
+def _schedules(workload: Workload, requested: Sequence[str], adapter: LocatedAdapter) -> tuple[str, ...]:
     """Return the schedules that a workload is measured under on an adapter."""
-    if not wanted:
+    if not requested:
         return ("",)
     target = target_of(adapter.info, workload.half_precision)
     if target is None or workload.desc is None:
         return ("",)
-    return schedules_of(workload, target) if ALL in wanted else ("", *wanted)
+    return schedules_of(workload, target) if ALL in requested else ("", *requested)
 
 
-def print_adapter(one: LocatedAdapter, ceilings: Ceilings | None) -> None:
+def print_adapter(adapter: LocatedAdapter, ceilings: Ceilings | None) -> None:
     """Print an adapter with its ceilings."""
-    print(f"{one.label}: {one.info}")
+    print(f"{adapter.label}: {adapter.info}")
     if ceilings is not None:
         print(f"  {ceilings_text(ceilings)}")
     print(end="", flush=True)
@@ -274,41 +277,42 @@ def print_busyness(busyness: machine_load.MachineLoad) -> None:
     print(flush=True)
 
 
-def print_measurement(one: Measurement) -> None:
+def print_measurement(measurement: Measurement) -> None:
     """Print a measurement: what it is, then its times, then what makes them doubtful."""
-    where = " ".join(filter(None, (one.adapter, one.schedule and f"schedule {one.schedule}")))
-    print(f"{one.name} on {where}")
-    if one.median is None:
-        print(f"  {one.status}: {one.message}", flush=True)
+    where = " ".join(filter(None, (measurement.adapter, measurement.schedule and f"schedule {measurement.schedule}")))
+    print(f"{measurement.name} on {where}")
+    if measurement.median is None:
+        print(f"  {measurement.status}: {measurement.message}", flush=True)
         return
-    print(f"  {hot_text(one)}, {len(one.seconds)} rounds of {one.calls}; {phases_text(one)}")
-    if text := work_text(one):
+    rounds = f"{len(measurement.seconds)} rounds of {measurement.calls}"
+    print(f"  {hot_text(measurement)}, {rounds}; {phases_text(measurement)}")
+    if text := work_text(measurement):
         print(f"  {text}")
-    if one.check != "right" and one.check_text:
-        print(f"  {one.check}: {one.check_text}")
-    for text in one.warnings:
+    if measurement.check != "right" and measurement.check_text:
+        print(f"  {measurement.check}: {measurement.check_text}")
+    for text in measurement.warnings:
         print(f"  warning: {text}")
     print(end="", flush=True)
 
 
 def print_standings(run: BenchRun) -> None:
     """Print a table of times, ours and the peers', and the ratio to the best of them; nothing where there are none."""
-    found = comparison.compare_peers(run)
+    comparisons = comparison.compare_peers(run)
     names = [*run.facts.get("peers", {}), NUMPY]
-    for label in dict.fromkeys(one.ours.adapter for one in found):
-        rows = [one for one in found if one.ours.adapter == label]
+    for label in dict.fromkeys(entry.ours.adapter for entry in comparisons):
+        rows = [entry for entry in comparisons if entry.ours.adapter == label]
         legend = f"{comparison.FAILED} fails, {comparison.WRONG} wrong result, {comparison.MISSING} not offered"
         print(f"\nms per run, one at a time, by the wall clock; {legend}")
         columns = ["", label, *names, "best on a GPU", "its time / ours", "wanted", "share of ceiling"]
-        table(columns, [one.cells() for one in rows], right=range(1, 2 + len(names)))
+        table(columns, [row.cells() for row in rows], right=range(1, 2 + len(names)))
         print(comparison.summary(rows), flush=True)
 
 
 def print_aims(run: BenchRun) -> None:
     """Print a table of what rows aim at and what became of it; nothing where they aim at nothing."""
-    found = aims_of(run)
-    if found:
+    aims = aims_of(run)
+    if aims:
         print()
         columns = ["", "adapter", "aim", "measured", "wanted", ""]
-        table(columns, [one.cells() for one in found], right=(3, 4))
+        table(columns, [aim.cells() for aim in aims], right=(3, 4))
         print(end="", flush=True)

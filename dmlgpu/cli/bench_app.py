@@ -143,7 +143,7 @@ def run(
         dict(map(specs.parse_shape, shapes or [])),
     )
     request = module.BenchRequest(
-        verb("workloads").find_workloads([specs.BenchSpec(one, *shared) for one in what]),
+        verb("workloads").find_workloads([specs.BenchSpec(word, *shared) for word in what]),
         tuple(adapter or ()),
         tuple(drivers or ()),
         Patience(precision, budget),
@@ -159,7 +159,7 @@ def run(
         command=("dmlgpu", *sys.argv[1:]),
     )
     measured = module.bench(request)
-    met = all(one.is_met for one in compare_peers(measured)) and all(one.is_met for one in aims_of(measured))
+    met = all(peer.is_met for peer in compare_peers(measured)) and all(aim.is_met for aim in aims_of(measured))
     if not measured.is_good or not met:
         raise typer.Exit(1)
 

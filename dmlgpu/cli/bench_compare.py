@@ -42,7 +42,12 @@ def bench_compare(
         )
     counts = Counter(change.kind for change in changes)
     print(", ".join(f"{counts[kind]} {kind}" for kind in TimeChangeKind if counts[kind]))
-    sources = {one.source for change in changes for one in (change.before, change.after) if one and one.source}
+    sources = {
+        measurement.source
+        for change in changes
+        for measurement in (change.before, change.after)
+        if measurement and measurement.source
+    }
     if len(sources) > 1:
         print("Some times are the device's and some the wall clock's; where both meet in a row, the ratio says little.")
     return good
@@ -61,10 +66,10 @@ def _row(change: TimeChange) -> tuple[str, ...]:
     return change.kind, source, _time(change.before), _time(change.after), ratio, chance, what
 
 
-def _time(one: Measurement | None) -> str:
-    if one is None:
+def _time(measurement: Measurement | None) -> str:
+    if measurement is None:
         return "-"
-    return one.status if one.median is None else duration(one.median)
+    return measurement.status if measurement.median is None else duration(measurement.median)
 
 
 def _as_json(change: TimeChange) -> dict[str, Any]:

@@ -59,15 +59,15 @@ def test(request: ConformanceRequest, scheduler: str, patience: float) -> bool:
     return all(status.is_good for counts in counted.values() for status in counts)
 
 
-def _chosen(wanted: Sequence[str], adapters: Sequence[ClusterAdapter]) -> dict[str, LocatedAdapter]:
+def _chosen(requested: Sequence[str], adapters: Sequence[ClusterAdapter]) -> dict[str, LocatedAdapter]:
     """The adapters that are wanted, all where none is named, by the names of their resources.
 
     Raises:
         AdapterNotFound: when nothing matches; the message lists all adapters.
     """
-    known = with_labels(LocatedAdapter(one.info, number) for number, one in enumerate(adapters))
-    found = dict.fromkeys(one for text in wanted or (ALL,) for one in matching(text, known))
-    return {adapters[one.number].resource: one for one in found}
+    known = with_labels(LocatedAdapter(adapter.info, number) for number, adapter in enumerate(adapters))
+    matches = dict.fromkeys(adapter for text in requested or (ALL,) for adapter in matching(text, known))
+    return {adapters[adapter.number].resource: adapter for adapter in matches}
 
 
 def _run(
@@ -75,13 +75,15 @@ def _run(
 ) -> dict[LocatedAdapter, Counter[Status]]:
     """Run the cases; what is wrong is printed as it comes."""
     adapters = [adapter for adapter in cluster.adapters if adapter.resource in chosen]
-    headers = {one.resource: {**facts(one.info, **request.selection), **one.machine} for one in adapters}
+    headers = {
+        adapter.resource: {**facts(adapter.info, **request.selection), **adapter.machine} for adapter in adapters
+    }
     counted = {chosen[adapter.resource]: Counter[Status]() for adapter in adapters}
     printers = {located: FailurePrinter(located.label) for located in counted}
     with side_by_side(request.output, headers) as write, _progress_bars(list(counted), len(request.names)) as show:
-        for adapter, found in cluster.run(adapters):
+        for adapter, result in cluster.run(adapters):
             located = chosen[adapter.resource]
-            outcome = found if is_lost(found) else with_expectation(found, adapter.info, request.expected)
+            outcome = result if is_lost(result) else with_expectation(result, adapter.info, request.expected)
             write(adapter.resource, outcome)
             counted[located][outcome.status] += 1
             if not outcome.status.is_good:
@@ -116,7 +118,7 @@ def _progress_bars(
 
         def tell(adapter: LocatedAdapter, counts: Counter[Status]) -> None:
             everything[adapter] = counts
-            done = sum(one.total() for one in everything.values())
+            done = sum(counts_of_adapter.total() for counts_of_adapter in everything.values())
             all_lines.show(done, sum(map(_bad, everything.values())))
 
         yield tell
@@ -180,7 +182,9 @@ def side_by_side(output: Path | None, headers: Mapping[str, dict[str, Any]]) -> 
         return
     numbered = enumerate(headers.items())
     with growing_file(output) as file:
-        parts = {name: _Part(output.with_name(f"{output.name}.{number}"), one) for number, (name, one) in numbered}
+        parts = {
+            name: _Part(output.with_name(f"{output.name}.{number}"), header) for number, (name, header) in numbered
+        }
         try:
             yield lambda name, outcome: parts[name].put(outcome)
         finally:

@@ -32,14 +32,14 @@ def compare(before: Path, after: Path, as_json: bool = False) -> bool:
     for problem in (problem for file in files for problem in file.problems):
         print(f"dmlgpu: {problem}", file=sys.stderr)
     runs = files[0].runs
-    found = [(old, new, changes(old, new)) for old, new in pairs(runs, files[1].runs)]
-    missing = [run for run in runs if not any(run is old for old, *_ in found)]
-    worse = any(change.kind in (Kind.REGRESSION, Kind.MISSING) for *_, changed in found for change in changed)
+    compared = [(old, new, changes(old, new)) for old, new in pairs(runs, files[1].runs)]
+    missing = [run for run in runs if not any(run is old for old, *_ in compared)]
+    worse = any(change.kind in (Kind.REGRESSION, Kind.MISSING) for *_, changed in compared for change in changed)
     if as_json:
-        record = {"pairs": [_as_json(*one) for one in found], "missing": [_run_as_json(run) for run in missing]}
+        record = {"pairs": [_as_json(*pair) for pair in compared], "missing": [_run_as_json(run) for run in missing]}
         print(json.dumps(record | {"worse": worse or bool(missing)}, indent=2, ensure_ascii=False))
         return not worse and not missing
-    for old, new, changed in found:
+    for old, new, changed in compared:
         _print(old, new, changed)
     for run in missing:
         cases, be = counted(len(run.outcomes), "case"), "was" if len(run.outcomes) == 1 else "were"

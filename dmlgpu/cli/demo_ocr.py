@@ -67,7 +67,9 @@ def _timed(image: Image.Image, models: OcrModels, longest_side: int) -> tuple[li
     start = time.perf_counter()
     lines = read_text(image, models, longest_side)
     whole = time.perf_counter() - start
-    return lines, _Run(whole, {name: sum(one.seconds for one in model.calls) for name, model in models.stages.items()})
+    return lines, _Run(
+        whole, {name: sum(call.seconds for call in model.calls) for name, model in models.stages.items()}
+    )
 
 
 def _compared(
@@ -94,9 +96,9 @@ def _print_lines(lines: Sequence[TextLine]) -> None:
 def _print_times(models: OcrModels, first: _Run, again: _Run, comparison: OcrComparison | None) -> None:
     rows = []
     for name, model in models.stages.items():
-        shapes = [" x ".join(map(str, call.given.shape)) for call in model.calls]
-        given = ", ".join(f"{shapes.count(one)} of {one}" for one in dict.fromkeys(shapes))
-        row = [name, given, _milliseconds(first.stages[name]), _milliseconds(again.stages[name])]
+        shapes = [" x ".join(map(str, call.input.shape)) for call in model.calls]
+        inputs = ", ".join(f"{shapes.count(shape)} of {shape}" for shape in dict.fromkeys(shapes))
+        row = [name, inputs, _milliseconds(first.stages[name]), _milliseconds(again.stages[name])]
         if comparison is not None:
             row += [_milliseconds(comparison.seconds[name]), f"{comparison.differences[name]:.1e}"]
         rows.append(row)

@@ -69,10 +69,10 @@ def demo(target: Path, adapter: str | None, *, steps: int, batch: int, seed: int
         raise typer.Exit(1)
 
 
-def _theirs(*given: object) -> dict[str, Losses]:
+def _theirs(*arguments: object) -> dict[str, Losses]:
     """Torch's losses by its name; nothing where it is not installed."""
     try:
-        return {"torch": torch_losses(*given)}  # type: ignore[arg-type]
+        return {"torch": torch_losses(*arguments)}  # type: ignore[arg-type]
     except ModuleNotFoundError:
         return {}
 
@@ -80,7 +80,7 @@ def _theirs(*given: object) -> dict[str, Losses]:
 def _print_losses(losses: Mapping[str, Losses]) -> None:
     steps = len(losses["dmlgpu"])
     chosen = np.unique(np.linspace(0, steps - 1, REPORTS).round().astype(int))
-    rows = [[str(step + 1), *(f"{one[step]:.4f}" for one in losses.values())] for step in chosen]
+    rows = [[str(step + 1), *(f"{series[step]:.4f}" for series in losses.values())] for step in chosen]
     columns = ["step", *(f"loss, {name}" for name in losses)]
     tables.table(columns, rows, right=tuple(range(len(columns))))
 

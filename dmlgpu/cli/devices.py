@@ -80,14 +80,14 @@ def show_drivers(drivers: Sequence[str], adapter: str | None = None, as_json: bo
     known = adapters_of(drivers)
     shown = known if adapter is None else matching(adapter, known)
     if as_json:
-        print(json.dumps([_located_as_json(known.index(one), one) for one in shown], indent=2))
+        print(json.dumps([_located_as_json(known.index(located), located) for located in shown], indent=2))
         return
-    for number, one in enumerate(shown):
+    for number, located in enumerate(shown):
         if number:
             print()
-        environment = "\n".join(f"{name}={value}" for name, value in one.environment)
-        title = f"{known.index(one)}  {one.info.backend}: {one.info.name}"
-        tables.facts(title, [*facts_of(one.info), ("environment", environment)])
+        environment = "\n".join(f"{name}={value}" for name, value in located.environment)
+        title = f"{known.index(located)}  {located.info.backend}: {located.info.name}"
+        tables.facts(title, [*facts_of(located.info), ("environment", environment)])
 
 
 def facts_of(info: AdapterInfo) -> list[tuple[str, str]]:
@@ -152,7 +152,7 @@ def _way(data_type: str, info: AdapterInfo) -> str:
     return "native" if "shader-int64" in info.features else "as pairs of words"
 
 
-def choose_adapter(wanted: str | None, announce: bool = True) -> AdapterInfo:
+def choose_adapter(name: str | None, announce: bool = True) -> AdapterInfo:
     """The adapter whose number or part of a name is given; None leaves the choice to dmlgpu.
 
     A software adapter that nobody asked for is announced on standard error in one line, once in a process.
@@ -162,7 +162,7 @@ def choose_adapter(wanted: str | None, announce: bool = True) -> AdapterInfo:
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SoftwareAdapterWarning)
-        info = choose(wanted, announce=announce)
+        info = choose(name, announce=announce)
     for warning in caught:
         print(f"dmlgpu: {warning.message}", file=sys.stderr)
     return info

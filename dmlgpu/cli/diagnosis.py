@@ -92,8 +92,8 @@ def read_manifest(path: Path) -> Manifest:
 
 def cards() -> tuple[Card, ...]:
     """Return the graphics cards that Linux has files for."""
-    found = sorted(_CARDS.glob("renderD*")) if _CARDS.is_dir() else []
-    return tuple(Card(str(path), os.access(path, os.R_OK | os.W_OK)) for path in found)
+    paths = sorted(_CARDS.glob("renderD*")) if _CARDS.is_dir() else []
+    return tuple(Card(str(path), os.access(path, os.R_OK | os.W_OK)) for path in paths)
 
 
 SUITE = "operators"
@@ -150,14 +150,16 @@ class Examination:
 def examine() -> Examination:
     """Find the adapters of all drivers of the machine, and compute on each."""
     # Without wgpu no driver is reached, so none is asked.
-    found = all_drivers() if importlib.util.find_spec("wgpu") else Discovery(process_adapters())
-    reached = sorted((one for one in found.adapters if _is_reached(one)), key=lambda one: one.number)
-    wanted = environment_choice() or None
-    default = pick(wanted, [one.info for one in reached]) if reached else None
+    discovery = all_drivers() if importlib.util.find_spec("wgpu") else Discovery(process_adapters())
+    reached = sorted(
+        (adapter for adapter in discovery.adapters if _is_reached(adapter)), key=lambda reachable: reachable.number
+    )
+    requested = environment_choice() or None
+    default = pick(requested, [reachable.info for reachable in reached]) if reached else None
     return Examination(
-        tuple(_examined(one, _is_reached(one), one.info == default) for one in found.adapters),
-        found.problems,
-        wanted if wanted and default is None else "",
+        tuple(_examined(adapter, _is_reached(adapter), adapter.info == default) for adapter in discovery.adapters),
+        discovery.problems,
+        requested if requested and default is None else "",
     )
 
 

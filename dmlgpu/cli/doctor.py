@@ -34,12 +34,12 @@ def show(as_json: bool = False) -> bool:
     Returns:
         Whether nothing is to be mended.
     """
-    report, found = examine()
+    report, findings = examine()
     if as_json:
         print(json.dumps(report, indent=2, ensure_ascii=False))
     else:
-        _print(report, found)
-    return not any(one.is_problem for one in found)
+        _print(report, findings)
+    return not any(finding.is_problem for finding in findings)
 
 
 def examine() -> tuple[dict[str, Any], tuple[Finding, ...]]:
@@ -53,11 +53,11 @@ def examine() -> tuple[dict[str, Any], tuple[Finding, ...]]:
     report: dict[str, Any] = {
         "format": FORMAT,
         "versions": versions(),
-        "requirements": [asdict(one) for one in required],
+        "requirements": [asdict(entry) for entry in required],
         "environment": environment(),
-        "caches": [asdict(one) for one in caches()],
+        "caches": [asdict(cache) for cache in caches()],
     }
-    found = list(requirement_findings(required))
+    findings = list(requirement_findings(required))
     try:
         machine, more = _machine()
     except ModuleNotFoundError as error:
@@ -66,8 +66,8 @@ def examine() -> tuple[dict[str, Any], tuple[Finding, ...]]:
             raise
         remedy = "pip install 'dmlgpu[cli]', then run `dmlgpu doctor` again"
         machine, more = {}, [Finding(True, f"adapters cannot be listed without {package}", remedy)]
-    found = sorted([*found, *more], key=lambda one: not one.is_problem)
-    return {**report, **machine, "findings": [asdict(one) for one in found]}, tuple(found)
+    findings = sorted([*findings, *more], key=lambda entry: not entry.is_problem)
+    return {**report, **machine, "findings": [asdict(entry) for entry in findings]}, tuple(findings)
 
 
 def _machine() -> tuple[dict[str, Any], list[Finding]]:
@@ -80,70 +80,75 @@ def _machine() -> tuple[dict[str, Any], list[Finding]]:
     loaders, manifests, cards = diagnosis.loaders(), diagnosis.manifests(), diagnosis.cards()
     examination = diagnosis.examine()
     record = {
-        "loaders": [asdict(one) for one in loaders],
-        "manifests": [asdict(one) for one in manifests],
-        "cards": [asdict(one) for one in cards],
+        "loaders": [asdict(loader) for loader in loaders],
+        "manifests": [asdict(manifest) for manifest in manifests],
+        "cards": [asdict(card) for card in cards],
         "adapters": [
             {
-                **as_json_of(one.located.number, one.located.info, one.is_default),
-                "label": one.located.label,
-                "reached": one.is_reached,
-                "environment": {name: short(value) for name, value in one.located.environment},
-                "works": one.works,
-                "computations": [outcome.to_json() for outcome in one.outcomes],
-                "again": list(one.again),
+                **as_json_of(examined.located.number, examined.located.info, examined.is_default),
+                "label": examined.located.label,
+                "reached": examined.is_reached,
+                "environment": {name: short(value) for name, value in examined.located.environment},
+                "works": examined.works,
+                "computations": [outcome.to_json() for outcome in examined.outcomes],
+                "again": list(examined.again),
             }
-            for one in examination.adapters
+            for examined in examination.adapters
         ],
         "problems": list(examination.problems),
     }
-    found = [*driver_findings(loaders, manifests, cards), *adapter_findings(examination)]
-    return record, found
+    findings = [*driver_findings(loaders, manifests, cards), *adapter_findings(examination)]
+    return record, findings
 
 
 # ---- for people
 
 
-def _print(report: dict[str, Any], found: tuple[Finding, ...]) -> None:
+def _print(report: dict[str, Any], findings: tuple[Finding, ...]) -> None:
     tables.facts("versions", report["versions"].items())
-    extras = dict.fromkeys(one["extra"] for one in report["requirements"])
+    extras = dict.fromkeys(requirement["extra"] for requirement in report["requirements"])
     tables.facts("packages", [(extra or "library", _packages(report, extra)) for extra in extras])
     tables.facts("environment", report["environment"].items())
     tables.facts("drivers", _drivers(report))
-    for one in report.get("adapters", ()):
-        tables.facts(f"adapter {one['label']}{' (default)' if one['default'] else ''}", _adapter(one))
-    kept = [
-        (one["path"], f"{one['name']}: {one['size']:,} bytes in {one['files']:,} files") for one in report["caches"]
+    for adapter in report.get("adapters", ()):
+        tables.facts(f"adapter {adapter['label']}{' (default)' if adapter['default'] else ''}", _adapter(adapter))
+    folders = [
+        (cache["path"], f"{cache['name']}: {cache['size']:,} bytes in {cache['files']:,} files")
+        for cache in report["caches"]
     ]
-    tables.facts("caches of compiled kernels", kept)
+    tables.facts("caches of compiled kernels", folders)
     for is_problem, title in ((True, "to be mended"), (False, "notes")):
-        pairs = [(str(number), f"{one.text}\n{one.remedy}") for number, one in _numbered(found, is_problem)]
+        pairs = [
+            (str(number), f"{finding.text}\n{finding.remedy}") for number, finding in _numbered(findings, is_problem)
+        ]
         if pairs or is_problem:
             tables.facts(title if pairs else "nothing is to be mended", pairs)
 
 
-def _numbered(found: tuple[Finding, ...], is_problem: bool) -> list[tuple[int, Finding]]:
-    return list(enumerate((one for one in found if one.is_problem == is_problem), start=1))
+def _numbered(findings: tuple[Finding, ...], is_problem: bool) -> list[tuple[int, Finding]]:
+    return list(enumerate((finding for finding in findings if finding.is_problem == is_problem), start=1))
 
 
 def _packages(report: dict[str, Any], extra: str) -> str:
     """The packages of an extra with their versions; what does not fit says so."""
-    asked = [one for one in report["requirements"] if one["extra"] == extra]
+    required = [requirement for requirement in report["requirements"] if requirement["extra"] == extra]
     return ", ".join(
-        f"{one['package']} {one['installed'] or 'is missing'}"
-        + (f" (needs {one['wanted']})" if one["installed"] and not one["fits"] else "")
-        for one in asked
+        f"{entry['package']} {entry['installed'] or 'is missing'}"
+        + (f" (needs {entry['wanted']})" if entry["installed"] and not entry["fits"] else "")
+        for entry in required
     )
 
 
 def _drivers(report: dict[str, Any]) -> list[tuple[str, str]]:
     """The loaders, manifests and cards, and what could not be listed; none of them where nothing was looked for."""
-    loaders = [f"{one['library']}: {'found' if one['found'] else 'missing'}" for one in report.get("loaders", ())]
-    manifests = [
-        f"{one['path']}: {one['problem'] or one['library'] + ', Vulkan ' + one['api_version']}"
-        for one in report.get("manifests", ())
+    loaders = [
+        f"{loader['library']}: {'found' if loader['found'] else 'missing'}" for loader in report.get("loaders", ())
     ]
-    cards = [f"{one['path']}: {'usable' if one['usable'] else 'no permission'}" for one in report.get("cards", ())]
+    manifests = [
+        f"{manifest['path']}: {manifest['problem'] or manifest['library'] + ', Vulkan ' + manifest['api_version']}"
+        for manifest in report.get("manifests", ())
+    ]
+    cards = [f"{card['path']}: {'usable' if card['usable'] else 'no permission'}" for card in report.get("cards", ())]
     return [
         ("loaders", "\n".join(loaders)),
         ("manifests", "\n".join(manifests)),
@@ -152,19 +157,22 @@ def _drivers(report: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def _adapter(one: dict[str, Any]) -> list[tuple[str, str]]:
+def _adapter(record: dict[str, Any]) -> list[tuple[str, str]]:
     """What an adapter is, and what came of computing on it."""
     from dmlgpu.cli.devices import facts_of  # noqa: PLC0415 - see the module's docstring
     from dmlgpu.compiler.target import AdapterInfo  # noqa: PLC0415
 
-    texts = {name: one[name] for name in ("name", "backend", "kind", "vendor", "driver")}
-    info = AdapterInfo(**texts, features=tuple(one["features"]), limits=one["limits"])
+    texts = {name: record[name] for name in ("name", "backend", "kind", "vendor", "driver")}
+    info = AdapterInfo(**texts, features=tuple(record["features"]), limits=record["limits"])
     return [
         ("is", str(info)),
         *facts_of(info),
-        ("reached by", "" if one["reached"] else "\n".join(f"{name}={it}" for name, it in one["environment"].items())),
-        ("computes", "\n".join(_computation(each) for each in one["computations"])),
-        ("again", "\n".join(one["again"])),
+        (
+            "reached by",
+            "" if record["reached"] else "\n".join(f"{name}={it}" for name, it in record["environment"].items()),
+        ),
+        ("computes", "\n".join(_computation(each) for each in record["computations"])),
+        ("again", "\n".join(record["again"])),
     ]
 
 
@@ -207,17 +215,19 @@ class Finding:
 
 def requirement_findings(requirements: Sequence[Requirement]) -> Iterator[Finding]:
     """Find packages that are missing, or of a version that will not do; extras that are not there are a note."""
-    for one in requirements:
-        has = f"{one.package} {one.installed}" if one.installed else f"{one.package} is not installed"
-        wanted = f"{one.package}{one.wanted}"
-        if not one.extra and not one.fits:
-            yield Finding(True, f"{has}; dmlgpu needs {wanted}", f"pip install '{wanted}'")
-        elif one.installed and not one.fits:
-            yield Finding(True, f"{has}; the extra {one.extra} needs {wanted}", f"pip install 'dmlgpu[{one.extra}]'")
+    for needed in requirements:
+        has = f"{needed.package} {needed.installed}" if needed.installed else f"{needed.package} is not installed"
+        specifier = f"{needed.package}{needed.wanted}"
+        if not needed.extra and not needed.fits:
+            yield Finding(True, f"{has}; dmlgpu needs {specifier}", f"pip install '{specifier}'")
+        elif needed.installed and not needed.fits:
+            yield Finding(
+                True, f"{has}; the extra {needed.extra} needs {specifier}", f"pip install 'dmlgpu[{needed.extra}]'"
+            )
     missing: dict[str, list[str]] = {}
-    for one in requirements:
-        if one.extra and one.installed is None:
-            missing.setdefault(one.extra, []).append(one.package)
+    for requirement in requirements:
+        if requirement.extra and requirement.installed is None:
+            missing.setdefault(requirement.extra, []).append(requirement.package)
     if missing:
         text = "; ".join(f"{extra} needs {', '.join(packages)}" for extra, packages in missing.items())
         yield Finding(False, f"extras that are not complete: {text}", "pip install 'dmlgpu[EXTRA]', if you need one")
@@ -249,9 +259,13 @@ def adapter_findings(examination: Examination) -> Iterator[Finding]:
     if examination.unmatched:
         text = f"DMLGPU_ADAPTER is {examination.unmatched!r}, which is no adapter's name or number here"
         yield Finding(True, text, "unset it, or give it a name or a number that `dmlgpu devices` shows")
-    reached = [one.located.info for one in examination.adapters if one.is_reached]
+    reached = [adapter.located.info for adapter in examination.adapters if adapter.is_reached]
     gpus = [info for info in reached if info.backend != "NumPy"]
-    others = [one for one in examination.adapters if not one.is_reached and one.located.info.backend != "NumPy"]
+    others = [
+        examined
+        for examined in examination.adapters
+        if not examined.is_reached and examined.located.info.backend != "NumPy"
+    ]
     if not gpus and others:
         command = " ".join(f"{name}={value}" for name, value in others[0].located.environment)
         yield Finding(True, f"no GPU adapter is reached, but another driver has {others[0].located.info}", command)
@@ -261,21 +275,21 @@ def adapter_findings(examination: Examination) -> Iterator[Finding]:
     elif all(info.is_software for info in gpus):
         text = "all GPU adapters are software, which is right but slow"
         yield Finding(False, text, "where there is a graphics card, install its vendor's driver")
-    for one in examination.adapters:
-        yield from _findings_of_adapter(one)
+    for examined in examination.adapters:
+        yield from _findings_of_adapter(examined)
 
 
-def _findings_of_adapter(one: Examined) -> Iterator[Finding]:
-    for outcome in one.outcomes:
+def _findings_of_adapter(examined: Examined) -> Iterator[Finding]:
+    for outcome in examined.outcomes:
         if not outcome.status.is_good:
             what = f"{outcome.status}: {outcome.message}" if outcome.message else str(outcome.status)
-            text = f"{one.located} does not compute {outcome.case} as it should: {what}"
-            again = f"see it again by {' and '.join(one.again)}; " if one.again else ""
+            text = f"{examined.located} does not compute {outcome.case} as it should: {what}"
+            again = f"see it again by {' and '.join(examined.again)}; " if examined.again else ""
             yield Finding(True, text, f"{again}docs/driver-failures.md says what to do")
-    info = one.located.info
+    info = examined.located.info
     mesa = _MESA.search(info.driver)
     if mesa and "llvmpipe" in info.name and int(mesa[1]) < FIRST_MESA_TO_TRUST:
-        text = f"{one.located} is of Mesa {mesa[1]}, which silently cuts long loops short; dmlgpu works round that"
+        text = f"{examined.located} is of Mesa {mesa[1]}, which silently cuts long loops short; dmlgpu works round that"
         yield Finding(False, text, f"install Mesa {FIRST_MESA_TO_TRUST} or newer (Debian: the backports suite)")
 
 
@@ -334,11 +348,11 @@ class Cache:
 
 def versions() -> dict[str, str]:
     """Return the versions of dmlgpu, Python and what the library needs, and the computer's kind."""
-    found = {name: installed(name) or "not installed" for name in DEPENDENCIES}
+    packages = {name: installed(name) or "not installed" for name in DEPENDENCIES}
     return {
         "dmlgpu": dmlgpu.__version__,
         "python": f"{platform.python_version()} ({platform.python_implementation()})",
-        **found,
+        **packages,
         "os": platform.platform(),
         "processor": f"{platform.processor() or platform.machine()}, {os.cpu_count()} logical",
         "dmlgpu_at": short(Path(dmlgpu.__file__).parent),
@@ -368,13 +382,15 @@ def _requirements(texts: Iterable[str]) -> Iterator[Requirement]:
     """The requirements of some lines of a package's metadata, without those for other versions of Python, and without
     extras that ask for other extras of dmlgpu."""
     for text in texts:
-        asked, _, marker = text.partition(";")
-        name, found = _NAME.match(asked.strip()), _EXTRA.search(marker)
-        extra = found[1] if found else ""
+        requirement, _, marker = text.partition(";")
+        name, extra_match = _NAME.match(requirement.strip()), _EXTRA.search(marker)
+        extra = extra_match[1] if extra_match else ""
         if name is None or name[0] == "dmlgpu" or extra in FOR_WORK or not _applies(marker.strip(), extra):
             continue
-        wanted, there = asked.strip()[name.end() :].strip(" ()"), installed(name[0])
-        yield Requirement(extra, name[0], wanted, there, there is not None and _fits(there, wanted))
+        specifier, version_there = requirement.strip()[name.end() :].strip(" ()"), installed(name[0])
+        yield Requirement(
+            extra, name[0], specifier, version_there, version_there is not None and _fits(version_there, specifier)
+        )
 
 
 def _applies(marker: str, extra: str) -> bool:
@@ -387,13 +403,13 @@ def _applies(marker: str, extra: str) -> bool:
     return not marker or Marker(marker).evaluate({"extra": extra})
 
 
-def _fits(there: str, wanted: str) -> bool:
+def _fits(installed_version: str, specifier: str) -> bool:
     """Return whether a version is among those wanted; True where ``packaging``, which knows, is not installed."""
     try:
         from packaging.specifiers import SpecifierSet  # noqa: PLC0415 - an extra
     except ModuleNotFoundError:
         return True
-    return SpecifierSet(wanted).contains(there, prereleases=True)
+    return SpecifierSet(specifier).contains(installed_version, prereleases=True)
 
 
 def environment() -> dict[str, str]:
@@ -403,12 +419,12 @@ def environment() -> dict[str, str]:
 
 def caches() -> tuple[Cache, ...]:
     """Return the folders that exist of those in which drivers keep compiled kernels."""
-    found = []
+    existing = []
     for name, folder in _cache_folders():
         if folder.is_dir():
             sizes = list(_sizes(folder))
-            found.append(Cache(name, short(folder), len(sizes), sum(sizes)))
-    return tuple(found)
+            existing.append(Cache(name, short(folder), len(sizes), sum(sizes)))
+    return tuple(existing)
 
 
 def _cache_folders() -> Iterator[tuple[str, Path]]:

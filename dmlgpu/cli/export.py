@@ -96,12 +96,12 @@ def _written(what: str, folder: Path, options: Options) -> export.Exported:
     _refuse(options, what, "shapes")
     subjects = find_subjects(what)
     if len(subjects) != 1:
-        names = ", ".join(one.title for one in subjects)
+        names = ", ".join(subject.title for subject in subjects)
         raise InvalidArgument(f"export takes one graph or operator, and {what} has {len(subjects)}: {names}")
     return export.write(
         subjects[0].desc,
         folder,
-        weights=dict(read_array("export: --weights", one) for one in options.weights),
+        weights=dict(read_array("export: --weights", weight) for weight in options.weights),
         half_precision=half or subjects[0].half_precision,
         disabled_passes=options.without,
         schedules=schedules,

@@ -33,9 +33,9 @@ def show(word: str | None = None, implemented: bool = False, as_json: bool = Fal
     Raises:
         InvalidArgument: when nothing is found.
     """
-    found = () if word is None else search.find(word)
-    if found and not _is_name(word):
-        _show_matches([match for match in found if not implemented or is_implemented(match.operator)], as_json)
+    matches = () if word is None else search.find(word)
+    if matches and not _is_name(word):
+        _show_matches([match for match in matches if not implemented or is_implemented(match.operator)], as_json)
         return
     if word is not None:
         entry = schema.operator(word)
@@ -66,21 +66,21 @@ def show(word: str | None = None, implemented: bool = False, as_json: bool = Fal
 def _is_name(word: str | None) -> bool:
     """Return whether a word is the whole name of an operator, or one of its aliases."""
     catalog = schema.catalog()
-    wanted = (word or "").upper()
-    return wanted in catalog or any(wanted in entry.aliases for entry in catalog.values())
+    name = (word or "").upper()
+    return name in catalog or any(name in entry.aliases for entry in catalog.values())
 
 
-def _show_matches(found: Sequence[search.Match], as_json: bool) -> None:
+def _show_matches(matches: Sequence[search.Match], as_json: bool) -> None:
     """Print what a search found, the best first."""
     if as_json:
-        rows = [_row_json(match.operator) | {"found_as": list(match.names)} for match in found]
+        rows = [_row_json(match.operator) | {"found_as": list(match.names)} for match in matches]
         print(json.dumps(rows, indent=2, ensure_ascii=False))
         return
     tables.table(
         ("operator", "level", "found as", "summary"),
         [
             (match.operator.name, match.operator.feature_level.label, _some(match.names), match.operator.summary)
-            for match in found
+            for match in matches
         ],
     )
 

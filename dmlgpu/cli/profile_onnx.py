@@ -33,32 +33,32 @@ def device_ceilings(
 
     def measured() -> Ceilings:
         start = clock()
-        found = measure(device)
+        ceilings = measure(device)
         print(f"dmlgpu: measured the ceilings of {device.adapter} in {clock() - start:.1f} s", file=sys.stderr)
-        return found
+        return ceilings
 
     try:
-        kept = known_ceilings(device.adapter, measured, machine_load.measure_load())
+        cached = known_ceilings(device.adapter, measured, machine_load.measure_load())
     except DmlError as error:
         print(f"dmlgpu: the ceilings of {device.adapter} could not be measured: {error}", file=sys.stderr)
         return None
-    if kept.doubt:
-        print(f"dmlgpu: ceilings: {kept.doubt}; `dmlgpu bench --ceilings` measures them again", file=sys.stderr)
-    return kept.ceilings
+    if cached.doubt:
+        print(f"dmlgpu: ceilings: {cached.doubt}; `dmlgpu bench --ceilings` measures them again", file=sys.stderr)
+    return cached.ceilings
 
 
-def print_profile(found: ProfileTables, ceilings: Ceilings | None) -> None:
+def print_profile(profile: ProfileTables, ceilings: Ceilings | None) -> None:
     """Print kernels by what they took, then nodes, operators and modules."""
-    total = found.total
-    times = sum(row.times for row in found.kernels)
+    total = profile.total
+    times = sum(row.times for row in profile.kernels)
     of_ceiling = "" if total.share is None else f", {100 * total.share.share:.0f} % of the device's ceilings"
     print(f"\n{times} kernels took {total.seconds * 1e3:.2f} ms, each timed by itself{of_ceiling}")
     if ceilings is not None:
         print(f"  {ceilings_text(ceilings)}")
-    rows = [(*_cells(row), str(row.times), row.name, ", ".join(row.nodes[:4])) for row in found.kernels[:_MOST_ROWS]]
+    rows = [(*_cells(row), str(row.times), row.name, ", ".join(row.nodes[:4])) for row in profile.kernels[:_MOST_ROWS]]
     tables.table((*_HEADINGS, "times", "kernel", "nodes"), rows, right=(0, 1, 2, 4))
     for heading in ("node", "operator", "module"):
-        named: Sequence[ProfileRow] = getattr(found, f"{heading}s")
+        named: Sequence[ProfileRow] = getattr(profile, f"{heading}s")
         if named:  # no kernels are known on numpy; no modules, which exporters write into names with slashes
             print()
             shown = [(*_cells(row), row.name) for row in named[:_MOST_ROWS]]
@@ -76,13 +76,13 @@ def _share_cells(share: Share | None) -> tuple[str, str]:
     return ("", "") if share is None else (f"{100 * share.share:.0f}", share.bound_by)
 
 
-def write_profile(found: ProfileTables, ceilings: Ceilings | None, device: Device, path: Path) -> None:
+def write_profile(profile: ProfileTables, ceilings: Ceilings | None, device: Device, path: Path) -> None:
     """Write a profile for programs.
 
     Raises:
         OSError: the file cannot be written.
     """
-    record = {"adapter": str(device.adapter), "ceilings": ceilings and ceilings.to_json(), **found.to_json()}
+    record = {"adapter": str(device.adapter), "ceilings": ceilings and ceilings.to_json(), **profile.to_json()}
     with whole_file(path) as stream:
         stream.write(json.dumps(record, indent=2, ensure_ascii=False).encode())
     print(f"profile written to {path}")

@@ -24,9 +24,9 @@ def report(files: Sequence[Path], output: Path) -> None:
     """
     timed = [path for path in files if is_bench_file(path)]
     times = [as_times(run) for path in timed for run in read_measurements(path)]
-    found = [read_file(path) for path in files if path not in timed]
-    for problem in (problem for one in found for problem in one.problems):
+    contents = [read_file(path) for path in files if path not in timed]
+    for problem in (problem for content in contents for problem in content.problems):
         print(f"dmlgpu: {problem}", file=sys.stderr)
-    runs = [run for one in found for run in one.runs]
-    write_report(runs, output, [comparison for one in found for comparison in one.comparisons], times)
+    runs = [run for content in contents for run in content.runs]
+    write_report(runs, output, [comparison for content in contents for comparison in content.comparisons], times)
     print(output)

@@ -132,7 +132,7 @@ def run_onnx(
         DmlError: as ``frontends.onnx.load`` and ``Session.run``.
     """
     onnx = frontend()
-    arrays = dict(read_array("run: --input", one) for one in options.inputs)
+    arrays = dict(read_array("run: --input", argument) for argument in options.inputs)
     device = Device(choose_adapter(adapter), precise=precise)
     print(f"Running on '{device.adapter}'", flush=True)
     session = onnx.load(model, device)
@@ -140,9 +140,9 @@ def run_onnx(
     for _ in range(options.repeat):
         start = time.perf_counter()
         with onnx.watching.watched_by(_Progress()):
-            found = session.run(arrays)
+            outputs = session.run(arrays)
         times.append(time.perf_counter() - start)
-    _print_outputs(found, output_dir)
+    _print_outputs(outputs, output_dir)
     if options.repeat > 1:
         later = sorted(times[1:])
         print(
@@ -196,15 +196,15 @@ def _report_profile(profile: Profile, session: Session, options: OnnxRunOptions)
     from dmlgpu.cli import profile_onnx  # noqa: PLC0415 - likewise
 
     ceilings = profile_onnx.device_ceilings(session.device)
-    found = tables(profile, session.placement, ceilings)
+    profile_tables = tables(profile, session.placement, ceilings)
     if options.profile:
-        profile_onnx.print_profile(found, ceilings)
+        profile_onnx.print_profile(profile_tables, ceilings)
     if options.profile_json is not None:
-        profile_onnx.write_profile(found, ceilings, session.device, options.profile_json)
+        profile_onnx.write_profile(profile_tables, ceilings, session.device, options.profile_json)
 
 
-def _print_outputs(found: Mapping[str, Array], output_dir: Path | None) -> None:
-    for name, array in found.items():
+def _print_outputs(outputs: Mapping[str, Array], output_dir: Path | None) -> None:
+    for name, array in outputs.items():
         print(f"{name}: {array.dtype} {list(array.shape)}")
         print(np.array2string(array, threshold=64))
         if output_dir is not None:
@@ -232,7 +232,7 @@ def _report_check(check: Any, folder: Path) -> None:
     for name, array in (("found", first.found), ("expected", np.asarray(first.expected))):
         saved.append(_save(where, f"{first.output} {name}", array))
     what = f"{first.op_type} {first.node!r}: output" if first.node else "the model, run as a whole: output"
-    print(f"written to {where}: {', '.join(one.name for one in saved)}")
+    print(f"written to {where}: {', '.join(path.name for path in saved)}")
     raise InvalidState(
         f"check: {what} {first.output!r} differs from the {first.against} by up to {first.error:.3g}; "
         f"{len(check.divergences)} of {check.compared} outputs of nodes differ"
@@ -289,7 +289,7 @@ def onnx_options(
     return OnnxOptions(
         _pairs("onnx_free_dim_name_override", names, _size),
         _pairs("onnx_free_dim_denotation_override", denotations, _size),
-        _pairs("binding_shape", shapes, lambda text: tuple(_size(one) for one in text.split(","))),
+        _pairs("binding_shape", shapes, lambda text: tuple(_size(size) for size in text.split(","))),
     )
 
 

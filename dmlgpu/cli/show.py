@@ -99,12 +99,14 @@ def show(
     if wgsl:
         print("\n".join(map(_wgsl, explained)), end="")
     elif as_text:
-        for number, (one, times) in enumerate(zip(explained, taken, strict=True)):
+        for number, (explanation, times) in enumerate(zip(explained, taken, strict=True)):
             print(end="\n" if number else "")
-            _print(one, times, full=full)
+            _print(explanation, times, full=full)
     else:
-        found = zip(explained, taken, strict=True)
-        _print_json(info, [as_json(one) | ({"timings": times} if times else {}) for one, times in found])
+        pairs = zip(explained, taken, strict=True)
+        _print_json(
+            info, [as_json(explanation) | ({"timings": times} if times else {}) for explanation, times in pairs]
+        )
 
 
 def _target(info: AdapterInfo, schedules: str | None, *, half_precision: bool, precise: bool) -> Target | None:
@@ -153,8 +155,8 @@ def _description(desc: OperatorDesc) -> list[tuple[str, str]]:
             if slot.tensor is not None:
                 pairs.append((slot.label, f"{kind} {number}: {_tensor(slot.tensor)}"))
     tensors = {*desc.input_fields, *desc.output_fields}
-    given = description(desc)["fields"]
-    pairs += [(name, _attribute(given[name])) for name in given if name not in tensors and given[name] is not None]
+    attributes = {name: value for name, value in description(desc)["fields"].items() if name not in tensors}
+    pairs += [(name, _attribute(value)) for name, value in attributes.items() if value is not None]
     return pairs
 
 
@@ -178,8 +180,8 @@ def _attribute(value: Any) -> str:
         return f"[{', '.join(map(_attribute, value))}]"
     if isinstance(value, dict):
         parts = value["fields"] if "operator" in value else value
-        given = ", ".join(f"{name}={_attribute(part)}" for name, part in parts.items() if part is not None)
-        return f"{value.get('operator', '')}({given})"
+        arguments = ", ".join(f"{name}={_attribute(part)}" for name, part in parts.items() if part is not None)
+        return f"{value.get('operator', '')}({arguments})"
     return str(value)
 
 
@@ -202,29 +204,29 @@ def _print_graph(explained: Explanation) -> None:
     )
     print()
     rows, before = [], None
-    for number, one in enumerate(explained.kernels, start=1):
-        *row, nodes = _row(explained, one, str(number))
-        rows.append((*row, "the same" if one.step == before else nodes))
-        before = one.step
-    rows += [_row(explained, one, "once") for one in explained.initialization]
+    for number, kernel in enumerate(explained.kernels, start=1):
+        *row, nodes = _row(explained, kernel, str(number))
+        rows.append((*row, "the same" if kernel.step == before else nodes))
+        before = kernel.step
+    rows += [_row(explained, run_once, "once") for run_once in explained.initialization]
     tables.table(("", "kernel", "workgroups", "bytes bound", "nodes"), rows, right=(0, 3))
     if explained.graph.notes:
         print()
         subjects: dict[tuple[str, str], list[str]] = {}
         for note in explained.graph.notes:
             subjects.setdefault((note.pass_name, note.text), []).append(note.subject)
-        rows = [(*told, ", ".join(of)) for told, of in subjects.items()]
+        rows = [(*note, ", ".join(of)) for note, of in subjects.items()]
         tables.table(("pass", "what became", "of"), rows)
 
 
-def _row(explained: Explanation, one: ExplainedKernel, number: str) -> tuple[str, ...]:
+def _row(explained: Explanation, explained_kernel: ExplainedKernel, number: str) -> tuple[str, ...]:
     """Return a kernel of a graph as a row of a table; those of the initialisation run once."""
-    kernel = one.kernel
-    label = kernel.label if one.scheduled is None else one.scheduled.label
-    times = f" {one.times} times" if one.times > 1 else ""
+    kernel = explained_kernel.kernel
+    label = kernel.label if explained_kernel.scheduled is None else explained_kernel.scheduled.label
+    times = f" {explained_kernel.times} times" if explained_kernel.times > 1 else ""
     grid = f"{' x '.join(str(size) for size in kernel.grid)} of {kernel.workgroup}"
     bound = sum(slot.size for slot in kernel.slots)
-    nodes = () if one.step is None else explained.nodes[one.step]
+    nodes = () if explained_kernel.step is None else explained.nodes[explained_kernel.step]
     names = [node.name if node.desc.stem in node.name else f"{node.name} {node.desc.stem}" for node in nodes]
     return number, f"{label}{times}", grid, f"{bound:,}", ", ".join(names) or "a copy"
 
@@ -250,27 +252,27 @@ def _timings(subject: Subject, info: AdapterInfo, without: Sequence[str], *, pre
 
 def _show_reference(subjects: Sequence[Subject], info: AdapterInfo, *, as_text: bool) -> None:
     """Print the functions of the reference that run an operator, or the nodes of a graph one by one."""
-    for one in subjects:
-        check(one.desc)
+    for subject in subjects:
+        check(subject.desc)
     if not as_text:
-        found = [
+        records = [
             {
-                "title": one.title,
-                "description": description(one.desc),
+                "title": subject.title,
+                "description": description(subject.desc),
                 "target": None,
-                "functions": _functions(one.desc),
+                "functions": _functions(subject.desc),
             }
-            for one in subjects
+            for subject in subjects
         ]
-        _print_json(info, found)
+        _print_json(info, records)
         return
-    for one in subjects:
-        if isinstance(one.desc, OperatorDesc):
-            tables.facts(one.title, _description(one.desc))
-            print(f"{NUMPY_ADAPTER.name} runs it without kernels, by {_function(one.desc)}")
+    for shown in subjects:
+        if isinstance(shown.desc, OperatorDesc):
+            tables.facts(shown.title, _description(shown.desc))
+            print(f"{NUMPY_ADAPTER.name} runs it without kernels, by {_function(shown.desc)}")
         else:
-            nodes = [node for node in one.desc.nodes if isinstance(node, OperatorNode)]
-            tables.text(f"{one.title}: {NUMPY_ADAPTER.name} runs the nodes one by one, without kernels")
+            nodes = [node for node in shown.desc.nodes if isinstance(node, OperatorNode)]
+            tables.text(f"{shown.title}: {NUMPY_ADAPTER.name} runs the nodes one by one, without kernels")
             rows = [(node.name or "", node.desc.operator, _function(node.desc)) for node in nodes]
             tables.table(("node", "operator", "function"), rows)
 
@@ -305,8 +307,8 @@ def _wgsl(explained: Explanation) -> str:
 
 def _files(explained: Explanation) -> dict[str, Kernel]:
     """Return the kernels by names for files, in order, those of the initialisation first."""
-    once = [("initialize-", one.kernel) for one in explained.initialization]
-    kernels = once + [("", one.kernel) for one in explained.kernels]
+    once = [("initialize-", explained_kernel.kernel) for explained_kernel in explained.initialization]
+    kernels = once + [("", kernel.kernel) for kernel in explained.kernels]
     return {
         f"{number:02}-{when}{_slug(kernel.label)}.wgsl": kernel
         for number, (when, kernel) in enumerate(kernels, start=1)
@@ -315,15 +317,15 @@ def _files(explained: Explanation) -> dict[str, Kernel]:
 
 def _dump(explained: Sequence[Explanation], folder: Path) -> None:
     """Write everything into a folder; of several subjects, each into one of its own."""
-    for number, one in enumerate(explained, start=1):
-        own = folder if len(explained) == 1 else folder / f"{number:02}-{_slug(one.title)}"
+    for number, explanation in enumerate(explained, start=1):
+        own = folder if len(explained) == 1 else folder / f"{number:02}-{_slug(explanation.title)}"
         own.mkdir(parents=True, exist_ok=True)
         texts = {
-            "plan.txt": f"{one.plan}\n",
-            "schedule.txt": f"{one.schedule}\n",
-            "program.txt": f"{one.program}\n",
-            "show.json": json.dumps(as_json(one), indent=2, ensure_ascii=False) + "\n",
-            **{name: kernel.wgsl for name, kernel in _files(one).items()},
+            "plan.txt": f"{explanation.plan}\n",
+            "schedule.txt": f"{explanation.schedule}\n",
+            "program.txt": f"{explanation.program}\n",
+            "show.json": json.dumps(as_json(explanation), indent=2, ensure_ascii=False) + "\n",
+            **{name: kernel.wgsl for name, kernel in _files(explanation).items()},
         }
         for name, text in texts.items():
             with whole_file(own / name) as stream:
@@ -353,11 +355,11 @@ def show_onnx(path: Path, adapter: str | None, shapes: Sequence[str], *, as_text
     from dmlgpu.frontends.onnx.preview import preview  # noqa: PLC0415  an extra
 
     device = Device(choose_adapter(adapter), precise=precise)
-    made = preview(path, device, dict(map(parse_shape, shapes)))
+    model = preview(path, device, dict(map(parse_shape, shapes)))
     if as_text:
-        _print_preview(made, device)
+        _print_preview(model, device)
     else:
-        print(json.dumps(_preview_json(made, device), indent=2, ensure_ascii=False))
+        print(json.dumps(_preview_json(model, device), indent=2, ensure_ascii=False))
 
 
 def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
@@ -373,33 +375,42 @@ def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
         raise InvalidArgument(f"--shape must be name=1x3x48x192, got {text!r}") from None
 
 
-def _preview_facts(made: Preview) -> dict[str, Any]:
+def _preview_facts(model: Preview) -> dict[str, Any]:
     """Return what the graphs that run first come to; empty on ``numpy``, which runs no kernels."""
-    explained = [found for one in made.segments if (found := one.kernels.explanation) is not None]
+    explained = [
+        segment_explanation
+        for segment in model.segments
+        if (segment_explanation := segment.kernels.explanation) is not None
+    ]
     if not explained:
         return {}
-    counted = [count for one in explained for step in one.plan.steps if (count := multiplications(step)) is not None]
+    counted = [
+        count
+        for explanation in explained
+        for step in explanation.plan.steps
+        if (count := multiplications(step)) is not None
+    ]
     return {
-        "kernels": sum(len(one.program.kernels) for one in explained),
+        "kernels": sum(len(explanation.program.kernels) for explanation in explained),
         "multiplications": sum(counted),
-        "bytes_read": sum(one.traffic.read for one in explained),
-        "bytes_written": sum(one.traffic.written for one in explained),
-        "temporary_bytes": max(one.program.temporary_size for one in explained),
-        "persistent_bytes": sum(one.program.persistent_size for one in explained),
+        "bytes_read": sum(explanation.traffic.read for explanation in explained),
+        "bytes_written": sum(explanation.traffic.written for explanation in explained),
+        "temporary_bytes": max(explanation.program.temporary_size for explanation in explained),
+        "persistent_bytes": sum(explanation.program.persistent_size for explanation in explained),
     }
 
 
-def _preview_json(made: Preview, device: Device) -> dict[str, Any]:
+def _preview_json(model: Preview, device: Device) -> dict[str, Any]:
     return {
-        "model": made.name,
+        "model": model.name,
         "adapter": str(device.adapter),
-        "inputs": {name: list(shape) for name, shape in made.shapes.items()},
-        "outputs": list(made.outputs),
-        "weight_bytes": made.weight_bytes,
-        "unsupported": {name: list(nodes) for name, nodes in made.unsupported.items()},
-        "stopped": made.stopped,
-        **_preview_facts(made),
-        "nodes": [one.__dict__ for one in made.placement],
+        "inputs": {name: list(shape) for name, shape in model.shapes.items()},
+        "outputs": list(model.outputs),
+        "weight_bytes": model.weight_bytes,
+        "unsupported": {name: list(nodes) for name, nodes in model.unsupported.items()},
+        "stopped": model.stopped,
+        **_preview_facts(model),
+        "nodes": [placement.__dict__ for placement in model.placement],
     }
 
 
@@ -407,33 +418,38 @@ def _counted(operators: Sequence[str]) -> str:
     return ", ".join(f"{count} {name}" for name, count in Counter(operators).most_common())
 
 
-def _print_preview(made: Preview, device: Device) -> None:
-    facts = {name.replace("_", " "): f"{count:,}" for name, count in _preview_facts(made).items()}
+def _print_preview(model: Preview, device: Device) -> None:
+    facts = {name.replace("_", " "): f"{count:,}" for name, count in _preview_facts(model).items()}
     tables.facts(
-        f"{made.name} on '{device.adapter}'",
+        f"{model.name} on '{device.adapter}'",
         [
-            ("inputs", "\n".join(f"{name} {list(shape)}" for name, shape in made.shapes.items())),
-            ("outputs", ", ".join(made.outputs)),
-            ("operator sets", ", ".join(f"{name or 'ai.onnx'} {number}" for name, number in made.versions.items())),
-            ("weights", f"{made.weight_bytes:,} bytes"),
-            ("nodes", _counted(made.operators)),
-            *([("in bodies", _counted(made.in_bodies))] if made.in_bodies else []),
+            ("inputs", "\n".join(f"{name} {list(shape)}" for name, shape in model.shapes.items())),
+            ("outputs", ", ".join(model.outputs)),
+            ("operator sets", ", ".join(f"{name or 'ai.onnx'} {number}" for name, number in model.versions.items())),
+            ("weights", f"{model.weight_bytes:,} bytes"),
+            ("nodes", _counted(model.operators)),
+            *([("in bodies", _counted(model.in_bodies))] if model.in_bodies else []),
             *facts.items(),
         ],
     )
-    if made.unsupported:
+    if model.unsupported:
         print()
-        rows = [(name, str(len(nodes)), nodes[0]) for name, nodes in sorted(made.unsupported.items())]
+        rows = [(name, str(len(nodes)), nodes[0]) for name, nodes in sorted(model.unsupported.items())]
         tables.table(("not supported", "nodes", "first"), rows, right=(1,))
-    if made.placement:
+    if model.placement:
         print()
         nodes = [
-            (one.where, one.op_type, one.node, ", ".join(one.kernels or one.operators) or one.why)
-            for one in made.placement
-            if one.op_type != "Constant"
+            (
+                placement.where,
+                placement.op_type,
+                placement.node,
+                ", ".join(placement.kernels or placement.operators) or placement.why,
+            )
+            for placement in model.placement
+            if placement.op_type != "Constant"
         ]
         tables.table(("where", "operator", "node", "kernels, or why"), nodes)
-    if made.stopped:
-        print(f"\n{made.stopped}")
-    if made.guessed and made.fails:
-        print(f"dimensions without a number are taken as 1, of {', '.join(made.guessed)}: --shape gives others")
+    if model.stopped:
+        print(f"\n{model.stopped}")
+    if model.guessed and model.fails:
+        print(f"dimensions without a number are taken as 1, of {', '.join(model.guessed)}: --shape gives others")

@@ -129,12 +129,20 @@ def _of_model(path: Path) -> tuple[Subject, ...]:
     model = dxdispatch.load(path)
     half = ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION
     subjects = []
-    for one in model.dispatchables.values():
-        match one:
+    for dispatchable in model.dispatchables.values():
+        match dispatchable:
             case OperatorDispatchable():
-                subjects.append(Subject(f"{path}: {one.name}, {one.desc.operator}", one.desc, bool(one.flags & half)))
+                subjects.append(
+                    Subject(
+                        f"{path}: {dispatchable.name}, {dispatchable.desc.operator}",
+                        dispatchable.desc,
+                        bool(dispatchable.flags & half),
+                    )
+                )
             case GraphDispatchable():
-                subjects.append(Subject(f"{path}: {one.name}, graph", one.graph, bool(one.flags & half)))
+                subjects.append(
+                    Subject(f"{path}: {dispatchable.name}, graph", dispatchable.graph, bool(dispatchable.flags & half))
+                )
     if not subjects and model.dispatchables:
         raise InvalidArgument(f"{path} has no operators and no graphs; show takes {TAKEN}")
     return tuple(subjects)
@@ -159,16 +167,16 @@ def _of_python(path: Path, name: str | None) -> Iterator[Subject]:
         yield Subject(f"{path}:{name}", desc)
         return
     public = {key: value for key, value in module.items() if not key.startswith("_")}
-    found = {key: value for key, value in public.items() if isinstance(value, OperatorDesc | GraphDesc)}
+    descs = {key: value for key, value in public.items() if isinstance(value, OperatorDesc | GraphDesc)}
     outputs = _described(public.get("outputs"))
     if outputs is not None:
-        found["outputs"] = outputs
-    if not found:
+        descs["outputs"] = outputs
+    if not descs:
         raise InvalidArgument(
             f"{path} must define a GraphDesc, an OperatorDesc, or a list 'outputs' of a Graph's expressions;"
             f" or name what to show: {path}:NAME"
         )
-    for key, desc in found.items():
+    for key, desc in descs.items():
         yield Subject(f"{path}:{key}", desc)
 
 
@@ -188,6 +196,6 @@ def _described(value: Any) -> Desc | None:
         return value
     if isinstance(value, Expression):
         value = (value,)
-    if isinstance(value, list | tuple) and value and all(isinstance(one, Expression) for one in value):
+    if isinstance(value, list | tuple) and value and all(isinstance(item, Expression) for item in value):
         return value[0].graph.desc(value)
     return None

@@ -94,8 +94,8 @@ class ConformanceRequest:
     @property
     def pairwise_command(self) -> tuple[str, ...]:
         """What compares the same adapters again, but for the case's name."""
-        drivers = [text for one in self.drivers for text in ("--drivers", one)]
-        adapters = [text for one in self.adapters for text in ("--adapter", one)]
+        drivers = [text for driver in self.drivers for text in ("--drivers", driver)]
+        adapters = [text for adapter in self.adapters for text in ("--adapter", adapter)]
         precise = ("--precise",) if self.precise else ()
         return ("dmlgpu", "test", "--pairwise", *drivers, *adapters, *suite_option(self.suite), *precise)
 
@@ -275,7 +275,7 @@ def compare_adapters(request: ConformanceRequest) -> bool:
         cases = _pairs_with_expected(run_pairwise(jobs, suite, names, request.workers), adapters, expected)
         if file is not None:
             cases = write_comparison(file, header, cases)
-        pairs = tuple(pair for found in _reported_pairs(cases, request) for pair in found)
+        pairs = tuple(pair for case_pairs in _reported_pairs(cases, request) for pair in case_pairs)
     _summarize_pairs(PairReport(Comparison(header, pairs)), adapters)
     return all(pair.agreement.is_good for pair in pairs)
 
@@ -335,7 +335,7 @@ def _summarize_pairs(report: PairReport, adapters: Sequence[LocatedAdapter]) -> 
             (
                 " / ".join(row.adapters),
                 str(row.same_bits),
-                *(str(row.counts[one]) for one in report.agreements),
+                *(str(row.counts[agreement]) for agreement in report.agreements),
                 bound_text(row.of_bound) or "-",
             )
             for row in report.rows

@@ -38,8 +38,11 @@ def asked(what: Sequence[str], sizes: Sequence[str], types: Sequence[str]) -> li
     Raises:
         InvalidArgument: for what does not exist.
     """
-    given = tuple(combinations(parse_sizes(sizes))), specs.parse_types(tuple(types))
-    return [one.workload for one in find_workloads([specs.BenchSpec(one, *given) for one in what or (DEFAULT_SUITE,)])]
+    ranges = tuple(combinations(parse_sizes(sizes))), specs.parse_types(tuple(types))
+    return [
+        workload.workload
+        for workload in find_workloads([specs.BenchSpec(workload, *ranges) for workload in what or (DEFAULT_SUITE,)])
+    ]
 
 
 def tune(
@@ -61,15 +64,15 @@ def tune(
     info = choose_adapter(adapter)
     target, kept_in = _target(info), tuned_file(info)
     before = machine_load.measure_load()
-    found: list[search.Finding] = []
+    findings: list[search.Finding] = []
     records: list[dict[str, Any]] = []
     for workload, finding in _findings(workloads, Device(info), target, budget):
-        found.append(finding)
+        findings.append(finding)
         records.append(Recording.of(workload, finding).to_json())
         storing.keep(info, [finding])
         print(_line(finding), flush=True)
     after = machine_load.measure_load()
-    print(search.summary(found))
+    print(search.summary(findings))
     for warning in machine_load.load_warnings(before, after, 0.0):
         print(f"dmlgpu: {warning}", file=sys.stderr)
     print(f"kept in {kept_in}")
@@ -77,7 +80,7 @@ def tune(
         content = {"adapter": str(info), "profile": target.profile, "features": sorted(target.features)}
         with whole_file(record) as stream:
             stream.write((json.dumps(content | {"recordings": records}, indent=1) + "\n").encode())
-    return found
+    return findings
 
 
 def _target(info: AdapterInfo) -> Target:

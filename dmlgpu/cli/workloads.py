@@ -31,21 +31,21 @@ class BenchSubject:
     more: Mapping[str, Any] = field(default_factory=dict)
 
 
-def find_workloads(asked: Sequence[BenchSpec]) -> tuple[BenchSubject, ...]:
+def find_workloads(specs: Sequence[BenchSpec]) -> tuple[BenchSubject, ...]:
     """Return everything that is asked for; the rows of suites in place of their names.
 
     Raises:
         InvalidArgument: for what names nothing, and sizes that a subject does not have.
         ModelError, MissingFile, OSError: for a model or a suite that is malformed or missing.
     """
-    found = [
+    workloads_of_rows = [
         BenchSubject(replace(workload, name=_named(workload, row, several)), row.schedules, row.more)
-        for row in _rows(asked)
+        for row in _rows(specs)
         for workloads in (_workloads(row),)
         for several in (len(workloads) > 1,)
         for workload in workloads
     ]
-    return tuple({(one.workload.name, one.schedules): one for one in found}.values())
+    return tuple({(subject.workload.name, subject.schedules): subject for subject in workloads_of_rows}.values())
 
 
 def _named(workload: Workload, row: BenchSpec, several: bool) -> str:
@@ -55,19 +55,19 @@ def _named(workload: Workload, row: BenchSpec, several: bool) -> str:
     return f"{row.name}: {workload.name}" if several else row.name
 
 
-def _rows(asked: Iterable[BenchSpec]) -> Iterator[BenchSpec]:
-    for one in asked:
-        suite = suite_rows(one.what)
+def _rows(specs: Iterable[BenchSpec]) -> Iterator[BenchSpec]:
+    for spec in specs:
+        suite = suite_rows(spec.what)
         if suite is None:
-            yield one
+            yield spec
             continue
         path, rows = suite
-        if any(one.sizes) or one.layouts:
-            raise InvalidArgument(f"the rows of {one.what} have their own sizes and layouts")
+        if any(spec.sizes) or spec.layouts:
+            raise InvalidArgument(f"the rows of {spec.what} have their own sizes and layouts")
         for row in rows:
             beside = path.parent / row.what.partition(":")[0]
             what = str(path.parent / row.what) if beside.suffix == ".py" and beside.is_file() else row.what
-            yield replace(row, what=what, types=one.types or row.types, schedules=one.schedules or row.schedules)
+            yield replace(row, what=what, types=spec.types or row.types, schedules=spec.schedules or row.schedules)
 
 
 def _workloads(row: BenchSpec) -> list[Workload]:
@@ -87,14 +87,14 @@ def _workloads(row: BenchSpec) -> list[Workload]:
         sizes = "".join(f" {name}={'x'.join(map(str, shape))}" for name, shape in row.shapes.items())
         return [Workload(f"{path.name}{sizes}", "MODEL", model=str(path.resolve()), shapes=row.shapes)]
     try:
-        found = find_subjects(row.what)
+        matches = find_subjects(row.what)
     except InvalidArgument as error:
         if subjects.TAKEN not in str(error):
             raise
         what = str(error).partition("; show takes")[0]
         taken = f"{subjects.TAKEN}, or a suite ({', '.join(suite_names())}, FILE.toml)"
         raise InvalidArgument(f"{what}; bench takes {taken}") from None
-    return [_of_subject(one) for one in found]
+    return [_of_subject(subject) for subject in matches]
 
 
 def _described(row: BenchSpec, operator: str | None) -> Workload:

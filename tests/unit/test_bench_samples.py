@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from dmlgpu.bench.ratios import MINIMUM_ROUNDS, interval
-from dmlgpu.bench.records import Measurement, measurement
+from dmlgpu.bench.records import Measurement, measurement_of
 from dmlgpu.bench.samples import FEWEST_ROUNDS, MOST_CALLS, ROUND_SECONDS, Patience, drift, measure, noise
 from dmlgpu.bench.workload import Workload
 from dmlgpu.common.errors import NotSupported
@@ -111,7 +111,7 @@ def test_a_measurement_keeps_everything_and_comes_back_from_its_record():
     clock = Clock()
     workload = Workload("GEMM m=2", "GEMM", sizes={"m": 2}, data_type="float32", layout="packed")
     (one,) = measure([Fake(clock)], PATIENCE, clock=clock)
-    made = measurement(workload, one)
+    made = measurement_of(workload, one)
     assert (made.key, made.median, made.wall, made.cpu, made.cold) == (("GEMM m=2", "fake", ""), 0.01, 0.02, 0.002, 0.1)
     assert (made.bytes_per_second, made.operations_per_second) == (1000 / 0.01, 500 / 0.01)
     assert Measurement.from_json(made.to_json()) == made

@@ -40,15 +40,15 @@ def parse_node(text: str) -> Node:
     Raises:
         ValueError: it is none.
     """
-    found = _NODE.fullmatch(text.strip())
-    if found is None:
+    match = _NODE.fullmatch(text.strip())
+    if match is None:
         raise ValueError(f"a node must be like 'y0 = Softmax <axis = -1> (x0)', got {text!r}")
-    outputs, op, attributes, inputs = found.groups()
+    outputs, op, attributes, inputs = match.groups()
     known, end = {}, 0
-    for one in _ATTRIBUTE.finditer(attributes or ""):
-        if one.start() != end:
+    for attribute in _ATTRIBUTE.finditer(attributes or ""):
+        if attribute.start() != end:
             break
-        known[one[1]], end = json.loads(one[2]), one.end()
+        known[attribute[1]], end = json.loads(attribute[2]), attribute.end()
     if end != len(attributes or ""):
         raise ValueError(f"attributes must be NAME = NUMBER or NAME = [NUMBERS], got {attributes!r}")
     return Node(op, _names(inputs), _names(outputs), known)
@@ -84,12 +84,12 @@ class Call:
     def integers(self, node: Node, number: int) -> list[int] | None:
         """Return an input of a node whose numbers are known beforehand; None where it is not."""
         name = node.inputs[number] if number < len(node.inputs) else ""
-        return [int(one) for one in self.arrays[name].reshape(-1)] if name in self.fixed else None
+        return [int(item) for item in self.arrays[name].reshape(-1)] if name in self.fixed else None
 
     def save(self, folder: Path) -> None:
         """Write it into a folder."""
         np.savez(folder / "inputs.npz", **self.arrays)  # type: ignore[arg-type]
-        nodes = [[one.op, one.inputs, one.outputs, dict(one.attributes)] for one in self.nodes]
+        nodes = [[node.op, node.inputs, node.outputs, dict(node.attributes)] for node in self.nodes]
         record = {"nodes": nodes, "fixed": sorted(self.fixed), "outputs": self.outputs, "sets": self.sets}
         (folder / "call.json").write_text(json.dumps(record), encoding="utf-8")
 

@@ -43,63 +43,73 @@ class PeerComparison:
     def cells(self) -> list[str]:
         """Return a line of the table: times in ms, the best peer, the ratio with its interval, what is wanted, our
         share."""
-        times = [time_text(one) for one in (self.ours, *self.theirs)]
+        times = [time_text(measurement) for measurement in (self.ours, *self.theirs)]
         share = "" if self.ours.share is None else f"{100 * self.ours.share:.0f} % {self.ours.bound_by}"
-        wanted = f"{self.wanted:g}{'' if self.is_met else ', missed'}" if self.wanted else ""
+        aim = f"{self.wanted:g}{'' if self.is_met else ', missed'}" if self.wanted else ""
         best = "" if self.best is None else self.best.adapter
-        return [self.name, *times, best, ratio_text(self.ratio), wanted, share]
+        return [self.name, *times, best, ratio_text(self.ratio), aim, share]
 
 
-def time_text(one: Measurement | None) -> str:
+def time_text(measurement: Measurement | None) -> str:
     """Milliseconds, or what stands for them."""
-    if one is None or one.status == "refused":
+    if measurement is None or measurement.status == "refused":
         return MISSING
-    if one.status == "failed" or one.median is None:
+    if measurement.status == "failed" or measurement.median is None:
         return FAILED
-    return WRONG if one.check == "wrong" else f"{1e3 * one.median:.3g}"
+    return WRONG if measurement.check == "wrong" else f"{1e3 * measurement.median:.3g}"
 
 
-def ratio_text(found: Ratio | None) -> str:
+def ratio_text(ratio: Ratio | None) -> str:
     """The ratio and its interval; without one where there are too few rounds."""
-    if found is None:
+    if ratio is None:
         return ""
-    ends = f" [{found.low:.2f}, {found.high:.2f}]" if found.rounds >= MINIMUM_ROUNDS else f" ({found.rounds} rounds)"
-    return f"{found.median:.2f}{ends}"
+    ends = f" [{ratio.low:.2f}, {ratio.high:.2f}]" if ratio.rounds >= MINIMUM_ROUNDS else f" ({ratio.rounds} rounds)"
+    return f"{ratio.median:.2f}{ends}"
 
 
 def compare_peers(run: BenchRun) -> list[PeerComparison]:
     """Return how each of our measurements stands beside those of the peers in the same run."""
     peers = run.facts.get("peers", {})
     columns = (*peers, NUMPY)
-    counted = [name for name, one in peers.items() if one["is_gpu"]]
-    theirs = {(one.name, one.adapter): one for one in run.measurements if one.adapter in columns}
-    found = []
+    counted = [name for name, candidate in peers.items() if candidate["is_gpu"]]
+    theirs = {
+        (measurement.name, measurement.adapter): measurement
+        for measurement in run.measurements
+        if measurement.adapter in columns
+    }
+    comparisons = []
     for ours in run.measurements:
         if ours.adapter in columns or not any((ours.name, name) in theirs for name in peers):
             continue
         row = tuple(theirs.get((ours.name, name)) for name in columns)
-        good = [one for one in row if one is not None and one.adapter in counted and _is_good(one)]
-        best = min(good, key=lambda one: one.median or 0.0, default=None)
+        good = [
+            candidate
+            for candidate in row
+            if candidate is not None and candidate.adapter in counted and _is_good(candidate)
+        ]
+        best = min(good, key=lambda candidate: candidate.median or 0.0, default=None)
         ratio = None
         if best is not None and _is_good(ours):
             rounds = min(len(best.seconds), len(ours.seconds))
             ratio = summarize(best.seconds[:rounds], ours.seconds[:rounds])
-        found.append(PeerComparison(ours.name, ours, row, best, ratio, run.facts.get("wanted", {}).get(ours.name, 0.0)))
-    return found
+        comparisons.append(
+            PeerComparison(ours.name, ours, row, best, ratio, run.facts.get("wanted", {}).get(ours.name, 0.0))
+        )
+    return comparisons
 
 
-def _is_good(one: Measurement) -> bool:
-    return one.status == "measured" and bool(one.median) and one.check != "wrong"
+def _is_good(measurement: Measurement) -> bool:
+    return measurement.status == "measured" and bool(measurement.median) and measurement.check != "wrong"
 
 
-def summary(found: Iterable[PeerComparison]) -> str:
+def summary(comparisons: Iterable[PeerComparison]) -> str:
     """Say of how many rows we are first, and the geometric mean of the ratios; nothing without any."""
-    ratios = [one.ratio for one in found if one.ratio is not None]
+    ratios = [comparison.ratio for comparison in comparisons if comparison.ratio is not None]
     if not ratios:
         return ""
-    first = sum(one.low > 1 for one in ratios)
-    behind = sum(one.high < 1 for one in ratios)
-    mean = math.exp(sum(math.log(one.median) for one in ratios) / len(ratios))
+    first = sum(ratio.low > 1 for ratio in ratios)
+    behind = sum(ratio.high < 1 for ratio in ratios)
+    mean = math.exp(sum(math.log(ratio.median) for ratio in ratios) / len(ratios))
     return (
         f"{len(ratios)} rows: faster than the best peer on {first}, slower on {behind}, a tie on the others;"
         f" geometric mean of the ratios {mean:.2f}"

@@ -48,10 +48,10 @@ class PeerRow:
         Raises:
             ModelError: it is no number.
         """
-        found = self.given.get("at_least", 0.0)
-        if isinstance(found, bool) or not isinstance(found, int | float):
-            raise ModelError(f"row {self.workload.name!r}: at_least", f"must be a number, got {found!r}")
-        return float(found)
+        ratio = self.given.get("at_least", 0.0)
+        if isinstance(ratio, bool) or not isinstance(ratio, int | float):
+            raise ModelError(f"row {self.workload.name!r}: at_least", f"must be a number, got {ratio!r}")
+        return float(ratio)
 
     @functools.cached_property
     def call(self) -> Call:
@@ -75,8 +75,8 @@ class PeerRow:
                 arrays[name] = _as_theirs(array, self.given.get("inputs", {}).get(name, {}))
         constants = self.given.get("constants", {})
         for name, value in constants.items():
-            made = np.array(value)
-            arrays[name] = made.astype(kind if made.dtype.kind == "f" else np.int64)
+            value_array = np.array(value)
+            arrays[name] = value_array.astype(kind if value_array.dtype.kind == "f" else np.int64)
         nodes = tuple(map(parse_node, self.given["onnx"]))
         fixed = frozenset((*constants, *self.given.get("weights", ())))
         known = {*arrays, *(name for node in nodes for name in node.outputs)}
@@ -106,20 +106,20 @@ class PeerRow:
         with np.errstate(all="ignore"):
             if isinstance(desc, OperatorDesc):
                 return expected_outputs(desc, self._inputs)
-            given = [np.zeros(0) if one is None else one for one in self._inputs]
-            return list(run_graph(Device(NUMPY_ADAPTER).compile_graph(desc), given))  # type: ignore[arg-type]
+            arrays = [np.zeros(0) if array is None else array for array in self._inputs]
+            return list(run_graph(Device(NUMPY_ADAPTER).compile_graph(desc), arrays))  # type: ignore[arg-type]
 
     def check(self, outputs: list[Array]) -> Check:
         """Compare what a peer gives with what the reference gives."""
-        found = []
+        verdicts = []
         for number, (tensor, theirs) in enumerate(zip(self._tensors, outputs, strict=True)):
             permuted = self.given.get("outputs", {}).get(f"y{number}", {}).get("permute")
             ours = theirs if permuted is None else theirs.transpose(permuted)
             if ours.size != tensor.element_count:
                 return Check("wrong", f"y{number} has sizes {theirs.shape}")
-            found.append(ours.reshape(tensor.sizes).astype(tensor.data_type.numpy))
+            verdicts.append(ours.reshape(tensor.sizes).astype(tensor.data_type.numpy))
         with np.errstate(all="ignore"):
-            return verdict_of(compare_all(self._expected, found))
+            return verdict_of(compare_all(self._expected, verdicts))
 
 
 def _as_theirs(array: Array, how: Mapping[str, Any]) -> Array:
@@ -162,7 +162,9 @@ class OneByOne(Remote):
         """Run it (see ``Contestant``)."""
         ask: Callable[[int], Sample] = super().round
         samples = [ask(1) for _ in range(calls)]
-        wall, cpu = (sum(values) / calls for values in zip(*((one.wall, one.cpu) for one in samples), strict=True))
+        wall, cpu = (
+            sum(values) / calls for values in zip(*((sample.wall, sample.cpu) for sample in samples), strict=True)
+        )
         return Sample(None, wall, cpu)
 
 
@@ -240,21 +242,21 @@ def parse_environments(texts: Sequence[str], peers: Sequence[KnownPeer] = PEERS)
     Raises:
         InvalidArgument: a text is malformed, names no peer or nothing that exists.
     """
-    found = {}
-    names = [one.name for one in peers]
+    interpreters = {}
+    names = [peer.name for peer in peers]
     for text in texts:
-        name, _, given = text.partition("=")
-        if name not in names or not given:
+        name, _, location = text.partition("=")
+        if name not in names or not location:
             raise InvalidArgument(
                 f"a peer's environment must be NAME=PATH with one of {', '.join(names)}, got {text!r}"
             )
-        path = Path(given)
+        path = Path(location)
         if path.is_dir():
             path = path / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
         if not path.is_file():
             raise InvalidArgument(f"there is no Python interpreter {str(path)!r}, which {text!r} names")
-        found[name] = str(path.absolute())
-    return found
+        interpreters[name] = str(path.absolute())
+    return interpreters
 
 
 def choose_peers(names: Sequence[str], peers: Sequence[KnownPeer] = PEERS) -> tuple[KnownPeer, ...]:
@@ -263,7 +265,7 @@ def choose_peers(names: Sequence[str], peers: Sequence[KnownPeer] = PEERS) -> tu
     Raises:
         InvalidArgument: a name is none.
     """
-    known = {one.name: one for one in peers}
+    known = {peer.name: peer for peer in peers}
     for name in names:
         if name not in known:
             raise InvalidArgument(f"a peer must be one of {', '.join(known)}, got {name!r}")
@@ -283,7 +285,7 @@ def start_peers(
     Returns:
         Those that answer, and of each other one a sentence that says why not, and how to install it.
     """
-    found, missing = [], []
+    installed, missing = [], []
     for peer in peers:
         interpreter = interpreters.get(peer.name, sys.executable)
         child = Child(peer.command(interpreter), time_limit=time_limit)
@@ -297,5 +299,5 @@ def start_peers(
             child.close()
             missing.append(f"{peer.name} cannot be started by {interpreter}: {error}")
         else:
-            found.append(InstalledPeer(peer, child, interpreter, versions))
-    return found, missing
+            installed.append(InstalledPeer(peer, child, interpreter, versions))
+    return installed, missing

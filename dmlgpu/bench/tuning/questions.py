@@ -41,10 +41,10 @@ def questions_of(workload: Workload, target: Target, answers: Mapping[str, str])
     desc = workload.desc
     if desc is None:
         raise InvalidArgument(f"{workload.name}: models in ONNX are not tuned; their operators can be")
-    asked = RecordingTable(Tuned.of(answers).answers)
-    target = replace(target.for_operators(workload.half_precision), tuned=asked)
+    table = RecordingTable(Tuned.of(answers).answers)
+    target = replace(target.for_operators(workload.half_precision), tuned=table)
     if isinstance(desc, GraphDesc):
         compile_network(resolve(desc), target)
     else:
         stages(desc, target)
-    return asked.questions
+    return table.questions

@@ -49,8 +49,8 @@ class Recording:
 
     def workload(self) -> Workload:
         """Return the workload again. Raises InvalidArgument where it was no operator with sizes."""
-        (found,) = of_operator(self.operator, (self.sizes,), (DataType[self.data_type.upper()],))
-        return found
+        (match,) = of_operator(self.operator, (self.sizes,), (DataType[self.data_type.upper()],))
+        return match
 
     def excess(self, choice: str) -> float:
         """Return how many times as long a choice takes as the fastest one. Raises KeyError where it was not tried."""

@@ -85,12 +85,14 @@ class Search:
         """
         answers = dict(known)
         while True:
-            asked = questions_of(self.workload, self.target, answers)
-            question = next((one for one in asked if one not in answers), None)
+            questions = questions_of(self.workload, self.target, answers)
+            question = next((name for name in questions if name not in answers), None)
             if question is None:
                 return
-            faster = {one: answers[one] for one in asked if answers.get(one, asked[one][0]) != asked[one][0]}
-            finding = replace(self._find(question, asked[question], answers), given=faster)
+            faster = {
+                name: answers[name] for name in questions if answers.get(name, questions[name][0]) != questions[name][0]
+            }
+            finding = replace(self._find(question, questions[question], answers), given=faster)
             yield finding
             answers[question] = finding.answer
 
@@ -101,10 +103,12 @@ class Search:
         for first in range(0, len(others), TOGETHER - 1):
             batch = others[first : first + TOGETHER - 1]
             self.tell(f"{question}: {first + len(batch)} of {len(others)} choices")
-            tables = [Tuned.of({**answers, question: one}) for one in (built_in, *batch)]
+            tables = [Tuned.of({**answers, question: candidate}) for candidate in (built_in, *batch)]
             base, *measured = self.race(self.workload, tables, False)
             pairs = zip(batch, measured, strict=True)
-            ratios |= {answer: _ratio(one, base).median for answer, one in pairs if _is_good(one, base)}
+            ratios |= {
+                answer: _ratio(candidate, base).median for answer, candidate in pairs if _is_good(candidate, base)
+            }
         finals: dict[str, Ratio] = {}
         while len(finals) < MOST_FINALS:
             # A choice that only seemed fast gives way to the next one.
@@ -112,23 +116,23 @@ class Search:
             if best in finals or (best == built_in and (finals or len(ratios) == 1)):
                 break
             if best == built_in:
-                best = min((one for one in ratios if one != built_in), key=ratios.__getitem__)
+                best = min((ratio for ratio in ratios if ratio != built_in), key=ratios.__getitem__)
             self.tell(f"{question}: {best} beside {built_in}")
-            found = self._final(question, answers, built_in, best)
-            if found is not None:
-                finals[best] = found
-                ratios[best] = found.median
+            final = self._final(question, answers, built_in, best)
+            if final is not None:
+                finals[best] = final
+                ratios[best] = final.median
             else:
                 del ratios[best]
         if not finals:
             return Finding(question, built_in, built_in, None, ratios)
-        best, ratio = min(finals.items(), key=lambda one: one[1].median)
+        best, ratio = min(finals.items(), key=lambda candidate: candidate[1].median)
         if _is_sure(ratio):
             # Where buffers lie, or what else the machine does, may favour one of them throughout a final.
             again = self._final(question, answers, built_in, best, best_first=True)
             if again is None or not _is_sure(again):
                 return Finding(question, built_in, built_in, again or ratio, ratios)
-            return Finding(question, built_in, best, max(ratio, again, key=lambda one: one.median), ratios)
+            return Finding(question, built_in, best, max(ratio, again, key=lambda candidate: candidate.median), ratios)
         return Finding(question, built_in, built_in, ratio, ratios)
 
     def _final(
@@ -136,28 +140,28 @@ class Search:
     ) -> Ratio | None:
         """Return the time of a choice over that of the built-in one; None where one cannot be measured or is wrong."""
         order = (best, built_in) if best_first else (built_in, best)
-        found = self.race(self.workload, [Tuned.of({**answers, question: one}) for one in order], True)
-        final, base = (found[order.index(one)] for one in (best, built_in))
+        measured = self.race(self.workload, [Tuned.of({**answers, question: answer}) for answer in order], True)
+        final, base = (measured[order.index(answer)] for answer in (best, built_in))
         return _ratio(final, base) if _is_good(final, base) else None
 
 
-def _is_good(one: Measured, base: Measured) -> bool:
+def _is_good(measured: Measured, base: Measured) -> bool:
     """Return whether a choice was measured beside the built-in one, and computes what the reference does."""
-    wrong = one.readiness.get("check", {}).get("status") == "wrong"
-    return one.status == base.status == "measured" and not wrong and bool(one.samples)
+    wrong = measured.readiness.get("check", {}).get("status") == "wrong"
+    return measured.status == base.status == "measured" and not wrong and bool(measured.samples)
 
 
 def _is_sure(ratio: Ratio) -> bool:
     return ratio.rounds >= MINIMUM_ROUNDS and ratio.high <= 1 - LEAST_GAIN
 
 
-def _ratio(one: Measured, base: Measured) -> Ratio:
-    return summarize(one.seconds, base.seconds)
+def _ratio(measured: Measured, base: Measured) -> Ratio:
+    return summarize(measured.seconds, base.seconds)
 
 
 def summary(findings: Sequence[Finding]) -> str:
     """Return how many choices tuning improved, and by how much on the average."""
-    gains = [one.ratio.median for one in findings if one.gains and one.ratio is not None]
+    gains = [finding.ratio.median for finding in findings if finding.gains and finding.ratio is not None]
     if not gains:
         return f"faster than built in: 0 of {len(findings)}"
     mean = statistics.geometric_mean(gains)

@@ -18,11 +18,11 @@ def kept(info: AdapterInfo, folder: Path | None = None) -> TunedFile:
     """Return what is kept for an adapter; nothing where there is no file, or none that can be used."""
     path = tuned_file(info, folder)
     try:
-        found = read_tuned(path)
-        check_adapter(path, found, info)
+        content = read_tuned(path)
+        check_adapter(path, content, info)
     except (FileNotFoundError, InvalidArgument):
         return TunedFile(identity(info), {}, {}, __version__)
-    return found
+    return content
 
 
 def keep(info: AdapterInfo, findings: Iterable[Finding], folder: Path | None = None) -> TunedFile:
@@ -34,14 +34,14 @@ def keep(info: AdapterInfo, findings: Iterable[Finding], folder: Path | None = N
     """
     before = kept(info, folder)
     answers, ratios = dict(before.answers), dict(before.ratios)
-    for one in findings:
-        answers.pop(one.question, None)
-        ratios.pop(one.question, None)
-        if one.gains and one.ratio is not None:
-            answers[one.question], ratios[one.question] = one.answer, round(one.ratio.median, 3)
-    made = TunedFile(identity(info), answers, ratios, __version__)
-    write(tuned_file(info, folder), made)
-    return made
+    for finding in findings:
+        answers.pop(finding.question, None)
+        ratios.pop(finding.question, None)
+        if finding.gains and finding.ratio is not None:
+            answers[finding.question], ratios[finding.question] = finding.answer, round(finding.ratio.median, 3)
+    content = TunedFile(identity(info), answers, ratios, __version__)
+    write(tuned_file(info, folder), content)
+    return content
 
 
 def write(path: Path, content: TunedFile) -> None:
@@ -62,13 +62,13 @@ def take(info: AdapterInfo, path: Path, folder: Path | None = None) -> TunedFile
         InvalidArgument: it is no such file, or of another adapter or driver.
         OSError: it cannot be read, or the choices not be written.
     """
-    found = read_tuned(path)
-    check_adapter(path, found, info)
+    shared = read_tuned(path)
+    check_adapter(path, shared, info)
     before = kept(info, folder)
-    answers, ratios = {**before.answers, **found.answers}, {**before.ratios, **found.ratios}
-    made = TunedFile(identity(info), answers, ratios, found.version)
-    write(tuned_file(info, folder), made)
-    return made
+    answers, ratios = {**before.answers, **shared.answers}, {**before.ratios, **shared.ratios}
+    content = TunedFile(identity(info), answers, ratios, shared.version)
+    write(tuned_file(info, folder), content)
+    return content
 
 
 def clear(info: AdapterInfo, folder: Path | None = None) -> bool:
@@ -81,10 +81,10 @@ def clear(info: AdapterInfo, folder: Path | None = None) -> bool:
 
 def all_kept(folder: Path | None = None) -> list[tuple[Path, TunedFile | None, str]]:
     """Return every file there is, with its content, or why it can't be used."""
-    found: list[tuple[Path, TunedFile | None, str]] = []
+    files: list[tuple[Path, TunedFile | None, str]] = []
     for path in sorted((folder or tuned_folder()).glob("*.json")):
         try:
-            found.append((path, read_tuned(path), ""))
+            files.append((path, read_tuned(path), ""))
         except (InvalidArgument, OSError) as error:
-            found.append((path, None, str(error)))
-    return found
+            files.append((path, None, str(error)))
+    return files

@@ -58,10 +58,10 @@ FILES = {
 
 @dataclass(frozen=True)
 class ModelCall:
-    """One run of a model: what it was given, what came of it, and the seconds that it took."""
+    """One run of a model: its input and output, and the seconds that it took."""
 
-    given: Array
-    found: Array
+    input: Array
+    output: Array
     seconds: float
 
 
@@ -72,12 +72,12 @@ class OcrModel:
     compute: Callable[[Array], Array]
     calls: list[ModelCall] = field(default_factory=list)
 
-    def __call__(self, given: Array) -> Array:
+    def __call__(self, array: Array) -> Array:
         """Run the model."""
         start = time.perf_counter()
-        found = self.compute(given)
-        self.calls.append(ModelCall(given, found, time.perf_counter() - start))
-        return found
+        result = self.compute(array)
+        self.calls.append(ModelCall(array, result, time.perf_counter() - start))
+        return result
 
 
 @dataclass(frozen=True)
@@ -131,15 +131,15 @@ def on_onnxruntime() -> OcrModels:
     def theirs(path: Path) -> Callable[[Array], Array]:
         session: Any = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         name = session.get_inputs()[0].name
-        return lambda given: session.run(None, {name: given})[0]
+        return lambda array: session.run(None, {name: array})[0]
 
     return _models(theirs)
 
 
 def _ours(path: Path, device: Device) -> Callable[[Array], Array]:
     session = load(path, device)
-    (given,), (found,) = session.inputs, session.outputs
-    return lambda array: session.run({given.name: array})[found]
+    (model_input,), (model_output,) = session.inputs, session.outputs
+    return lambda array: session.run({model_input.name: array})[model_output]
 
 
 def _models(make: Callable[[Path], Callable[[Array], Array]]) -> OcrModels:
@@ -168,4 +168,4 @@ def models_folder() -> Path:
 
 def _characters(path: Path) -> tuple[str, ...]:
     model = onnx.load(path, load_external_data=False)
-    return alphabet(next(one.value for one in model.metadata_props if one.key == "character"))
+    return alphabet(next(prop.value for prop in model.metadata_props if prop.key == "character"))

@@ -48,10 +48,10 @@ class TextLine:
 
 def read_text(image: Image.Image, models: OcrModels, longest_side: int = LONGEST_SIDE) -> list[TextLine]:
     """Find and read the lines of text in an RGB picture, in the order in which one reads."""
-    found = models.detection(detection_input(image, longest_side))
-    corners = [box.corners for box in boxes(found[0, 0], *image.size)]
+    scores = models.detection(detection_input(image, longest_side))
+    corners = [box.corners for box in boxes(scores[0, 0], *image.size)]
     picture = np.asarray(image)
-    lines = upright([cut(picture, one) for one in corners], models)
+    lines = upright([cut(picture, corner) for corner in corners], models)
     texts = [("", 0.0)] * len(lines)
     for numbers, batch in batches(lines, [bucket(line_width(line)) for line in lines]):
         probabilities = models.recognition(batch)
@@ -95,7 +95,7 @@ class OcrComparison:
     @property
     def ok(self) -> bool:
         """Whether texts are the same and probabilities near enough."""
-        return self.same and all(one <= TOLERANCE for one in self.differences.values())
+        return self.same and all(difference <= TOLERANCE for difference in self.differences.values())
 
 
 def compare(
@@ -110,15 +110,17 @@ def compare(
         others: the models to compare with.
         longest_side: as ``read_text`` has it.
     """
-    found = read_text(image, others, longest_side)
+    their_lines = read_text(image, others, longest_side)
     others.forget()
     read_text(image, others, longest_side)  # the first one made ready what later ones find
-    seconds = {name: sum(call.seconds for call in one.calls) for name, one in others.stages.items()}
+    seconds = {name: sum(call.seconds for call in model.calls) for name, model in others.stages.items()}
     differences = {
         name: max(
-            (float(np.abs(call.found - other.compute(call.given)).max()) for call in models.stages[name].calls),
+            (float(np.abs(call.output - other.compute(call.input)).max()) for call in models.stages[name].calls),
             default=0.0,
         )
         for name, other in others.stages.items()
     }
-    return OcrComparison(found, [one.text for one in found] == [one.text for one in lines], seconds, differences)
+    return OcrComparison(
+        their_lines, [line.text for line in their_lines] == [line.text for line in lines], seconds, differences
+    )

@@ -81,7 +81,7 @@ def smallest_rectangle(points: Points) -> Rectangle:
     flat = np.abs(along[0, :, 0]) >= np.abs(along[1, :, 0])
     along = np.where(flat[:, None], along[0], across[0])
     along = along * np.where(along[:, :1] < 0, -1.0, 1.0)
-    return min(_around(hull, along), key=lambda found: found.width * found.height)
+    return min(_around(hull, along), key=lambda rectangle: rectangle.width * rectangle.height)
 
 
 def _around(hull: Points, directions: Points) -> Iterable[Rectangle]:
@@ -135,7 +135,7 @@ def boxes(probabilities: NDArray[np.float32], width: int, height: int) -> list[R
     """
     labels, _ = ndimage.label(probabilities > THRESHOLD, structure=np.ones((3, 3)))
     rows, columns = probabilities.shape
-    found = []
+    rectangles = []
     for label, window in enumerate(ndimage.find_objects(labels), 1):
         y, x = np.nonzero(labels[window] == label)
         points = np.stack([x + window[1].start, y + window[0].start], axis=1) + 0.5
@@ -143,8 +143,8 @@ def boxes(probabilities: NDArray[np.float32], width: int, height: int) -> list[R
         if min(box.width, box.height) < SHORTEST_SIDE or _mean_inside(probabilities, box) < BOX_THRESHOLD:
             continue
         distance = box.width * box.height * UNCLIP_RATIO / (2 * (box.width + box.height))
-        found.append(box.grown(distance).scaled(width / columns, height / rows))
-    return reading_order(found)
+        rectangles.append(box.grown(distance).scaled(width / columns, height / rows))
+    return reading_order(rectangles)
 
 
 def _mean_inside(probabilities: NDArray[np.float32], box: Rectangle) -> float:
@@ -157,10 +157,10 @@ def _mean_inside(probabilities: NDArray[np.float32], box: Rectangle) -> float:
     return float(probabilities[top:bottom, left:right][inside].mean())
 
 
-def reading_order(found: list[Rectangle]) -> list[Rectangle]:
+def reading_order(rectangles: list[Rectangle]) -> list[Rectangle]:
     """Return rectangles from top to bottom; those whose middles lie at about one height, from left to right."""
     rows: list[list[Rectangle]] = []
-    for box in sorted(found, key=lambda box: float(box.center[1])):
+    for box in sorted(rectangles, key=lambda box: float(box.center[1])):
         first = rows[-1][0] if rows else None
         if first is not None and box.center[1] - first.center[1] < min(box.height, first.height) / 2:
             rows[-1].append(box)
@@ -204,8 +204,8 @@ def cut(picture: Picture, corners: Points) -> Picture:
     planes = [
         ndimage.map_coordinates(plane, places, np.float32, 1, mode="nearest") for plane in picture.T.swapaxes(1, 2)
     ]
-    found = np.stack(planes, axis=-1).round().astype(np.uint8)
-    return np.rot90(found) if height >= VERTICAL * width else found
+    pixels = np.stack(planes, axis=-1).round().astype(np.uint8)
+    return np.rot90(pixels) if height >= VERTICAL * width else pixels
 
 
 def perspective(source: Points, target: Points) -> NDArray[np.float64]:
@@ -224,7 +224,7 @@ def line_width(line: Picture) -> int:
 
 def bucket(width: int) -> int:
     """Return the width in which a line is recognised."""
-    return next((one for one in WIDTHS if width <= one), WIDTHS[-1])
+    return next((size for size in WIDTHS if width <= size), WIDTHS[-1])
 
 
 def batches(lines: Sequence[Picture], widths: Sequence[int]) -> Iterator[tuple[list[int], NDArray[np.float32]]]:
@@ -238,7 +238,7 @@ def batches(lines: Sequence[Picture], widths: Sequence[int]) -> Iterator[tuple[l
         The numbers of the lines, and {4, 3, 48, width}; 0 beside and after lines.
     """
     for width in sorted(set(widths)):
-        members = [number for number, one in enumerate(widths) if one == width]
+        members = [number for number, other in enumerate(widths) if other == width]
         for start in range(0, len(members), BATCH):
             numbers = members[start : start + BATCH]
             batch = np.zeros((BATCH, 3, HEIGHT, width), np.float32)

@@ -145,7 +145,7 @@ class Workbench:
     ) -> None:
         # Each tensor is decoded as the operator saw it: a buffer may be bound with other sizes than it was made with.
         descs = [tensor for _, _, tensor in desc.inputs if tensor is not None]
-        arrays = [DeviceArray(given.buffer, seen).numpy() for given, seen in zip(inputs, descs, strict=True)]
+        arrays = [DeviceArray(operand.buffer, seen).numpy() for operand, seen in zip(inputs, descs, strict=True)]
         (expected,) = reference.evaluate(desc, arrays)
         got = output.numpy()
         tolerance, magnitude = _tolerance(desc, arrays)

@@ -32,14 +32,14 @@ def torch_losses(
     from torch.nn import functional  # noqa: PLC0415
 
     torch.set_num_threads(1)  # for layers as small as these, several wait for each other more than they compute
-    given = {
+    tensors = {
         name: torch.tensor(array if name.startswith("filter") else array.squeeze())
         for name, array in parameters.items()
     }
-    for one in given.values():
-        one.requires_grad_()
+    for tensor in tensors.values():
+        tensor.requires_grad_()
     betas = (adam.beta1, adam.beta2)
-    optimizer = torch.optim.Adam(list(given.values()), adam.learning_rate, betas, adam.epsilon)
+    optimizer = torch.optim.Adam(list(tensors.values()), adam.learning_rate, betas, adam.epsilon)
     images, labels = torch.tensor(digits.train_images), torch.tensor(digits.train_labels.astype(np.int64))
     blocks = sum(name.startswith("filter") for name in parameters)
     losses = []
@@ -47,11 +47,11 @@ def torch_losses(
         numbers = torch.tensor(batch.astype(np.int64))
         values = images[numbers]
         for number in range(1, blocks + 1):
-            values = functional.conv2d(values, given[f"filter{number}"], padding=1)
-            scale, shift = given[f"scale{number}"], given[f"shift{number}"]
+            values = functional.conv2d(values, tensors[f"filter{number}"], padding=1)
+            scale, shift = tensors[f"scale{number}"], tensors[f"shift{number}"]
             values = functional.batch_norm(values, None, None, scale, shift, training=True, eps=EPSILON)
             values = functional.max_pool2d(functional.relu(values), 2)
-        scores = functional.linear(values.flatten(1), given["weights"], given["bias"])
+        scores = functional.linear(values.flatten(1), tensors["weights"], tensors["bias"])
         loss = functional.cross_entropy(scores, labels[numbers])
         optimizer.zero_grad()
         loss.backward()
@@ -80,7 +80,7 @@ def draw_losses(losses: Mapping[str, NDArray[np.float32]], title: str, subtitle:
         title: above them.
         subtitle: below it.
     """
-    steps = max(len(one) for one in losses.values())
+    steps = max(len(series) for series in losses.values())
     values = np.concatenate(list(losses.values()))
     low, high = math.floor(math.log10(values.min())), math.ceil(math.log10(values.max()))
     high = max(high, low + 1)
@@ -98,8 +98,8 @@ def draw_losses(losses: Mapping[str, NDArray[np.float32]], title: str, subtitle:
     for power in range(low, high + 1):
         ends = [place(1, 10**power), place(steps, 10**power)]
         draw.line([(x * SCALE, y * SCALE) for x, y in ends], GRID, SCALE)
-    for number, one in enumerate(losses.values()):
-        points = [place(step, float(loss)) for step, loss in enumerate(one, 1)]
+    for number, curve in enumerate(losses.values()):
+        points = [place(step, float(loss)) for step, loss in enumerate(curve, 1)]
         thickness = 2 * SCALE if number == 0 else SCALE
         draw.line([(x * SCALE, y * SCALE) for x, y in points], COLORS[number], thickness, joint="curve")
     picture = large.resize((WIDTH, HEIGHT), Image.Resampling.LANCZOS)

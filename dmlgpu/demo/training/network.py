@@ -47,26 +47,26 @@ class Forward:
 def initial_parameters(seed: int, filters: Sequence[int] = FILTERS) -> dict[str, NDArray[np.float32]]:
     """Return parameters to start from, by name: filters and weights as He et al. (2015) draw them, scales of 1."""
     draw = np.random.default_rng(seed)
-    found = {}
+    parameters = {}
     channels = 1
     for number, count in enumerate(filters, 1):
-        found[f"filter{number}"] = _drawn(draw, (count, channels, 3, 3), 9 * channels)
-        found[f"scale{number}"] = np.ones((1, count, 1, 1), np.float32)
-        found[f"shift{number}"] = np.zeros((1, count, 1, 1), np.float32)
+        parameters[f"filter{number}"] = _drawn(draw, (count, channels, 3, 3), 9 * channels)
+        parameters[f"scale{number}"] = np.ones((1, count, 1, 1), np.float32)
+        parameters[f"shift{number}"] = np.zeros((1, count, 1, 1), np.float32)
         channels = count
     features = channels * (SIDE >> len(filters)) ** 2
-    found["weights"] = _drawn(draw, (1, 1, CLASSES, features), features)
-    found["bias"] = np.zeros((1, 1, 1, CLASSES), np.float32)
-    return found
+    parameters["weights"] = _drawn(draw, (1, 1, CLASSES, features), features)
+    parameters["bias"] = np.zeros((1, 1, 1, CLASSES), np.float32)
+    return parameters
 
 
 def initial_moments(filters: Sequence[int] = FILTERS) -> dict[str, NDArray[np.float32]]:
     """Return the running means and variances to start from, by name."""
-    found = {}
+    moments = {}
     for number, count in enumerate(filters, 1):
-        found[f"mean{number}"] = np.zeros((1, count, 1, 1), np.float32)
-        found[f"variance{number}"] = np.ones((1, count, 1, 1), np.float32)
-    return found
+        moments[f"mean{number}"] = np.zeros((1, count, 1, 1), np.float32)
+        moments[f"variance{number}"] = np.ones((1, count, 1, 1), np.float32)
+    return moments
 
 
 def _drawn(draw: np.random.Generator, sizes: tuple[int, ...], inputs: int) -> NDArray[np.float32]:
@@ -87,8 +87,8 @@ def learn(graph: Graph, images: Expression, labels: Expression, parameters: Para
     values = images
     for number in _blocks(parameters):
         with graph.scope(f"block {number}"):
-            values, found, backward = _block(values, parameters, number)
-        moments |= found
+            values, block_moments, backward = _block(values, parameters, number)
+        moments |= block_moments
         steps.append(backward)
     with graph.scope("dense"):
         scores, backward = _dense(values, parameters)
@@ -97,8 +97,8 @@ def learn(graph: Graph, images: Expression, labels: Expression, parameters: Para
         loss, gradient = _cross_entropy(graph, scores, labels)
     gradients: dict[str, Expression] = {}
     for backward in reversed(steps):
-        gradient, found = backward(gradient)
-        gradients |= found
+        gradient, block_gradients = backward(gradient)
+        gradients |= block_gradients
     return Forward(loss, moments, gradients)
 
 
@@ -137,20 +137,20 @@ def _block(
     def backward(gradient: Expression) -> tuple[Expression, dict[str, Expression]]:
         unpooled = f.max_pooling_grad(active, gradient, window_size=(2, 2), strides=(2, 2))
         passed = f.activation_relu_grad(normal.output, unpooled)
-        found = f.batch_normalization_training_grad(
+        gradients = f.batch_normalization_training_grad(
             convolved, passed, normal.output_mean, normal.output_variance, scale, epsilon=EPSILON
         )
         of_input = f.convolution(
-            found.output_gradient,
+            gradients.output_gradient,
             filters,
             direction=ConvolutionDirection.BACKWARD,
             start_padding=(1, 1),
             end_padding=(1, 1),
         )
         return of_input, {
-            f"filter{number}": _filter_gradient(values, found.output_gradient),
-            f"scale{number}": found.output_scale_gradient,
-            f"shift{number}": found.output_bias_gradient,
+            f"filter{number}": _filter_gradient(values, gradients.output_gradient),
+            f"scale{number}": gradients.output_scale_gradient,
+            f"shift{number}": gradients.output_bias_gradient,
         }
 
     moments = {f"mean{number}": normal.output_mean, f"variance{number}": normal.output_variance}
@@ -171,8 +171,8 @@ def _filter_gradient(values: Expression, gradient: Expression) -> Expression:
     Its input is the values, its filters are the gradient, as large as the images; each of the 3 x 3 places to which
     padding lets them slide is one element of a filter. Nothing is copied for it: strides say what lies where.
     """
-    found = f.convolution(_turned(values), _turned(gradient), start_padding=(1, 1), end_padding=(1, 1))
-    return _turned(found)
+    gradient_by_batch = f.convolution(_turned(values), _turned(gradient), start_padding=(1, 1), end_padding=(1, 1))
+    return _turned(gradient_by_batch)
 
 
 def _turned(values: Expression) -> Expression:

@@ -45,9 +45,9 @@ def load_digits(seed: int) -> Digits:
     """
     from sklearn import datasets  # noqa: PLC0415  an extra
 
-    found = datasets.load_digits()
-    images = (found.images / 16).astype(np.float32).reshape(-1, 1, 8, 8)
-    labels = found.target.astype(np.uint32)
+    dataset = datasets.load_digits()
+    images = (dataset.images / 16).astype(np.float32).reshape(-1, 1, 8, 8)
+    labels = dataset.target.astype(np.uint32)
     order = np.random.default_rng([seed, 1]).permutation(len(images))
     test, train = order[:HELD_OUT], order[HELD_OUT:]
     return Digits(images[train], labels[train], images[test], labels[test])
@@ -156,10 +156,10 @@ class Trainer:
         """Return the share of the held-out images that the network, as it is now, classifies right."""
         images, labels = self._digits.test_images, self._digits.test_labels
         graph = Graph(self.device, name="classify")
-        given = graph.input(images.shape, name="images")
+        images_input = graph.input(images.shape, name="images")
         learnt = {name: graph.input(sizes, name=name) for name, sizes in self._sizes.items()}
         arrays = {name: self.state[name].read().view(np.float32).reshape(sizes) for name, sizes in self._sizes.items()}
-        (probabilities,) = graph.evaluate([classify(given, learnt)], {"images": images, **arrays})
+        (probabilities,) = graph.evaluate([classify(images_input, learnt)], {"images": images, **arrays})
         return float((probabilities[0, 0].argmax(axis=1) == labels).mean())
 
 
@@ -175,24 +175,24 @@ def _compile_step(
     Its inputs are the data and the state, its outputs the state after it, in the same order.
     """
     graph = Graph(device, name="step")
-    given = {
+    inputs = {
         name: graph.input(array.shape, DataType.from_numpy(array.dtype), name=name)
         for name, array in {**data, **state}.items()
     }
-    step = given["step"]
-    batch = f.gather(given["order"], step, axis=2, index_dimensions=1)
-    images = f.gather(given["images"], batch, axis=2, index_dimensions=1)
-    labels = f.gather(given["labels"], batch, axis=2, index_dimensions=1)
+    step = inputs["step"]
+    batch = f.gather(inputs["order"], step, axis=2, index_dimensions=1)
+    images = f.gather(inputs["images"], batch, axis=2, index_dimensions=1)
+    labels = f.gather(inputs["labels"], batch, axis=2, index_dimensions=1)
     images = images.reinterpret((images.sizes[2], 1, SIDE, SIDE))
-    found = learn(graph, images, labels, {name: given[name] for name in names})
+    learned = learn(graph, images, labels, {name: inputs[name] for name in names})
     following = step + 1
-    after = {"step": following, "losses": f.scatter_elements(given["losses"], step, found.loss, axis=3)}
+    after = {"step": following, "losses": f.scatter_elements(inputs["losses"], step, learned.loss, axis=3)}
     for name in names:
         after[name], after[f"{name} m"], after[f"{name} v"] = f.adam_optimizer(
-            given[name], given[f"{name} m"], given[f"{name} v"], found.gradients[name], following, **asdict(adam)
+            inputs[name], inputs[f"{name} m"], inputs[f"{name} v"], learned.gradients[name], following, **asdict(adam)
         )
-    for name, moment in found.moments.items():
-        after[name] = given[name] * (1 - MOMENTUM) + moment * MOMENTUM
+    for name, moment in learned.moments.items():
+        after[name] = inputs[name] * (1 - MOMENTUM) + moment * MOMENTUM
     outputs = [after[name] for name in state]
     operators = sum(isinstance(node, OperatorNode) for node in graph.desc(outputs).nodes)
     return graph.compile(outputs), operators

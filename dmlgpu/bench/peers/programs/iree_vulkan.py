@@ -46,7 +46,7 @@ class Module:
     def __init__(self, call: Call):
         self._module = runtime.load_vm_flatbuffer(_compiled(call), driver="vulkan")
         config = self._module.vm_module  # the function's name is the graph's
-        (name,) = [one for one in config.function_names if one == "call"]
+        (name,) = [name for name in config.function_names if name == "call"]
         self._function = self._module[name]
         device = runtime.get_device("vulkan")
         self._device = device
@@ -56,12 +56,12 @@ class Module:
 
     def run(self, number: int) -> list[Any]:
         """Run once and wait."""
-        found = self._function(*self._sets[number % len(self._sets)])
-        return list(found) if isinstance(found, tuple | list) else [found]
+        outputs = self._function(*self._sets[number % len(self._sets)])
+        return list(outputs) if isinstance(outputs, tuple | list) else [outputs]
 
     def results(self) -> list[Array]:
         """Return the first set's outputs."""
-        return [self._read(one) for one in self.run(0)]
+        return [self._read(output) for output in self.run(0)]
 
     def _read(self, array: Any) -> Array:
         """Copy by a staging buffer: of memory of the host's own Vulkan takes no such piece."""
@@ -87,7 +87,7 @@ def _compiled(call: Call) -> bytes:
         if imported.returncode:
             raise NotOffered(f"IREE does not import it: {imported.stderr.strip()[-300:]}")
         try:
-            made: bytes = compiler.compile_file(
+            binary: bytes = compiler.compile_file(
                 str(text),
                 input_type="onnx",
                 target_backends=["vulkan-spirv"],
@@ -95,4 +95,4 @@ def _compiled(call: Call) -> bytes:
             )
         except compiler.CompilerToolError as error:
             raise NotOffered(f"IREE does not compile it: {str(error)[:300]}") from error
-        return made
+        return binary

@@ -45,7 +45,7 @@ class Network:
         with tempfile.TemporaryDirectory() as folder:
             param, model = Path(folder, "net.param"), Path(folder, "net.bin")
             param.write_text("\n".join(["7767517", f"{len(lines)} {blobs}", *lines, ""]), encoding="utf-8")
-            model.write_bytes(b"".join(np.ascontiguousarray(one).tobytes() for one in weights))
+            model.write_bytes(b"".join(np.ascontiguousarray(weight).tobytes() for weight in weights))
             if self._net.load_param(str(param)) or self._net.load_model(str(model)):
                 raise RuntimeError("ncnn does not take the network")
         self._outputs = call.outputs
@@ -60,13 +60,13 @@ class Network:
         extractor = self._net.create_extractor()
         for name, array in self._sets[number % len(self._sets)].items():
             extractor.input(name, ncnn.Mat(array).clone())
-        found = []
+        outputs = []
         for name in self._outputs:
             status, result = extractor.extract(name)
             if status:
                 raise RuntimeError(f"ncnn fails with {status}")
-            found.append(np.array(result))
-        return found
+            outputs.append(np.array(result))
+        return outputs
 
     def results(self) -> list[Array]:
         """Return the first set's outputs."""

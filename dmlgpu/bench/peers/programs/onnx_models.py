@@ -21,7 +21,7 @@ def model(call: Call, *, first: str = "") -> onnx.ModelProto:
         first: the name of one more output, which holds the first element of the first one; empty for none.
     """
     fixed = [numpy_helper.from_array(call.arrays[name], name) for name in sorted(call.fixed)]
-    nodes = [helper.make_node(one.op, one.inputs, one.outputs, **one.attributes) for one in call.nodes]
+    nodes = [helper.make_node(node.op, node.inputs, node.outputs, **node.attributes) for node in call.nodes]
     names: Sequence[str] = call.outputs
     if first:
         line = {"flat": [-1], "zero": [0], "one": [1]}
@@ -35,9 +35,9 @@ def model(call: Call, *, first: str = "") -> onnx.ModelProto:
     ]
     outputs = [onnx.ValueInfoProto(name=name) for name in names]
     graph = helper.make_graph(nodes, "call", inputs, outputs, fixed)
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
-    inferred = onnx.shape_inference.infer_shapes(made, strict_mode=True, data_prop=True)
-    types = {one.name: one for one in (*inferred.graph.output, *inferred.graph.value_info)}
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
+    inferred = onnx.shape_inference.infer_shapes(proto, strict_mode=True, data_prop=True)
+    types = {info.name: info for info in (*inferred.graph.output, *inferred.graph.value_info)}
     del inferred.graph.output[:]
     inferred.graph.output.extend(types[name] for name in names)
     return inferred

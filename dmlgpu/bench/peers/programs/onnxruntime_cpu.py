@@ -43,8 +43,8 @@ class Session:
             options.add_provider_for_devices(devices, {})
             place = "webgpu"
         providers = {} if devices else {"providers": ["CPUExecutionProvider"]}
-        made = onnx_models.model(call, first="first").SerializeToString()
-        self._session = onnxruntime.InferenceSession(made, options, **providers)
+        serialized = onnx_models.model(call, first="first").SerializeToString()
+        self._session = onnxruntime.InferenceSession(serialized, options, **providers)
         self._outputs = call.outputs
         value = onnxruntime.OrtValue
         bind = functools.partial(value.ortvalue_from_numpy, device_type=place, device_id=0)

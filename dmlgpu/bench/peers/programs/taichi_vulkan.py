@@ -65,9 +65,9 @@ class Kernels:
 
 def _upload(array: Array) -> Any:
     is_index = array.dtype == np.int64
-    made = ti.ndarray(ti.i32 if is_index else ti.f32, array.shape)
-    made.from_numpy(array.astype(np.int32) if is_index else np.ascontiguousarray(array))
-    return made
+    uploaded = ti.ndarray(ti.i32 if is_index else ti.f32, array.shape)
+    uploaded.from_numpy(array.astype(np.int32) if is_index else np.ascontiguousarray(array))
+    return uploaded
 
 
 @ti.kernel

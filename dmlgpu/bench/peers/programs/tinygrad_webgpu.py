@@ -49,8 +49,8 @@ class Captured:
         def compute(*tensors: Any) -> list[Any]:
             values = {**fixed, **dict(zip(names, tensors, strict=True))}
             for node in call.nodes:
-                found = _compute(call, node, values)
-                values.update(zip(node.outputs, found, strict=True))
+                outputs = _compute(call, node, values)
+                values.update(zip(node.outputs, outputs, strict=True))
             return [values[name].contiguous().realize() for name in call.outputs]
 
         self._device = tinygrad.Device["WEBGPU"]
@@ -61,13 +61,13 @@ class Captured:
 
     def run(self, number: int) -> Any:
         """Run once and wait."""
-        found = self._call(*self._sets[number % len(self._sets)])
+        outputs = self._call(*self._sets[number % len(self._sets)])
         self._device.synchronize()
-        return found
+        return outputs
 
     def results(self) -> list[Array]:
         """Return the first set's outputs."""
-        return [one.numpy() for one in self.run(0)]
+        return [output.numpy() for output in self.run(0)]
 
 
 def _upload(array: Array) -> Any:
@@ -78,8 +78,8 @@ def _upload(array: Array) -> Any:
 def _compute(call: Call, node: Node, values: Mapping[str, Any]) -> tuple[Any, ...]:
     if node.op not in OPERATORS:
         raise NotOffered(f"tinygrad has no {node.op}")
-    found = OPERATORS[node.op](call, node, *(values[name] for name in node.inputs))
-    return found if isinstance(found, tuple) else (found,)
+    result = OPERATORS[node.op](call, node, *(values[name] for name in node.inputs))
+    return result if isinstance(result, tuple) else (result,)
 
 
 def _gelu(call: Call, node: Node, x: Any) -> Any:
@@ -97,7 +97,7 @@ def _layer_normalization(call: Call, node: Node, x: Any, scale: Any, bias: Any) 
 
 def _slice(call: Call, node: Node, x: Any, *_: Any) -> Any:
     starts, ends, _axes, steps = (call.integers(node, number) or [] for number in range(1, 5))
-    return x[tuple(slice(*one) for one in zip(starts, ends, steps, strict=True))]
+    return x[tuple(slice(*bounds) for bounds in zip(starts, ends, steps, strict=True))]
 
 
 def _scatter_elements(call: Call, node: Node, table: Any, indices: Any, updates: Any) -> Any:

@@ -50,15 +50,15 @@ class Program:
         """Run once and wait."""
         values = {**self._fixed, **self._sets[number % len(self._sets)]}
         for node in self._call.nodes:
-            found = OPERATORS[node.op](self._call, node, *(values[name] for name in node.inputs))
-            values.update(zip(node.outputs, found if isinstance(found, tuple) else (found,), strict=True))
+            result = OPERATORS[node.op](self._call, node, *(values[name] for name in node.inputs))
+            values.update(zip(node.outputs, result if isinstance(result, tuple) else (result,), strict=True))
         outputs = [values[name].contiguous() for name in self._call.outputs]
         self._wait()
         return outputs
 
     def results(self) -> list[Array]:
         """Return the first set's outputs."""
-        return [one.cpu().numpy() for one in self.run(0)]
+        return [output.cpu().numpy() for output in self.run(0)]
 
 
 def _convolution(call: Call, node: Node, x: Any, taps: Any) -> Any:
@@ -80,12 +80,12 @@ def _scatter_nd(call: Call, node: Node, table: Any, indices: Any, updates: Any) 
 
 def _slice(call: Call, node: Node, x: Any, *_: Any) -> Any:
     starts, ends, _axes, steps = (call.integers(node, number) or [] for number in range(1, 5))
-    return x[tuple(slice(*one) for one in zip(starts, ends, steps, strict=True))]
+    return x[tuple(slice(*bounds) for bounds in zip(starts, ends, steps, strict=True))]
 
 
 def _top_k(call: Call, node: Node, x: Any, _: Any) -> tuple[Any, Any]:
-    found = torch.topk(x, (call.integers(node, 1) or [1])[0], node.attributes["axis"])
-    return found.values, found.indices
+    top = torch.topk(x, (call.integers(node, 1) or [1])[0], node.attributes["axis"])
+    return top.values, top.indices
 
 
 OPERATORS: Mapping[str, Callable[..., Any]] = {

@@ -37,7 +37,7 @@ def devices() -> Sequence[Any]:
         RuntimeError: it has none.
     """
     onnxruntime.register_execution_provider_library("webgpu", onnxruntime_ep_webgpu.get_library_path())
-    found = [device for device in onnxruntime.get_ep_devices() if device.ep_name == NAME]
-    if not found:
+    offered = [device for device in onnxruntime.get_ep_devices() if device.ep_name == NAME]
+    if not offered:
         raise RuntimeError("the provider finds no adapter")
-    return found
+    return offered
