@@ -97,6 +97,47 @@ def test_layers_without_steps_leave_their_states(op: str) -> None:
             np.testing.assert_array_equal(one, other)
 
 
+REDUCED = {
+    "ReduceLogSum": -np.inf,
+    "ReduceLogSumExp": -np.inf,
+    "ReduceMax": -np.inf,
+    "ReduceMean": np.nan,
+    "ReduceMin": np.inf,
+    "ReduceProd": 1,
+    **dict.fromkeys(("ReduceL1", "ReduceL2", "ReduceSum", "ReduceSumSquare"), 0),
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("op", REDUCED)
+def test_reductions_of_nothing(op: str) -> None:
+    """Results are limits of the type where they are infinite; NaN is 0 as an integer."""
+    for kind in (F, np.int32, np.int64, np.uint8):
+        number = REDUCED[op]
+        if kind is not F:
+            limits = {np.inf: np.iinfo(kind).max, -np.inf: np.iinfo(kind).min}
+            number = 0 if np.isnan(number) else limits.get(number, number)
+        for weights, axes in (((), 1), ((1,), 1), ((), -2)):
+            inputs = [np.zeros((3, 0, 2), kind), np.array([axes])]
+            model, feeds = model_of_node(op, inputs, ["y"], weights=weights, version=18)
+            result = load(model, "numpy").run(feeds)["y"]
+            assert result.dtype == kind
+            np.testing.assert_array_equal(result, np.full((3, 1, 2), number, kind))
+
+
+@pytest.mark.parametrize("op", REDUCED)
+def test_empty_axes_are_all(op: str) -> None:
+    for weights in ((), (1,)):
+        inputs = [np.abs(normal(2, 3)), np.zeros(0, np.int64)]
+        check_node(op, inputs, ["y"], weights=weights, version=18)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_mean_of_empty_channels() -> None:
+    model, feeds = model_of_node("GlobalAveragePool", [np.zeros((2, 3, 0, 4), F)], ["y"])
+    np.testing.assert_array_equal(load(model, "numpy").run(feeds)["y"], np.full((2, 3, 1, 1), np.nan, F))
+
+
 def test_nothing_set_and_scattered() -> None:
     """Places that NonZero finds, none, name what ScatterND writes: nothing."""
     nodes = [

@@ -2,7 +2,7 @@
 
 A result without elements is known as soon as its shape is, which ONNX infers. If products are summed up over a
 dimension of size 0, that dimension becomes one element, 0, and the operator's function computes the rest: bias, states,
-activation. Few other operators compute something from nothing; ``_RULES`` has them. The others, reductions for example,
+activation. Few other operators compute something from nothing, reductions for example; ``_RULES`` has them. The others
 are evaluated by ONNX's reference if all inputs are known.
 """
 
@@ -104,7 +104,11 @@ def _reference(node: Node) -> list[Value | None] | None:
         results = [np.asarray(one) for one in ReferenceEvaluator(model).run(None, feeds)]
     except Exception:  # the reference knows no such case; the operator refuses it by name
         return None
-    return [node.known(one) for one in results]
+    # The reference sums integers in wider types than the schema names.
+    return [
+        node.known(one if output is None else one.astype(np.bool_ if output[1] else output[0].numpy, copy=False))
+        for one, output in zip(results, _shapes(node), strict=True)
+    ]
 
 
 def _element(array: np.ndarray) -> int:
@@ -166,9 +170,39 @@ def _outside(node: Node) -> list[Value | None] | None:
     return [node.known(np.zeros(outputs[0][2], node.data_type(0).numpy))]
 
 
+_REDUCED = {
+    "GlobalAveragePool": math.nan,
+    "ReduceLogSum": -math.inf,
+    "ReduceLogSumExp": -math.inf,
+    "ReduceMax": -math.inf,
+    "ReduceMean": math.nan,
+    "ReduceMin": math.inf,
+    "ReduceProd": 1.0,
+    **dict.fromkeys(("ReduceL1", "ReduceL2", "ReduceSum", "ReduceSumSquare"), 0.0),
+}
+"""Results of reductions over no elements; integers saturate, and their mean is 0, as in onnxruntime."""
+
+
+def _reduced(node: Node) -> list[Value | None] | None:
+    """Reductions: the result of no elements, wherever there is one."""
+    if not node.value(0).is_empty:  # the axes are
+        return None
+    node.optional_host(1)  # the shape depends on axes
+    (output,) = _shapes(node)
+    if output is None:
+        return None
+    data_type, is_bool, shape = output
+    number: float = _REDUCED[node.op_type]
+    if not data_type.is_float and not math.isfinite(number):
+        limits = np.iinfo(data_type.numpy)
+        number = 0 if math.isnan(number) else int(limits.max if number > 0 else limits.min)
+    return [node.known(np.full(shape, number, np.bool_ if is_bool else data_type.numpy))]
+
+
 _RULES: dict[tuple[str, str], Callable[[Node], list[Value | None] | None]] = {
     **{("", name): _without_updates for name in ("Scatter", "ScatterElements", "ScatterND", "TensorScatter")},
     **{("", name): _without_steps for name in ("RNN", "GRU", "LSTM")},
+    **{("", name): _reduced for name in _REDUCED},
     **{("", name): _outside for name in ("GridSample", "MaxRoiPool")},
     ("", "NonMaxSuppression"): _without_boxes,
     ("", "DynamicQuantizeLinear"): _without_range,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 
+import numpy as np
+
 from dmlgpu.builder import directmlx as dml
 from dmlgpu.builder import functions
 from dmlgpu.builder.expression import Expression
@@ -91,10 +93,14 @@ def _halves(rois: Expression) -> tuple[Expression, Expression]:
 
 
 def _at_least_one(rois: Expression, scale: float) -> Expression:
-    """Return regions in elements of the picture, at least one wide and high."""
+    """Return regions in elements of the picture, at least one wide and high.
+
+    Rounding leaves a widened extent at 1 or just below it: above 1, the region would get a second sample.
+    """
     first, second = _halves(multiply(rois, scale))
-    extent = spread(dml.max, subtract(second, first), 1.0)
-    return dml.join([first, add(first, extent)], 1)
+    rounding = multiply(add(dml.abs(first), 1.0), float(np.finfo(rois.data_type.numpy).eps) / 2)
+    least = add(first, subtract(1.0, rounding))
+    return dml.join([first, dml.max(second, least)], 1)
 
 
 def _with_area(rois: Expression, scale: float) -> Expression:
