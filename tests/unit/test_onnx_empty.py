@@ -179,6 +179,8 @@ def test_an_empty_region_of_resize_is_none() -> None:
 
 
 def test_grids_of_a_single_picture() -> None:
-    for theta, size in ((normal(1, 2, 3), (1, 2, 3, 4)), (normal(1, 3, 4), (1, 1, 2, 2, 3))):
+    sizes = ((1, 2, 3, 4), (1, 1, 2, 2, 3), (1, 1, 1, 2), (2, 1, 4, 1, 1), (1, 1, 1, 1))
+    for size in sizes:
+        theta = normal(size[0], len(size) - 2, len(size) - 1)
         for aligned in (0, 1):
             check_node("AffineGrid", [theta, np.array(size)], ["y"], version=20, align_corners=aligned)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper
 
@@ -64,6 +65,9 @@ REFUSED: tuple[tuple[str, list[Any], dict[str, Any], str], ...] = (
     ("MatMul", [normal(2, 3), np.zeros((0, 4), F)], {}, "tensors without elements"),
     ("Attention", [normal(1, 1, 2, 4)] * 3 + [np.ones((2, 2), np.int32)], {"version": 23}, "attn_mask must be"),
     ("AffineGrid", [normal(1, 2, 3), np.zeros(0, np.int64)], {}, "size must have 4 or 5 elements"),
+    ("Attention", [normal(1, 2, 8)] * 3, {"q_num_heads": -2, "kv_num_heads": 2, "version": 23}, "q_num_heads must be"),
+    ("NegativeLogLikelihoodLoss", [normal(2), np.array([0, 1])], {}, "inputs must be {N, C, ...} and {N, ...}"),
+    ("SoftmaxCrossEntropyLoss", [normal(2, 3), np.array([[0], [1]])], {}, "inputs must be {N, C, ...} and {N, ...}"),
     ("Tile", [normal(2, 3), np.array([2])], {}, "input 1 must have 2 elements, got 1"),
 )
 
@@ -76,6 +80,42 @@ def test_errors_name_what_does_not_fit(case: tuple[str, list[Any], dict[str, Any
     weights = tuple(range(1, len(inputs))) if held else ()
     model, feeds = model_of_node(op, inputs, outputs, weights=weights, **attributes)
     with pytest.raises(NotSupported, match=f"'it'.*{message}"):
+        load(model, "numpy").run(feeds)
+
+
+VALUE = helper.make_tensor_value_info
+
+
+def body_of(*inputs: Any) -> onnx.GraphProto:
+    nodes = [helper.make_node("Constant", [], ["more"], value_int=1), helper.make_node("Identity", ["a"], ["b"])]
+    return helper.make_graph(nodes, "body", inputs, [VALUE("more", TensorProto.INT64, []), VALUE("b", 1, None)])
+
+
+NUMBER, MORE, STATE = VALUE("n", TensorProto.INT64, []), VALUE("m", TensorProto.BOOL, []), VALUE("s", 1, None)
+
+
+@pytest.mark.parametrize(
+    ("op", "names", "rest", "message"),
+    [
+        ("Loop", ["two", "yes"], {"body": body_of(NUMBER, MORE, STATE)}, "body must have 2 inputs and at least 1"),
+        ("Loop", ["two", "yes", "a", "a"], {"body": body_of(NUMBER, MORE, STATE)}, "body must have 4 inputs and"),
+        ("Loop", ["none", "yes"], {"body": body_of(NUMBER, MORE)}, "conditions must have one element, got shape .0."),
+        ("Loop", ["two", "none"], {"body": body_of(NUMBER, MORE)}, "conditions must have one element, got shape .0."),
+        ("Scan", ["a"], {"body": body_of(), "num_scan_inputs": 1}, "body must have 1 inputs and at least 0"),
+        ("If", ["none"], {"then_branch": body_of(), "else_branch": body_of()}, "condition must have one element"),
+    ],
+)
+def test_control_flow_names_what_does_not_fit(op: str, names: list[str], rest: dict[str, Any], message: str) -> None:
+    outputs = ["y", "z"] if op == "If" else ["y"]
+    feeds = {"a": normal(3), "two": np.array(2), "yes": np.array(True), "none": np.zeros(0, np.int64)}
+    if op != "Loop" or names[1] == "none":
+        feeds["none"] = np.zeros(0, bool)
+    model = model_of(
+        [helper.make_node(op, names, outputs, name="it", **rest)],
+        {name: (helper.np_dtype_to_tensor_dtype(one.dtype), list(one.shape)) for name, one in feeds.items()},
+        dict.fromkeys(outputs, TensorProto.FLOAT),
+    )
+    with pytest.raises(NotSupported, match=f"^{op}.*{message}"):
         load(model, "numpy").run(feeds)
 
 

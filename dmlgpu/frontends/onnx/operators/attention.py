@@ -42,7 +42,7 @@ def attention(node: Node) -> Sequence[Result]:
     heads, shared = node.integer("q_num_heads"), node.integer("kv_num_heads")
     if rank == 4:
         heads, shared = node.shape(0)[1], node.shape(1)[1]
-    if not heads or not shared or heads % shared:
+    if heads < 1 or shared < 1 or heads % shared:
         raise node.refusal(f"q_num_heads must be a multiple of kv_num_heads, got {heads} and {shared}")
     if node.has(4) != node.has(5) or (node.has(4) and node.has(6)):
         raise node.refusal("past_key and past_value must be given together, and without nonpad_kv_seqlen")

@@ -187,7 +187,8 @@ def _with_extrapolation(node: Node, x: Expression, axes: list[Axis]) -> Expressi
     """Return a result with ``extrapolation_value`` where it lies beyond the input, for tf_crop_and_resize."""
     if not axes or axes[0].transformation != "tf_crop_and_resize":
         return x
-    value = dml.fill_value_constant(node.builder, (1,), x.data_type, node.number("extrapolation_value"))
+    number = node.number("extrapolation_value")
+    value = dml.fill_value_constant(node.builder, (1,), x.data_type, number if x.data_type.is_float else int(number))
     for number, axis in enumerate(axes):
         outside = axis.outside()
         if outside.any():
