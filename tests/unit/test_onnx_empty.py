@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
-from dmlgpu import DmlError
+from dmlgpu import DmlError, NotSupported
 from dmlgpu.frontends.onnx import load
 from tests.onnx_samples import Sample, samples
 from tests.unit.onnx_against import check_node, expected_of, model_of, model_of_node, normal
@@ -170,6 +170,23 @@ def test_products_over_nothing_leave_the_bias() -> None:
         check_node("Conv", inputs, ["y"], weights=constants)
         inputs = [np.zeros((1, 2, 0, 3), F), normal(2, 3, 2, 2), normal(3)]
         check_node("ConvTranspose", inputs, ["y"], weights=constants)
+
+
+def test_large_integers_beside_nothing_are_no_sizes() -> None:
+    bias = np.array([-461, 427, 12345, 6789], np.int32)
+    scale, zero = np.array(0.1, F), np.array(0, np.uint8)
+    filters = np.ones((4, 2, 1, 1), np.uint8)
+    inputs = [np.zeros((0, 2, 3, 3), np.uint8), scale, zero, filters, scale, zero, scale, zero, bias]
+    check_node("QLinearConv", inputs, ["y"], weights=tuple(range(1, 9)))
+    check_node("Gather", [np.full(4, 1 << 40), np.zeros((0, 2), np.int64)], ["y"], weights=(0,))
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_huge_shapes_of_nothing_are_refused(held: bool) -> None:
+    inputs = [np.zeros((0, 3), F), np.array([0, 0, 0, 1 << 61])]
+    model, feeds = model_of_node("Pad", inputs, ["y"], weights=(1,) if held else ())
+    with pytest.raises(NotSupported, match="'it': sizes of at most"):
+        load(model, "numpy").run(feeds)
 
 
 def test_an_empty_region_of_resize_is_none() -> None:

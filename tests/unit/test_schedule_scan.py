@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmlgpu.enums import DataType
-from dmlgpu.plan import Binding, Role, Scan, Scanning, Tensor
+from dmlgpu.plan import Binding, Compact, Role, Scan, Scanning, Tensor, View, constants
 from dmlgpu.schedule import scan
 from dmlgpu.schedule.scan import TOTAL, canonical, tree_launch, units_held
 from dmlgpu.schedule.scheduling import schedule_step
-from dmlgpu.schedule.steps import ScanSchedule
+from dmlgpu.schedule.steps import ScanSchedule, ScheduledScan
 from dmlgpu.target import Profile, Target
 from dmlgpu.tensor import element_offsets, packed_strides
 
@@ -118,6 +118,17 @@ def test_lines_across_have_totals_of_their_own():
     first, _, last = steps_of((4096, 8), 0, CPU)
     assert last.across and (last.lines, last.units) == (2, 4096)
     assert (first.output.sizes, first.output.strides, first.output.reach) == ((8, 8), (1, 8), 8 * 8 * 8)
+
+
+@pytest.mark.parametrize(("data_type", "lanes"), [(F32, 4), (F16, 4), (I64, 1)])
+def test_counted_elements_are_read_in_units_unless_they_have_64_bits(data_type, lanes):
+    numbers = DataType.UINT32
+    source, output = tensor(Role.INPUT, (4, 8), data_type=data_type), tensor(Role.OUTPUT, (32, 2), data_type=numbers)
+    count = Tensor(Binding(Role.OUTPUT, 1), numbers, (1,), (1,), view=View.RAW)
+    digits = constants(digits=[(8, 8), (1, 8)])
+    step = Compact("", source, "scanning/is_nonzero", "scanning/nonzero_coordinates", digits, output, count)
+    counting = [one for one in schedule_step(step, CPU).steps if isinstance(one, ScheduledScan)]
+    assert counting[0].source.lanes == lanes
 
 
 def test_totals_of_totals(monkeypatch):

@@ -19,7 +19,7 @@ from dmlgpu.frontends.onnx.elements import ELEMENT_TYPES
 from dmlgpu.frontends.onnx.node import Node
 from dmlgpu.frontends.onnx.signatures import inferred, schema_of
 from dmlgpu.frontends.onnx.values import Shape, Value
-from dmlgpu.tensor import MAX_DIMENSIONS
+from dmlgpu.tensor import MAX_DIMENSIONS, MAX_ELEMENTS
 
 _MICROSOFT = "com.microsoft"
 _MOST_READ = 1024
@@ -43,7 +43,9 @@ def compute(node: Node) -> list[Value | None] | None:
             if one.array is None and len(one.shape) <= 1 and math.prod(one.shape) <= _MOST_READ:
                 node.read(one)
         outputs = _shapes(node)
-    if any(map(_is_absurd, values)) or any(one is not None and math.prod(one[2]) > _MOST_RESULTS for one in outputs):
+    if (None in outputs and any(map(_is_absurd, values))) or any(
+        one is not None and _is_huge(one[2]) for one in outputs
+    ):
         raise node.refusal(f"sizes of at most {_MOST_RESULTS} elements together are computed from tensors without any")
     empties = [one for one in outputs if one is not None and 0 in one[2]]
     if empties and len(empties) == len(outputs):
@@ -75,9 +77,14 @@ def filled(node: Node) -> Node:
     return node.replaced(inputs)
 
 
+def _is_huge(shape: Shape) -> bool:
+    """Return whether NumPy cannot, or should not, make a result of a shape."""
+    return math.prod(shape) > _MOST_RESULTS or math.prod(size for size in shape if size) > MAX_ELEMENTS
+
+
 def _is_absurd(value: Value) -> bool:
     """Return whether a few integers, as sizes or paddings, would make a result that no memory holds."""
-    if value.array is None or value.data_type.is_float or not 0 < value.array.size <= 2 * MAX_DIMENSIONS:
+    if value.array is None or value.data_type is not DataType.INT64 or not 0 < value.array.size <= 2 * MAX_DIMENSIONS:
         return False
     return math.prod(abs(int(one)) + 1 for one in value.array.reshape(-1)) > _MOST_RESULTS
 
