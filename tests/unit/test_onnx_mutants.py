@@ -51,6 +51,8 @@ REFUSED: tuple[tuple[str, list[Any], dict[str, Any], str], ...] = (
     ("Range", [np.array(0, F), np.array(np.nan, F), np.array(1, F)], {}, "input 1 must be finite, got .nan."),
     ("Range", [np.array(0, F), np.array(np.inf, F), np.array(1, F)], {}, "input 1 must be finite, got .inf."),
     ("Range", [np.array(0, F), np.array(3e38, F), np.array(1e-30, F)], {}, "sizes must be"),
+    ("Range", [np.array(0, F), np.array(-np.inf, F), np.array(1, F)], {}, "input 1 must be finite, got .-inf."),
+    ("Unsqueeze", [np.array(3), np.array([-(1 << 63)])], {}, ""),
     ("BitShift", [normal(3), normal(3)], {"direction": "LEFT"}, "must be of type uint16, uint32, uint64, uint8"),
     ("Col2Im", [normal(1, 4, 4), np.array([3, 3]), np.array([0, 2])], {}, "block_shape must divide 4"),
     ("ConvTranspose", [X, normal(2, 2, 2, 2)], {"strides": [2]}, "attribute strides must have 2 elements, got 1"),

@@ -51,7 +51,7 @@ def compute(node: Node) -> list[Value | None] | None:
     with np.errstate(all="ignore"):
         try:
             found = _FUNCTIONS[node.op_type](node, arrays)
-        except (ValueError, IndexError, TypeError, ZeroDivisionError) as error:
+        except (ArithmeticError, IndexError, TypeError, ValueError) as error:
             raise node.refusal(f"its inputs do not fit: {error}") from None
     several = found if isinstance(found, list) else [found]
     known = [node.known(one) for one in several]
@@ -150,7 +150,7 @@ def _is_bounded(node: Node, arrays: Sequence[Array | None]) -> bool:
         if any(one is None or one.size != 1 for one in arrays):
             return False
         start, limit, delta = (float(one.reshape(-1)[0]) for one in arrays if one is not None)
-        return delta != 0 and (limit - start) / delta <= MOST_INTEGERS
+        return delta != 0 and -math.inf < (limit - start) / delta <= MOST_INTEGERS
     wanted = arrays[0] if node.op_type == "ConstantOfShape" else arrays[1]
     return wanted is not None and math.prod(max(int(one), 0) for one in wanted.reshape(-1)) <= MOST_INTEGERS
 
