@@ -138,6 +138,18 @@ def test_a_mean_of_empty_channels() -> None:
     np.testing.assert_array_equal(load(model, "numpy").run(feeds)["y"], np.full((2, 3, 1, 1), np.nan, F))
 
 
+@pytest.mark.filterwarnings("error")
+def test_statistics_of_an_empty_batch() -> None:
+    inputs = [np.zeros((0, 2, 3), F), *(normal(2, seed=number) for number in range(4))]
+    for weights in ((), (3, 4)):
+        model, feeds = model_of_node(
+            "BatchNormalization", inputs, ["y", "m", "v"], weights=weights, version=14, training_mode=1
+        )
+        output, *running = load(model, "numpy").run(feeds).values()
+        assert output.shape == (0, 2, 3)
+        np.testing.assert_array_equal(running, np.full((2, 2), np.nan, F))
+
+
 def test_nothing_set_and_scattered() -> None:
     """Places that NonZero finds, none, name what ScatterND writes: nothing."""
     nodes = [

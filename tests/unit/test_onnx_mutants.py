@@ -53,6 +53,16 @@ REFUSED: tuple[tuple[str, list[Any], dict[str, Any], str], ...] = (
     ("Range", [np.array(0, F), np.array(3e38, F), np.array(1e-30, F)], {}, "sizes must be"),
     ("Range", [np.array(0, F), np.array(-np.inf, F), np.array(1, F)], {}, "input 1 must be finite, got .-inf."),
     ("Unsqueeze", [np.array(3), np.array([-(1 << 63)])], {}, ""),
+    *(
+        (
+            "RoiAlign",
+            [X, np.ones((1, 4), F), np.zeros(1, int)],
+            {"mode": mode, "output_height": size},
+            "must be at leas",
+        )
+        for mode in ("avg", "max")
+        for size in (0, -2)
+    ),
     ("BitShift", [normal(3), normal(3)], {"direction": "LEFT"}, "must be of type uint16, uint32, uint64, uint8"),
     ("Col2Im", [normal(1, 4, 4), np.array([3, 3]), np.array([0, 2])], {}, "block_shape must divide 4"),
     ("ConvTranspose", [X, normal(2, 2, 2, 2)], {"strides": [2]}, "attribute strides must have 2 elements, got 1"),

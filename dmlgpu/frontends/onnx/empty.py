@@ -178,6 +178,7 @@ def _outside(node: Node) -> list[Value | None] | None:
 
 
 _REDUCED = {
+    "BatchNormalization": math.nan,
     "GlobalAveragePool": math.nan,
     "ReduceLogSum": -math.inf,
     "ReduceLogSumExp": -math.inf,
@@ -191,19 +192,22 @@ _REDUCED = {
 
 
 def _reduced(node: Node) -> list[Value | None] | None:
-    """Reductions: the result of no elements, wherever there is one."""
+    """Reductions, and statistics of a batch: the result of no elements, wherever there is one."""
     if not node.value(0).is_empty:  # the axes are
         return None
-    node.optional_host(1)  # the shape depends on axes
-    (output,) = _shapes(node)
-    if output is None:
-        return None
-    data_type, is_bool, shape = output
-    number: float = _REDUCED[node.op_type]
-    if not data_type.is_float and not math.isfinite(number):
-        limits = np.iinfo(data_type.numpy)
-        number = 0 if math.isnan(number) else int(limits.max if number > 0 else limits.min)
-    return [node.known(np.full(shape, number, np.bool_ if is_bool else data_type.numpy))]
+    if node.op_type.startswith("Reduce"):
+        node.optional_host(1)  # the shape depends on axes
+    results: list[Value | None] = []
+    for output in _shapes(node):
+        if output is None:
+            return None
+        data_type, is_bool, shape = output
+        number: float = _REDUCED[node.op_type]
+        if not data_type.is_float and not math.isfinite(number):
+            limits = np.iinfo(data_type.numpy)
+            number = 0 if math.isnan(number) else int(limits.max if number > 0 else limits.min)
+        results.append(node.known(np.full(shape, number, np.bool_ if is_bool else data_type.numpy)))
+    return results
 
 
 _RULES: dict[tuple[str, str], Callable[[Node], list[Value | None] | None]] = {

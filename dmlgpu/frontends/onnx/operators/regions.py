@@ -52,6 +52,8 @@ def roi_align(node: Node) -> Value:
         rois, scale = _at_least_one(rois, scale), 1.0
     node.check_range(2, 0, x.sizes[0] - 1, "batch_indices")
     sizes = node.integer("output_height", 1), node.integer("output_width", 1)
+    if min(sizes) < 1:
+        raise node.refusal(f"output_height and output_width must be at least 1, got {list(sizes)}")
     shape = (rois.sizes[0], x.sizes[1], *sizes)
     samples = node.integer("sampling_ratio")
     if not 0 <= samples <= _MOST_SAMPLES:
