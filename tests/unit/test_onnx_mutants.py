@@ -78,6 +78,16 @@ REFUSED: tuple[tuple[str, list[Any], dict[str, Any], str], ...] = (
     ("Attention", [normal(1, 1, 2, 4)] * 3 + [np.ones((2, 2), np.int32)], {"version": 23}, "attn_mask must be"),
     ("AffineGrid", [normal(1, 2, 3), np.zeros(0, np.int64)], {}, "size must have 4 or 5 elements"),
     ("Attention", [normal(1, 2, 8)] * 3, {"q_num_heads": -2, "kv_num_heads": 2, "version": 23}, "q_num_heads must be"),
+    *(
+        ("Attention", [normal(2, 1, 2, 4)] * 3 + [normal(*shape)], {"is_causal": 1, "version": 23}, "must broadcast to")
+        for shape in ((3, 2), (8,), (3, 1, 2, 2), (1, 2, 1, 2, 2))
+    ),
+    (
+        "Attention",
+        [normal(2, 1, 2, 4)] * 3 + [None] * 3 + [np.ones(3, int)],
+        {"is_causal": 1, "version": 24},
+        "nonpad_kv_seqlen must have shape .2., got .3.",
+    ),
     ("NegativeLogLikelihoodLoss", [normal(2), np.array([0, 1])], {}, "inputs must be {N, C, ...} and {N, ...}"),
     ("SoftmaxCrossEntropyLoss", [normal(2, 3), np.array([[0], [1]])], {}, "inputs must be {N, C, ...} and {N, ...}"),
     ("Tile", [normal(2, 3), np.array([2])], {}, "input 1 must have 2 elements, got 1"),

@@ -12,7 +12,7 @@ from onnx import TensorProto
 
 from dmlgpu.errors import ModelError
 from dmlgpu.frontends.onnx.elements import data_type_of
-from dmlgpu.frontends.onnx.node import Node, split_sizes
+from dmlgpu.frontends.onnx.node import Node, slice_range, split_sizes
 from dmlgpu.frontends.onnx.tensors import as_array
 from dmlgpu.frontends.onnx.values import Recipe, Source, Value
 
@@ -200,11 +200,9 @@ def _slice(node: Node, arrays: Sequence[Any]) -> Array:
     assert ends is not None
     axes = tuple(range(len(starts))) if axes is None else axes
     steps = [1] * len(starts) if steps is None else steps
-    index: list[Any] = [slice(None)] * data.ndim
-    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
-        before = end < -data.shape[axis] and step < 0
-        index[axis] = slice(start, None if before else end, step)
-    return np.asarray(data[tuple(index)])
+    for axis, start, end, step in zip(node.axes(axes, data.ndim), starts, ends, steps, strict=True):
+        data = data.take(np.asarray(slice_range(data.shape[axis], start, end, step), np.int64), axis)
+    return np.asarray(data)
 
 
 def _split(node: Node, arrays: Sequence[Any]) -> list[Array]:
