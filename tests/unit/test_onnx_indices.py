@@ -92,7 +92,7 @@ def test_unique(is_sorted: int, axis: int | None, kind: Any) -> None:
 @pytest.mark.parametrize("kind", [np.int64, np.float32])
 def test_slices_far_beyond_the_ends(kind: Any, weights: tuple[int, ...]) -> None:
     """Integers are sliced on the host where it knows them."""
-    far = (-(1 << 62), -(1 << 40), -(1 << 31), -7, -5, -1, 0, 2, 4, 5, 1 << 31, 1 << 32, (1 << 62) + 1)
+    far = (-(1 << 40), -7, -1, 0, 4, 1 << 31, (1 << 62) + 1)
     x = np.arange(10).reshape(2, 5).astype(kind)
     for start, end, step in itertools.product(far, far[::3], (-2, 3)):
         inputs = [x, np.array([start]), np.array([end]), np.array([-1]), np.array([step])]
