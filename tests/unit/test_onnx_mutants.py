@@ -48,6 +48,10 @@ REFUSED: tuple[tuple[str, list[Any], dict[str, Any], str], ...] = (
     ("Resize", [X, None, np.array([1, 2], F)], {}, "input 2 must have 4 elements, got 2"),
     ("Resize", [X, None, None, np.array([1, 2, 3])], {}, "input 3 must have 4 elements, got 3"),
     ("Resize", [X, None, None, np.array([3, 3])], {"axes": [2, 2]}, "axes must differ"),
+    *(
+        ("Resize", [X, None, np.full(4, 1.5, F)], {"mode": "cubic", "cubic_coeff_a": number}, "must be finite")
+        for number in (np.inf, -np.inf, np.nan)
+    ),
     ("Range", [np.array(0, F), np.array(np.nan, F), np.array(1, F)], {}, "input 1 must be finite, got .nan."),
     ("Range", [np.array(0, F), np.array(np.inf, F), np.array(1, F)], {}, "input 1 must be finite, got .inf."),
     ("Range", [np.array(0, F), np.array(3e38, F), np.array(1e-30, F)], {}, "sizes must be"),
