@@ -155,6 +155,20 @@ def test_what_is_on_the_device_is_not_read(monkeypatch: pytest.MonkeyPatch) -> N
     np.testing.assert_array_equal(np.asarray(result), [X[1], np.zeros(4)])
 
 
+@pytest.mark.parametrize("reduction", ["none", "add", "max"])
+def test_updates_out_of_range_are_dropped(reduction: str) -> None:
+    """An index beyond one dimension does not reach into the next one."""
+    x, updates = np.zeros((3, 4, 2), F), 1 + np.arange(12, dtype=F).reshape(6, 2)
+    indices = np.array([[0, 1], [0, 4], [1, -5], [3, 0], [-4, 3], [-1, -1]])
+    model, feeds = model_of_node("ScatterND", [x, indices, updates], ["y"], version=18, reduction=reduction)
+    session = load(model, "numpy")
+    tensor = Tensor(indices, device=session.device)
+    result = np.asarray(session.run_tensors({**feeds, "x1": tensor})["y"])
+    expected = x.copy()
+    expected[0, 1], expected[2, 3] = updates[0], updates[5]
+    np.testing.assert_array_equal(result, expected)
+
+
 def test_a_refused_step_leaves_the_cache() -> None:
     inputs = grouped(1, 4, 0, 4)
     model, feeds = model_of_node("GroupQueryAttention", inputs, ["y", "k", "v"], domain=MS, **GROUP)

@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
-from dmlgpu import DmlError
+from dmlgpu import DmlError, NotSupported
 from dmlgpu.frontends.onnx import load
 from tests.onnx_samples import Sample, samples
 from tests.unit.onnx_against import check_node, expected_of, model_of, model_of_node, normal
@@ -97,6 +97,59 @@ def test_layers_without_steps_leave_their_states(op: str) -> None:
             np.testing.assert_array_equal(one, other)
 
 
+REDUCED = {
+    "ReduceLogSum": -np.inf,
+    "ReduceLogSumExp": -np.inf,
+    "ReduceMax": -np.inf,
+    "ReduceMean": np.nan,
+    "ReduceMin": np.inf,
+    "ReduceProd": 1,
+    **dict.fromkeys(("ReduceL1", "ReduceL2", "ReduceSum", "ReduceSumSquare"), 0),
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("op", REDUCED)
+def test_reductions_of_nothing(op: str) -> None:
+    """Results are limits of the type where they are infinite; NaN is 0 as an integer."""
+    for kind in (F, np.int32, np.int64, np.uint8):
+        number = REDUCED[op]
+        if kind is not F:
+            limits = {np.inf: np.iinfo(kind).max, -np.inf: np.iinfo(kind).min}
+            number = 0 if np.isnan(number) else limits.get(number, number)
+        for weights, axes in (((), 1), ((1,), 1), ((), -2)):
+            inputs = [np.zeros((3, 0, 2), kind), np.array([axes])]
+            model, feeds = model_of_node(op, inputs, ["y"], weights=weights, version=18)
+            result = load(model, "numpy").run(feeds)["y"]
+            assert result.dtype == kind
+            np.testing.assert_array_equal(result, np.full((3, 1, 2), number, kind))
+
+
+@pytest.mark.parametrize("op", REDUCED)
+def test_empty_axes_are_all(op: str) -> None:
+    for weights in ((), (1,)):
+        inputs = [np.abs(normal(2, 3)), np.zeros(0, np.int64)]
+        check_node(op, inputs, ["y"], weights=weights, version=18)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_mean_of_empty_channels() -> None:
+    model, feeds = model_of_node("GlobalAveragePool", [np.zeros((2, 3, 0, 4), F)], ["y"])
+    np.testing.assert_array_equal(load(model, "numpy").run(feeds)["y"], np.full((2, 3, 1, 1), np.nan, F))
+
+
+@pytest.mark.filterwarnings("error")
+def test_statistics_of_an_empty_batch() -> None:
+    inputs = [np.zeros((0, 2, 3), F), *(normal(2, seed=number) for number in range(4))]
+    for weights in ((), (3, 4)):
+        model, feeds = model_of_node(
+            "BatchNormalization", inputs, ["y", "m", "v"], weights=weights, version=14, training_mode=1
+        )
+        output, *running = load(model, "numpy").run(feeds).values()
+        assert output.shape == (0, 2, 3)
+        np.testing.assert_array_equal(running, np.full((2, 2), np.nan, F))
+
+
 def test_nothing_set_and_scattered() -> None:
     """Places that NonZero finds, none, name what ScatterND writes: nothing."""
     nodes = [
@@ -131,6 +184,23 @@ def test_products_over_nothing_leave_the_bias() -> None:
         check_node("ConvTranspose", inputs, ["y"], weights=constants)
 
 
+def test_large_integers_beside_nothing_are_no_sizes() -> None:
+    bias = np.array([-461, 427, 12345, 6789], np.int32)
+    scale, zero = np.array(0.1, F), np.array(0, np.uint8)
+    filters = np.ones((4, 2, 1, 1), np.uint8)
+    inputs = [np.zeros((0, 2, 3, 3), np.uint8), scale, zero, filters, scale, zero, scale, zero, bias]
+    check_node("QLinearConv", inputs, ["y"], weights=tuple(range(1, 9)))
+    check_node("Gather", [np.full(4, 1 << 40), np.zeros((0, 2), np.int64)], ["y"], weights=(0,))
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_huge_shapes_of_nothing_are_refused(held: bool) -> None:
+    inputs = [np.zeros((0, 3), F), np.array([0, 0, 0, 1 << 61])]
+    model, feeds = model_of_node("Pad", inputs, ["y"], weights=(1,) if held else ())
+    with pytest.raises(NotSupported, match="'it': sizes of at most"):
+        load(model, "numpy").run(feeds)
+
+
 def test_an_empty_region_of_resize_is_none() -> None:
     """Scales are known in the run only, beside a roi without elements."""
     inputs = [normal(1, 1, 3, 4), np.zeros(0, F), np.array([1, 1, 2, 1.5], F)]
@@ -138,6 +208,8 @@ def test_an_empty_region_of_resize_is_none() -> None:
 
 
 def test_grids_of_a_single_picture() -> None:
-    for theta, size in ((normal(1, 2, 3), (1, 2, 3, 4)), (normal(1, 3, 4), (1, 1, 2, 2, 3))):
+    sizes = ((1, 2, 3, 4), (1, 1, 2, 2, 3), (1, 1, 1, 2), (2, 1, 4, 1, 1), (1, 1, 1, 1))
+    for size in sizes:
+        theta = normal(size[0], len(size) - 2, len(size) - 1)
         for aligned in (0, 1):
             check_node("AffineGrid", [theta, np.array(size)], ["y"], version=20, align_corners=aligned)

@@ -255,8 +255,8 @@ def resize(v: int) -> list[Case]:
     scales = np.array([1, 1, 1.5, 2], np.float32)
     down = np.array([1, 1, 0.5, 0.6], np.float32)
     if v < 11:
-        shrunk = case(IMAGE, down, mode="linear", held=[1])
-        return [shrunk, *(case(IMAGE, scales, mode=mode, held=[1]) for mode in ("nearest", "linear"))]
+        pairs = [(mode, item) for mode in ("nearest", "linear") for item in (scales, down)]
+        return [case(IMAGE, item, mode=mode, held=[1]) for mode, item in pairs]
     roi = np.zeros(0, np.float32) if v < 13 else None
     held = [1, 2] if v < 13 else [2]
     result = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -85,6 +86,17 @@ def test_unique(is_sorted: int, axis: int | None, kind: Any) -> None:
     x = np.random.default_rng(3).integers(0, 2, (12, 3)).astype(kind)
     attributes = {"sorted": is_sorted} | ({} if axis is None else {"axis": axis})
     check_node("Unique", [x], ["y", "first", "inverse", "counts"], version=11, **attributes)
+
+
+@pytest.mark.parametrize("weights", [(), (3, 4), (1, 3, 4), (2, 3, 4), (1, 2, 3, 4)])
+@pytest.mark.parametrize("kind", [np.int64, np.float32])
+def test_slices_far_beyond_the_ends(kind: Any, weights: tuple[int, ...]) -> None:
+    """Integers are sliced on the host where it knows them."""
+    far = (-(1 << 40), -7, -1, 0, 4, 1 << 31, (1 << 62) + 1)
+    x = np.arange(10).reshape(2, 5).astype(kind)
+    for start, end, step in itertools.product(far, far[::3], (-2, 3)):
+        inputs = [x, np.array([start]), np.array([end]), np.array([-1]), np.array([step])]
+        check_node("Slice", inputs, ["y"], version=16, weights=weights if kind is np.float32 else (0, *weights))
 
 
 def test_wide_rows_are_not_compared() -> None:

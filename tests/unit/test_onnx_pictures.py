@@ -197,6 +197,16 @@ def test_windows_beyond_the_padding(include: int) -> None:
     )
 
 
+@pytest.mark.parametrize("mode", ["VALID", "SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize("op", ["AveragePool", "MaxPool", "LpPool"])
+def test_sizes_that_round_up_beside_automatic_padding(op: str, mode: str) -> None:
+    for size, kernel, stride in ((7, 2, 2), (8, 3, 2), (7, 1, 3), (9, 2, 4)):
+        for include in (0, 1) if op == "AveragePool" else (None,):
+            rest: dict[str, Any] = {} if include is None else {"count_include_pad": include}
+            rest |= {"kernel_shape": [kernel], "strides": [stride], "auto_pad": mode, "ceil_mode": 1}
+            check_node(op, [normal(1, 2, size)], ["y"], **rest)
+
+
 @pytest.mark.parametrize("p", [1, 2, 3])
 def test_global_norm(p: int) -> None:
     check_node("GlobalLpPool", [normal(2, 3, 4, 5)], ["y"], p=p, version=21)

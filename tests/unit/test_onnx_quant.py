@@ -13,6 +13,7 @@ from onnx.reference import ReferenceEvaluator
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.frontends.onnx import load
 
+from .onnx_against import check_reference
 from .onnx_models import MICROSOFT, check, check_node, model_of
 
 FLOAT, UINT8, INT8, INT32 = TensorProto.FLOAT, TensorProto.UINT8, TensorProto.INT8, TensorProto.INT32
@@ -46,6 +47,13 @@ def test_quantise_and_dequantise(dtype: Any, axis: int | None) -> None:
     given = {} if axis is None else {"axis": axis}
     (found,) = check_node("QuantizeLinear", [x, scale, zero], kind, **given)
     check_node("DequantizeLinear", [found, scale, zero], FLOAT, **given)
+
+
+@pytest.mark.parametrize("version", [21, 23])
+def test_integers_by_a_scale_of_integers(version: int) -> None:
+    x, scale = np.array([10, -1, 0, 250, 301, -300, 5, 7], np.int32), np.array(2, np.int32)
+    for zero in (np.uint8(3), np.int8(-5)):
+        check_reference("QuantizeLinear", [x, scale, np.array(zero)], ["y"], version=version)
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int16])

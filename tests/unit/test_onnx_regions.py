@@ -61,6 +61,16 @@ def test_a_region_without_area_has_no_samples(mode: str) -> None:
     assert result[2].all()
 
 
+@pytest.mark.parametrize("mode", ["avg", "max"])
+def test_narrow_regions_have_one_sample(mode: str) -> None:
+    """A region is widened to 1: rounding its corners must not make it wider, or it has two samples."""
+    begins = np.random.default_rng(1).uniform(-3, 6, (64, 2)).astype(F)
+    regions = np.concatenate([begins, begins + F(0.5)], 1)
+    inputs = [normal(1, 2, 7, 6), regions, np.zeros(len(regions), int)]
+    how = "output_half_pixel"
+    check_node("RoiAlign", inputs, ["y"], version=16, coordinate_transformation_mode=how, mode=mode, tolerance=1e-4)
+
+
 def test_regions_without_a_scale() -> None:
     inputs = [normal(1, 1, 4, 4), REGIONS[:3], np.zeros(3, int)]
     check_node(

@@ -136,3 +136,13 @@ def test_nearest_half_pixels_of_tensorflow() -> None:
         inputs = [normal(1, 1, 5, 4), np.zeros(0, F), np.array(scales, F)]
         rest: dict[str, Any] = {"coordinate_transformation_mode": "tf_half_pixel_for_nn", "nearest_mode": "floor"}
         check_node("Resize", inputs, ["y"], weights=(1, 2), version=11, **rest)
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int32, F])
+@pytest.mark.parametrize("value", [0.0, 7.0])
+def test_integers_beyond_the_region(kind: Any, value: float) -> None:
+    inputs = [np.arange(12).reshape(1, 1, 3, 4).astype(kind), np.array([0, 0, -0.5, 0.2, 1, 1, 1.4, 0.9], F), None]
+    for mode in ("nearest", "linear") if kind is F else ("nearest",):
+        rest = {"mode": mode, "nearest_mode": "floor", "extrapolation_value": value}
+        rest["coordinate_transformation_mode"] = "tf_crop_and_resize"
+        check_node("Resize", [*inputs, np.array([1, 1, 5, 6])], ["y"], version=19, **rest)

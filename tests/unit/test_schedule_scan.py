@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import element_offsets, packed_strides
-from dmlgpu.compiler.plan import Binding, Role, Scan, Scanning, Tensor
+from dmlgpu.compiler.plan import Binding, Compact, Role, Scan, Scanning, Tensor, View, constants
 from dmlgpu.compiler.schedule import scan
 from dmlgpu.compiler.schedule.scan import TOTAL, canonical, tree_launch, units_held
 from dmlgpu.compiler.schedule.scheduling import schedule_step
-from dmlgpu.compiler.schedule.steps import ScanSchedule
+from dmlgpu.compiler.schedule.steps import ScanSchedule, ScheduledScan
 from dmlgpu.compiler.target import Profile, Target
 
 F32, F16, I64 = DataType.FLOAT32, DataType.FLOAT16, DataType.INT64
@@ -118,6 +118,17 @@ def test_lines_across_have_totals_of_their_own():
     first, _, last = steps_of((4096, 8), 0, CPU)
     assert last.across and (last.lines, last.units) == (2, 4096)
     assert (first.output.sizes, first.output.strides, first.output.reach) == ((8, 8), (1, 8), 8 * 8 * 8)
+
+
+@pytest.mark.parametrize(("data_type", "lanes"), [(F32, 4), (F16, 4), (I64, 1)])
+def test_counted_elements_are_read_in_units_unless_they_have_64_bits(data_type, lanes):
+    numbers = DataType.UINT32
+    source, output = tensor(Role.INPUT, (4, 8), data_type=data_type), tensor(Role.OUTPUT, (32, 2), data_type=numbers)
+    count = Tensor(Binding(Role.OUTPUT, 1), numbers, (1,), (1,), view=View.RAW)
+    digits = constants(digits=[(8, 8), (1, 8)])
+    step = Compact("", source, "scanning/is_nonzero", "scanning/nonzero_coordinates", digits, output, count)
+    counting = [one for one in schedule_step(step, CPU).steps if isinstance(one, ScheduledScan)]
+    assert counting[0].source.lanes == lanes
 
 
 def test_totals_of_totals(monkeypatch):

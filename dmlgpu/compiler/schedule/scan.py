@@ -56,7 +56,7 @@ def _compact(step: Compact, target: Target) -> Steps:
     line = replace(step.source, sizes=(1, *sizes), strides=(0, *strides))
     axes, last, ones = tuple(range(1, line.rank)), line.rank - 1, line.rank - 2
     schedule = choose_schedule(line, line, target)
-    lanes = next((lanes for lanes in (4, 2) if packs_tensor(line, last, lanes)), 1)
+    lanes = next((lanes for lanes in (4, 2) if line.data_type.bits < 64 and packs_tensor(line, last, lanes)), 1)
     line = pack_tensor(line, last, lanes) if lanes > 1 else line
     units = math.prod(line.sizes)
     length = block_length(1, units, schedule, target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -46,7 +47,10 @@ def translate(translation: Translation, node: Node, scope: Scope) -> Results:
 
 def _if(translation: Translation, node: Node, scope: Scope) -> Results:
     """Translate the branch that the condition names, in place."""
-    chosen = "then_branch" if node.host(0).reshape(-1)[0] else "else_branch"
+    condition = node.host(0)
+    if condition.size != 1:
+        raise node.refusal(f"the condition must have one element, got shape {list(condition.shape)}")
+    chosen = "then_branch" if condition.reshape(-1)[0] else "else_branch"
     branch: GraphProto = node.attribute(chosen)
     translation.place(node, f"the host decides, for {chosen}")
     outputs = [one.name for one in branch.output]
@@ -130,8 +134,9 @@ def _has(scope: Scope, name: str) -> bool:
 def _loop(translation: Translation, node: Node, scope: Scope) -> Results:
     limits = [node.value(number) if node.has(number) else None for number in (0, 1)]
     states = [node.value(number) for number in range(2, len(node))]
-    body = _body_of(translation, node, scope)
     graph: GraphProto = node.attribute("body")
+    _check_body(node, graph, 2 + len(states), 1 + len(states))
+    body = _body_of(translation, node, scope)
     translation.place(node, "the host counts and decides, around a compiled body")
     translation.place_body(node, body.runner)
 
@@ -150,8 +155,19 @@ def _loop(translation: Translation, node: Node, scope: Scope) -> Results:
     return (yield from _finish(translation, node, [*given, *states, *body.captured], run))
 
 
+def _check_body(node: Node, graph: GraphProto, inputs: int, outputs: int) -> None:
+    """Raise NotSupported unless a body has so many inputs, and at least so many outputs."""
+    if len(graph.input) != inputs or len(graph.output) < outputs:
+        raise node.refusal(
+            f"body must have {inputs} inputs and at least {outputs} outputs, "
+            f"got {len(graph.input)} and {len(graph.output)}"
+        )
+
+
 def _number(fed: Fed) -> int:
     """Return the one element of a tensor, on the host."""
+    if math.prod(fed.shape) != 1:
+        raise NotSupported(f"Loop: the trip count and conditions must have one element, got shape {list(fed.shape)}")
     return int(np.asarray(_on_host(fed.held)).reshape(-1)[0])
 
 
@@ -246,6 +262,7 @@ def _scan(translation: Translation, node: Node, scope: Scope) -> Results:
     if not 1 <= sequences <= len(values):
         raise node.refusal(f"num_scan_inputs must be between 1 and {len(values)}, got {sequences}")
     states, scanned = values[: len(values) - sequences], values[len(values) - sequences :]
+    _check_body(node, graph, len(values), len(states))
     body = _body_of(translation, node, scope)
     translation.place(node, "the host counts, around a compiled body")
     translation.place_body(node, body.runner)
@@ -349,6 +366,7 @@ def _batched_scan(translation: Translation, node: Node, scope: Scope) -> Results
     if not 1 <= sequences <= len(values):
         raise node.refusal(f"num_scan_inputs must be between 1 and {len(values)}, got {sequences}")
     states, scanned = values[: len(values) - sequences], values[len(values) - sequences :]
+    _check_body(node, graph, len(values), len(states))
     body = _body_of(translation, node, scope)
     translation.place(node, "the host counts, around a compiled body")
     backward, infos = _all(node, "directions", sequences), graph.output[len(states) :]

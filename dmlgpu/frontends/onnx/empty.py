@@ -2,7 +2,7 @@
 
 A result without elements is known as soon as its shape is, which ONNX infers. If products are summed up over a
 dimension of size 0, that dimension becomes one element, 0, and the operator's function computes the rest: bias, states,
-activation. Few other operators compute something from nothing; ``_RULES`` has them. The others, reductions for example,
+activation. Few other operators compute something from nothing, reductions for example; ``_RULES`` has them. The others
 are evaluated by ONNX's reference if all inputs are known.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS
+from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, MAX_ELEMENTS
 from dmlgpu.frontends.onnx.elements import ELEMENT_TYPES
 from dmlgpu.frontends.onnx.node import Node
 from dmlgpu.frontends.onnx.signatures import inferred, schema_of
@@ -43,7 +43,9 @@ def compute(node: Node) -> list[Value | None] | None:
             if one.array is None and len(one.shape) <= 1 and math.prod(one.shape) <= _MOST_READ:
                 node.read(one)
         outputs = _shapes(node)
-    if any(map(_is_absurd, values)) or any(one is not None and math.prod(one[2]) > _MOST_RESULTS for one in outputs):
+    if (None in outputs and any(map(_is_absurd, values))) or any(
+        one is not None and _is_huge(one[2]) for one in outputs
+    ):
         raise node.refusal(f"sizes of at most {_MOST_RESULTS} elements together are computed from tensors without any")
     empties = [one for one in outputs if one is not None and 0 in one[2]]
     if empties and len(empties) == len(outputs):
@@ -75,9 +77,14 @@ def filled(node: Node) -> Node:
     return node.replaced(inputs)
 
 
+def _is_huge(shape: Shape) -> bool:
+    """Return whether NumPy cannot, or should not, make a result of a shape."""
+    return math.prod(shape) > _MOST_RESULTS or math.prod(size for size in shape if size) > MAX_ELEMENTS
+
+
 def _is_absurd(value: Value) -> bool:
     """Return whether a few integers, as sizes or paddings, would make a result that no memory holds."""
-    if value.array is None or value.data_type.is_float or not 0 < value.array.size <= 2 * MAX_DIMENSIONS:
+    if value.array is None or value.data_type is not DataType.INT64 or not 0 < value.array.size <= 2 * MAX_DIMENSIONS:
         return False
     return math.prod(abs(int(one)) + 1 for one in value.array.reshape(-1)) > _MOST_RESULTS
 
@@ -104,7 +111,11 @@ def _reference(node: Node) -> list[Value | None] | None:
         results = [np.asarray(one) for one in ReferenceEvaluator(model).run(None, feeds)]
     except Exception:  # the reference knows no such case; the operator refuses it by name
         return None
-    return [node.known(one) for one in results]
+    # The reference sums integers in wider types than the schema names.
+    return [
+        node.known(one if output is None else one.astype(np.bool_ if output[1] else output[0].numpy, copy=False))
+        for one, output in zip(results, _shapes(node), strict=True)
+    ]
 
 
 def _element(array: np.ndarray) -> int:
@@ -166,9 +177,43 @@ def _outside(node: Node) -> list[Value | None] | None:
     return [node.known(np.zeros(outputs[0][2], node.data_type(0).numpy))]
 
 
+_REDUCED = {
+    "BatchNormalization": math.nan,
+    "GlobalAveragePool": math.nan,
+    "ReduceLogSum": -math.inf,
+    "ReduceLogSumExp": -math.inf,
+    "ReduceMax": -math.inf,
+    "ReduceMean": math.nan,
+    "ReduceMin": math.inf,
+    "ReduceProd": 1.0,
+    **dict.fromkeys(("ReduceL1", "ReduceL2", "ReduceSum", "ReduceSumSquare"), 0.0),
+}
+"""Results of reductions over no elements; integers saturate, and their mean is 0, as in onnxruntime."""
+
+
+def _reduced(node: Node) -> list[Value | None] | None:
+    """Reductions, and statistics of a batch: the result of no elements, wherever there is one."""
+    if not node.value(0).is_empty:  # the axes are
+        return None
+    if node.op_type.startswith("Reduce"):
+        node.optional_host(1)  # the shape depends on axes
+    results: list[Value | None] = []
+    for output in _shapes(node):
+        if output is None:
+            return None
+        data_type, is_bool, shape = output
+        number: float = _REDUCED[node.op_type]
+        if not data_type.is_float and not math.isfinite(number):
+            limits = np.iinfo(data_type.numpy)
+            number = 0 if math.isnan(number) else int(limits.max if number > 0 else limits.min)
+        results.append(node.known(np.full(shape, number, np.bool_ if is_bool else data_type.numpy)))
+    return results
+
+
 _RULES: dict[tuple[str, str], Callable[[Node], list[Value | None] | None]] = {
     **{("", name): _without_updates for name in ("Scatter", "ScatterElements", "ScatterND", "TensorScatter")},
     **{("", name): _without_steps for name in ("RNN", "GRU", "LSTM")},
+    **{("", name): _reduced for name in _REDUCED},
     **{("", name): _outside for name in ("GridSample", "MaxRoiPool")},
     ("", "NonMaxSuppression"): _without_boxes,
     ("", "DynamicQuantizeLinear"): _without_range,

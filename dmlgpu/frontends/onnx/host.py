@@ -12,7 +12,7 @@ from onnx import TensorProto
 
 from dmlgpu.common.errors import ModelError
 from dmlgpu.frontends.onnx.elements import data_type_of
-from dmlgpu.frontends.onnx.node import Node, split_sizes
+from dmlgpu.frontends.onnx.node import Node, slice_range, split_sizes
 from dmlgpu.frontends.onnx.tensors import as_array
 from dmlgpu.frontends.onnx.values import Recipe, Source, Value
 
@@ -51,7 +51,7 @@ def compute(node: Node) -> list[Value | None] | None:
     with np.errstate(all="ignore"):
         try:
             found = _FUNCTIONS[node.op_type](node, arrays)
-        except (ValueError, IndexError, TypeError, ZeroDivisionError) as error:
+        except (ArithmeticError, IndexError, TypeError, ValueError) as error:
             raise node.refusal(f"its inputs do not fit: {error}") from None
     several = found if isinstance(found, list) else [found]
     known = [node.known(one) for one in several]
@@ -150,7 +150,7 @@ def _is_bounded(node: Node, arrays: Sequence[Array | None]) -> bool:
         if any(one is None or one.size != 1 for one in arrays):
             return False
         start, limit, delta = (float(one.reshape(-1)[0]) for one in arrays if one is not None)
-        return delta != 0 and (limit - start) / delta <= MOST_INTEGERS
+        return delta != 0 and -math.inf < (limit - start) / delta <= MOST_INTEGERS
     wanted = arrays[0] if node.op_type == "ConstantOfShape" else arrays[1]
     return wanted is not None and math.prod(max(int(one), 0) for one in wanted.reshape(-1)) <= MOST_INTEGERS
 
@@ -200,11 +200,9 @@ def _slice(node: Node, arrays: Sequence[Any]) -> Array:
     assert ends is not None
     axes = tuple(range(len(starts))) if axes is None else axes
     steps = [1] * len(starts) if steps is None else steps
-    index: list[Any] = [slice(None)] * data.ndim
-    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
-        before = end < -data.shape[axis] and step < 0
-        index[axis] = slice(start, None if before else end, step)
-    return np.asarray(data[tuple(index)])
+    for axis, start, end, step in zip(node.axes(axes, data.ndim), starts, ends, steps, strict=True):
+        data = data.take(np.asarray(slice_range(data.shape[axis], start, end, step), np.int64), axis)
+    return np.asarray(data)
 
 
 def _split(node: Node, arrays: Sequence[Any]) -> list[Array]:

@@ -407,6 +407,20 @@ def checked_shape(node: Node, shape: Sequence[int]) -> Shape:
     return tuple(shape)
 
 
+def slice_range(size: int, start: int, end: int, step: int) -> range:
+    """Return the places that a Slice takes of a dimension; backwards, it begins at the first element at the earliest.
+
+    Raises:
+        ValueError: the step is 0.
+    """
+    if not size:
+        return range(0)
+    start, end = (place + size if place < 0 else place for place in (start, end))
+    if step < 0:
+        return range(min(max(start, 0), size - 1), min(max(end, -1), size - 1), step)
+    return range(min(max(start, 0), size), min(max(end, 0), size), step)
+
+
 def split_sizes(node: Node, size: int) -> list[int]:
     """Return the sizes of the pieces of a node Split along an axis of a size."""
     given = node.host_integers(1) if node.has(1) else node.integers("split")

@@ -24,6 +24,7 @@ from dmlgpu.frontends.onnx.attention import (
 from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped
 from dmlgpu.frontends.onnx.operators.fused_activation import MICROSOFT
 from dmlgpu.frontends.onnx.registry import Result, operator
+from dmlgpu.frontends.onnx.values import Shape
 from dmlgpu.tensors.graphs import directmlx as dml
 from dmlgpu.tensors.graphs import functions
 from dmlgpu.tensors.graphs.expression import Expression
@@ -42,22 +43,18 @@ def attention(node: Node) -> Sequence[Result]:
     heads, shared = node.integer("q_num_heads"), node.integer("kv_num_heads")
     if rank == 4:
         heads, shared = node.shape(0)[1], node.shape(1)[1]
-    if not heads or not shared or heads % shared:
+    if heads < 1 or shared < 1 or heads % shared:
         raise node.refusal(f"q_num_heads must be a multiple of kv_num_heads, got {heads} and {shared}")
     if node.has(4) != node.has(5) or (node.has(4) and node.has(6)):
         raise node.refusal("past_key and past_value must be given together, and without nonpad_kv_seqlen")
     query, key, value = (side_by_side(node.tensor(number)) if rank == 4 else node.tensor(number) for number in range(3))
-    if node.has(3) and not node.value(3).is_bool and node.data_type(3) is not node.data_type(0):
-        got = node.data_type(3).name.lower()
-        raise node.refusal(f"attn_mask must be of booleans, or of {node.data_type(0).name.lower()} as Q, got {got}")
     for number in (4, 5):
         if node.has(number):
             node.check_rank(number, 4)
     past = (node.tensor(4), node.tensor(5)) if node.has(4) and not node.value(4).is_empty else None
     before = past[0].sizes[2] if past else 0
     keys = key.sizes[1] + before
-    if node.has(6):
-        node.check_range(6, 0, keys, "nonpad_kv_seqlen")
+    _check_masks(node, (query.sizes[0], heads, query.sizes[1], keys))
     added = _widened(node.tensor(3), keys, -math.inf) if node.has(3) and not node.value(3).is_bool else None
     bias = bias_of(_seen(node, query.sizes[1], keys, before), added, query.data_type)
     scale = node.number("scale", 1 / math.sqrt(query.sizes[2] // heads))
@@ -75,6 +72,22 @@ def attention(node: Node) -> Sequence[Result]:
         output = without_blind(output, bias)
         scores = without_blind(scores, bias) if scores is not None and stage == 3 else scores
     return [output if rank == 4 else side_by_side(output), results.key, results.value, scores]
+
+
+def _check_masks(node: Node, sizes: Shape) -> None:
+    """Raise an error unless the mask and the lengths fit scores {batch, heads, rows, keys}."""
+    if node.has(3):
+        shape, data_type = node.shape(3), node.data_type(0)
+        if not node.value(3).is_bool and node.data_type(3) is not data_type:
+            got = node.data_type(3).name.lower()
+            raise node.refusal(f"attn_mask must be of booleans, or of {data_type.name.lower()} as Q, got {got}")
+        others = zip(shape[-2::-1], sizes[-2::-1], strict=False)
+        if not 1 <= len(shape) <= 4 or shape[-1] > sizes[3] or any(size not in (1, whole) for size, whole in others):
+            raise node.refusal(f"attn_mask must broadcast to {list(sizes)}, got {list(shape)}")
+    if node.has(6):
+        if node.shape(6) != sizes[:1]:
+            raise node.refusal(f"nonpad_kv_seqlen must have shape {list(sizes[:1])}, got {list(node.shape(6))}")
+        node.check_range(6, 0, sizes[3], "nonpad_kv_seqlen")
 
 
 def _seen(node: Node, rows: int, keys: int, past: int) -> Expression | None:

@@ -170,6 +170,7 @@ def embed_layer_normalization(node: Node) -> Sequence[Result]:
     words, (batch, length) = node.tensor(0), node.shape(0)
     for number, table, name in ((0, 2, "input_ids"), (1, 4, "segment_ids"), (8, 3, "position_ids")):
         if node.has(number) and node.has(table):
+            node.check_rank(table, 2)
             node.check_range(number, 0, node.shape(table)[0] - 1, name)
     total = _embedded(node, 2, words, (batch, length))
     if node.has(8):

@@ -135,8 +135,10 @@ def non_zero(node: Node) -> Value:
 @operator("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss", since=12)
 def loss(node: Node) -> Sequence[Result]:
     """ONNX's own body, for labels that name classes or are ignored."""
-    ignored = node.attribute("ignore_index")
-    node.check_range(1, 0, node.shape(0)[1] - 1, "labels", besides=ignored)
+    ignored, shape = node.attribute("ignore_index"), node.shape(0)
+    if len(shape) < 2 or node.shape(1) != (shape[0], *shape[2:]):
+        raise node.refusal(f"inputs must be {{N, C, ...}} and {{N, ...}}, got {list(shape)} and {list(node.shape(1))}")
+    node.check_range(1, 0, shape[1] - 1, "labels", besides=ignored)
     return AS_FUNCTION
 
 

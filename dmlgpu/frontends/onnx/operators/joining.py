@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dmlgpu.catalog.enums import DataType, PaddingMode
-from dmlgpu.frontends.onnx.node import Array, Node, broadcast_to, checked_shape, reshaped, split_sizes
+from dmlgpu.frontends.onnx.node import Array, Node, broadcast_to, checked_shape, reshaped, slice_range, split_sizes
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Value
 from dmlgpu.tensors.graphs import directmlx as dml
@@ -56,7 +56,7 @@ def slice_(node: Node) -> Value:
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         if step == 0:
             raise node.refusal("steps must not be 0")
-        ranges[axis] = _range(shape[axis], start, end, step)
+        ranges[axis] = slice_range(shape[axis], start, end, step)
     result = tuple(map(len, ranges))
     if 0 in result:
         return node.known(np.zeros(result, node.data_type(0).numpy))
@@ -81,7 +81,7 @@ def _slice_on_device(node: Node) -> Value:
 
     def lengths(starts: Array, ends: Array) -> tuple[int, ...]:
         ranges = zip(axes, starts.tolist(), ends.tolist(), steps, strict=True)
-        return tuple(len(_range(shape[axis], start, end, step)) for axis, start, end, step in ranges)
+        return tuple(len(slice_range(shape[axis], start, end, step)) for axis, start, end, step in ranges)
 
     found = node.decided((1, 2), lengths)
     result = list(shape)
@@ -89,7 +89,8 @@ def _slice_on_device(node: Node) -> Value:
         result[axis] = length
     if 0 in result:
         return node.known(np.zeros(result, node.data_type(0).numpy))
-    starts = dml.cast(node.tensor(1), DataType.INT32)
+    # Clipped first, or a start far beyond the end becomes one within when it is cast.
+    starts = dml.cast(dml.clip(node.tensor(1), -(2**31), 2**31 - 1), DataType.INT32)
     x = node.tensor(0)
     for number, (axis, length, step) in enumerate(zip(axes, found, steps, strict=True)):
         size = shape[axis]
@@ -106,11 +107,6 @@ def _slice_on_device(node: Node) -> Value:
         indices = reshaped(places, (*(1,) * (len(shape) - 1), length))
         x = functions.gather(x, indices, axis=axis, index_dimensions=1)
     return node.valued(x, result)
-
-
-def _range(size: int, start: int, end: int, step: int) -> range:
-    """Return the places that a slice of a dimension takes."""
-    return range(size)[slice(start, None if step < 0 and end < -size else end, step)]
 
 
 _MODES = {

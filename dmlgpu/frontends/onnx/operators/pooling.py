@@ -19,14 +19,15 @@ from dmlgpu.tensors.graphs.expression import Expression
 def _windows(node: Node) -> tuple[Expression, Window, Shape]:
     """Return the input with 2 or 3 spatial dimensions, windows over them, and the output's shape.
 
-    Where the sizes are rounded up, windows reach beyond the padding behind.
+    Where the sizes are rounded up, windows reach beyond the padding behind; with ``auto_pad`` VALID as well, as ONNX
+    infers shapes and onnxruntime computes, though ONNX's formula for it rounds down.
     """
     x = node.tensor(0)
     if not 3 <= len(x.sizes) <= 5:
         raise node.refusal(f"1 to 3 spatial dimensions are supported, got shape {list(x.sizes)}")
     spatial = x.sizes[2:]
     window = window_of(node, node.integers("kernel_shape") or (), spatial)
-    if node.flag("ceil_mode") and node.text("auto_pad", "NOTSET") == "NOTSET":
+    if node.flag("ceil_mode"):
         counts = window.outputs(spatial, ceil=True)
         if node.flag("count_include_pad"):
             x, window = _with_zeros(x, window)
@@ -83,7 +84,6 @@ def _column_major(indices: Expression, spatial: Shape) -> Expression:
 def average_pool(node: Node) -> Value:
     """Take the mean of each window; padding counts where it is asked for, but never what is behind it."""
     x, window, shape = _windows(node)
-    rounded_up = node.flag("ceil_mode") and node.text("auto_pad", "NOTSET") == "NOTSET"
     found = functions.average_pooling1(
         x,
         window_size=window.sizes,
@@ -91,7 +91,7 @@ def average_pool(node: Node) -> Value:
         dilations=window.dilations,
         start_padding=window.start,
         end_padding=window.end,
-        include_padding=node.flag("count_include_pad") and not rounded_up,
+        include_padding=node.flag("count_include_pad") and not node.flag("ceil_mode"),
     )
     return node.valued(found, shape)
 

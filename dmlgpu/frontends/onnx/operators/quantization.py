@@ -158,7 +158,8 @@ def quantize_linear(node: Node) -> Value:
     if precision:
         kind = data_type_of(precision, str(node))
     else:
-        kind = by.scale.data_type if x.data_type in (by.scale.data_type, DataType.INT32) else FLOAT32
+        shared = by.scale.data_type.is_float and x.data_type in (by.scale.data_type, DataType.INT32)
+        kind = by.scale.data_type if shared else FLOAT32
     if not kind.is_float:
         raise node.refusal(f"precision must be a type of floats, got {kind.name}")
     if x.data_type is not DataType.INT32 or kind is not FLOAT32:

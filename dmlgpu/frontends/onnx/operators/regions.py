@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 
+import numpy as np
+
 from dmlgpu.catalog.enums import DataType, InterpolationMode, ReduceFunction
 from dmlgpu.catalog.operator_desc import Size2D
 from dmlgpu.frontends.onnx.compose import (
@@ -50,6 +52,8 @@ def roi_align(node: Node) -> Value:
         rois, scale = _at_least_one(rois, scale), 1.0
     node.check_range(2, 0, x.sizes[0] - 1, "batch_indices")
     sizes = node.integer("output_height", 1), node.integer("output_width", 1)
+    if min(sizes) < 1:
+        raise node.refusal(f"output_height and output_width must be at least 1, got {list(sizes)}")
     shape = (rois.sizes[0], x.sizes[1], *sizes)
     samples = node.integer("sampling_ratio")
     if not 0 <= samples <= _MOST_SAMPLES:
@@ -91,10 +95,14 @@ def _halves(rois: Expression) -> tuple[Expression, Expression]:
 
 
 def _at_least_one(rois: Expression, scale: float) -> Expression:
-    """Return regions in elements of the picture, at least one wide and high."""
+    """Return regions in elements of the picture, at least one wide and high.
+
+    Rounding leaves a widened extent at 1 or just below it: above 1, the region would get a second sample.
+    """
     first, second = _halves(multiply(rois, scale))
-    extent = spread(dml.max, subtract(second, first), 1.0)
-    return dml.join([first, add(first, extent)], 1)
+    rounding = multiply(add(dml.abs(first), 1.0), float(np.finfo(rois.data_type.numpy).eps) / 2)
+    least = add(first, subtract(1.0, rounding))
+    return dml.join([first, dml.max(second, least)], 1)
 
 
 def _with_area(rois: Expression, scale: float) -> Expression:

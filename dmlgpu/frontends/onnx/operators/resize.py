@@ -152,7 +152,9 @@ def _corner_scale(axis: Axis) -> float:
 
 def _by_axis(node: Node, axes: list[Axis], mode: str) -> Expression:
     """Return the node's result axis by axis: a GATHER, and weighted sums of what it picked."""
-    x = node.tensor(0)
+    x, cubic = node.tensor(0), node.number("cubic_coeff_a", -0.75)
+    if not math.isfinite(cubic):
+        raise node.refusal(f"cubic_coeff_a must be finite, got {cubic}")
     kept = x.data_type
     if mode != "nearest" and kept is not DataType.FLOAT32:
         x = dml.cast(x, DataType.FLOAT32)
@@ -169,7 +171,7 @@ def _by_axis(node: Node, axes: list[Axis], mode: str) -> Expression:
             continue
         indices, weights = weighted(
             axis,
-            cubic=node.number("cubic_coeff_a", -0.75) if mode == "cubic" else None,
+            cubic=cubic if mode == "cubic" else None,
             antialias=node.flag("antialias"),
             exclude_outside=node.flag("exclude_outside"),
         )
@@ -187,7 +189,8 @@ def _with_extrapolation(node: Node, x: Expression, axes: list[Axis]) -> Expressi
     """Return a result with ``extrapolation_value`` where it lies beyond the input, for tf_crop_and_resize."""
     if not axes or axes[0].transformation != "tf_crop_and_resize":
         return x
-    value = dml.fill_value_constant(node.builder, (1,), x.data_type, node.number("extrapolation_value"))
+    number = node.number("extrapolation_value")
+    value = dml.fill_value_constant(node.builder, (1,), x.data_type, number if x.data_type.is_float else int(number))
     for number, axis in enumerate(axes):
         outside = axis.outside()
         if outside.any():

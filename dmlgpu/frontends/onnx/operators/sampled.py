@@ -56,7 +56,10 @@ def _columns(given: Expression) -> list[Expression]:
 
 @operator("AffineGrid", since=20)
 def affine_grid(node: Node) -> Value:
-    """Return where in a picture, from -1 to 1 over each dimension, each element of an affine image of it lies."""
+    """Return where in a picture, from -1 to 1 over each dimension, each element of an affine image of it lies.
+
+    With ``align_corners``, the only element of a dimension lies at 1, as in onnxruntime.
+    """
     node.check_rank(0, 3)
     theta, sizes = cast(node.tensor(0), DataType.FLOAT32), node.host_integers(1)
     count, batch = len(sizes) - 2, theta.sizes[0]
@@ -73,7 +76,7 @@ def affine_grid(node: Node) -> Value:
     *factors, grid = (reshaped(one, (batch, *(1,) * count, count)) for one in _columns(transposed(theta, (2, 0, 1))))
     for axis, (factor, size) in enumerate(zip(reversed(factors), spatial, strict=True)):
         steps = max(size - 1, 1) if aligned else size
-        coordinates = ((2 * np.arange(size) + (not aligned)) / steps - 1).astype(np.float32)
+        coordinates = (1 - (2 * np.arange(size)[::-1] + (not aligned)) / steps).astype(np.float32)
         along = [size if one == axis + 1 else 1 for one in range(count + 2)]
         grid = add(grid, multiply(factor, node.constant(coordinates.reshape(along), DataType.FLOAT32)))
     return node.valued(cast(grid, node.data_type(0)), shape)

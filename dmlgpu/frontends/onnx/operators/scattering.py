@@ -145,15 +145,28 @@ def scatter_nd(node: Node) -> Value:
 
 
 def _flat_places(tuples: Expression, sizes: Sequence[int]) -> Expression:
-    """Return tuples of indices, the last dimension, as numbers {count} of elements in row-major order."""
+    """Return tuples of indices, the last dimension, as numbers {count} of elements in row-major order.
+
+    A tuple with an index out of range has the number behind the last element, so that its update is dropped.
+    """
     count = math.prod(tuples.sizes[:-1])
     columns = dml.split(reshaped(tuples, (count, len(sizes))), 1, [1] * len(sizes)) if len(sizes) > 1 else [tuples]
-    place: Expression | None = None
-    for column, size in zip(columns, sizes, strict=True):
-        index = _positive(reshaped(column, (count,)), size)
-        place = index if place is None else add(multiply(place, size), index)
-    assert place is not None
-    return place
+    first, *others = (_positive(reshaped(one, (count,)), size) for one, size in zip(columns, sizes, strict=True))
+    if not others:
+        return first
+    place, inside = first, _is_between(first, sizes[0])
+    for index, size in zip(others, sizes[1:], strict=True):
+        place = add(multiply(place, size), index)
+        inside = dml.logical_and(inside, _is_between(index, size))
+    return choose(inside, place, math.prod(sizes))
+
+
+def _is_between(index: Expression, size: int) -> Expression:
+    """Return which indices are at least 0 and below a size."""
+    below = spread(dml.less_than, index, size)
+    if index.data_type in (DataType.UINT32, DataType.UINT64):
+        return below
+    return dml.logical_and(spread(dml.greater_than_or_equal, index, 0), below)
 
 
 @operator("MaxUnpool")
