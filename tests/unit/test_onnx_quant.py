@@ -170,6 +170,23 @@ def test_gemm(dtype: Any) -> None:
     check_node("QGemm", [*arrays, np.float32(0.3), dtype(1)], kind, limits={"steps": 1}, **given)
 
 
+@pytest.mark.parametrize(
+    ("place", "array", "reason"),
+    [
+        (8, None, "y_scale and y_zero_point must be given together"),
+        (7, None, "y_scale and y_zero_point must be given together"),
+        (3, np.ones(3, np.uint8), "input 3 must have 2 dimensions"),
+        (0, np.ones(3, np.uint8), "input 0 must have 2 dimensions"),
+    ],
+)
+def test_gemm_of_what_does_not_fit(place: int, array: Any, reason: str) -> None:
+    zero = np.uint8(1)
+    arrays: list[Any] = [integers(2, 3), SCALE, zero, integers(3, 2), SCALE, zero, None, SCALE, zero]
+    arrays[place] = array
+    with pytest.raises(NotSupported, match=reason):
+        check_node("QGemm", arrays, TensorProto.UINT8, domain=MICROSOFT, transA=1, transB=1)
+
+
 def test_products_to_floats() -> None:
     a, b, bias = integers(2, 3, 8), integers(8, 5, seed=1), floats(5)
     scales = np.linspace(0.01, 0.03, 5, dtype=np.float32)

@@ -202,7 +202,14 @@ def dynamic_quantize_matmul(node: Node) -> Value:
 
 @operator("QGemm", domain="com.microsoft")
 def qgemm(node: Node) -> Value:
-    """alpha * A' * B' + C of quantised matrices, C of INT32 in units of the product; floats without an output scale."""
+    """alpha * A' * B' + C of quantised matrices, C of INT32 in units of the product.
+
+    Floats without a scale and zero point of the output, either of which alone is refused.
+    """
+    if node.has(7) != node.has(8):
+        raise node.refusal("y_scale and y_zero_point must be given together")
+    for number in (0, 3):
+        node.check_rank(number, 2)
     a, b = (
         transposed(node.tensor(number), (1, 0)) if node.flag(name) else node.tensor(number)
         for number, name in ((0, "transA"), (3, "transB"))
@@ -217,10 +224,10 @@ def qgemm(node: Node) -> Value:
     if node.has(7):
         by = Quantization(
             broadcast_to(reshaped(node.tensor(7), (1,) * 4), found.sizes),
-            broadcast_to(reshaped(node.tensor(8), (1,) * 4), found.sizes) if node.has(8) else None,
+            broadcast_to(reshaped(node.tensor(8), (1,) * 4), found.sizes),
             (1,) * 4,
         )
-        found = quantized(found, by, UINT8 if by.zero_point is None else by.zero_point.data_type)
+        found = quantized(found, by, node.data_type(8))
     return node.valued(found, factors.shape)
 
 
