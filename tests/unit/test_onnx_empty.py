@@ -121,6 +121,16 @@ def test_pads_that_crop_to_nothing(pads: tuple[int, ...]) -> None:
     check_node("Pad", [normal(2, 3), np.array(pads), np.array(7, F)], ["y"])
 
 
+@pytest.mark.parametrize(
+    ("left", "right"), [((0,), (0,)), ((2, 0), (0,)), ((0,), (3, 0, 4)), ((0,), (0, 4)), ((5, 2, 0), (0,))]
+)
+def test_products_of_vectors_without_elements(left: tuple[int, ...], right: tuple[int, ...]) -> None:
+    for constants in ((), (0, 1), (1,)):
+        inputs = [normal(*left), normal(*right)]
+        check_node("MatMul", inputs, ["y"], weights=constants)
+        check_node("FusedMatMul", inputs, ["y"], domain="com.microsoft", alpha=0.5, weights=constants)
+
+
 def test_products_over_nothing_leave_the_bias() -> None:
     for constants in ((), (1, 2)):
         inputs = [np.zeros((2, 0), F), np.zeros((0, 3), F), normal(3)]

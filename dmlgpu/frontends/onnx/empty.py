@@ -63,10 +63,11 @@ def filled(node: Node) -> Node:
     inputs = list(node.inputs)
     for number, axis in places:
         value = node.value(number)
-        if len(value.shape) < 2 or value.shape[axis] != 0:
-            return node
         shape = list(value.shape)
-        shape[axis] = 1
+        place = max(axis, -len(shape))  # the row of a vector on the right of a product is its only dimension
+        if not -len(shape) <= place < len(shape) or shape[place] != 0:
+            return node
+        shape[place] = 1
         inputs[number] = Value.of_array(np.zeros(shape, value.data_type.numpy))
     for number in zero_points:
         if node.has(number):  # or the element would not stand for 0
