@@ -190,6 +190,10 @@ def test_reductions_over_no_axes_keep_their_type(kind: type) -> None:
         np.testing.assert_array_equal(result, [4, 9] if noop else [13])
 
 
+def test_elements_quantised_without_a_zero_point() -> None:
+    check_node("QuantizeLinear", [np.zeros((1, 0), F), np.array(0.5, F)], ["y"], domain="com.microsoft")
+
+
 def test_paddings_of_the_run_are_counted() -> None:
     inputs = [normal(1, 2, 3, 3), normal(2, 1, 2, 2), np.zeros(0, np.int64)]
     for constants in ((), (2,)):

@@ -170,6 +170,13 @@ def test_gemm(dtype: Any) -> None:
     check_node("QGemm", [*arrays, np.float32(0.3), dtype(1)], kind, limits={"steps": 1}, **given)
 
 
+def test_a_scale_of_rows_in_two_dimensions_is_refused() -> None:
+    """onnxruntime takes a scalar or a vector, and computes something else from a matrix."""
+    arrays = [integers(2, 3), integers(3, 2), np.full((1, 1), 0.5, np.float32), SCALE]
+    with pytest.raises(NotSupported, match="input 2 must have 0 or 1 dimensions"):
+        check_node("MatMulIntegerToFloat", arrays, FLOAT, domain=MICROSOFT)
+
+
 @pytest.mark.parametrize(
     ("place", "array", "reason"),
     [

@@ -345,6 +345,6 @@ _ANALOGUES: dict[str, Analogue] = {
     "QLinearGlobalAveragePool": _spatial("GlobalAveragePool", 1),
     "QLinearMul": _as("Mul", 0, 3),
     "QLinearWhere": _as("Where", 0, 1, 4),
-    "QuantizeLinear": _as("Identity", 0, typed=2),
+    "QuantizeLinear": lambda node: (node.data_type(2) if node.has(2) else DataType.UINT8, False, node.shape(0)),
     "TransposeMatMul": _matmul,
 }

@@ -164,6 +164,7 @@ def qlinear_matmul(node: Node) -> Value:
 @operator("MatMulIntegerToFloat", domain="com.microsoft")
 def matmul_integer_to_float(node: Node) -> Value:
     """Product of 8-bit integers, scaled to floats; inputs are A, B, their scales, their zero points, and a bias."""
+    node.check_rank(2, 0, 1)
     factors = Factors.of(node, 0, 1)
     found = _scaled(node, factors, factors.sums(node, 4, 5), 2, 3)
     return node.valued(_with_bias(node, found, factors.shape, 6), factors.shape)
