@@ -246,6 +246,13 @@ def test_gather_of_blocks(kind: int, has_zeros: bool) -> None:
     check(model_of([node], feeds, {"y": FLOAT}, weights), feeds)
 
 
+@pytest.mark.parametrize("attributes", [{"block_size": 0}, {"block_size": -16}, {"block_size": 24}, {"bits": 3}])
+def test_blocks_that_do_not_fit(attributes: dict[str, int]) -> None:
+    inputs = [integers(2, 16), np.array([1]), np.ones((2, 1), np.float32)]
+    with pytest.raises(NotSupported, match="bits must be 4 or 8 and block_size a power of 2 from 16 on"):
+        check_node("GatherBlockQuantized", inputs, FLOAT, domain=MICROSOFT, **{"bits": 8, **attributes})
+
+
 # ---- elements
 
 

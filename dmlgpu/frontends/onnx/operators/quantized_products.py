@@ -13,7 +13,13 @@ from dmlgpu.enums import DataType, MatrixTransform, ReduceFunction
 from dmlgpu.frontends.onnx.constants import same
 from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped, transposed
 from dmlgpu.frontends.onnx.operators.casting import converted
-from dmlgpu.frontends.onnx.operators.quantization import Quantization, dequantized, difference, quantized
+from dmlgpu.frontends.onnx.operators.quantization import (
+    Quantization,
+    block_sizes,
+    dequantized,
+    difference,
+    quantized,
+)
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Shape, Value
 
@@ -237,9 +243,7 @@ def matmul_bits(node: Node) -> Value:
     """Product with a matrix of {N, K} of 4 or 8 bits, whose scales and zero points are those of blocks along K."""
     if node.has(4):
         raise node.refusal("an order of groups (g_idx) is not supported")
-    bits, block = node.integer("bits", 4), node.integer("block_size")
-    if bits not in (4, 8) or block < 16 or block & (block - 1):
-        raise node.refusal(f"bits must be 4 or 8 and block_size a power of 2 from 16 on, got {bits} and {block}")
+    bits, block = block_sizes(node, 0)
     inner, columns = node.integer("K"), node.integer("N")
     blocks = -(-inner // block)
     shape, scale = node.shape(0), reshaped(node.tensor(2), (columns, blocks))
