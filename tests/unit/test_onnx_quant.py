@@ -201,6 +201,8 @@ def test_products_to_floats() -> None:
     check_node("MatMulIntegerToFloat", arrays, FLOAT, domain=MICROSOFT, limits={"atol": 1e-4})
     arrays = [floats(2, 3, 8), b, scales, integers(5, seed=2), bias]
     check_node("DynamicQuantizeMatMul", arrays, FLOAT, domain=MICROSOFT, weights=(1, 2, 3), limits={"atol": 1e-3})
+    arrays[3] = arrays[3][None]  # zero points of columns as a matrix
+    check_node("DynamicQuantizeMatMul", arrays, FLOAT, domain=MICROSOFT, weights=(1, 2, 3), limits={"atol": 1e-3})
 
 
 @pytest.mark.parametrize("inner", [64, 96, 40])

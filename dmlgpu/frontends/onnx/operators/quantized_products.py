@@ -198,10 +198,10 @@ def dynamic_quantize_matmul(node: Node) -> Value:
     """Quantise A by its range and multiply it with B: inputs are A, B, B's scale and zero point, and a bias."""
     factors = Factors.of(node, 0, 1)
     a = functions.dynamic_quantize_linear(factors.a)
-    one = (1,) * len(factors.a.sizes)
     factors.a = a.output
-    zero, scale = reshaped(a.output_zero_point, one), reshaped(a.output_scale, one)
-    sums = functions.matrix_multiply_integer(factors.a, factors.b, zero, factors.parameter(node, 3, of_rows=False))
+    zero = node.valued(reshaped(a.output_zero_point, (1,)), ())
+    sums = factors.sums(node.replaced([node.inputs[3] if node.has(3) else None, zero]), 1, 0)
+    scale = reshaped(a.output_scale, (1,) * len(factors.a.sizes))
     columns = broadcast_to(factors.spread(node, 2, of_rows=False), sums.sizes)
     found = dml.multiply(dml.cast(sums, FLOAT32), dml.multiply(broadcast_to(scale, sums.sizes), columns))
     return node.valued(_with_bias(node, found, factors.shape, 4), factors.shape)
