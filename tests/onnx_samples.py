@@ -340,6 +340,16 @@ for _name in ("BiasGelu",):
     _add(_name, lambda p=2, q=3: [f(p, q), f(q)], domain=MICROSOFT)
 _add("FusedMatMul", lambda p=2, q=3, r=4: ([f(p, q), f(q, r)], {"alpha": 0.5}), domain=MICROSOFT)
 _add("TransposeMatMul", lambda p=2, q=3, r=4: ([f(q, p), f(q, r)], {"transA": 1}), domain=MICROSOFT)
+_add(
+    "FusedMatMul",
+    lambda p=2, q=3, r=4, t=2: ([f(t, p, q), f(q, t, r)], {"transBatchB": 1}),
+    domain=MICROSOFT,
+)
+_add(
+    "FusedMatMul",
+    lambda p=2, q=3, r=4, t=2: ([f(q, t, p), f(t, q, r)], {"transBatchA": 1, "transA": 1}),
+    domain=MICROSOFT,
+)
 _add("FusedGemm", lambda p=2, q=3, r=4: ([f(p, q), f(q, r), f(r)], {"activation": "Relu"}), domain=MICROSOFT)
 _add(
     "FusedConv",
@@ -377,6 +387,26 @@ _add(
 )
 _add("QLinearAdd", lambda p=2, q=3: [i(p, q, kind=U8), s(0.1), s(1, U8)] * 2 + [s(0.2), s(3, U8)], domain=MICROSOFT)
 _add("QLinearMul", lambda p=2, q=3: [i(p, q, kind=U8), s(0.1), s(1, U8)] * 2 + [s(0.2), s(3, U8)], domain=MICROSOFT)
+_add(
+    "QLinearWhere",
+    lambda p=2, q=3: [
+        *(b(p, 1), i(p, q, kind=U8), s(0.1), s(1, U8), i(q, kind=U8), s(0.3), s(2, U8)),
+        *(s(0.2), s(3, U8)),
+    ],
+    domain=MICROSOFT,
+)
+for _last in (0, 1):
+    _add(
+        "QLinearConv",
+        lambda p=1, r=4, o=3, _last=_last: (
+            [
+                *(i(p, r, 4, 2, kind=U8) if _last else i(p, 2, r, 4, kind=U8), s(0.1), s(1, U8)),
+                *(i(o, 2, 2, 2, kind=U8), s(0.1), s(1, U8), s(0.2), s(3, U8), i(o, kind=I32)),
+            ],
+            {"channels_last": _last},
+        ),
+        domain=MICROSOFT,
+    )
 _add("QLinearSigmoid", lambda p=2, q=3: [i(p, q, kind=U8), s(0.1), s(1, U8), s(0.2), s(3, U8)], domain=MICROSOFT)
 _add("QLinearLeakyRelu", lambda p=2, q=3: [i(p, q, kind=U8), s(0.1), s(1, U8), s(0.2), s(3, U8)], domain=MICROSOFT)
 _add(
@@ -390,6 +420,11 @@ _add(
 _add(
     "QLinearGlobalAveragePool",
     lambda p=1, q=2, r=3: [i(p, q, r, 3, kind=U8), s(0.1), s(1, U8), s(0.2), s(3, U8)],
+    domain=MICROSOFT,
+)
+_add(
+    "QLinearGlobalAveragePool",
+    lambda p=1, q=2: ([i(p, 4, 3, q, kind=U8), s(0.1), s(1, U8), s(0.2), s(3, U8)], {"channels_last": 1}),
     domain=MICROSOFT,
 )
 _add(

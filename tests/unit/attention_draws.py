@@ -120,7 +120,7 @@ def multi_head_attention(seed: int) -> Drawn:
     causal = bool(rng.random() < 0.4)
     past = int(rng.integers(1, 4)) if rng.random() < 0.4 else 0
     width = size if past else width
-    new = rows if past or causal else int(rng.integers(1, 7))
+    new = rows if past else int(rng.integers(1, 7))
     keys = new + past
     inputs: list[np.ndarray | None] = [
         _normal(rng, batch, rows, heads * size),

@@ -113,6 +113,12 @@ def test_multi_head_attention_with_past() -> None:
         )  # fmt: skip
 
 
+@pytest.mark.parametrize(("rows", "keys"), [(4, 4), (2, 5), (1, 4), (5, 2), (3, 4)])
+def test_unidirectional_with_other_keys_than_queries(rows: int, keys: int) -> None:
+    inputs = [normal(BATCH, rows, HIDDEN), normal(BATCH, keys, HIDDEN), normal(BATCH, keys, HIDDEN, seed=1)]
+    check_node("MultiHeadAttention", inputs, ["y"], domain=MS, num_heads=HEADS, unidirectional=1)
+
+
 def test_keys_by_head() -> None:
     key, value = normal(BATCH, HEADS, KEYS, SIZE), normal(BATCH, HEADS, KEYS, SIZE, seed=1)
     check_node("MultiHeadAttention", [normal(BATCH, ROWS, HIDDEN), key, value], ["y"], domain=MS, num_heads=HEADS)
@@ -200,6 +206,21 @@ def test_group_query_attention_with_sinks_and_a_bias() -> None:
         "GroupQueryAttention", inputs, ["y", "k", "v"], domain=MS, num_heads=QUERIES, kv_num_heads=SHARED,
         tolerance=1e-4,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("read", ["y", "k", "v", "yk"])
+def test_a_cache_that_nothing_reads(read: str) -> None:
+    """Present keys or values that are no output of the model."""
+    rest: dict[str, Any] = {"domain": MS, "num_heads": QUERIES, "kv_num_heads": SHARED}
+    model, feeds = model_of_node("GroupQueryAttention", group_inputs(1, 16, [6, 3]), ["y", "k", "v"], **rest)
+    expected = load(model, "numpy").run(feeds)
+    outputs = [one for one in model.graph.output if one.name in read]
+    del model.graph.output[:]
+    model.graph.output.extend(outputs)
+    results = load(model, "numpy").run(feeds)
+    assert list(results) == list(read)
+    for name, result in results.items():
+        np.testing.assert_array_equal(result, expected[name])
 
 
 def test_one_compilation_for_all_lengths() -> None:

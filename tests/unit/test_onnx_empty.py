@@ -174,6 +174,16 @@ def test_pads_that_crop_to_nothing(pads: tuple[int, ...]) -> None:
     check_node("Pad", [normal(2, 3), np.array(pads), np.array(7, F)], ["y"])
 
 
+@pytest.mark.parametrize(
+    ("left", "right"), [((0,), (0,)), ((2, 0), (0,)), ((0,), (3, 0, 4)), ((0,), (0, 4)), ((5, 2, 0), (0,))]
+)
+def test_products_of_vectors_without_elements(left: tuple[int, ...], right: tuple[int, ...]) -> None:
+    for constants in ((), (0, 1), (1,)):
+        inputs = [normal(*left), normal(*right)]
+        check_node("MatMul", inputs, ["y"], weights=constants)
+        check_node("FusedMatMul", inputs, ["y"], domain="com.microsoft", alpha=0.5, weights=constants)
+
+
 def test_products_over_nothing_leave_the_bias() -> None:
     for constants in ((), (1, 2)):
         inputs = [np.zeros((2, 0), F), np.zeros((0, 3), F), normal(3)]
@@ -199,6 +209,61 @@ def test_huge_shapes_of_nothing_are_refused(held: bool) -> None:
     model, feeds = model_of_node("Pad", inputs, ["y"], weights=(1,) if held else ())
     with pytest.raises(NotSupported, match="'it': sizes of at most"):
         load(model, "numpy").run(feeds)
+
+
+@pytest.mark.parametrize("last", [0, 1])
+def test_quantised_sums_over_nothing_leave_the_bias(last: int) -> None:
+    """onnxruntime leaves them unset."""
+    x = np.zeros((1, 4, 3, 0) if last else (1, 0, 4, 3), np.uint8)
+    scale, zero, bias = np.array(0.5, F), np.array(3, np.uint8), np.array([-2, 0, 6], np.int32)
+    inputs = [x, scale, zero, np.zeros((3, 0, 2, 2), np.uint8), scale, zero, scale, zero, bias]
+    model, feeds = model_of_node("QLinearConv", inputs, ["y"], domain="com.microsoft", channels_last=last)
+    result = load(model, "numpy").run(feeds)["y"]
+    expected = np.broadcast_to(np.array([2, 3, 6], np.uint8), (1, 3, 2, 3))
+    np.testing.assert_array_equal(result, expected if last else np.moveaxis(expected, 3, 1))
+
+
+def test_forms_of_conv_and_matmul_that_onnxruntime_lacks() -> None:
+    """NhwcConv against Conv, FusedMatMulActivation against NumPy."""
+    for batch, channels in ((0, 2), (2, 0)):
+        x, filters, bias = normal(batch, 4, 5, channels), normal(3, 2, 2, channels), normal(3)
+        model, feeds = model_of_node("NhwcConv", [x, filters, bias], ["y"], domain="com.microsoft")
+        turned = [np.moveaxis(x, 3, 1), np.moveaxis(filters, 3, 1), bias]
+        (expected,) = ReferenceEvaluator(model_of_node("Conv", turned, ["y"])[0]).run(
+            None, {f"x{number}": array for number, array in enumerate(turned)}
+        )
+        result = load(model, "numpy").run(feeds)["y"]
+        np.testing.assert_allclose(result, np.moveaxis(expected, 1, 3))
+    for shapes in (((0, 3), (3, 4)), ((2, 0), (0, 4)), ((2, 3), (3, 0))):
+        factors = [normal(*shape) for shape in shapes]
+        model, feeds = model_of_node("FusedMatMulActivation", factors, ["y"], domain="com.microsoft", activation="Tanh")
+        np.testing.assert_allclose(load(model, "numpy").run(feeds)["y"], np.tanh(np.matmul(*factors)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.uint32])
+def test_reductions_over_no_axes_keep_their_type(kind: type) -> None:
+    for noop in (0, 1):
+        inputs = [np.array([2, 3], kind), np.zeros(0, np.int64)]
+        model, feeds = model_of_node(
+            "ReduceSumSquare", inputs, ["y"], weights=(0, 1), version=18, noop_with_empty_axes=noop
+        )
+        result = load(model, "numpy").run(feeds)["y"]
+        assert result.dtype == kind
+        np.testing.assert_array_equal(result, [4, 9] if noop else [13])
+
+
+def test_elements_quantised_without_a_zero_point() -> None:
+    check_node("QuantizeLinear", [np.zeros((1, 0), F), np.array(0.5, F)], ["y"], domain="com.microsoft")
+
+
+def test_paddings_of_the_run_are_counted() -> None:
+    inputs = [normal(1, 2, 3, 3), normal(2, 1, 2, 2), np.zeros(0, np.int64)]
+    for constants in ((), (2,)):
+        model, feeds = model_of_node(
+            "ConvTransposeWithDynamicPads", inputs, ["y"], domain="com.microsoft", weights=constants
+        )
+        with pytest.raises(DmlError, match="input 2 must have 4 elements, got 0"):
+            load(model, "numpy").run(feeds)
 
 
 def test_an_empty_region_of_resize_is_none() -> None:

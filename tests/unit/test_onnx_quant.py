@@ -178,12 +178,38 @@ def test_gemm(dtype: Any) -> None:
     check_node("QGemm", [*arrays, np.float32(0.3), dtype(1)], kind, limits={"steps": 1}, **given)
 
 
+def test_a_scale_of_rows_in_two_dimensions_is_refused() -> None:
+    """onnxruntime takes a scalar or a vector, and computes something else from a matrix."""
+    arrays = [integers(2, 3), integers(3, 2), np.full((1, 1), 0.5, np.float32), SCALE]
+    with pytest.raises(NotSupported, match="input 2 must have 0 or 1 dimensions"):
+        check_node("MatMulIntegerToFloat", arrays, FLOAT, domain=MICROSOFT)
+
+
+@pytest.mark.parametrize(
+    ("place", "array", "reason"),
+    [
+        (8, None, "y_scale and y_zero_point must be given together"),
+        (7, None, "y_scale and y_zero_point must be given together"),
+        (3, np.ones(3, np.uint8), "input 3 must have 2 dimensions"),
+        (0, np.ones(3, np.uint8), "input 0 must have 2 dimensions"),
+    ],
+)
+def test_gemm_of_what_does_not_fit(place: int, array: Any, reason: str) -> None:
+    zero = np.uint8(1)
+    arrays: list[Any] = [integers(2, 3), SCALE, zero, integers(3, 2), SCALE, zero, None, SCALE, zero]
+    arrays[place] = array
+    with pytest.raises(NotSupported, match=reason):
+        check_node("QGemm", arrays, TensorProto.UINT8, domain=MICROSOFT, transA=1, transB=1)
+
+
 def test_products_to_floats() -> None:
     a, b, bias = integers(2, 3, 8), integers(8, 5, seed=1), floats(5)
     scales = np.linspace(0.01, 0.03, 5, dtype=np.float32)
     arrays = [a, b, SCALE, scales, ZERO, integers(5, seed=2), bias]
     check_node("MatMulIntegerToFloat", arrays, FLOAT, domain=MICROSOFT, limits={"atol": 1e-4})
     arrays = [floats(2, 3, 8), b, scales, integers(5, seed=2), bias]
+    check_node("DynamicQuantizeMatMul", arrays, FLOAT, domain=MICROSOFT, weights=(1, 2, 3), limits={"atol": 1e-3})
+    arrays[3] = arrays[3][None]  # zero points of columns as a matrix
     check_node("DynamicQuantizeMatMul", arrays, FLOAT, domain=MICROSOFT, weights=(1, 2, 3), limits={"atol": 1e-3})
 
 
@@ -228,6 +254,13 @@ def test_gather_of_blocks(kind: int, has_zeros: bool) -> None:
     weights = {"t": table, "s": np.abs(floats(10, 2)), **({"z": zeros} if has_zeros else {})}
     feeds = {"i": np.array([[3, 0], [9, 3]])}
     check(model_of([node], feeds, {"y": FLOAT}, weights), feeds)
+
+
+@pytest.mark.parametrize("attributes", [{"block_size": 0}, {"block_size": -16}, {"block_size": 24}, {"bits": 3}])
+def test_blocks_that_do_not_fit(attributes: dict[str, int]) -> None:
+    inputs = [integers(2, 16), np.array([1]), np.ones((2, 1), np.float32)]
+    with pytest.raises(NotSupported, match="bits must be 4 or 8 and block_size a power of 2 from 16 on"):
+        check_node("GatherBlockQuantized", inputs, FLOAT, domain=MICROSOFT, **{"bits": 8, **attributes})
 
 
 # ---- elements

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -239,6 +239,8 @@ class Places:
 def causal_bias(node: Node, rows: int, keys: int, before: int, data_type: DataType) -> Expression | None:
     """Return a bias {1, 1, rows, keys} that hides the keys behind a query; None where none is.
 
+    The last query sees all keys, as in onnxruntime's CPU provider: that matters if there are more keys than places.
+
     Args:
         node: for the graph.
         rows, keys: how many.
@@ -247,7 +249,11 @@ def causal_bias(node: Node, rows: int, keys: int, before: int, data_type: DataTy
     """
     if before >= keys - 1:
         return None
-    return hidden_where(dml.logical_not(Places.of(node, rows, keys, before).no_later()), lowest(data_type), data_type)
+    places = Places.of(node, rows, keys, before)
+    if before + rows < keys:
+        numbers = [*range(before, before + rows - 1), keys - 1]
+        places = replace(places, query=reshaped(node.constant(numbers, DataType.INT32), (1, 1, rows, 1)))
+    return hidden_where(dml.logical_not(places.no_later()), lowest(data_type), data_type)
 
 
 def everywhere(conditions: Sequence[Expression]) -> Expression:

@@ -18,7 +18,7 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, MAX_ELEMENTS
 from dmlgpu.frontends.onnx.elements import ELEMENT_TYPES
 from dmlgpu.frontends.onnx.node import Node
-from dmlgpu.frontends.onnx.signatures import inferred, schema_of
+from dmlgpu.frontends.onnx.signatures import inferred, input_types, schema_of
 from dmlgpu.frontends.onnx.values import Shape, Value
 
 _MICROSOFT = "com.microsoft"
@@ -43,8 +43,8 @@ def compute(node: Node) -> list[Value | None] | None:
             if one.array is None and len(one.shape) <= 1 and math.prod(one.shape) <= _MOST_READ:
                 node.read(one)
         outputs = _shapes(node)
-    if (None in outputs and any(map(_is_absurd, values))) or any(
-        one is not None and _is_huge(one[2]) for one in outputs
+    if (None in outputs and _has_absurd_sizes(node)) or any(
+        output is not None and _is_huge(output[2]) for output in outputs
     ):
         raise node.refusal(f"sizes of at most {_MOST_RESULTS} elements together are computed from tensors without any")
     empties = [one for one in outputs if one is not None and 0 in one[2]]
@@ -53,7 +53,7 @@ def compute(node: Node) -> list[Value | None] | None:
             node.known(np.zeros(shape, np.bool_ if is_bool else data_type.numpy))
             for data_type, is_bool, shape in empties
         ]
-    return _reference(node) if all(one.array is not None for one in values) else None
+    return _reference(node, outputs) if all(one.array is not None for one in values) else None
 
 
 def filled(node: Node) -> Node:
@@ -65,10 +65,11 @@ def filled(node: Node) -> Node:
     inputs = list(node.inputs)
     for number, axis in places:
         value = node.value(number)
-        if len(value.shape) < 2 or value.shape[axis] != 0:
-            return node
         shape = list(value.shape)
-        shape[axis] = 1
+        place = max(axis, -len(shape))  # the row of a vector on the right of a product is its only dimension
+        if not -len(shape) <= place < len(shape) or shape[place] != 0:
+            return node
+        shape[place] = 1
         inputs[number] = Value.of_array(np.zeros(shape, value.data_type.numpy))
     for number in zero_points:
         if node.has(number):  # or the element would not stand for 0
@@ -82,9 +83,17 @@ def _is_huge(shape: Shape) -> bool:
     return math.prod(shape) > _MOST_RESULTS or math.prod(size for size in shape if size) > MAX_ELEMENTS
 
 
+def _has_absurd_sizes(node: Node) -> bool:
+    """Return whether a few integers, as sizes or paddings, would make a result that no memory holds.
+
+    Those inputs are of INT64 alone: biases, zero points and data of other types are none.
+    """
+    types = input_types(node)
+    return any(value is not None and kinds == {"tensor(int64)"} and _is_absurd(value) for value, kinds in types)
+
+
 def _is_absurd(value: Value) -> bool:
-    """Return whether a few integers, as sizes or paddings, would make a result that no memory holds."""
-    if value.array is None or value.data_type is not DataType.INT64 or not 0 < value.array.size <= 2 * MAX_DIMENSIONS:
+    if value.array is None or not 0 < value.array.size <= 2 * MAX_DIMENSIONS:
         return False
     return math.prod(abs(int(one)) + 1 for one in value.array.reshape(-1)) > _MOST_RESULTS
 
@@ -97,15 +106,18 @@ def _shapes(node: Node) -> Outputs:
     return [analogue(node), *([None] * (sum(map(bool, node.proto.output)) - 1))]
 
 
-def _reference(node: Node) -> list[Value | None] | None:
-    """Return what ONNX's reference computes from inputs that are known; None if it has no such case."""
+def _reference(node: Node, outputs: Outputs) -> list[Value | None] | None:
+    """Return what ONNX's reference computes from inputs that are known; None if it has no such case.
+
+    It sums narrow integers up in wide ones; results get the types of ``outputs``, as far as these are known.
+    """
     from onnx.reference import ReferenceEvaluator  # noqa: PLC0415 - slow to import, and few models need it
 
     pairs = zip(node.proto.input, node.inputs, strict=True)
     feeds = {name: value.host_array for name, value in pairs if value is not None}
     inputs = [helper.make_tensor_value_info(name, _element(one), one.shape) for name, one in feeds.items()]
-    outputs = [helper.make_empty_tensor_value_info(name) for name in node.proto.output if name]
-    graph = helper.make_graph([node.proto], "node", inputs, outputs)
+    ends = [helper.make_empty_tensor_value_info(name) for name in node.proto.output if name]
+    graph = helper.make_graph([node.proto], "node", inputs, ends)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid(node.proto.domain, node.version)])
     try:
         results = [np.asarray(one) for one in ReferenceEvaluator(model).run(None, feeds)]
@@ -114,7 +126,7 @@ def _reference(node: Node) -> list[Value | None] | None:
     # The reference sums integers in wider types than the schema names.
     return [
         node.known(one if output is None else one.astype(np.bool_ if output[1] else output[0].numpy, copy=False))
-        for one, output in zip(results, _shapes(node), strict=True)
+        for one, output in zip(results, outputs, strict=True)
     ]
 
 
@@ -233,7 +245,16 @@ def _gemm_sums(node: Node, left: int = 0, right: int = 1, zero_points: Sequence[
 
 
 def _matmul_sums(node: Node) -> Sums:
-    return ((0, -2 if node.flag("transA") else -1), (1, -1 if node.flag("transB") else -2)), ()
+    # Of more than two dimensions, transBatch moves the first one behind the others, before the last one.
+    left, right = (
+        (0 if len(node.shape(number)) > 2 and node.flag(f"transBatch{letter}") else -2)
+        for number, letter in enumerate("AB")
+    )
+    return ((0, left if node.flag("transA") else -1), (1, -1 if node.flag("transB") else right)), ()
+
+
+def _conv_sums(node: Node) -> Sums:
+    return ((0, -1 if node.flag("channels_last") else 1), (3, 1)), (2, 5)
 
 
 _SUMMED: dict[tuple[str, str], Callable[[Node], Sums]] = {
@@ -252,8 +273,11 @@ _SUMMED: dict[tuple[str, str], Callable[[Node], Sums]] = {
     (_MICROSOFT, "FusedConv"): _sums((0, 1), (1, 1)),
     (_MICROSOFT, "FusedGemm"): _gemm_sums,
     (_MICROSOFT, "FusedMatMul"): _matmul_sums,
+    (_MICROSOFT, "FusedMatMulActivation"): _matmul_sums,
     (_MICROSOFT, "MatMulIntegerToFloat"): _sums((0, -1), (1, -2), zero_points=(4, 5)),
     (_MICROSOFT, "MultiHeadAttention"): _sums((1, 1), (2, 1)),
+    (_MICROSOFT, "NhwcConv"): _sums((0, 3), (1, 3)),
+    (_MICROSOFT, "QLinearConv"): _conv_sums,
     (_MICROSOFT, "QGemm"): lambda node: _gemm_sums(node, 0, 3, (2, 5)),
     (_MICROSOFT, "TransposeMatMul"): _matmul_sums,
 }
@@ -284,10 +308,36 @@ def _as(op_type: str, *numbers: int, typed: int | DataType | None = None) -> Ana
 
 def _matmul(node: Node) -> tuple[DataType, bool, Shape] | None:
     shapes = [node.shape(0), node.shape(1)]
-    for number, name in enumerate(("transA", "transB")):
-        if node.flag(name):
+    for number, letter in enumerate("AB"):
+        if node.flag(f"transBatch{letter}"):
+            shapes[number] = (*shapes[number][1:-1], shapes[number][0], *shapes[number][-1:])
+        if node.flag(f"trans{letter}"):
             shapes[number] = (*shapes[number][:-2], *shapes[number][:-3:-1])
     return inferred(node, "MatMul", [Value(one, node.data_type(0)) for one in shapes])[0]
+
+
+def _spatial(op_type: str, count: int) -> Analogue:
+    """Return that of an operator on pictures whose channels may come last; NhwcConv's do, and those of its filters.
+
+    Args:
+        op_type: the operator of ONNX.
+        count: how many inputs that has; other inputs are left out.
+    """
+
+    def analogue(node: Node) -> tuple[DataType, bool, Shape] | None:
+        turned = [0, 1] if node.op_type == "NhwcConv" else [0] * node.flag("channels_last")
+        inputs: list[Value | None] = list(node.inputs[:count])
+        for number in turned:
+            node.check_rank(number, 3, 4, 5)
+            first, *sizes, channels = node.shape(number)
+            inputs[number] = Value((first, channels, *sizes), node.data_type(number))
+        output = inferred(node, op_type, inputs)[0]
+        if output is None or not turned:
+            return output
+        first, channels, *sizes = output[2]
+        return output[0], False, (first, *sizes, channels)
+
+    return analogue
 
 
 def _attention(node: Node) -> tuple[DataType, bool, Shape]:
@@ -310,6 +360,7 @@ _ANALOGUES: dict[str, Analogue] = {
             "QuickGelu",
             "RotaryEmbedding",
             "SimplifiedLayerNormalization",
+            "SkipGroupNorm",
             "SkipLayerNormalization",
             "SkipSimplifiedLayerNormalization",
         ]
@@ -321,16 +372,20 @@ _ANALOGUES: dict[str, Analogue] = {
     "FusedConv": _as("Conv", 0, 1),
     "FusedGemm": _as("Gemm", 0, 1),
     "FusedMatMul": _matmul,
+    "FusedMatMulActivation": _matmul,
     "MatMulIntegerToFloat": _as("MatMul", 0, 1, typed=2),
     "MatMulNBits": lambda node: (node.data_type(0), False, (*node.shape(0)[:-1], node.integer("N"))),
     "MultiHeadAttention": lambda node: (
         (node.data_type(0), False, (*node.shape(0)[:2], node.shape(2)[-1])) if node.has(2) else None
     ),
+    "NhwcConv": _spatial("Conv", 3),
     "QGemm": _as("Gemm", 0, 3, typed=8),
     "QLinearAdd": _as("Add", 0, 3),
-    "QLinearAveragePool": _as("AveragePool", 0),
-    "QLinearGlobalAveragePool": _as("GlobalAveragePool", 0),
+    "QLinearAveragePool": _spatial("AveragePool", 1),
+    "QLinearConv": _spatial("QLinearConv", 9),
+    "QLinearGlobalAveragePool": _spatial("GlobalAveragePool", 1),
     "QLinearMul": _as("Mul", 0, 3),
-    "QuantizeLinear": _as("Identity", 0, typed=2),
+    "QLinearWhere": _as("Where", 0, 1, 4),
+    "QuantizeLinear": lambda node: (node.data_type(2) if node.has(2) else DataType.UINT8, False, node.shape(0)),
     "TransposeMatMul": _matmul,
 }

@@ -40,6 +40,13 @@ def _formal_inputs(domain: str, name: str, version: int) -> tuple[tuple[str, fro
 _FLOATS = frozenset({"tensor(bfloat16)", "tensor(float)", "tensor(float16)", "tensor(double)"})
 
 
+def input_types(node: Node) -> list[tuple[Value | None, frozenset[str]]]:
+    """Return the inputs with the types that the schema names; nothing if ONNX has no such operator."""
+    formals = _formal_inputs(node.proto.domain, node.op_type, node.version)
+    pairs = enumerate(node.inputs if formals else ())
+    return [(value, formals[min(number, len(formals) - 1)][1]) for number, value in pairs]
+
+
 def check_inputs(node: Node) -> None:
     """Raise NotSupported if an input is of floats and the schema names other types only, or the other way round.
 

@@ -53,7 +53,12 @@ def describe(
 
 
 def _without_unread(desc: OperatorDesc, number: int, read: set[Origin]) -> OperatorDesc:
-    """Return a description without the optional outputs that nothing reads; at least one output is left."""
+    """Return a description without the optional outputs that nothing reads; at least one output is left.
+
+    Present keys and values that are a cache stay together: the operator reads them as well.
+    """
+    if getattr(desc, "past_sequence_lengths_tensor", None) is not None:
+        return desc
     schema = operator(desc.operator)
     unread = {
         slot.field: None

@@ -210,7 +210,11 @@ def _behind_ends(node: Node, mask: Expression, batch: int, keys: int) -> Express
 
 @operator("MultiHeadAttention", domain=MICROSOFT)
 def multi_head_attention(node: Node) -> Sequence[Result]:
-    """Attention of projected queries, keys and values, apart or packed, with a past."""
+    """Attention of projected queries, keys and values, apart or packed, with a past.
+
+    ``unidirectional`` hides key m from query i if m > past + i, except from the last query, as in onnxruntime's CPU
+    provider. That is causality if there are as many new keys as queries.
+    """
     for number, name in ((8, "past_sequence_length"), (9, "cache_indirection")):
         if node.has(number):
             raise node.refusal(f"input {name} is not supported")
@@ -226,7 +230,7 @@ def multi_head_attention(node: Node) -> Sequence[Result]:
         past, key, value = (node.tensor(1), node.tensor(2)), None, None
     before = past[0].sizes[2] if past else 0
     rows, keys = query.sizes[1], before + (key.sizes[1] if key is not None else 0)
-    bias = _biases(node, mask=4, added=5, rows=rows, keys=keys, before=keys - rows, kind=query.data_type)
+    bias = _biases(node, mask=4, added=5, rows=rows, keys=keys, before=before, kind=query.data_type)
     scale = node.number("scale", 0.0) or 1 / math.sqrt(query.sizes[2] // heads)
     given = Given(query, key, value, heads, heads, scale, bias, past)
     found = attend(given, present=node.wants(1) or node.wants(2))

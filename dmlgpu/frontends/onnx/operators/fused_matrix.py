@@ -105,6 +105,8 @@ def nhwc_convolution(node: Node) -> Value:
 @operator("ConvTransposeWithDynamicPads", domain=MICROSOFT)
 def transposed_convolution_with_pads(node: Node) -> Value:
     """ConvTranspose whose padding is an input."""
-    pads = node.host_integers(2) if node.has(2) else (0,) * (2 * (len(node.shape(0)) - 2))
+    node.check_rank(0, 3, 4, 5)
+    count = 2 * (len(node.shape(0)) - 2)
+    pads = node.host_integers(2, count) if node.has(2) else (0,) * count
     bias = node.inputs[3] if node.has(3) else None
     return transposed_convolution(node.replaced([*node.inputs[:2], bias], pads=pads))

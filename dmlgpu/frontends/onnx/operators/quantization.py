@@ -52,6 +52,14 @@ class Quantization:
         return broadcast_to(entries, sizes)
 
 
+def block_sizes(node: Node, default: int) -> tuple[int, int]:
+    """Return the bits of an element and how many elements make a block, as com.microsoft has these attributes."""
+    bits, block = node.integer("bits", 4), node.integer("block_size", default)
+    if bits not in (4, 8) or block < 16 or block & (block - 1):
+        raise node.refusal(f"bits must be 4 or 8 and block_size a power of 2 from 16 on, got {bits} and {block}")
+    return bits, block
+
+
 def quantization(node: Node, scale: int, zero_point: int, sizes: Shape, axis: int = 1) -> Quantization:
     """Return the quantization that two inputs of a node describe for a tensor.
 

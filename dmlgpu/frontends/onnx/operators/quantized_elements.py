@@ -9,7 +9,13 @@ import numpy as np
 
 from dmlgpu.catalog.enums import DataType, ReduceFunction
 from dmlgpu.frontends.onnx.node import Node, reshaped, transposed
-from dmlgpu.frontends.onnx.operators.quantization import Quantization, dequantized, quantization, quantized
+from dmlgpu.frontends.onnx.operators.quantization import (
+    Quantization,
+    block_sizes,
+    dequantized,
+    quantization,
+    quantized,
+)
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Value
 from dmlgpu.frontends.onnx.windows import window_of, with_dimensions
@@ -152,7 +158,7 @@ def qlinear_average_pool(node: Node) -> Value:
 @operator("GatherBlockQuantized", domain=MICROSOFT)
 def gather_block_quantized(node: Node) -> Value:
     """Take parts along an axis of a quantised tensor, whose scales are those of blocks along another, as floats."""
-    bits, block = node.integer("bits", 4), node.integer("block_size", 128)
+    bits, block = block_sizes(node, 128)
     data, shape = node.tensor(0), node.shape(0)
     if data.data_type is DataType.UINT8 and bits == 4:  # two to a byte along the last axis
         shape = (*shape[:-1], 2 * shape[-1])

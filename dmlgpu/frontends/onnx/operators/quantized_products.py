@@ -10,7 +10,13 @@ from dmlgpu.catalog.enums import DataType, MatrixTransform, ReduceFunction
 from dmlgpu.frontends.onnx.constants import same
 from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped, transposed
 from dmlgpu.frontends.onnx.operators.casting import converted
-from dmlgpu.frontends.onnx.operators.quantization import Quantization, dequantized, difference, quantized
+from dmlgpu.frontends.onnx.operators.quantization import (
+    Quantization,
+    block_sizes,
+    dequantized,
+    difference,
+    quantized,
+)
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Shape, Value
 from dmlgpu.tensors.graphs import directmlx as dml
@@ -164,6 +170,7 @@ def qlinear_matmul(node: Node) -> Value:
 @operator("MatMulIntegerToFloat", domain="com.microsoft")
 def matmul_integer_to_float(node: Node) -> Value:
     """Product of 8-bit integers, scaled to floats; inputs are A, B, their scales, their zero points, and a bias."""
+    node.check_rank(2, 0, 1)
     factors = Factors.of(node, 0, 1)
     found = _scaled(node, factors, factors.sums(node, 4, 5), 2, 3)
     return node.valued(_with_bias(node, found, factors.shape, 6), factors.shape)
@@ -191,10 +198,10 @@ def dynamic_quantize_matmul(node: Node) -> Value:
     """Quantise A by its range and multiply it with B: inputs are A, B, B's scale and zero point, and a bias."""
     factors = Factors.of(node, 0, 1)
     a = functions.dynamic_quantize_linear(factors.a)
-    one = (1,) * len(factors.a.sizes)
     factors.a = a.output
-    zero, scale = reshaped(a.output_zero_point, one), reshaped(a.output_scale, one)
-    sums = functions.matrix_multiply_integer(factors.a, factors.b, zero, factors.parameter(node, 3, of_rows=False))
+    zero = node.valued(reshaped(a.output_zero_point, (1,)), ())
+    sums = factors.sums(node.replaced([node.inputs[3] if node.has(3) else None, zero]), 1, 0)
+    scale = reshaped(a.output_scale, (1,) * len(factors.a.sizes))
     columns = broadcast_to(factors.spread(node, 2, of_rows=False), sums.sizes)
     found = dml.multiply(dml.cast(sums, FLOAT32), dml.multiply(broadcast_to(scale, sums.sizes), columns))
     return node.valued(_with_bias(node, found, factors.shape, 4), factors.shape)
@@ -202,7 +209,14 @@ def dynamic_quantize_matmul(node: Node) -> Value:
 
 @operator("QGemm", domain="com.microsoft")
 def qgemm(node: Node) -> Value:
-    """alpha * A' * B' + C of quantised matrices, C of INT32 in units of the product; floats without an output scale."""
+    """alpha * A' * B' + C of quantised matrices, C of INT32 in units of the product.
+
+    Floats without a scale and zero point of the output, either of which alone is refused.
+    """
+    if node.has(7) != node.has(8):
+        raise node.refusal("y_scale and y_zero_point must be given together")
+    for number in (0, 3):
+        node.check_rank(number, 2)
     a, b = (
         transposed(node.tensor(number), (1, 0)) if node.flag(name) else node.tensor(number)
         for number, name in ((0, "transA"), (3, "transB"))
@@ -217,10 +231,10 @@ def qgemm(node: Node) -> Value:
     if node.has(7):
         by = Quantization(
             broadcast_to(reshaped(node.tensor(7), (1,) * 4), found.sizes),
-            broadcast_to(reshaped(node.tensor(8), (1,) * 4), found.sizes) if node.has(8) else None,
+            broadcast_to(reshaped(node.tensor(8), (1,) * 4), found.sizes),
             (1,) * 4,
         )
-        found = quantized(found, by, UINT8 if by.zero_point is None else by.zero_point.data_type)
+        found = quantized(found, by, node.data_type(8))
     return node.valued(found, factors.shape)
 
 
@@ -229,9 +243,7 @@ def matmul_bits(node: Node) -> Value:
     """Product with a matrix of {N, K} of 4 or 8 bits, whose scales and zero points are those of blocks along K."""
     if node.has(4):
         raise node.refusal("an order of groups (g_idx) is not supported")
-    bits, block = node.integer("bits", 4), node.integer("block_size")
-    if bits not in (4, 8) or block < 16 or block & (block - 1):
-        raise node.refusal(f"bits must be 4 or 8 and block_size a power of 2 from 16 on, got {bits} and {block}")
+    bits, block = block_sizes(node, 0)
     inner, columns = node.integer("K"), node.integer("N")
     blocks = -(-inner // block)
     shape, scale = node.shape(0), reshaped(node.tensor(2), (columns, blocks))
