@@ -192,8 +192,8 @@ class GpuExecutable:
         # The driver translates first what runs first.
         kernels = (*program.initialization, *program.kernels)
         pipelines, self.new = binder.pipelines.get_all(program.operator, kernels, program.immediates)
-        distinct = {kernel.wgsl: kernel for kernel in kernels}.values()
-        self.memory = sum(map(binder.pipelines.size_of, distinct)) + sum(map(len, program.constants))
+        texts = {kernel.wgsl for kernel in kernels}
+        self.memory = sum(map(binder.pipelines.size_of, texts)) + sum(map(len, program.constants))
         compiled, count = list(zip(kernels, pipelines, strict=True)), len(program.initialization)
         self._initialization, self._kernels = compiled[:count], compiled[count:]
         self._made = time.perf_counter()

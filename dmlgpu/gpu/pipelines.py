@@ -60,9 +60,9 @@ class Pipelines:
         """Return how many pipelines live."""
         return len(self._living)
 
-    def size_of(self, kernel: Kernel) -> int:
-        """Estimate the bytes that a kernel's pipeline takes."""
-        return self._bytes_per_character * len(kernel.wgsl)
+    def size_of(self, wgsl: str) -> int:
+        """Estimate the bytes that the pipeline of a text takes."""
+        return self._bytes_per_character * len(wgsl)
 
     def layout(self, bindings: int, immediates: bool) -> Any:
         """Return the bind-group layout of kernels with so many bindings. Hold the context's lock."""
@@ -114,7 +114,7 @@ class Pipelines:
             for key, pipeline in zip(absent, made, strict=True):
                 found[key] = self._living.setdefault(key, pipeline)
             for key, kernel in missing.items():
-                self.cache.put(key, found[key], self.size_of(kernel))
+                self.cache.put(key, found[key], self.size_of(kernel.wgsl))
         return found, [missing[key] for key, pipeline in zip(absent, made, strict=True) if found[key] is pipeline]
 
     def close(self) -> None:
@@ -137,7 +137,7 @@ class Pipelines:
             pipeline = device.create_compute_pipeline(label=kernel.label, layout=layout, compute=compute)
             # OpenGL frees a pipeline at once, and its context is best left to the threads that use it.
             if self._context.info.backend != "OpenGL":
-                reclaiming.watch(pipeline, self._queue, self.size_of(kernel))
+                reclaiming.watch(pipeline, self._queue, self.size_of(kernel.wgsl))
             return releases.adopt(self._context, pipeline)
         except wgpu.GPUValidationError as error:
             if "is lost" in str(error):
