@@ -155,9 +155,10 @@ class Device(DmlObject):
         """The compiled pipelines that are kept for when equal kernels are compiled again.
 
         ``limits`` says how much is kept and can be set (``CacheLimits(entries=1024, size=256 << 20)`` at first, in
-        bytes as estimated from the text), ``info`` what is there and how it was used, ``clear`` empties it. Compiled
-        operators keep their own pipelines alive besides, which are found again as well. Empty on adapters that compile
-        nothing.
+        bytes as estimated from the text: 190 per character on llvmpipe, 60 on SwiftShader, both measured, 200 on other
+        drivers), ``info`` what is there and how it was used, ``clear`` empties it. Compiled operators keep their own
+        pipelines alive besides, which are found again as well. Memory of dropped pipelines goes back to the system
+        when 16 MiB were dropped. Empty on adapters that compile nothing.
         """
         return self._pipeline_cache
 

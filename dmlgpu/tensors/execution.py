@@ -129,7 +129,7 @@ class Call:
         if found is None:
             found = self._compiled(types, sizes, absent)
             if key is not None:
-                found = self.session.compiled.put(key, found, 1)
+                found = self.session.compiled.put(key, found, found.memory)
         return found
 
     def _compiled(self, types: Mapping[str, Any], sizes: Mapping[str, Any], absent: Sequence[str]) -> Prepared:

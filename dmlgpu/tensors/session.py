@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 COMPILED = 1024
 """Most compiled operators that a device keeps for eager calls."""
 
+COMPILED_BYTES = 256 << 20
+"""Most bytes of these operators' pipelines, as estimated."""
+
 RECORDED = 4096
 """Most dispatches that a device keeps with the memory to which they are bound."""
 
@@ -61,6 +64,12 @@ class Prepared:
     clears: bool
     number: int = field(default_factory=itertools.count().__next__)
 
+    @property
+    def memory(self) -> int:
+        """Bytes that the operator holds by itself, as estimated: pipelines and constants; 0 if nothing is compiled."""
+        size: int = getattr(self.executable, "memory", 0)
+        return size
+
 
 class Session:
     """One device's state of eager calls. Thread-safe. It does not keep the device alive."""
@@ -68,7 +77,7 @@ class Session:
     def __init__(self, state: DeviceState):
         self._state = state
         self.recorded: Cache[Any, tuple[Sequence[Dispatch], tuple[Any, ...]]] = Cache(CacheLimits(RECORDED, RECORDED))
-        self.compiled: Cache[Any, Prepared] = Cache(CacheLimits(COMPILED, COMPILED))
+        self.compiled: Cache[Any, Prepared] = Cache(CacheLimits(COMPILED, COMPILED_BYTES))
         self.numbers: Cache[Any, Kept] = Cache(CacheLimits(COMPILED, COMPILED))
         self.pool = Pool(state, self.recorded.clear)
 

@@ -20,6 +20,10 @@ from dmlgpu.runtime.device import Device
 MOST_PARTS = 256
 """Most compiled stretches of a graph that are kept, of all shapes together; the least used go first."""
 
+PART_BYTES = 256 << 20
+"""Most bytes that they hold, as estimated: pipelines and constants. The parts of one run are kept even if they are
+larger. Weights that are laid out anew are not counted, because all shapes share them."""
+
 MOST_BODIES = 64
 """Most bodies of loops that are kept."""
 
@@ -56,7 +60,7 @@ class Runner:
         self._device, self._versions, self._weights = device, versions, weights
         self._nodes, self._known = nodes, known
         self._inputs, self._outputs = tuple(inputs), tuple(outputs)
-        self._parts: Cache[Key, Part] = Cache(CacheLimits(MOST_PARTS, MOST_PARTS))
+        self._parts: Cache[Key, Part] = Cache(CacheLimits(MOST_PARTS, PART_BYTES))
         self._is_body = is_body
         self._bodies: Cache[Hashable, tuple[Any, object]] = Cache(CacheLimits(MOST_BODIES, MOST_BODIES))
         self._strict = strict
@@ -88,17 +92,18 @@ class Runner:
         signature = tuple(None if one is None else one.signature for one in given)
         slots = Slots(self._device, [np.zeros(0) if one is None else one.held for one in given])
         done: list[Part] = []
+        size = 0
         outcomes: tuple[Outcome, ...] = ()
         steps: Steps | None = None
         translation: Translation | None = None
         while True:
             part = self._parts.get((signature, outcomes))
+            is_new = part is None
             if part is None:
                 if translation is None or steps is None:
                     translation, steps, part = self._resumed(given, outcomes)
                 else:
                     part = steps.send(outcomes[-1])
-                self._parts.put((signature, outcomes), part, 1)
             else:
                 translation = steps = None
             done.append(part)
@@ -106,6 +111,10 @@ class Runner:
                 check.run(slots)
             if part.segment is not None:
                 part.segment.run(slots, fetch and part.action is None)
+            size += part.memory
+            if is_new:
+                self._parts.limits = CacheLimits(max(MOST_PARTS, len(done)), max(PART_BYTES, size))
+                self._parts.put((signature, outcomes), part, part.memory)
             if part.action is None:
                 self._last = tuple(done)
                 return [Fed(one.shape, one.data_type, one.is_bool, one.take(slots)) for one in part.outputs]

@@ -447,6 +447,12 @@ class Part:
     placed: tuple[Placed | tuple[str, Placing], ...] = ()
     checks: tuple[Check, ...] = ()
 
+    @property
+    def memory(self) -> int:
+        """Bytes that its compiled graph holds, as estimated; 0 before it is compiled."""
+        prepared = None if self.segment is None else self.segment._prepared
+        return 0 if prepared is None else prepared.memory
+
     def placements(self) -> Iterator[Placement]:
         """Return where its nodes were computed, those in bodies under the names of their loops."""
         for one in self.placed:

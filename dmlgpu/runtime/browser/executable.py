@@ -48,6 +48,7 @@ class BrowserExecutable(Executable):
 
     Attributes:
         program: what it runs.
+        memory: bytes of its pipelines, as estimated, and of its constants.
     """
 
     def __init__(self, backend: BrowserBackend, program: Program):
@@ -60,6 +61,8 @@ class BrowserExecutable(Executable):
         uploaded = time.perf_counter()
         kernels = (*program.initialization, *program.kernels)
         numbers, count = backend.pipelines.get_all(program.operator, kernels), len(program.initialization)
+        texts = {kernel.wgsl for kernel in kernels}
+        self.memory = sum(map(backend.pipelines.size_of, texts)) + sum(map(len, program.constants))
         self._initialization = list(zip(kernels[:count], numbers[:count], strict=True))
         self._kernels = list(zip(kernels[count:], numbers[count:], strict=True))
         self._timings = replace(program.timings, driver=time.perf_counter() - uploaded, upload=uploaded - start)

@@ -47,6 +47,10 @@ class Pipelines:
         self._lock = threading.Lock()
         self.cache: Cache[Key, Pipeline] = Cache(LIMITS)
 
+    def size_of(self, wgsl: str) -> int:
+        """Estimate the bytes that the pipeline of a text takes."""
+        return _BYTES_PER_CHARACTER * len(wgsl)
+
     def get_all(self, operator: str, kernels: Sequence[Kernel]) -> list[Pipeline]:
         """Return kernels' pipelines. The page makes all that are new at a time, which costs one round trip.
 
@@ -77,7 +81,7 @@ class Pipelines:
             pipeline = Pipeline(command[1])
             pipeline.forget = self._forget
             made[key] = pipeline
-            self.cache.put(key, pipeline, _BYTES_PER_CHARACTER * len(key[0]))
+            self.cache.put(key, pipeline, self.size_of(key[0]))
         return made
 
 

@@ -86,8 +86,8 @@ class GpuBackend:
         self.info: AdapterInfo = context.info
         self.target: Target = context.target
         self._allocator = Allocator(context, memory_budget)
-        self._pipelines = Pipelines(context)
         self._queue = Queue(context, self._allocator)
+        self._pipelines = Pipelines(context, self._queue)
         self._transfers = Transfers(context, self._queue)
         self._timestamps = Timestamps(context, self._allocator, self._queue, self._transfers)
         self._binder = Binder(context, self._allocator, self._pipelines)

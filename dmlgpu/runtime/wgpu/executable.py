@@ -178,6 +178,7 @@ class GpuExecutable:
         program: what it runs.
         temporary_size, persistent_size: bytes of these resources.
         new: kernels whose pipelines nobody had made before.
+        memory: bytes of its pipelines, as estimated, and of its constants.
     """
 
     def __init__(self, program: Program, binder: Binder):
@@ -191,6 +192,8 @@ class GpuExecutable:
         # The driver translates first what runs first.
         kernels = (*program.initialization, *program.kernels)
         pipelines, self.new = binder.pipelines.get_all(program.operator, kernels, program.immediates)
+        texts = {kernel.wgsl for kernel in kernels}
+        self.memory = sum(map(binder.pipelines.size_of, texts)) + sum(map(len, program.constants))
         compiled, count = list(zip(kernels, pipelines, strict=True)), len(program.initialization)
         self._initialization, self._kernels = compiled[:count], compiled[count:]
         self._made = time.perf_counter()

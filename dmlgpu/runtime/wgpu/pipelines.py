@@ -13,17 +13,21 @@ import wgpu
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.common.errors import ShaderError
 from dmlgpu.compiler.program import Kernel
-from dmlgpu.compiler.target import PARAMETER_BYTES
-from dmlgpu.runtime.wgpu import native, releases
+from dmlgpu.compiler.target import PARAMETER_BYTES, AdapterInfo
+from dmlgpu.runtime.wgpu import native, reclaiming, releases
 from dmlgpu.runtime.wgpu.context import Context, reason_of
 from dmlgpu.runtime.wgpu.parallel import cores, in_parallel
+from dmlgpu.runtime.wgpu.queue import Queue
 
 DEFAULT_LIMITS: Final = CacheLimits(entries=1024, size=256 << 20)
 """What a new device keeps of pipelines, beside those that are in use."""
 
-_BYTES_PER_CHARACTER = 200
-"""What a pipeline takes in memory, per character of its text: 140 to 220 on Mesa's llvmpipe for softmax, addition, GELU
-and GEMM. Hardware takes less."""
+BYTES_PER_CHARACTER: Final = {"llvmpipe": 190, "SwiftShader": 60}
+"""What a pipeline takes in memory, per character of its text, by driver: the mean of softmax, addition, GELU, GEMM and
+reduction, which ``python benchmarks/pipeline_memory.py`` measures. llvmpipe takes 130 to 250, SwiftShader 40 to 85."""
+
+OTHER_BYTES_PER_CHARACTER: Final = 200
+"""The same for drivers that were not measured. Hardware takes less."""
 
 _LINES_AROUND = 3
 
@@ -42,8 +46,9 @@ class Pipelines:
         cache: keeps pipelines that may be asked for again; a miss is a request for one that it did not hold.
     """
 
-    def __init__(self, context: Context):
-        self._context = context
+    def __init__(self, context: Context, queue: Queue):
+        self._context, self._queue = context, queue
+        self._bytes_per_character = bytes_per_character(context.info)
         # OpenGL's one context is used by one thread at a time.
         self._is_serial = context.info.backend == "OpenGL"
         # Bounded: a kernel has at most MAX_SLOTS bindings.
@@ -54,6 +59,10 @@ class Pipelines:
     def __len__(self) -> int:
         """Return how many pipelines live."""
         return len(self._living)
+
+    def size_of(self, wgsl: str) -> int:
+        """Estimate the bytes that the pipeline of a text takes."""
+        return self._bytes_per_character * len(wgsl)
 
     def layout(self, bindings: int, immediates: bool) -> Any:
         """Return the bind-group layout of kernels with so many bindings. Hold the context's lock."""
@@ -105,7 +114,7 @@ class Pipelines:
             for key, pipeline in zip(absent, made, strict=True):
                 found[key] = self._living.setdefault(key, pipeline)
             for key, kernel in missing.items():
-                self.cache.put(key, found[key], _BYTES_PER_CHARACTER * len(kernel.wgsl))
+                self.cache.put(key, found[key], self.size_of(kernel.wgsl))
         return found, [missing[key] for key, pipeline in zip(absent, made, strict=True) if found[key] is pipeline]
 
     def close(self) -> None:
@@ -126,6 +135,9 @@ class Pipelines:
             module = device.create_shader_module(label=kernel.label, code=kernel.wgsl)
             compute = {"module": module, "entry_point": "main"}
             pipeline = device.create_compute_pipeline(label=kernel.label, layout=layout, compute=compute)
+            # OpenGL frees a pipeline at once, and its context is best left to the threads that use it.
+            if self._context.info.backend != "OpenGL":
+                reclaiming.watch(pipeline, self._queue, self.size_of(kernel.wgsl))
             return releases.adopt(self._context, pipeline)
         except wgpu.GPUValidationError as error:
             if "is lost" in str(error):
@@ -152,6 +164,14 @@ class Pipelines:
                 ),
             )
         return self._layouts[key]
+
+
+def bytes_per_character(info: AdapterInfo) -> int:
+    """Return what an adapter's pipelines take in memory, per character of their texts."""
+    for driver, size in BYTES_PER_CHARACTER.items():
+        if driver in info.name:
+            return size
+    return OTHER_BYTES_PER_CHARACTER
 
 
 def compile_error(operator: str, kernel: Kernel, adapter: str, error: Exception) -> str:
