@@ -83,6 +83,15 @@ REFUSED: tuple[tuple[str, list[Any], dict[str, Any], str], ...] = (
     ("AffineGrid", [normal(1, 2, 3), np.zeros(0, np.int64)], {}, "size must have 4 or 5 elements"),
     ("Attention", [normal(1, 2, 8)] * 3, {"q_num_heads": -2, "kv_num_heads": 2, "version": 23}, "q_num_heads must be"),
     *(
+        (
+            "Attention",
+            [normal(1, 2, 8)] * 3,
+            {"q_num_heads": heads, "kv_num_heads": shared, "version": 23},
+            "must be mu",
+        )
+        for heads, shared in ((16, 2), (6, 2), (3, 3))
+    ),
+    *(
         ("Attention", [normal(2, 1, 2, 4)] * 3 + [normal(*shape)], {"is_causal": 1, "version": 23}, "must broadcast to")
         for shape in ((3, 2), (8,), (3, 1, 2, 2), (1, 2, 1, 2, 2))
     ),

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime  # type: ignore[import-untyped]
 from onnx.inliner import inline_local_functions
 from onnx.reference import ReferenceEvaluator
@@ -60,10 +61,21 @@ def runtime(drawn: Drawn) -> Answer:
         return Answer(None, str(error))
 
 
+def _inlined(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with its functions inline; ONNX's inliner leaves out attributes that have their defaults."""
+    result = onnx.ModelProto()
+    result.CopyFrom(model)
+    usual = {function.name: function.attribute_proto for function in result.functions}
+    for node in result.graph.node:
+        present = {attribute.name for attribute in node.attribute}
+        node.attribute.extend(default for default in usual.get(node.op_type, ()) if default.name not in present)
+    return inline_local_functions(result)
+
+
 def reference(drawn: Drawn) -> Answer:
     """What ONNX's reference computes; of functions inline, whose attributes it hands to few operators otherwise."""
     try:
-        model = inline_local_functions(drawn.model) if drawn.model.functions else drawn.model
+        model = _inlined(drawn.model) if drawn.model.functions else drawn.model
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             results = ReferenceEvaluator(model).run(None, drawn.feeds)

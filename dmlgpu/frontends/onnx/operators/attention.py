@@ -48,6 +48,9 @@ def attention(node: Node) -> Sequence[Result]:
     if node.has(4) != node.has(5) or (node.has(4) and node.has(6)):
         raise node.refusal("past_key and past_value must be given together, and without nonpad_kv_seqlen")
     query, key, value = (side_by_side(node.tensor(number)) if rank == 4 else node.tensor(number) for number in range(3))
+    if query.sizes[2] % heads or key.sizes[2] % shared or value.sizes[2] % shared:
+        hidden = [tensor.sizes[2] for tensor in (query, key, value)]
+        raise node.refusal(f"hidden sizes must be multiples of {heads}, {shared} and {shared} heads, got {hidden}")
     for number in (4, 5):
         if node.has(number):
             node.check_rank(number, 4)
