@@ -211,6 +211,34 @@ def test_huge_shapes_of_nothing_are_refused(held: bool) -> None:
         load(model, "numpy").run(feeds)
 
 
+@pytest.mark.parametrize(("batch", "rows"), [(0, 3), (1, 0)])
+def test_all_outputs_of_fused_operators(batch: int, rows: int) -> None:
+    x, scale, rest = normal(batch, rows, 4), normal(4), {"domain": "com.microsoft"}
+    check_node("SkipLayerNormalization", [x, x, scale, scale], ["y", "", "", "sum"], **rest)
+    check_node("SkipSimplifiedLayerNormalization", [x, x, scale], ["y", "", "", "sum"], **rest)
+    for past in (0,) if batch else (0, 2):  # no new rows beside a past are refused, as those of Attention
+        cache = [normal(batch, 2, past, 2) if past else None] * 2
+        check_node("MultiHeadAttention", [x, x, x, None, None, None, *cache], ["y", "k", "v"], num_heads=2, **rest)
+    check_node("Attention", [x, normal(4, 12), normal(12)], ["y", "present"], num_heads=2, **rest)
+    inputs = [np.ones((4, 16), np.uint8), np.zeros((batch, rows), np.int64), np.ones((4, 1), F)]
+    check_node("GatherBlockQuantized", inputs, ["y"], bits=8, block_size=16, **rest)
+    inputs = [normal(batch, 2, 4, 4), normal(2, 1, 2, 2), np.zeros(4, np.int64)]
+    check_node("ConvTransposeWithDynamicPads", inputs, ["y"], **rest)
+    model, feeds = model_of_node("BiasSplitGelu", [normal(batch, rows, 8), normal(8)], ["y"], **rest)
+    assert load(model, "numpy").run(feeds)["y"].shape == (batch, rows, 4)
+
+
+@pytest.mark.parametrize("sizes", [[4, 8], [4, 4, 2, 2]])
+def test_hidden_sizes_are_three(sizes: list[int]) -> None:
+    for batch in (0, 2):
+        inputs = [normal(batch, 3, 4), normal(4, 12), normal(12)]
+        model, feeds = model_of_node(
+            "Attention", inputs, ["y"], domain="com.microsoft", num_heads=2, qkv_hidden_sizes=sizes
+        )
+        with pytest.raises(DmlError, match="qkv_hidden_sizes must have 3 elements"):
+            load(model, "numpy").run(feeds)
+
+
 @pytest.mark.parametrize("last", [0, 1])
 def test_quantised_sums_over_nothing_leave_the_bias(last: int) -> None:
     """onnxruntime leaves them unset."""

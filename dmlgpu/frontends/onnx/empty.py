@@ -49,10 +49,8 @@ def compute(node: Node) -> list[Value | None] | None:
         raise node.refusal(f"sizes of at most {_MOST_RESULTS} elements together are computed from tensors without any")
     empties = [one for one in outputs if one is not None and 0 in one[2]]
     if empties and len(empties) == len(outputs):
-        return [
-            node.known(np.zeros(shape, np.bool_ if is_bool else data_type.numpy))
-            for data_type, is_bool, shape in empties
-        ]
+        arrays = [np.zeros(shape, np.bool_ if is_bool else data_type.numpy) for data_type, is_bool, shape in empties]
+        return _known_outputs(node, arrays)
     return _reference(node, outputs) if all(one.array is not None for one in values) else None
 
 
@@ -99,11 +97,24 @@ def _is_absurd(value: Value) -> bool:
 
 
 def _shapes(node: Node) -> Outputs:
-    """Return types and shapes of a node's outputs, as far as they are known."""
+    """Return types and shapes of the outputs that have names, as far as they are known."""
     analogue = _ANALOGUES.get(node.op_type)
     if analogue is None or schema_of(node.proto.domain, node.op_type, node.version):
         return inferred(node)
-    return [analogue(node), *([None] * (sum(map(bool, node.proto.output)) - 1))]
+    further = _FURTHER.get(node.op_type, lambda node: [])
+    known = dict(enumerate([analogue(node), *further(node)]))
+    return [known.get(number) for number, name in enumerate(node.proto.output) if name]
+
+
+def _known_outputs(node: Node, arrays: Sequence[np.ndarray]) -> list[Value | None]:
+    """Return the outputs of a node, those without a name as None.
+
+    Args:
+        node: the node.
+        arrays: the elements of those that have names.
+    """
+    rest = iter(arrays)
+    return [node.known(next(rest)) if name else None for name in node.proto.output]
 
 
 def _reference(node: Node, outputs: Outputs) -> list[Value | None] | None:
@@ -123,11 +134,11 @@ def _reference(node: Node, outputs: Outputs) -> list[Value | None] | None:
         results = [np.asarray(one) for one in ReferenceEvaluator(model).run(None, feeds)]
     except Exception:  # the reference knows no such case; the operator refuses it by name
         return None
-    # The reference sums integers in wider types than the schema names.
-    return [
-        node.known(one if output is None else one.astype(np.bool_ if output[1] else output[0].numpy, copy=False))
+    typed = [
+        one if output is None else one.astype(np.bool_ if output[1] else output[0].numpy, copy=False)
         for one, output in zip(results, outputs, strict=True)
     ]
+    return _known_outputs(node, typed)
 
 
 def _element(array: np.ndarray) -> int:
@@ -340,10 +351,64 @@ def _spatial(op_type: str, count: int) -> Analogue:
     return analogue
 
 
+def _gathered(node: Node) -> tuple[DataType, bool, Shape]:
+    shape = list(node.shape(0))
+    axis = node.axis(node.integer("gather_axis"), len(shape))
+    if node.data_type(0) is DataType.UINT8 and node.integer("bits", 4) == 4:  # two to a byte
+        shape[-1] *= 2
+    return node.data_type(2), False, (*shape[:axis], *node.shape(1), *shape[axis + 1 :])
+
+
+def _split_in_two(node: Node) -> tuple[DataType, bool, Shape]:
+    *sizes, last = node.shape(0) or (0,)
+    return node.data_type(0), False, (*sizes, last // 2)
+
+
 def _attention(node: Node) -> tuple[DataType, bool, Shape]:
-    hidden = (node.integers("qkv_hidden_sizes") or (0, 0, node.shape(1)[1] // 3))[2]
+    node.check_rank(0, 3)
+    node.check_rank(1, 2)
+    hidden = (node.integers("qkv_hidden_sizes", 3) or (0, 0, node.shape(1)[1] // 3))[2]
     return node.data_type(0), False, (*node.shape(0)[:2], hidden)
 
+
+def _fused_present(node: Node) -> Outputs:
+    """Attention: all keys and values, in one tensor."""
+    batch, rows, _ = node.shape(0)
+    heads, past = max(node.integer("num_heads"), 1), 0
+    if node.has(4):
+        node.check_rank(4, 5)
+        past = node.shape(4)[3]
+    size = (node.integers("qkv_hidden_sizes", 3) or (node.shape(1)[1] // 3,))[0] // heads
+    return [(node.data_type(0), False, (2, batch, heads, past + rows, size))]
+
+
+def _present(node: Node) -> Outputs:
+    """MultiHeadAttention: all keys and values."""
+    heads = max(node.integer("num_heads"), 1)
+    outputs: Outputs = []
+    for new, past in ((1, 6), (2, 7)):
+        if not node.has(new) or len(node.shape(new)) != 3:
+            return []
+        batch, rows, width = node.shape(new)
+        before = 0
+        if node.has(past):
+            node.check_rank(past, 4)
+            before = node.shape(past)[2]
+        outputs.append((node.data_type(0), False, (batch, heads, before + rows, width // heads)))
+    return outputs
+
+
+def _sum_of_skips(node: Node) -> Outputs:
+    return [None, None, (node.data_type(0), False, node.shape(0))]
+
+
+_FURTHER: dict[str, Callable[[Node], Outputs]] = {
+    "Attention": _fused_present,
+    "MultiHeadAttention": _present,
+    "SkipLayerNormalization": _sum_of_skips,
+    "SkipSimplifiedLayerNormalization": _sum_of_skips,
+}
+"""Outputs from the second one on."""
 
 _ANALOGUES: dict[str, Analogue] = {
     **{
@@ -367,16 +432,20 @@ _ANALOGUES: dict[str, Analogue] = {
     },
     "Attention": _attention,
     "BiasAdd": _as("Add", 0, 2),
+    "BiasSplitGelu": _split_in_two,
     "DequantizeLinear": _as("Identity", 0, typed=1),
     "DynamicQuantizeMatMul": _as("MatMul", 0, 1, typed=DataType.FLOAT32),
     "FusedConv": _as("Conv", 0, 1),
     "FusedGemm": _as("Gemm", 0, 1),
     "FusedMatMul": _matmul,
     "FusedMatMulActivation": _matmul,
+    "GatherBlockQuantized": _gathered,
     "MatMulIntegerToFloat": _as("MatMul", 0, 1, typed=2),
     "MatMulNBits": lambda node: (node.data_type(0), False, (*node.shape(0)[:-1], node.integer("N"))),
     "MultiHeadAttention": lambda node: (
-        (node.data_type(0), False, (*node.shape(0)[:2], node.shape(2)[-1])) if node.has(2) else None
+        (node.data_type(0), False, (*node.shape(0)[:2], node.shape(2)[2]))
+        if node.has(2) and len(node.shape(2)) == 3
+        else None
     ),
     "NhwcConv": _spatial("Conv", 3),
     "QGemm": _as("Gemm", 0, 3, typed=8),

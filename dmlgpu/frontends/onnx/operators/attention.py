@@ -139,7 +139,7 @@ def fused_attention(node: Node) -> Sequence[Result]:
     x, weights = node.tensor(0), node.tensor(1)
     batch, rows, width = x.sizes
     heads = node.integer("num_heads")
-    sizes = node.integers("qkv_hidden_sizes") or (weights.sizes[1] // 3,) * 3
+    sizes = node.integers("qkv_hidden_sizes", 3) or (weights.sizes[1] // 3,) * 3
     if heads < 1 or any(one % heads for one in sizes) or sum(sizes) != weights.sizes[1]:
         raise node.refusal(f"num_heads must divide qkv_hidden_sizes, got {heads} and {list(sizes)}")
     c = broadcast_to(node.tensor(2), (batch * rows, weights.sizes[1])) if node.has(2) else None

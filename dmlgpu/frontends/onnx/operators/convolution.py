@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from dmlgpu.catalog.enums import ConvolutionDirection
 from dmlgpu.frontends.onnx.node import Node, broadcast_to, checked_shape, reshaped
 from dmlgpu.frontends.onnx.registry import operator
@@ -71,6 +73,8 @@ def transposed_convolution(node: Node) -> Value:
             start[number], end[number] = (less, more) if mode == "SAME_UPPER" else (more, less)
     if node.value(0).is_empty:  # nothing is spread: the bias is everywhere
         result = [size - before - behind for size, before, behind in zip(full, start, end, strict=True)]
+        if not shape[0]:
+            return node.known(np.zeros(checked_shape(node, (0, channels, *result)), node.data_type(0).numpy))
         bias = _bias(node, 2, len(shape))
         zero = node.constant([0], node.data_type(0)) if bias is None else bias
         return node.valued(broadcast_to(zero, checked_shape(node, (shape[0], channels, *result))))
