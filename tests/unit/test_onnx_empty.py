@@ -150,6 +150,11 @@ def test_statistics_of_an_empty_batch() -> None:
         np.testing.assert_array_equal(running, np.full((2, 2), np.nan, F))
 
 
+def test_a_range_whose_extent_overflows_is_empty() -> None:
+    inputs = [np.array(number, np.int32) for number in (-4, 2**31 - 1, -2)]
+    check_node("Range", inputs, ["y"], weights=(0, 1, 2))
+
+
 def test_nothing_set_and_scattered() -> None:
     """Places that NonZero finds, none, name what ScatterND writes: nothing."""
     nodes = [

@@ -51,7 +51,7 @@ def compute(node: Node) -> list[Value | None] | None:
     with np.errstate(all="ignore"):
         try:
             found = _FUNCTIONS[node.op_type](node, arrays)
-        except (ArithmeticError, IndexError, TypeError, ValueError) as error:
+        except (ArithmeticError, AttributeError, IndexError, TypeError, ValueError) as error:
             raise node.refusal(f"its inputs do not fit: {error}") from None
     several = found if isinstance(found, list) else [found]
     known = [node.known(one) for one in several]
@@ -272,7 +272,7 @@ def _reduce(function: Callable[..., Any]) -> Function:
 
 def _range(node: Node, arrays: Sequence[Any]) -> Array:
     start, limit, delta = (one.reshape(-1)[0] for one in arrays)
-    count = max(math.ceil((limit - start) / delta), 0)
+    count = max(math.ceil((limit.item() - start.item()) / delta.item()), 0)
     return np.asarray((start + np.arange(count) * delta).astype(arrays[0].dtype))
 
 
