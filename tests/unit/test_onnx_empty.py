@@ -311,3 +311,9 @@ def test_grids_of_a_single_picture() -> None:
         theta = normal(size[0], len(size) - 2, len(size) - 1)
         for aligned in (0, 1):
             check_node("AffineGrid", [theta, np.array(size)], ["y"], version=20, align_corners=aligned)
+
+
+@pytest.mark.parametrize("op_type", ["MaxPool", "AveragePool", "LpPool"])
+def test_windows_of_nothing_do_not_begin_in_the_padding(op_type: str) -> None:
+    rest = {"kernel_shape": [1, 2], "strides": [3, 2], "pads": [0, 1, 0, 1], "ceil_mode": 1}
+    check_node(op_type, [np.zeros((0, 3, 9, 9), F)], ["y"], **rest)

@@ -20,6 +20,7 @@ from dmlgpu.frontends.onnx.elements import ELEMENT_TYPES
 from dmlgpu.frontends.onnx.node import Node
 from dmlgpu.frontends.onnx.signatures import inferred, input_types, schema_of
 from dmlgpu.frontends.onnx.values import Shape, Value
+from dmlgpu.frontends.onnx.windows import window_of
 
 _MICROSOFT = "com.microsoft"
 _MOST_READ = 1024
@@ -98,12 +99,23 @@ def _is_absurd(value: Value) -> bool:
 
 def _shapes(node: Node) -> Outputs:
     """Return types and shapes of the outputs that have names, as far as they are known."""
+    if node.op_type in ("AveragePool", "LpPool", "MaxPool") and node.flag("ceil_mode"):
+        return _pooled(node)
     analogue = _ANALOGUES.get(node.op_type)
     if analogue is None or schema_of(node.proto.domain, node.op_type, node.version):
         return inferred(node)
     further = _FURTHER.get(node.op_type, lambda node: [])
     known = dict(enumerate([analogue(node), *further(node)]))
     return [known.get(number) for number, name in enumerate(node.proto.output) if name]
+
+
+def _pooled(node: Node) -> Outputs:
+    """Return types and shapes of pooling that rounds up. ONNX's inference counts windows that begin in the padding."""
+    spatial = node.shape(0)[2:]
+    counts = window_of(node, node.integers("kernel_shape") or (), spatial).outputs(spatial, ceil=True)
+    shape = (*node.shape(0)[:2], *counts)
+    types = (node.data_type(0), DataType.INT64)
+    return [(data_type, False, shape) for data_type, name in zip(types, node.proto.output, strict=False) if name]
 
 
 def _known_outputs(node: Node, arrays: Sequence[np.ndarray]) -> list[Value | None]:
