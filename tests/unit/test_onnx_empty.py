@@ -317,3 +317,9 @@ def test_grids_of_a_single_picture() -> None:
 def test_windows_of_nothing_do_not_begin_in_the_padding(op_type: str) -> None:
     rest = {"kernel_shape": [1, 2], "strides": [3, 2], "pads": [0, 1, 0, 1], "ceil_mode": 1}
     check_node(op_type, [np.zeros((0, 3, 9, 9), F)], ["y"], **rest)
+
+
+def test_joined_tensors_agree_in_other_sizes() -> None:
+    model, feeds = model_of_node("Concat", [normal(1, 3, 2), np.zeros((0, 5, 2), F)], ["y"], axis=1)
+    with pytest.raises(DmlError, match=r"equal sizes but for axis 1, got \[1, 3, 2\], \[0, 5, 2\]"):
+        load(model, "numpy").run(feeds)

@@ -14,10 +14,15 @@ from dmlgpu.tensors.graphs import functions
 
 @operator("Concat")
 def concat(node: Node) -> Value:
-    """Join tensors along an axis; those without elements add nothing."""
+    """Join tensors along an axis; those without elements add nothing, and may have another rank."""
     values = [node.value(number) for number in range(len(node))]
-    axis = node.axis(node.integer("axis", 1), len(values[0].shape))
-    parts = [node.expression(one) for one in values if not one.is_empty]
+    rank = len(values[0].shape)
+    axis = node.axis(node.integer("axis", 1), rank)
+    others = {value.shape[:axis] + value.shape[axis + 1 :] for value in values if len(value.shape) == rank}
+    if len(others) > 1:
+        listed = ", ".join(str(list(value.shape)) for value in values)
+        raise node.refusal(f"inputs must have equal sizes but for axis {axis}, got {listed}")
+    parts = [node.expression(value) for value in values if not value.is_empty]
     return node.valued(parts[0] if len(parts) == 1 else dml.join(parts, axis))
 
 
