@@ -113,7 +113,7 @@ def test_debug_shows_the_traceback():
     done = command("--debug", "ops", "gahternd1")
     assert done.returncode == 1
     assert done.stderr.startswith("Traceback (most recent call last):")
-    assert "dmlgpu.errors.InvalidArgument: DirectML has no operator 'gahternd1'" in done.stderr
+    assert "dmlgpu.common.errors.InvalidArgument: DirectML has no operator 'gahternd1'" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -374,7 +374,7 @@ class Fill:
 
 
 class OnDevice(Exception):
-    """An element is on the device, and not read."""
+    """An element is on the device, and is not read."""
 
 
 class HostOnly:
@@ -384,6 +384,11 @@ class HostOnly:
         self.late, self._given = slots.late, slots.given
 
     def array(self, number: int) -> Array:
+        """Return the elements of an input that is an array.
+
+        Raises:
+            OnDevice: it is a tensor, or no input.
+        """
         held = self._given[number] if number < len(self._given) else None
         if not isinstance(held, np.ndarray):
             raise OnDevice
