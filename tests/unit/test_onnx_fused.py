@@ -27,6 +27,7 @@ MS = "com.microsoft"
         ("FusedConv", [(1, 4, 7), (6, 4, 3)],
          {"activation": "LeakyRelu", "activation_params": [0.3]}),
         ("FusedConv", [(1, 4, 7, 7), (6, 4, 3, 3)], {"activation": "Clip", "activation_params": [-0.5, 0.5]}),
+        ("FusedConv", [(1, 4, 7, 7), (6, 4, 3, 3)], {"activation": "Clip", "activation_params": [-1.0, -7.25]}),
         ("FusedConv", [(1, 4, 7, 7), (6, 4, 3, 3)], {"activation": "HardSigmoid", "activation_params": [0.3, 0.4]}),
         ("FusedGemm", [(3, 4), (5, 4), (5,)],
          {"transB": 1, "alpha": 0.5, "beta": 2.0, "activation": "LeakyRelu", "activation_alpha": 0.2}),

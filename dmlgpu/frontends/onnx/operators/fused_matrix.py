@@ -14,6 +14,12 @@ from dmlgpu.tensors.graphs import directmlx as dml
 from dmlgpu.tensors.graphs import functions
 from dmlgpu.tensors.graphs.expression import Expression
 
+
+def _clip(x: Expression, min: float, max: float) -> Expression:
+    """Return elements between bounds; the upper one counts if it is below the lower one, as for ONNX's Clip."""
+    return dml.clip(x, min if min < max else max, max)
+
+
 _ACTIVATIONS: dict[str, tuple[Callable[..., Expression], dict[str, float]]] = {
     "": (lambda x: x, {}),
     "Relu": (functions.activation_relu, {}),
@@ -24,7 +30,7 @@ _ACTIVATIONS: dict[str, tuple[Callable[..., Expression], dict[str, float]]] = {
     "LeakyRelu": (functions.activation_leaky_relu, {"alpha": 0.01}),
     "ThresholdedRelu": (functions.activation_thresholded_relu, {"alpha": 1.0}),
     "Elu": (functions.activation_elu, {"alpha": 1.0}),
-    "Clip": (dml.clip, {"min": -3.402823e38, "max": 3.402823e38}),
+    "Clip": (_clip, {"min": -3.402823e38, "max": 3.402823e38}),
     "HardSigmoid": (functions.activation_hard_sigmoid, {"alpha": 0.2, "beta": 0.5}),
     "ScaledTanh": (functions.activation_scaled_tanh, {"alpha": 1.0, "beta": 1.0}),
     "Selu": (functions.activation_scaled_elu, {"alpha": 1.6732632423543772, "gamma": 1.0507009873554805}),
