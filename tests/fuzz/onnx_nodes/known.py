@@ -28,6 +28,9 @@ _OPEN_OF: dict[str, re.Pattern[str]] = {
     **dict.fromkeys(
         ("ReduceL2", "ReduceLogSum", "ReduceLogSumExp"), re.compile("of type u?int")
     ),  # how logarithms of integers are rounded
+    **dict.fromkeys(
+        ("RNN", "GRU", "LSTM"), re.compile("input 0 empty")
+    ),  # onnxruntime leaves states unset without steps
     "Shrink": re.compile("input 0 with"),  # integers are shrunk by float32, so that the largest ones overflow
     "Attention": re.compile("attribute (scale|softcap)"),  # scores overflow in float16, or do not
     "DequantizeLinear": re.compile("input 2 with -?2147483"),  # differences overflow
@@ -99,10 +102,24 @@ def _without_parameters(drawn: Drawn) -> bool:
     return bool(lacking) and drawn.malformed.startswith(("attribute activation_alpha", "attribute activation_beta"))
 
 
+def _is_cropped(drawn: Drawn) -> bool:
+    """Whether windows of a convolution that keeps sizes are narrower than its strides."""
+    case = drawn.cases[0]
+    filters = case.inputs[3 if "QLinear" in case.label else 1]
+    if filters is None or not str(case.attributes.get("auto_pad", "")).startswith("SAME"):
+        return False
+    sizes = filters.shape[1:-1] if case.attributes.get("channels_last") or "Nhwc" in case.label else filters.shape[2:]
+    return any(stride > size for stride, size in zip(case.attributes.get("strides", ()), sizes, strict=False))
+
+
 RUNTIME: dict[str, tuple[Callable[[Drawn], bool], str]] = {
     **dict.fromkeys(
         ("RNN", "GRU", "LSTM", "com.microsoft.DynamicQuantizeLSTM"),
         (_without_parameters, "onnxruntime takes 0 for parameters of activations whose defaults are others"),
+    ),
+    **dict.fromkeys(
+        ("Conv", "ConvInteger", "QLinearConv", *(f"com.microsoft.{name}Conv" for name in ("QLinear", "Fused", "Nhwc"))),
+        (_is_cropped, "onnxruntime crops what SAME pads by less than nothing; DirectML's paddings are not negative"),
     ),
 }
 """By operator: cases in which onnxruntime is wrong, and why."""
