@@ -28,9 +28,7 @@ _OPEN_OF: dict[str, re.Pattern[str]] = {
     **dict.fromkeys(
         ("ReduceL2", "ReduceLogSum", "ReduceLogSumExp"), re.compile("of type u?int")
     ),  # how logarithms of integers are rounded
-    **dict.fromkeys(
-        ("RNN", "GRU", "LSTM"), re.compile("input 0 empty")
-    ),  # onnxruntime leaves states unset without steps
+    **dict.fromkeys(("RNN", "GRU", "LSTM"), re.compile("input 0 empty")),  # onnxruntime leaves states unset
     "Shrink": re.compile("input 0 with"),  # integers are shrunk by float32, so that the largest ones overflow
     "Attention": re.compile("attribute (scale|softcap)"),  # scores overflow in float16, or do not
     "DequantizeLinear": re.compile("input 2 with -?2147483"),  # differences overflow
