@@ -50,6 +50,12 @@ class Answer:
     reason: str = ""
 
 
+def may_abort(drawn: Drawn) -> bool:
+    """Whether an oracle may end the process: onnxruntime divides by 0 in Einsum of tensors without elements."""
+    empty = any(array is not None and not array.size for case in drawn.cases for array in case.inputs)
+    return bool(drawn.malformed) or (empty and any(case.op_type == "Einsum" for case in drawn.cases))
+
+
 def runtime(drawn: Drawn) -> Answer:
     """What onnxruntime computes."""
     try:

@@ -161,7 +161,7 @@ def compare(drawn: Drawn, monitor: Monitor) -> None:
     for oracle in (oracles.runtime, oracles.reference, formulas.by_formula, formulas.widened):
         if oracle in (formulas.by_formula, formulas.widened) and texts:
             break
-        answer = oracles.apart(oracle, drawn) if drawn.malformed else oracle(drawn)
+        answer = oracles.apart(oracle, drawn) if oracles.may_abort(drawn) else oracle(drawn)
         if answer.outputs is None:
             refused.append(answer.reason)
             continue
