@@ -72,7 +72,7 @@ def test_embeddings() -> None:
     words, segments = rng.integers(0, 20, (2, 5)).astype(np.int32), rng.integers(0, 2, (2, 5)).astype(np.int32)
     tables = [normal(20, 8), normal(9, 8), normal(2, 8)]
     row = normal(8)
-    mask = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], np.int32)
+    mask = np.array([[1, 1, 1, 0, 5], [1, 1, 1, 1, 1]], np.int32)
     places = rng.integers(0, 9, (2, 5)).astype(np.int32)
     outputs = ["y", "count", "sum"]
     check_node("EmbedLayerNormalization", [words, segments, *tables, row, row, mask], outputs, domain=MS)

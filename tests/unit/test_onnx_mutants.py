@@ -104,6 +104,12 @@ REFUSED: tuple[tuple[str, list[Any], dict[str, Any], str], ...] = (
     ("NegativeLogLikelihoodLoss", [normal(2), np.array([0, 1])], {}, "inputs must be {N, C, ...} and {N, ...}"),
     ("SoftmaxCrossEntropyLoss", [normal(2, 3), np.array([[0], [1]])], {}, "inputs must be {N, C, ...} and {N, ...}"),
     ("Tile", [normal(2, 3), np.array([2])], {}, "input 1 must have 2 elements, got 1"),
+    (
+        "MelWeightMatrix",
+        [np.array(8), np.array(64), np.array(8000), np.array(100, np.float32), np.array(1e30, np.float32)],
+        {},
+        "edges must be between 0 and half the rate",
+    ),
 )
 
 

@@ -199,7 +199,9 @@ def _embedded(node: Node, number: int, indices: Expression, shape: Sequence[int]
 
 
 def _mask_index(node: Node, batch: int) -> Expression:
-    """Return how many words of each sequence are not masked."""
+    """Return how many elements of the mask are 1, per sequence."""
     if not node.has(7):
         return dml.fill_value_constant(node.builder, (batch,), DataType.INT32, 0)
-    return reshaped(dml.reduce(node.tensor(7), ReduceFunction.SUM, axes=(1,)), (batch,))
+    mask = node.tensor(7)
+    ones = dml.equals(mask, node.constant([1], mask.data_type).broadcast_to(mask.sizes))
+    return reshaped(dml.reduce(dml.cast(ones, DataType.INT32), ReduceFunction.SUM, axes=(1,)), (batch,))

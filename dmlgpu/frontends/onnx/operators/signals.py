@@ -142,12 +142,15 @@ def mel_weight_matrix(node: Node) -> Value:
         raise node.refusal(
             f"length and rate must be positive, bands at least 0, and not too many, got {bands}, {length}, {rate}"
         )
-    mels = 2595 * np.log10(1 + np.array([low, high]) / 700)
+    with np.errstate(all="ignore"):
+        mels = 2595 * np.log10(1 + np.array([low, high]) / 700)
     edges = mels[0] + np.arange(bands + 2) * ((mels[1] - mels[0]) / (bands + 2))
-    edges = ((length + 1) * (700 * (10 ** (edges / 2595) - 1)) // rate).astype(np.int64)
+    with np.errstate(all="ignore"):
+        edges = (length + 1) * (700 * (10 ** (edges / 2595) - 1)) // rate
     weights = np.zeros((length // 2 + 1, bands))
-    if edges.min() < 0 or edges.max() > len(weights):
+    if not (edges.min() >= 0 and edges.max() <= len(weights)):
         raise node.refusal(f"edges must be between 0 and half the rate, got {low} and {high} of {rate}")
+    edges = edges.astype(np.int64)
     for band, (begin, middle, end) in enumerate(zip(edges, edges[1:], edges[2:], strict=False)):
         if begin == middle:
             weights[middle, band] = 1
