@@ -67,7 +67,9 @@ CASES: list[Case] = [
     ("TensorScatter", [normal(1, 3, 4), normal(1, 2, 4), np.array([2])], {},
      "write_indices must be between 0 and 1, got 2"),
     ("TensorScatter", [normal(1, 3, 4), normal(1, 2, 4), np.array([-1])], {"mode": "circular"},
-     "write_indices must be at least 0, got -1"),
+     "write_indices must be between 0 and 2147483645, got -1"),
+    ("TensorScatter", [normal(1, 3, 4), normal(1, 2, 4), np.array([1 << 32])], {"mode": "circular"},
+     "write_indices must be between 0 and 2147483645, got 4294967296"),
     ("RotaryEmbedding", [normal(1, 2, 16), *ROTARY, np.array([[0, -1]])], {"num_heads": 2},
      "position_ids must be between 0 and 3, got -1"),
 ]  # fmt: skip

@@ -323,3 +323,10 @@ def test_joined_tensors_agree_in_other_sizes() -> None:
     model, feeds = model_of_node("Concat", [normal(1, 3, 2), np.zeros((0, 5, 2), F)], ["y"], axis=1)
     with pytest.raises(DmlError, match=r"equal sizes but for axis 1, got \[1, 3, 2\], \[0, 5, 2\]"):
         load(model, "numpy").run(feeds)
+
+
+@pytest.mark.parametrize("in_order", [0, 1])
+def test_nothing_has_no_unique_elements(in_order: int) -> None:
+    model, feeds = model_of_node("Unique", [np.zeros((2, 0), F)], ["y", "first", "inverse", "counts"], sorted=in_order)
+    results = load(model, "numpy").run(feeds)
+    assert [(result.shape, result.dtype) for result in results.values()] == [((0,), F), *[((0,), np.int64)] * 3]

@@ -170,6 +170,15 @@ def _without_boxes(node: Node) -> list[Value | None] | None:
     return [node.known(np.zeros((0, 3), np.int64))] if node.value(0).is_empty or node.value(1).is_empty else None
 
 
+def _without_values(node: Node) -> list[Value | None] | None:
+    """Unique of all elements: there is none."""
+    if node.attribute("axis") is not None:
+        return None
+    nothing = node.known(np.zeros(0, np.int64))
+    results: list[Value | None] = [node.known(np.zeros(0, node.data_type(0).numpy)), *[nothing] * 3]
+    return results[: len(node.proto.output)]
+
+
 def _without_range(node: Node) -> list[Value | None]:
     """DynamicQuantizeLinear: the scale is that of zeros, 1, as in onnxruntime."""
     return [
@@ -252,6 +261,7 @@ _RULES: dict[tuple[str, str], Callable[[Node], list[Value | None] | None]] = {
     **{("", name): _outside for name in ("GridSample", "MaxRoiPool")},
     ("", "NonMaxSuppression"): _without_boxes,
     ("", "DynamicQuantizeLinear"): _without_range,
+    ("", "Unique"): _without_values,
     (_MICROSOFT, "EmbedLayerNormalization"): _without_words,
 }
 

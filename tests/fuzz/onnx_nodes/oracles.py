@@ -51,9 +51,9 @@ class Answer:
 
 
 def may_abort(drawn: Drawn) -> bool:
-    """Whether an oracle may end the process: onnxruntime divides by 0 in Einsum of tensors without elements."""
+    """Whether an oracle may end the process: onnxruntime divides by 0 in Einsum and Unique of nothing."""
     empty = any(array is not None and not array.size for case in drawn.cases for array in case.inputs)
-    return bool(drawn.malformed) or (empty and any(case.op_type == "Einsum" for case in drawn.cases))
+    return bool(drawn.malformed) or (empty and any(case.op_type in ("Einsum", "Unique") for case in drawn.cases))
 
 
 def runtime(drawn: Drawn) -> Answer:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped
 from dmlgpu.frontends.onnx.registry import operator
@@ -23,7 +25,8 @@ def tensor_scatter(node: Node) -> Value:
     if axis == 0:
         raise node.refusal("axis must not be 0, the sequences'")
     if node.has(2):
-        node.check_range(2, 0, sizes[axis] - new[axis] if mode == "linear" else None, "write_indices")
+        most = sizes[axis] if mode == "linear" else np.iinfo(np.int32).max  # places are INT32
+        node.check_range(2, 0, int(most) - new[axis], "write_indices")
     rows = [1] * len(sizes)
     rows[axis] = new[axis]
     places = dml.fill_value_sequence(node.builder, rows, DataType.INT32, 0, 1)
