@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ("dmlgpu", "shaders", "pyproject.toml", "hatch_build.py", "README.md", "LICENSE")
-STUBS = ["tensors/graphs/functions.pyi", "catalog/descs.pyi", "ops/directml.pyi"]
+STUBS = ["catalog/descs.pyi", "ops/directml.pyi", "tensors/graphs/functions.pyi"]
 
 BUILD = {
     "wheel": "from hatchling.build import build_wheel as build; import sys; build(sys.argv[1])",
