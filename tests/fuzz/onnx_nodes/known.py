@@ -29,6 +29,7 @@ _OPEN_OF: dict[str, re.Pattern[str]] = {
         ("ReduceL2", "ReduceLogSum", "ReduceLogSumExp"), re.compile("of type u?int")
     ),  # how logarithms of integers are rounded
     **dict.fromkeys(("RNN", "GRU", "LSTM"), re.compile("input 0 empty")),  # onnxruntime leaves states unset
+    "Resize": re.compile("input 0 with -?2147483"),  # the largest integers are interpolated by float32
     "Shrink": re.compile("input 0 with"),  # integers are shrunk by float32, so that the largest ones overflow
     "Attention": re.compile("attribute (scale|softcap)"),  # scores overflow in float16, or do not
     "DequantizeLinear": re.compile("input 2 with -?2147483"),  # differences overflow
@@ -128,6 +129,10 @@ REFERENCE: dict[str, tuple[Callable[[Drawn], bool], str]] = {
     ),
     "Loop": (lambda drawn: True, "the reference joins what it should stack"),
     "QLinearConv": (_is_line_by_channels, "the reference's result has a dimension too many"),
+    "Resize": (
+        lambda drawn: drawn.cases[0].attributes.get("coordinate_transformation_mode") == "pytorch_half_pixel",
+        "the reference takes -0.5, not 0, for the only element of a dimension",
+    ),
     "Unique": (_unsorted, "the reference takes rows for columns, or sorts all the same"),
     **dict.fromkeys(("RNN", "GRU", "LSTM"), (_unbatched, "the reference ignores lengths, directions and functions")),
 }
