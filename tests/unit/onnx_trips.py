@@ -53,6 +53,32 @@ HALF = np.array(0.5, np.float32)
 STATE = {"s": (FLOAT, [4])}
 
 
+def _inner() -> onnx.GraphProto:
+    """The body of a loop within a body: it sees x and the trip number of both loops."""
+    info = helper.make_tensor_value_info
+    nodes = [
+        _node("Identity", "inner_before", "inner_goes_on"),
+        _node("Add", "trip number", "both"),
+        _node("Cast", "both", "as_float", to=FLOAT),
+        _node("Gather", "x number", "row", axis=0),
+        _node("Mul", "v half", "scaled"),
+        _node("Add", "scaled row", "moved"),
+        _node("Add", "moved as_float", "next_v"),
+        _node("Neg", "next_v", "result"),
+    ]
+    inputs = [info("number", INT64, []), info("inner_before", BOOL, []), info("v", FLOAT, [4])]
+    outputs = [info("inner_goes_on", BOOL, []), info("next_v", FLOAT, None), info("result", FLOAT, None)]
+    return helper.make_graph(nodes, "inner", inputs, outputs)
+
+
+def counted(model: onnx.ModelProto, trips: int) -> onnx.ModelProto:
+    """Return one of the loops with another trip count."""
+    changed = onnx.ModelProto()
+    changed.CopyFrom(model)
+    changed.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.array(trips, np.int64), "count"))
+    return changed
+
+
 def loops() -> dict[str, onnx.ModelProto]:
     """Return loops by what is special about them."""
     counter = {"s": (FLOAT, [4]), "n": (INT64, [])}
@@ -105,6 +131,30 @@ def loops() -> dict[str, onnx.ModelProto]:
             low=np.array([0]),
             high=np.array([22]),
         ),
+        "a bool state": _loop(
+            [
+                ALWAYS,
+                _node("Not", "b", "next_b"),
+                _node("Where", "b s half", "masked"),
+                _node("Mul", "masked half", "next_s"),
+            ],
+            {"s": (FLOAT, [4]), "b": (BOOL, [4])},
+            ["next_s"],
+            half=HALF,
+        ),
+        "an empty state": _loop(
+            [ALWAYS, *ROW, *STEP, _node("Add", "e e", "next_e")],
+            {"s": (FLOAT, [4]), "e": (FLOAT, [0, 3])},
+            ["next_e", "next_s"],
+            half=HALF,
+        ),
+        "a loop within": _loop(
+            [ALWAYS, helper.make_node("Loop", ["inner_count", "", "s"], ["next_s", "inner"], body=_inner())],
+            STATE,
+            ["inner"],
+            half=HALF,
+            inner_count=np.array(7),
+        ),
         "two states of one result": _loop(
             [
                 ALWAYS,
@@ -125,8 +175,11 @@ def feeds_of(model: onnx.ModelProto) -> dict[str, np.ndarray]:
     feeds: dict[str, np.ndarray] = {}
     for declared in model.graph.input:
         shape = [size.dim_value for size in declared.type.tensor_type.shape.dim]
-        is_float = declared.type.tensor_type.elem_type == FLOAT
-        feeds[declared.name] = rng.uniform(0.1, 1, shape).astype(np.float32) if is_float else np.array(3, np.int64)
+        kind = declared.type.tensor_type.elem_type
+        if kind == FLOAT:
+            feeds[declared.name] = rng.uniform(0.1, 1, shape).astype(np.float32)
+        else:
+            feeds[declared.name] = rng.random(shape) < 0.5 if kind == BOOL else np.array(3, np.int64)
     return feeds
 
 

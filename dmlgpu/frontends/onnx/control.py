@@ -177,6 +177,7 @@ def _iterate(
     """Run the body of a Loop, and return its states and what it gathered."""
     gathered: list[list[Fed]] = [[] for _ in range(len(graph.output) - 1 - len(states))]
     done = 0
+    refused: Part | None = None  # not asked again after every trip
     while goes_on and done < count:
         if done >= MOST_ITERATIONS:
             raise NotSupported(f"Loop: at most {MOST_ITERATIONS} iterations are run")
@@ -186,10 +187,14 @@ def _iterate(
         for pieces, result in zip(gathered, results[len(states) :], strict=True):
             pieces.append(_as_first(result))
         end = min(count, MOST_ITERATIONS)
-        if goes_on and end - done >= LEAST_TRIPS and [state.signature for state in states] == signatures:
+        part = runner.only_part
+        is_fixed = part is not refused and [state.signature for state in states] == signatures
+        if goes_on and end - done >= LEAST_TRIPS and is_fixed:
             fed = [_known(np.array(done, np.int64)), _known(np.array(True)), *states, *captured]
             trips = _recorded(runner, fed, len(states), is_loop=True)
-            if trips is not None:
+            if trips is None:
+                refused = part
+            else:
                 for batch in trips.batches(done, end):
                     done, goes_on = done + batch.trips, batch.goes_on
                     for pieces, piece in zip(gathered, batch.gathered, strict=True):
