@@ -13,7 +13,8 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.coercion import argument, as_index, integer
 from dmlgpu.common.errors import InvalidArgument, NotSupported, shown
 from dmlgpu.runtime.shared import as_device
-from dmlgpu.tensors.calls import caller, named, single
+from dmlgpu.tensors.calls import caller, named
+from dmlgpu.tensors.execution import call_op
 from dmlgpu.tensors.layout import broadcast_sizes, checked_sizes
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.types import as_number
@@ -122,9 +123,9 @@ def _filled(sizes: tuple[int, ...], value: float, wanted: Any, device: Where) ->
     if 0 in sizes:
         return Tensor(np.empty(sizes, np.uint8), wanted, device=target)
     values = {"value_data_type": data_type, "value": float(value) if data_type.is_float else int(value)}
-    found: Tensor = single(
-        descs.FillValueConstant, values, device=target, sizes={"output_tensor": sizes or (1,)}
-    )._renamed(sizes)
+    found: Tensor = call_op(descs.FillValueConstant, values, device=target, sizes={"output_tensor": sizes or (1,)})[
+        0
+    ]._renamed(sizes)
     return found._same(boolean=True) if wanted is bool else found
 
 
@@ -218,9 +219,9 @@ def counted(count: int, start: float, step: float, data_type: DataType, device: 
     """Return numbers in equal steps, at least one."""
     values = {"value_data_type": data_type, "value_start": start, "value_delta": step}
     sizes = checked_sizes(caller(), "the number of elements", count)
-    found: Tensor = single(
+    found: Tensor = call_op(
         descs.FillValueSequence, values, device=as_device(caller(), device), sizes={"output_tensor": sizes}
-    )
+    )[0]
     return found
 
 

@@ -13,7 +13,8 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common.coercion import argument, boolean
 from dmlgpu.common.errors import InvalidArgument, NotSupported, shown
 from dmlgpu.runtime.device import Device
-from dmlgpu.tensors.calls import caller, single
+from dmlgpu.tensors.calls import caller
+from dmlgpu.tensors.execution import call_op
 from dmlgpu.tensors.layout import broadcast_sizes, checked_axes
 from dmlgpu.tensors.promotion import promoted
 from dmlgpu.tensors.tensor import Tensor
@@ -149,7 +150,7 @@ def scalar(value: float, beside: Tensor) -> Tensor:
 
 def run(kind: type[OperatorDesc], **values: Any) -> Tensor:
     """Run an operator with one output."""
-    found: Tensor = single(kind, values)
+    found: Tensor = call_op(kind, values)[0]
     return found
 
 

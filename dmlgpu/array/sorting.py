@@ -8,7 +8,8 @@ from dmlgpu.array.operands import NUMERIC, tensor
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import AxisDirection, DataType
 from dmlgpu.common.coercion import argument, boolean
-from dmlgpu.tensors.calls import caller, named, several
+from dmlgpu.tensors.calls import caller, named
+from dmlgpu.tensors.execution import call_op
 from dmlgpu.tensors.layout import checked_axis
 from dmlgpu.tensors.tensor import Tensor
 
@@ -30,7 +31,7 @@ def ordered(x: Tensor, axis: int = -1, descending: bool = False) -> tuple[Tensor
         "k": x.sizes[number],
         "axis_direction": AxisDirection.DECREASING if descending else AxisDirection.INCREASING,
     }
-    found, places = several(descs.TopK1, values)
+    found, places = call_op(descs.TopK1, values)
     return found, places.astype(DataType.INT64)
 
 

@@ -312,7 +312,6 @@ class EagerFunctionSource(FunctionSource):
     tensor = "Operand"
     computed = "Array"
     data_type = "TypeLike"
-    decorator = "@eager"
     unlisted = FRIENDLIER
     leading_arguments = ()
 
@@ -336,9 +335,24 @@ class EagerFunctionSource(FunctionSource):
     def trailing_meanings(self) -> Iterator[str]:
         yield "        device: where it runs."
 
-    def options(self) -> Iterator[str]:
-        if all(field.optional for field in self.inputs):
-            yield "device=device"
+    def body(self) -> Iterator[str]:
+        """Yield the call of ``call_op``."""
+        values = [f"'{field.python_name}': {parameter(field)}" for field in self.inputs]
+        values += [f"'{field.python_name}': {field.python_name}" for field in self.attributes]
+        arguments = [f"descs.{self.schema.class_name}", f"{{{', '.join(values)}}}", "device=device"]
+        if self.typed_outputs:
+            types = (f"'{field.python_name}': output_type" for field in self.typed_outputs)
+            arguments.append(f"types={{{', '.join(types)}}}")
+        if self.schema.name in SIZES:
+            arguments.append(f"sizes={{'{self.outputs[0].python_name}': output_sizes}}")
+        if self.optional_outputs:
+            requested = (f"'{field.python_name}': {parameter(field)}" for field in self.optional_outputs)
+            arguments.append(f"requested={{{', '.join(requested)}}}")
+        call = f"call_op({', '.join(arguments)})"
+        if len(self.outputs) > 1:
+            yield f"    return {self.result}(*{call})"
+        else:
+            yield f"    return {call}{'' if self.outputs[0].is_array else '[0]'}"
 
 
 def parameter(field: FieldSchema) -> str:

@@ -16,7 +16,8 @@ from dmlgpu.catalog import descs
 from dmlgpu.catalog.functions import EagerFunctionSource, FunctionModule
 from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias, Size2D
 from dmlgpu.runtime.device import Device
-from dmlgpu.tensors.calls import Array, Operand, eager, several, single
+from dmlgpu.tensors.calls import Array, Operand
+from dmlgpu.tensors.execution import call_op
 from dmlgpu.tensors.types import TypeLike
 
 _NAMES = {
@@ -30,9 +31,7 @@ _NAMES = {
     "Size2D": Size2D,
     "TypeLike": TypeLike,
     "descs": descs,
-    "eager": eager,
-    "several": several,
-    "single": single,
+    "call_op": call_op,
 }
 _FUNCTIONS = FunctionModule(globals(), EagerFunctionSource, _NAMES)
 

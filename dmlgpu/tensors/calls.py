@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from contextvars import ContextVar
+from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.catalog.operator_desc import OperatorDesc
-from dmlgpu.common import coercion as kinds
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.shared import as_device
-from dmlgpu.tensors.execution import apply
-from dmlgpu.tensors.preparation import short
+from dmlgpu.tensors.execution import current_caller
 from dmlgpu.tensors.recording import unrecorded
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.types import as_array
@@ -37,12 +33,10 @@ Result = TypeVar("Result")
 _INNER = "Tensor", "a ", "-a", "~a", "abs(a)"
 """How messages of tensors' own methods and operators begin."""
 
-_caller: ContextVar[str | None] = ContextVar("dmlgpu_caller", default=None)
-
 
 def caller() -> str:
     """Return the name of the function that the user called, for messages."""
-    return _caller.get() or "dmlgpu.ops"
+    return current_caller.get() or "dmlgpu.ops"
 
 
 def named(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
@@ -51,9 +45,9 @@ def named(function: Callable[Parameters, Result]) -> Callable[Parameters, Result
 
     @functools.wraps(function)
     def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-        if _caller.get() is not None:
+        if current_caller.get() is not None:
             return function(*args, **kwargs)
-        token = _caller.set(name)
+        token = current_caller.set(name)
         try:
             return function(*args, **kwargs)
         except InvalidArgument as error:
@@ -62,7 +56,7 @@ def named(function: Callable[Parameters, Result]) -> Callable[Parameters, Result
                 raise
             raise InvalidArgument(f"{name}: {rest}") from error
         finally:
-            _caller.reset(token)
+            current_caller.reset(token)
 
     return call
 
@@ -82,9 +76,9 @@ def eager(function: Callable[Parameters, Result]) -> Callable[Parameters, Result
 
     @functools.wraps(function)
     def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-        if _caller.get() is not None:
+        if current_caller.get() is not None:
             return function(*args, **kwargs)
-        token = _caller.set(name)
+        token = current_caller.set(name)
         try:
             device: Any = kwargs.get("device")
             given = [args[place] for place in places if place < len(args)]
@@ -110,7 +104,7 @@ def eager(function: Callable[Parameters, Result]) -> Callable[Parameters, Result
             with unrecorded():
                 return _to_host(function(*changed, **named))  # type: ignore[arg-type]
         finally:
-            _caller.reset(token)
+            current_caller.reset(token)
 
     return call
 
@@ -143,50 +137,6 @@ def _to_host(result: Any) -> Any:
         parts = [_to_host(one) for one in result]
         return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
     return result
-
-
-def several(
-    kind: type[OperatorDesc],
-    values: Mapping[str, Any],
-    *,
-    types: Mapping[str, Any] | None = None,
-    sizes: Mapping[str, Any] | None = None,
-    wanted: Mapping[str, bool] | None = None,
-    device: Any = None,
-) -> tuple[Any, ...]:
-    """Run an operator and return its outputs, None for absent ones.
-
-    Args:
-        kind: the operator's description.
-        values: tensors, numbers and attributes by field.
-        types: data types of outputs, None for the usual one.
-        sizes: sizes of outputs, None for those that follow from the inputs.
-        wanted: whether optional outputs are computed.
-        device: where an operator without inputs runs.
-
-    Raises:
-        InvalidArgument, InvalidState, NotSupported, OutOfMemory: as ``execution.apply``.
-    """
-    name = _caller.get() or kind.operator.lower()
-    return apply(
-        Tensor,
-        name,
-        kind,
-        values,
-        types={field: given for field, given in (types or {}).items() if given is not None},
-        sizes={field: given for field, given in (sizes or {}).items() if given is not None},
-        absent=[
-            field
-            for field, present in (wanted or {}).items()
-            if not kinds.argument(name, short(field), kinds.boolean, present)
-        ],
-        device=device,
-    )
-
-
-def single(kind: type[OperatorDesc], values: Mapping[str, Any], **options: Any) -> Any:
-    """Run an operator with one output; see ``several``."""
-    return several(kind, values, **options)[0]
 
 
 def filled(like: Tensor, sizes: Sequence[int], number: float = 0, data_type: DataType | None = None) -> Tensor:

@@ -14,16 +14,14 @@ if TYPE_CHECKING:
     from dmlgpu.catalog.operator_desc import OperatorDesc
     from dmlgpu.catalog.tensor_desc import TensorDesc
     from dmlgpu.runtime.device import Device
-    from dmlgpu.tensors.execution import Call
+    from dmlgpu.tensors.execution import OperatorCall
 
 
 class Recorder(ABC):
     """Takes the calls of operators that a function makes while it is traced."""
 
     @abstractmethod
-    def call(
-        self, made: type[Any], caller: str, kind: type[OperatorDesc], values: Mapping[str, Any], device: Device | None
-    ) -> Call:
+    def call(self, caller: str, kind: type[OperatorDesc], values: Mapping[str, Any], device: Any) -> OperatorCall:
         """Return a call that takes its operands for the recorder."""
 
     @abstractmethod

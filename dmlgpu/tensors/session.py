@@ -15,7 +15,7 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.cache import Cache, CacheLimits
-from dmlgpu.common.errors import OutOfMemory
+from dmlgpu.common.errors import DeviceRemoved, OutOfMemory
 from dmlgpu.runtime.buffer import Buffer
 from dmlgpu.runtime.executor import Dispatch, Executable, Range, Resources
 from dmlgpu.runtime.operator import CompiledOperator
@@ -137,7 +137,7 @@ class Session:
                     buffer.write(bytes(buffer.size))
         scratch = take(device, executable.temporary_size, label) if executable.temporary_size else None
         written = [None if one is None else one._memory for one in (*outputs, scratch)]
-        self._submit_on(prepared, inputs, written, label)
+        self.submit(self._recorded_work(prepared, inputs, written), label)
         if scratch is not None:
             scratch.release()  # later work on the same memory runs later
         return outputs
@@ -173,7 +173,7 @@ class Session:
                     if desc is not None:
                         state.call(state.backend.write, memory, 0, np.zeros(desc.byte_size, np.uint8))
             scratch = take(executable.temporary_size) if executable.temporary_size else None
-            self._submit_on(prepared, places, (*outputs, scratch), label)
+            self.submit(self._recorded_work(prepared, places, (*outputs, scratch)), label)
             return [
                 None if desc is None else state.call(state.backend.read, memory, 0, desc.byte_size)
                 for memory, desc in zip(outputs, prepared.outputs, strict=True)
@@ -181,10 +181,10 @@ class Session:
         finally:
             self.pool.give_back(taken)
 
-    def _submit_on(
-        self, prepared: Prepared, inputs: Sequence[Place | None], written: Sequence[Any], label: str
-    ) -> None:
-        """Submit an operator's work on memory of its inputs, and of its outputs and temporary resource."""
+    def _recorded_work(
+        self, prepared: Prepared, inputs: Sequence[Place | None], written: Sequence[Any]
+    ) -> Sequence[Dispatch]:
+        """Return an operator's work, recorded once for this memory of its inputs, outputs and temporary resource."""
         offsets = tuple([0 if one is None else one[1] for one in inputs])
         memories = [None if one is None else one[0] for one in inputs]
         key = (prepared.number, tuple(map(id, memories)), offsets, tuple(map(id, written)))
@@ -194,10 +194,7 @@ class Session:
             # The key has identities of memory, which lives as long as the entry.
             found = self._state.backend.record(units), (*memories, *written)
             self.recorded.put(key, found, 1)
-        try:
-            self.submit(found[0])
-        except OutOfMemory as error:
-            raise OutOfMemory(f"{label}: {error}") from error
+        return found[0]
 
     def bind(self, prepared: Prepared, inputs: Sequence[Place | None], written: Sequence[Any]) -> Sequence[Dispatch]:
         """Return an operator's work on memory of its inputs, and of its outputs and temporary resource."""
@@ -218,16 +215,28 @@ class Session:
         persistent = None if kept is None else Range(kept.memory, 0, executable.persistent_size)
         return Resources(tuple(ranges), tuple(targets), temporary, persistent)
 
-    def submit(self, work: Sequence[Dispatch]) -> int:
+    def submit(self, work: Sequence[Dispatch], label: str | None = None) -> int:
         """Have the executor do work, behind all that it was given before. Does not wait.
 
         Returns:
             The serial number of the submission.
+
+        Raises:
+            OutOfMemory: no room for what the work needs; names ``label``.
+            DeviceRemoved: the device is gone.
         """
         state = self._state
         with state.lock:
             state.check()
-            serial = state.last_serial = state.call_unlocked(state.backend.submit, work)
+            try:
+                serial = state.last_serial = state.backend.submit(work)
+            except DeviceRemoved as lost:
+                state.remove(str(lost))
+                raise
+            except OutOfMemory as error:
+                if label is None:
+                    raise
+                raise OutOfMemory(f"{label}: {error}") from error
             return serial
 
     def number(self, value: int | float, data_type: DataType) -> Kept:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -55,6 +55,9 @@ class Strided:
         "sizes",
         "strides",
     )
+
+    result_class: ClassVar[type[Any]]
+    """The class of the tensors that operators return: ``Tensor``."""
 
     def _set(
         self,

@@ -19,7 +19,7 @@ from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.shared import as_device
 from dmlgpu.tensors import indexing, integers, layout
 from dmlgpu.tensors.arithmetic import Arithmetic
-from dmlgpu.tensors.execution import apply
+from dmlgpu.tensors.execution import call_op
 from dmlgpu.tensors.promotion import promoted
 from dmlgpu.tensors.session import session_of
 from dmlgpu.tensors.strided import Strided
@@ -229,10 +229,10 @@ class Tensor(Strided, Arithmetic):
         wanted = as_data_type("Tensor.astype", "data_type", data_type)
         if wanted is self.data_type:
             return self._same(boolean=False) if self.is_boolean else self
-        values = {"input_tensor": self}
-        (found,) = apply(Tensor, "Tensor.astype", descs.Cast, values, types={"output_tensor": wanted})
-        assert found is not None
-        return found
+        tensor: Tensor = call_op(
+            descs.Cast, {"input_tensor": self}, types={"output_tensor": wanted}, caller="Tensor.astype"
+        )[0]
+        return tensor
 
     def flip(self, axis: Any = None) -> Tensor:
         """Return a copy with the order of elements reversed along all axes, or those of ``axis``.
@@ -268,12 +268,14 @@ class Tensor(Strided, Arithmetic):
         return self._operator("Tensor[...]", descs.ElementWiseIf, **values)
 
     def _operator(self, caller: str, kind: type[OperatorDesc], **values: Any) -> Tensor:
-        found = apply(Tensor, caller, kind, values)[0]
-        assert found is not None
-        return found
+        tensor: Tensor = call_op(kind, values, caller=caller)[0]
+        return tensor
 
     def _beside(self, other: Any) -> Tensor:
         return other if isinstance(other, Tensor) else Tensor(other, device=self.device)
+
+
+Strided.result_class = Tensor
 
 
 def take(x: Tensor, indices: Tensor, axis: int, caller: str) -> Tensor:

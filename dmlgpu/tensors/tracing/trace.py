@@ -13,9 +13,9 @@ from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, TensorDesc, span
-from dmlgpu.common.errors import InvalidArgument, InvalidState
+from dmlgpu.common.errors import InvalidArgument, InvalidDescription, InvalidState, NotSupported
 from dmlgpu.runtime.device import Device
-from dmlgpu.tensors.execution import Call
+from dmlgpu.tensors.execution import OperatorCall
 from dmlgpu.tensors.graphs.expression import Expression
 from dmlgpu.tensors.graphs.graph import Graph
 from dmlgpu.tensors.graphs.location import caller as line_of_caller
@@ -167,10 +167,8 @@ class Trace(Recorder):
 
     # ---- operators --------------------------------------------------------------------------------------------------
 
-    def call(
-        self, made: type[Any], caller: str, kind: type[OperatorDesc], values: Mapping[str, Any], device: Device | None
-    ) -> Call:
-        found = _RecordedCall(self, made, caller, kind, values, device)
+    def call(self, caller: str, kind: type[OperatorDesc], values: Mapping[str, Any], device: Any) -> OperatorCall:
+        found = _RecordedCall(self, caller, kind, values, device)
         if found.device is not self.graph.device:
             raise InvalidArgument(
                 f"{caller}: the device must be that of `{self.name}`, '{self.graph.device.adapter}', while it is "
@@ -179,18 +177,18 @@ class Trace(Recorder):
         return found
 
     def record(
-        self, call: Call, types: Mapping[str, Any], sizes: Mapping[str, Any], absent: Sequence[str]
+        self, call: OperatorCall, types: Mapping[str, Any], sizes: Mapping[str, Any], absent: Sequence[str]
     ) -> tuple[Sequence[Any], Sequence[TensorDesc | None]]:
-        def add(desc: OperatorDesc) -> tuple[Sequence[Any], Sequence[TensorDesc | None]]:
-            desc = _fitted(desc, call.places)
+        desc = _fitted(call.described(types, sizes, absent), call.places)
+        try:
             self.graph.device.create_operator(desc)
-            found = self.graph.append(desc, call.places)
-            if desc.operator in KEEPING:
-                self.keeping += [one for one in found if one is not None]
-            memories = [None if one is None else TracedMemory(self.graph.device, one) for one in found]
-            return memories, [slot.tensor for slot in desc.outputs]
-
-        return call.described(types, sizes, absent, add)
+            outputs = self.graph.append(desc, call.places)
+        except (InvalidDescription, NotSupported) as error:
+            raise call.in_words(error) from error
+        if desc.operator in KEEPING:
+            self.keeping += [output for output in outputs if output is not None]
+        memories = [None if output is None else TracedMemory(self.graph.device, output) for output in outputs]
+        return memories, [slot.tensor for slot in desc.outputs]
 
     def restore(self) -> InvalidArgument | None:
         """Give tensors that the function did not make, and assigned to, the memory back that they had; return what to
@@ -221,7 +219,7 @@ class Trace(Recorder):
         )
 
 
-class _RecordedCall(Call):
+class _RecordedCall(OperatorCall):
     """A call of an operator whose operands are expressions."""
 
     def __init__(self, trace: Trace, *given: Any):
