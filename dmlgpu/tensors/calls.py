@@ -13,8 +13,8 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.shared import as_device
-from dmlgpu.tensors.execution import current_caller
-from dmlgpu.tensors.recording import unrecorded
+from dmlgpu.tensors.execution import check_device
+from dmlgpu.tensors.memory import current_caller, unrecorded
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.types import as_array
 
@@ -81,52 +81,51 @@ def eager(function: Callable[Parameters, Result]) -> Callable[Parameters, Result
         token = current_caller.set(name)
         try:
             device: Any = kwargs.get("device")
-            given = [args[place] for place in places if place < len(args)]
-            given += [value for key, value in kwargs.items() if key in operands]
-            has_arrays, on = _look(given, device)
+            values = [args[place] for place in places if place < len(args)]
+            values += [value for key, value in kwargs.items() if key in operands]
+            has_arrays, first = _look(values)
             if device is not None:
                 device = kwargs["device"] = as_device(name, device)
-                if on is not None and device is not on:
-                    raise InvalidArgument(
-                        f"{name}: device must be that of the tensors, '{on.adapter}', got another, '{device.adapter}'; "
-                        "x.to(device) copies them"
-                    )
+                if first is not None:
+                    check_device(name, device, first.device)
             if not has_arrays:
                 return function(*args, **kwargs)
-            target = on or as_device(name, device)
-            changed = [
+            target = as_device(name, device) if first is None else first
+            positional = [
                 _on(target, name, code.co_varnames[place], value) if place in places else value
                 for place, value in enumerate(args)
             ]
             named = {key: _on(target, name, key, value) if key in operands else value for key, value in kwargs.items()}
-            if on is not None:
-                return function(*changed, **named)  # type: ignore[arg-type]
+            if first is not None:
+                return function(*positional, **named)  # type: ignore[arg-type]
             with unrecorded():
-                return _to_host(function(*changed, **named))  # type: ignore[arg-type]
+                return _to_host(function(*positional, **named))  # type: ignore[arg-type]
         finally:
             current_caller.reset(token)
 
     return call
 
 
-def _look(given: list[Any], device: Any) -> tuple[bool, Device | None]:
-    """Return whether there are arrays among operands, and the device of the first tensor."""
-    has_arrays, on = False, None
-    for value in given:
-        for one in value if isinstance(value, list | tuple) else (value,):
-            if isinstance(one, Tensor):
-                on = on or one.device
-            elif isinstance(one, np.ndarray):
+def _look(values: list[Any]) -> tuple[bool, Tensor | None]:
+    """Return whether there are arrays among operands, and the first tensor, one of a graph before others."""
+    has_arrays, first = False, None
+    for value in values:
+        for operand in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(operand, Tensor):
+                if first is None or (first.graph is None and operand.graph is not None):
+                    first = operand
+            elif isinstance(operand, np.ndarray):
                 has_arrays = True
-    return has_arrays, on
+    return has_arrays, first
 
 
-def _on(device: Device, caller: str, name: str, value: Any) -> Any:
+def _on(target: Device | Tensor, caller: str, name: str, value: Any) -> Any:
+    """Return an operand with its arrays copied to a device, or beside a tensor."""
     if isinstance(value, np.ndarray):
         as_array(caller, name, value, None)
-        return Tensor(value, device=device)
+        return Tensor(value, device=target) if isinstance(target, Device) else target._beside(value)
     if isinstance(value, list | tuple):
-        return [_on(device, caller, f"{name}[{number}]", one) for number, one in enumerate(value)]
+        return [_on(target, caller, f"{name}[{number}]", operand) for number, operand in enumerate(value)]
     return value
 
 
@@ -142,7 +141,7 @@ def _to_host(result: Any) -> Any:
 def filled(like: Tensor, sizes: Sequence[int], number: float = 0, data_type: DataType | None = None) -> Tensor:
     """Return a tensor of one number on the device of another, in its type unless another is named."""
     kind = data_type or like.data_type
-    return Tensor(np.full(tuple(sizes), number, kind.numpy), kind, device=like.device)
+    return like._beside(np.full(tuple(sizes), number, kind.numpy), kind)
 
 
 def tensor_of(name: str, value: Any) -> Tensor:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextvars import ContextVar
-from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -16,22 +14,15 @@ from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, TENSOR_ALIGNMENT, TensorD
 from dmlgpu.common import coercion as kinds
 from dmlgpu.common.errors import DmlError, InvalidArgument, InvalidDescription, NotSupported, shown
 from dmlgpu.runtime.shared import as_device
+from dmlgpu.tensors.memory import NOTHING, NodeMemory, Recorder, current_caller, recorder, unrecorded
 from dmlgpu.tensors.outcome import EmptyOperand, is_telling, of_nothing
 from dmlgpu.tensors.preparation import data_type_for, hashable, in_words_of, prepare, short, signature
-from dmlgpu.tensors.recording import recorder, unrecorded
 from dmlgpu.tensors.session import Prepared, Session, session_of
 from dmlgpu.tensors.strided import Strided, behind_binding
 from dmlgpu.tensors.types import as_array, as_number, is_number
 
-Made = TypeVar("Made")
-
-_FLAGS = (DataType.UINT8,)
+BOOLEAN_TYPES = (DataType.UINT8,)
 """Types whose elements can be truth values."""
-
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
-
-current_caller: ContextVar[str | None] = ContextVar("dmlgpu_caller", default=None)
-"""The function that the user called, for messages; None outside of ``calls.eager`` and ``calls.named``."""
 
 
 class OperatorCall:
@@ -41,41 +32,34 @@ class OperatorCall:
         caller: the function that was called, for messages.
         kind: the operator.
         values: tensors, arrays and numbers by field of an input; attributes.
-        device: where an operator without tensors runs.
 
     Attributes:
         device: where it runs.
         is_scalar: whether the output is a scalar, as all operands are.
-        places: where the operands lie, as ``Session.execute`` takes them.
-        layouts: by field of an input: type, sizes and strides, or a tuple of these.
+        places: where the operands lie.
+        layouts: by field of an input how it lies there, or a tuple of that.
         attributes: the other values.
+        numbers: fields of inputs that are numbers.
     """
 
-    def __init__(self, caller: str, kind: type[OperatorDesc], values: Mapping[str, Any], device: Any):
+    def __init__(self, caller: str, kind: type[OperatorDesc], values: Mapping[str, Any]):
         self._caller, self._kind = caller, kind
         known = signature(kind.operator)
-        first: Strided | None = None
+        self.is_scalar = known.keeps_rank
         self._types: dict[str, DataType] = {}
         for field in kind.input_fields:
             value: Any = values.get(field)
             is_list = isinstance(value, list | tuple)
             for operand in value if is_list else (value,):
+                if field in self._types:
+                    break
                 if isinstance(operand, Strided):
-                    first = operand if first is None else first
-                    self._types.setdefault(field, operand.data_type)
-                elif isinstance(operand, np.ndarray) and field not in self._types:
+                    self._types[field] = operand.data_type
+                elif isinstance(operand, np.ndarray):
                     name = f"{short(field)}[0]" if is_list else short(field)
                     self._types[field] = as_array(caller, name, operand, None)[1]
-        self.device = as_device(caller, device) if first is None else first.device
-        if first is not None and device is not None and as_device(caller, device) is not self.device:
-            raise InvalidArgument(
-                f"{caller}: device must be that of the tensors, '{self.device.adapter}', got another, "
-                f"'{as_device(caller, device).adapter}'; x.to(device) copies them"
-            )
-        self.session: Session = session_of(self.device)
-        self.is_scalar = first is not None and not first.sizes and known.keeps_rank
         self.places: list[Any] = []
-        self._kept: list[Strided] = []  # copies, until the operator is submitted
+        self.numbers: list[str] = []
         self.layouts: dict[str, Any] = {}
         for field in kind.input_fields:
             value = values.get(field)
@@ -97,38 +81,96 @@ class OperatorCall:
         if not isinstance(value, Strided):
             if isinstance(value, np.ndarray):
                 as_array(self._caller, name, value, None)
-                value = Strided.result_class(value, device=self.device)
+                value = self._tensor_of(value)
             else:
                 data_type = data_type_for(self._kind, field, self._types) if is_number(value) else None
                 if data_type is not None:
-                    self._bind_number(as_number(self._caller, value, data_type), data_type)
-                    return data_type, (1,), None
+                    self.numbers.append(field)
+                    return self._bind_number(as_number(self._caller, value, data_type), data_type)
                 raise InvalidArgument(
                     f"{self._caller}: {name} must be a Tensor or an array, got {shown(value, typed=True)}"
                 )
         if value.buffer.released:
             value._check_usable(f"{self._caller}: {name}")
-        if value.buffer.device is not self.device:
-            raise InvalidArgument(
-                f"{self._caller}: {name} must be on the device of the other operands, '{self.device.adapter}', got one "
-                f"on another, '{value.device.adapter}'; x.to(device) copies it"
-            )
-        self.is_scalar = self.is_scalar and not value.sizes
+        if value.sizes:
+            self.is_scalar = False
         if 0 in value.sizes:
             raise EmptyOperand(f"{self._caller}: {name} must have at least one element, got sizes {list(value.sizes)}")
-        return self._bind(value).signature
+        return self._bind(field, name, value)
 
-    def _bind_number(self, value: int | float, data_type: DataType) -> None:
-        """Note where a number lies that is an operand."""
+    def _tensor_of(self, array: Any) -> Strided:
+        """Return an operand that is an array as a tensor."""
+        raise NotImplementedError
+
+    def _bind_number(self, value: int | float, data_type: DataType) -> Any:
+        """Note where a number lies that is an operand, and return how."""
+        raise NotImplementedError
+
+    def _bind(self, field: str, name: str, tensor: Strided) -> Any:
+        """Note where an operand lies, an input's field by this name, and return how."""
+        raise NotImplementedError
+
+    def described(
+        self,
+        types: Mapping[str, Any],
+        sizes: Mapping[str, Any],
+        absent: Sequence[str],
+        broadcasts: bool = True,
+    ) -> OperatorDesc:
+        """Return the operator's description; unless tensors broadcast, only numbers do."""
+        tensors = {field: _described(layout) for field, layout in self.layouts.items()}
+        try:
+            return prepare(
+                self._caller,
+                self._kind,
+                {**tensors, **self.attributes},
+                types=types,
+                sizes=sizes,
+                absent=absent,
+                repeated=None if broadcasts else self.numbers,
+            )
+        except InvalidDescription as error:
+            raise self.in_words(error) from error
+
+    def in_words(self, error: DmlError) -> DmlError:
+        """Return an error of the operator as one of the function that was called."""
+        if isinstance(error, InvalidDescription):
+            return in_words_of(self._caller, self._kind, error)
+        return type(error).__new__(type(error), f"{self._caller}: {error}")
+
+
+class DeviceCall(OperatorCall):
+    """A call that runs on a device."""
+
+    def __init__(
+        self, caller: str, kind: type[OperatorDesc], values: Mapping[str, Any], first: Strided | None, device: Any
+    ):
+        self.device = as_device(caller, device) if first is None else first.buffer.device
+        if first is not None and device is not None:
+            check_device(caller, device, self.device)
+        self.session: Session = session_of(self.device)
+        self._kept: list[Strided] = []  # copies, until the operator is submitted
+        super().__init__(caller, kind, values)
+
+    def _tensor_of(self, array: Any) -> Strided:
+        tensor: Strided = Strided.result_class(array, device=self.device)
+        return tensor
+
+    def _bind_number(self, value: int | float, data_type: DataType) -> Any:
         self.places.append((self.session.number(value, data_type).memory, 0))
+        return data_type, (1,), None
 
-    def _bind(self, tensor: Strided) -> Strided:
-        """Note where an operand lies, and return it as it lies there."""
+    def _bind(self, field: str, name: str, tensor: Strided) -> Any:
+        if tensor.buffer.device is not self.device:
+            raise InvalidArgument(
+                f"{self._caller}: {name} must be on the device of the other operands, '{self.device.adapter}', got one "
+                f"on another, '{tensor.device.adapter}'; x.to(device) copies it"
+            )
         if tensor.offset and behind_binding(tensor):
             tensor = tensor._packed(aligned_copy(self._caller, tensor), tensor.data_type, tensor.sizes)
         self._kept.append(tensor)
         self.places.append((tensor.buffer._memory, tensor.offset * tensor.data_type.bits // 8))
-        return tensor
+        return tensor.signature
 
     def key(self, types: Mapping[str, Any], sizes: Mapping[str, Any], absent: Sequence[str]) -> Any:
         """Return what the compiled operator depends on; None if an attribute cannot be hashed."""
@@ -153,42 +195,42 @@ class OperatorCall:
             raise self.in_words(error) from error
         return prepared if key is None else self.session.compiled.put(key, prepared, prepared.memory)
 
-    def described(self, types: Mapping[str, Any], sizes: Mapping[str, Any], absent: Sequence[str]) -> OperatorDesc:
-        """Return the operator's description."""
-        tensors = {field: _described(layout) for field, layout in self.layouts.items()}
-        try:
-            return prepare(
-                self._caller, self._kind, {**tensors, **self.attributes}, types=types, sizes=sizes, absent=absent
-            )
-        except InvalidDescription as error:
-            raise self.in_words(error) from error
 
-    def in_words(self, error: DmlError) -> DmlError:
-        """Return an error of the operator as one of the function that was called."""
-        if isinstance(error, InvalidDescription):
-            return in_words_of(self._caller, self._kind, error)
-        return type(error).__new__(type(error), f"{self._caller}: {error}")
+def check_device(caller: str, device: Any, present: Any) -> None:
+    """Check that the device that a call names is that of its tensors.
+
+    Raises:
+        InvalidArgument: it is another one.
+    """
+    named = as_device(caller, device)
+    if named is not present:
+        raise InvalidArgument(
+            f"{caller}: device must be that of the tensors, '{present.adapter}', got another, '{named.adapter}'; "
+            "x.to(device) copies them"
+        )
 
 
 def _described(layout: Any) -> Any:
-    if layout is None:
-        return None
-    if layout and isinstance(layout[0], DataType):
+    if layout is None or isinstance(layout, TensorDesc):
+        return layout
+    if isinstance(layout[0], DataType):
         return TensorDesc(*layout)
-    return tuple(TensorDesc(*part) for part in layout)
+    return tuple([_described(part) for part in layout])
 
 
 def call_op(
     kind: type[OperatorDesc],
     values: Mapping[str, Any],
     *,
-    types: Mapping[str, Any] = _NOTHING,
-    sizes: Mapping[str, Any] = _NOTHING,
-    requested: Mapping[str, bool] = _NOTHING,
+    types: Mapping[str, Any] = NOTHING,
+    sizes: Mapping[str, Any] = NOTHING,
+    requested: Mapping[str, bool] = NOTHING,
     device: Any = None,
+    graph: Recorder | None = None,
+    name: str | None = None,
     caller: str | None = None,
 ) -> tuple[Any, ...]:
-    """Call an operator: check its operands, broadcast them, complete what is omitted, and run or record it.
+    """Call an operator: check its operands, broadcast them, complete what is omitted, and run it or add it to a graph.
 
     Args:
         kind: the operator's description.
@@ -198,6 +240,8 @@ def call_op(
         sizes: sizes of outputs by field, None for those that follow from the inputs.
         requested: whether optional outputs are computed, by field.
         device: where arrays are computed, and operators without inputs; None is ``default_device()``.
+        graph: the graph of an operator without tensors of a graph.
+        name: of the graph's node.
         caller: the function that the user called, for messages; None for the one in progress, else the operator's.
 
     Returns:
@@ -205,60 +249,66 @@ def call_op(
 
     Raises:
         InvalidArgument: an operand or attribute is wrong; in the words of the caller.
+        InvalidDescription: the operator's rules are broken by a node that the user adds; with the caller's line.
         InvalidState: a tensor was released.
         NotSupported: the adapter lacks what the operator needs.
         OutOfMemory: no room for the outputs.
     """
     label = caller or current_caller.get()
+    first: Strided | None = None
+    has_arrays = False
+    for field in kind.input_fields:
+        value: Any = values.get(field)
+        for operand in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(operand, Strided):
+                first = operand if first is None else first
+                if graph is None and isinstance(operand.buffer, NodeMemory):
+                    graph = operand.buffer.graph
+            elif isinstance(operand, np.ndarray):
+                has_arrays = True
+    trace = recorder()
     if label is None:
         label = kind.operator.lower()
-        if has_only_arrays(kind, values):
+        if has_arrays and first is None and graph is None:
             return _call_on_arrays(
                 kind, values, types=types, sizes=sizes, requested=requested, device=device, caller=label
             )
-    tracing, boolean = recorder(), is_telling(kind, values)
+    boolean = is_telling(kind, values)
     absent = [
         field for field, present in requested.items() if not kinds.argument(label, short(field), kinds.boolean, present)
     ]
-    made = Strided.result_class
     try:
-        call = (OperatorCall if tracing is None else tracing.call)(label, kind, values, device)
+        if graph is not None or trace is not None:
+            target = trace if graph is None or (trace is not None and graph.is_traced) else graph
+            if not isinstance(target, Recorder):
+                raise InvalidArgument(f"{label}: graph must be a Graph or None, got {type(target).__name__}")
+            if target.is_traced and trace is None:
+                target._refuse_reading()
+            return target._call(
+                label, kind, values, types=types, sizes=sizes, absent=absent, boolean=boolean, name=name, device=device
+            )
+        call = DeviceCall(label, kind, values, first, device)
     except EmptyOperand:
         data_type, empty = of_nothing(label, kind, values, types)
-        target = next(tensor.device for tensor in values.values() if isinstance(tensor, Strided))
-        return (made._packed(session_of(target).pool.take(target, 0, label), data_type, empty, boolean),)
-    buffers: Sequence[Any]
-    outputs: Sequence[TensorDesc | None]
-    if tracing is None:
-        key = call.key(types, sizes, absent)
-        prepared = None if key is None else call.session.compiled.get(key)
-        if prepared is None:
-            prepared = call.compile(key, types, sizes, absent)
-        buffers, outputs = call.session.execute(call.device, prepared, call.places, label), prepared.outputs
-    else:
-        buffers, outputs = tracing.record(call, types, sizes, absent)
+        assert first is not None
+        buffer = session_of(first.device).pool.take(first.device, 0, label)
+        return (Strided.result_class._packed(buffer, data_type, empty, boolean),)
+    key = call.key(types, sizes, absent)
+    prepared = None if key is None else call.session.compiled.get(key)
+    if prepared is None:
+        prepared = call.compile(key, types, sizes, absent)
+    buffers = call.session.execute(call.device, prepared, call.places, label)
+    is_scalar, made = first is not None and call.is_scalar, Strided.result_class
     return tuple(
         [
             None
             if buffer is None or desc is None
             else made._packed(
-                buffer, desc.data_type, () if call.is_scalar else desc.sizes, boolean and desc.data_type in _FLAGS
+                buffer, desc.data_type, () if is_scalar else desc.sizes, boolean and desc.data_type in BOOLEAN_TYPES
             )
-            for buffer, desc in zip(buffers, outputs, strict=True)
+            for buffer, desc in zip(buffers, prepared.outputs, strict=True)
         ]
     )
-
-
-def has_only_arrays(kind: type[OperatorDesc], values: Mapping[str, Any]) -> bool:
-    """Return whether there are arrays among the operands, and no tensors."""
-    found = False
-    for field in kind.input_fields:
-        operand = values.get(field)
-        for part in operand if isinstance(operand, list | tuple) else (operand,):
-            if isinstance(part, Strided):
-                return False
-            found = found or isinstance(part, np.ndarray)
-    return found
 
 
 def _call_on_arrays(kind: type[OperatorDesc], values: Mapping[str, Any], **options: Any) -> tuple[Any, ...]:

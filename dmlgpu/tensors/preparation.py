@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -80,6 +81,7 @@ def prepare(
     types: Mapping[str, Any],
     sizes: Mapping[str, Any],
     absent: Sequence[str],
+    repeated: Sequence[str] | None = None,
 ) -> OperatorDesc:
     """Return the description of a call.
 
@@ -88,6 +90,7 @@ def prepare(
         kind: the operator.
         values: descriptions of inputs as they lie in memory, and attributes as they were given.
         types, sizes, absent: as for ``operators.inference.complete``; types may be NumPy's or names.
+        repeated: inputs that are repeated to the sizes of the others; None broadcasts all.
 
     Raises:
         InvalidArgument: an attribute, or sizes that do not broadcast.
@@ -96,7 +99,7 @@ def prepare(
     known = signature(kind.operator)
     found = dict(values)
     for group in known.sized:
-        _broadcast(caller, found, group)
+        _broadcast(caller, found, group, repeated)
     rank = _rank(kind, found)
     for name, field in known.attributes.items():
         if found.get(name) is not None:
@@ -108,15 +111,18 @@ def prepare(
     return complete(kind, found, types=data_types, sizes=wanted, absent=absent)
 
 
-def _broadcast(caller: str, values: dict[str, Any], group: tuple[str, ...]) -> None:
+def _broadcast(caller: str, values: dict[str, Any], group: tuple[str, ...], repeated: Sequence[str] | None) -> None:
     """Repeat inputs to the sizes that they have together."""
     present = [(name, values[name]) for name in group if values.get(name) is not None]
     if len({desc.sizes for _, desc in present}) < 2:
         return
+    if repeated is not None and len({desc.sizes for name, desc in present if name not in repeated}) > 1:
+        return  # the operator's rules refuse them
     wanted = broadcast_sizes(caller, [(short(name), desc.sizes) for name, desc in present])
     for name, desc in present:
         strides = broadcast_strides(desc.sizes, desc.element_strides, wanted)
-        values[name] = TensorDesc(desc.data_type, wanted, strides)
+        if desc.sizes != wanted:
+            values[name] = dataclasses.replace(desc, sizes=wanted, strides=strides)
 
 
 def _rank(kind: type[OperatorDesc], values: Mapping[str, Any]) -> int | None:

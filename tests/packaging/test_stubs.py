@@ -24,7 +24,7 @@ BUILD = {
 CORRECT = """
 import numpy as np
 from dmlgpu import DataType, Graph, TensorDesc, descs, ops
-from dmlgpu.tensors.graphs import functions
+from dmlgpu.ops import directml as functions
 from dmlgpu.catalog.enums import MatrixTransform
 from dmlgpu.ops import directml
 
@@ -44,7 +44,7 @@ cls: type[descs.Gemm] = descs.Gemm
 WRONG = """
 import numpy as np
 from dmlgpu import Graph, descs, ops
-from dmlgpu.tensors.graphs import functions
+from dmlgpu.ops import directml as functions
 
 x = np.ones((2, 2), np.float32)
 ops.directml.gemm(x, x, alpha="2")
@@ -136,7 +136,7 @@ def test_help_and_signatures(python: Path, tmp_path: Path) -> None:
 
 def test_completion_in_a_repl(python: Path, tmp_path: Path) -> None:
     program = (
-        "import rlcompleter\nfrom dmlgpu import descs, ops\nfrom dmlgpu.tensors.graphs import functions\n"
+        "import rlcompleter\nfrom dmlgpu import descs, ops\nfrom dmlgpu.ops import directml as functions\n"
         "completer = rlcompleter.Completer(globals())\n"
         "for text in ('ops.element_wise_bit_n', 'ops.softm', 'ops.directml.gem', 'functions.TopK', 'descs.Gem'):\n"
         "    matches = [completer.complete(text, state) for state in range(3)]\n"

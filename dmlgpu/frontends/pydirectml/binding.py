@@ -12,7 +12,7 @@ from dmlgpu.frontends.pydirectml.calls import surface
 from dmlgpu.frontends.pydirectml.errors import InvalidCall, WrongArgument
 from dmlgpu.frontends.pydirectml.expression import Expression, unwrap
 from dmlgpu.frontends.pydirectml.tensors import as_floats, as_numbers
-from dmlgpu.tensors.graphs.expression import Expression as Node
+from dmlgpu.tensors.tensor import Tensor as Node
 
 
 class Binding:

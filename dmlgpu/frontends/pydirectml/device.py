@@ -21,8 +21,8 @@ from dmlgpu.runtime.adapters import adapters, environment_choice
 from dmlgpu.runtime.device import Device as Computer
 from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
 from dmlgpu.runtime.operator import CompiledOperator
-from dmlgpu.tensors.graphs.expression import Expression as Node
 from dmlgpu.tensors.graphs.graph import Graph
+from dmlgpu.tensors.tensor import Tensor as Node
 
 
 class GraphBuilder:

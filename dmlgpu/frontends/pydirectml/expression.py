@@ -16,8 +16,8 @@ from dmlgpu.frontends.pydirectml.calls import real, surface
 from dmlgpu.frontends.pydirectml.enums import OperatorType
 from dmlgpu.frontends.pydirectml.errors import InvalidCall, reporting
 from dmlgpu.frontends.pydirectml.tensors import TensorDesc
-from dmlgpu.tensors.graphs import functions
-from dmlgpu.tensors.graphs.expression import Expression as Node
+from dmlgpu.tensors import directml as functions
+from dmlgpu.tensors.tensor import Tensor as Node
 
 
 class Expression:

@@ -22,7 +22,7 @@ from dmlgpu.frontends.pydirectml.expression import (
     wrap,
 )
 from dmlgpu.frontends.pydirectml.tensors import TensorDesc
-from dmlgpu.tensors.graphs import functions
+from dmlgpu.tensors import directml as functions
 
 
 @surface

@@ -30,8 +30,8 @@ from dmlgpu.frontends.pydirectml.expression import (
     unwrap_optional,
     wrap,
 )
-from dmlgpu.tensors.graphs import functions
-from dmlgpu.tensors.graphs.calls import single
+from dmlgpu.tensors import directml as functions
+from dmlgpu.tensors.execution import call_op
 
 MOST_ACTIVATIONS = 4
 """Most activations that ``gru`` takes."""
@@ -75,7 +75,7 @@ def convolution(
         "group_count": group_count,
         "fused_activation": activation_desc(fused_activation),
     }
-    return wrap(single(descs.Convolution, None, values, sizes={"output_tensor": output_sizes or None}))
+    return wrap(call_op(descs.Convolution, values, sizes={"output_tensor": output_sizes or None})[0])
 
 
 @surface

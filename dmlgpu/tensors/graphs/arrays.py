@@ -14,10 +14,10 @@ from dmlgpu.common import coercion as kinds
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.runtime.child import as_tuple
 from dmlgpu.tensors.graphs.nodes import GraphInput
+from dmlgpu.tensors.types import as_data_type, is_boolean_type
 
 Array: TypeAlias = NDArray[Any]
 
-_DATA_TYPE = kinds.optional(kinds.member_of(DataType))
 _TYPES = {one.numpy: one for one in DataType if one is not DataType.UNKNOWN and one.bits >= 8}
 
 
@@ -32,19 +32,22 @@ def _numbers(value: Any) -> Array:
     return array
 
 
-def encoded(caller: str, array: Any, data_type: Any) -> tuple[TensorDesc, bytes]:
-    """Return the tensor of an array, with at least one dimension, and its data.
+def encoded(caller: str, array: Any, dtype: Any) -> tuple[TensorDesc, bytes, bool]:
+    """Return the tensor of an array, with at least one dimension, its data, and whether they are booleans.
 
     Args:
         caller: for messages.
         array: numbers, at least one.
-        data_type: the tensor's type; None takes the array's.
+        dtype: the tensor's type; None takes the array's.
 
     Raises:
         InvalidArgument: the array is of no type of DirectML's, or holds what the type cannot.
     """
-    data_type = kinds.argument(caller, "data_type", _DATA_TYPE, data_type)
     given = kinds.argument(caller, "array", _numbers, array)
+    is_boolean = given.dtype == bool if dtype is None else is_boolean_type(dtype)
+    if is_boolean:
+        given, dtype = np.asarray(given != 0), DataType.UINT8
+    data_type = None if dtype is None else as_data_type(caller, "dtype", dtype)
     if data_type is None:
         data_type = _TYPES.get(given.dtype)
         if data_type is None:
@@ -52,7 +55,7 @@ def encoded(caller: str, array: Any, data_type: Any) -> tuple[TensorDesc, bytes]
     if given.ndim == 0:
         given = given.reshape(1)
     desc = TensorDesc(data_type, given.shape)
-    return desc, desc.encode(given.astype(desc.data_type.numpy)).tobytes()
+    return desc, desc.encode(given.astype(desc.data_type.numpy)).tobytes(), is_boolean
 
 
 def in_order(

@@ -15,7 +15,8 @@ from dmlgpu.compiler.graph.description import (
     OperatorNode,
     OutputEdge,
 )
-from dmlgpu.tensors.graphs.nodes import BuiltNode, Origin, used
+from dmlgpu.tensors.graphs.nodes import BuiltNode, used
+from dmlgpu.tensors.memory import Origin
 
 
 def describe(

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dmlgpu.catalog.operator_desc import OperatorDesc
-from dmlgpu.tensors.graphs.nodes import BuiltNode, GraphInput, Origin, shown
+from dmlgpu.tensors.graphs.nodes import BuiltNode, GraphInput, shown
+from dmlgpu.tensors.memory import Origin
 
 LETTER = 7.2
 """Width of a letter in pixels."""

@@ -8,21 +8,7 @@ from dataclasses import dataclass
 from dmlgpu.catalog import operator
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Where a value comes from.
-
-    Attributes:
-        kind: ``input``, ``constant`` or ``operator``.
-        number: of the graph's input or node.
-        output: flat number among the node's outputs.
-    """
-
-    kind: str
-    number: int
-    output: int = 0
+from dmlgpu.tensors.memory import Origin
 
 
 @dataclass(frozen=True)

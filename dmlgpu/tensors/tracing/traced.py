@@ -11,14 +11,14 @@ import numpy as np
 from dmlgpu.common.errors import InvalidArgument, InvalidState, NotSupported
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.operator import CompiledOperator
-from dmlgpu.tensors.graphs.expression import Expression
 from dmlgpu.tensors.graphs.graph import Graph
-from dmlgpu.tensors.graphs.nodes import Origin, unread
+from dmlgpu.tensors.graphs.nodes import unread
+from dmlgpu.tensors.memory import NodeMemory, Origin
 from dmlgpu.tensors.session import Prepared, session_of
 from dmlgpu.tensors.strided import Strided
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.tracing.structure import check_result, mapped
-from dmlgpu.tensors.tracing.trace import Trace, TracedMemory, place
+from dmlgpu.tensors.tracing.trace import Trace, place
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Traced:
 
     name: str
     graph: Graph
-    outputs: tuple[Expression, ...]
+    outputs: tuple[Tensor, ...]
     operator: CompiledOperator | None
     prepared: Prepared | None
     feeds: tuple[int | Strided, ...]
@@ -125,39 +125,39 @@ def finish(trace: Trace, arguments: Sequence[Tensor], result: Any, watched: Sequ
         NotSupported: the adapter lacks what an operator needs; names the function.
     """
     numbers: dict[Origin, int] = {}
-    outputs: list[Expression] = []
+    outputs: list[Tensor] = []
 
-    def number_of(expression: Expression) -> int:
-        if expression.origin not in numbers:
-            numbers[expression.origin] = len(outputs)
-            outputs.append(expression)
-        return numbers[expression.origin]
+    def number_of(tensor: Tensor) -> int:
+        if tensor.origin not in numbers:
+            numbers[tensor.origin] = len(outputs)
+            outputs.append(tensor)
+        return numbers[tensor.origin]
 
     def seen(value: Any) -> Any:
         check_result(trace.name, value)
-        if not isinstance(value, Tensor) or not isinstance(value.buffer, TracedMemory):
+        if not isinstance(value, Tensor) or not isinstance(value.buffer, NodeMemory):
             return value
         value._check_usable(f"{trace.name}: a result")
-        _, memory = trace.resolved(value)
-        if memory.leaf is not None:
-            return _Computed(value, memory.leaf, True)
-        return _Computed(value, number_of(memory.expression), False)
+        memory = trace.resolved(trace.name, value).buffer
+        if memory.argument is not None:
+            return _Computed(value, memory.argument, True)
+        return _Computed(value, number_of(Tensor._of_node(memory)), False)
 
     found = mapped(result, seen)
     operator = prepared = None
-    for expression in trace.keeping:
-        number_of(expression)
+    for tensor in trace.keeping:
+        number_of(tensor)
     if outputs:
-        forgotten = unread(trace.graph.nodes, list(numbers))
-        outputs += [Expression(trace.graph, origin, tensor) for origin, tensor in forgotten]
+        forgotten = unread(trace.nodes, list(numbers))
+        outputs += [Tensor._of_node(NodeMemory(trace, origin, desc)) for origin, desc in forgotten]
         try:
-            operator = trace.graph.compile(outputs)
+            operator = trace.compile(outputs)
         except NotSupported as error:
             raise type(error).__new__(type(error), f"{trace.name}: {error}") from error
-        prepared = session_of(trace.graph.device).prepare(operator, bool(trace.keeping))
+        prepared = session_of(trace.device).prepare(operator, bool(trace.keeping))
     return Traced(
         trace.name,
-        trace.graph,
+        trace,
         tuple(outputs),
         operator,
         prepared,
