@@ -24,6 +24,7 @@ from dmlgpu.common.errors import (
     NotSupported,
     abridged,
 )
+from dmlgpu.common.errors import shown as shown_value
 from dmlgpu.compiler import operators
 from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.runtime.device import Device
@@ -89,8 +90,8 @@ class Graph(Recorder):
         self._device = None if device is None else as_device("Graph", device)
         self.name = kinds.argument("Graph", "name", _NAME, name)
         self._policy = as_policy(policy)
-        if rules not in RULES:
-            raise InvalidArgument(f"Graph: rules must be one of {', '.join(RULES)}, got {abridged(rules)!r}")
+        if not isinstance(rules, str) or rules not in RULES:
+            raise InvalidArgument(f"Graph: rules must be one of {', '.join(RULES)}, got {shown_value(rules)}")
         self.rules = rules
         self._scopes: list[str] = []
         self.inputs: list[GraphInput] = []
@@ -251,7 +252,8 @@ class Graph(Recorder):
 
     def _append(self, call: NodeCall, desc: OperatorDesc, name: str | None) -> tuple[Tensor | None, ...]:
         """Add the operator of a call."""
-        return self._added(desc, call.places, name)
+        self._validate(desc)
+        return self._add_node(desc, call.places, name)
 
     def _at(self) -> str:
         """Return what messages about a call end with: the caller's line."""
@@ -311,7 +313,7 @@ class Graph(Recorder):
             input_window_sizes=(1, *sizes),
             input_window_strides=(1,) * (len(sizes) + 1),
         )
-        (part,) = self._added(desc, [Tensor._of_node(tensor.buffer)], None)
+        (part,) = self._add_node(desc, [Tensor._of_node(tensor.buffer)], None)
         assert part is not None
         return part._packed(part.buffer, tensor.data_type, tensor.sizes, tensor.is_boolean)
 
@@ -341,6 +343,10 @@ class Graph(Recorder):
         """
         tensors = kinds.argument("append", "inputs", _INPUTS, inputs)
         desc = kinds.argument("append", "desc", _DESC, desc)
+        try:
+            self._validate(desc)
+        except InvalidDescription as error:
+            raise InvalidDescription(error.operator, error.field, f"{error.reason} ({caller()})") from None
         if [tensor is None for tensor in tensors] != [slot.tensor is None for slot in desc.inputs]:
             raise InvalidArgument(
                 f"append: inputs must be a Tensor for each of the {len(desc.inputs)} inputs of {desc.operator}, "
@@ -350,19 +356,18 @@ class Graph(Recorder):
             if tensor is not None and tensor.graph is not self:
                 other = "a device" if tensor.graph is None else tensor.graph._label
                 raise InvalidArgument(f"append: inputs[{number}] belongs to {other} ({caller()})")
-        try:
-            return self._added(desc, tensors, name)
-        except InvalidDescription as error:
-            raise InvalidDescription(error.operator, error.field, f"{error.reason} ({caller()})") from None
+        return self._add_node(desc, tensors, name)
 
-    def _added(
-        self, desc: OperatorDesc, inputs: Sequence[Strided | None], name: str | None
-    ) -> tuple[Tensor | None, ...]:
-        """Validate an operator, and add it as the next node."""
-        name = kinds.argument("Graph", "name", _NAME, name)
+    def _validate(self, desc: OperatorDesc) -> None:
         level = self._device.feature_level if self._device else max(FeatureLevel)
         validation.validate(desc, level)
         operators.check(desc, level)
+
+    def _add_node(
+        self, desc: OperatorDesc, inputs: Sequence[Strided | None], name: str | None
+    ) -> tuple[Tensor | None, ...]:
+        """Add an operator as the next node."""
+        name = kinds.argument("append", "name", _NAME, name)
         number = len(self.nodes)
         origins = tuple(None if tensor is None else tensor.origin for tensor in inputs)
         self.nodes.append(BuiltNode(desc, origins, self._full_name(name), caller()))
