@@ -15,8 +15,17 @@ from dmlgpu.common import coercion as kinds
 from dmlgpu.common.errors import DmlError, InvalidArgument, InvalidDescription, NotSupported, shown
 from dmlgpu.runtime.shared import as_device
 from dmlgpu.tensors.memory import NOTHING, NodeMemory, Recorder, current_caller, recorder, unrecorded
-from dmlgpu.tensors.outcome import EmptyOperand, is_telling, of_nothing
-from dmlgpu.tensors.preparation import data_type_for, hashable, in_words_of, prepare, short, signature
+from dmlgpu.tensors.preparation import (
+    EmptyOperand,
+    data_type_for,
+    hashable,
+    in_words_of,
+    is_telling,
+    of_nothing,
+    prepare,
+    short,
+    signature,
+)
 from dmlgpu.tensors.session import Prepared, Session, session_of
 from dmlgpu.tensors.strided import Strided, behind_binding
 from dmlgpu.tensors.types import as_array, as_number, is_number

@@ -5,12 +5,14 @@ While a function is traced, its calls of operators become nodes of the trace, wh
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from types import MappingProxyType
+from pathlib import Path
+from types import FrameType, MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from dmlgpu.catalog.tensor_desc import TensorDesc
@@ -148,3 +150,21 @@ def recorded_by(trace: Recorder | None) -> Iterator[None]:
 def unrecorded() -> Any:
     """Let operators run at once inside, although a function may be traced."""
     return recorded_by(None)
+
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+def in_package(frame: FrameType) -> bool:
+    """Return whether a frame runs code of this package."""
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] == _PACKAGE
+
+
+def caller() -> str:
+    """Return ``file:line`` of the innermost frame outside this package; files below the working directory relative."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and in_package(frame):
+        frame = frame.f_back
+    path = Path(frame.f_code.co_filename)
+    path = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    return f"{path}:{frame.f_lineno}"

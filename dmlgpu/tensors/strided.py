@@ -18,8 +18,7 @@ from dmlgpu.common.memory import host_budget
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors import layout
 from dmlgpu.tensors.layout import Sizes
-from dmlgpu.tensors.location import caller
-from dmlgpu.tensors.memory import NodeMemory, refuse_reading, unrecorded
+from dmlgpu.tensors.memory import NodeMemory, caller, refuse_reading, unrecorded
 from dmlgpu.tensors.types import TypeLike, as_data_type, elements_of
 
 _PEEK = 6, 2

@@ -33,14 +33,10 @@ from dmlgpu.runtime.operator import CompiledOperator
 from dmlgpu.runtime.shared import as_device, default_device
 from dmlgpu.tensors.execution import BOOLEAN_TYPES, OperatorCall, call_op
 from dmlgpu.tensors.graphs import picture
-from dmlgpu.tensors.graphs.arrays import Array, encoded, in_order
-from dmlgpu.tensors.graphs.description import describe
-from dmlgpu.tensors.graphs.nodes import BuiltNode, GraphInput, shown, unread, used
-from dmlgpu.tensors.graphs.policy import Policy, as_policy
-from dmlgpu.tensors.location import caller
-from dmlgpu.tensors.memory import NOTHING, NodeMemory, Origin, Recorder, current_caller
-from dmlgpu.tensors.outcome import EmptyOperand
-from dmlgpu.tensors.preparation import short
+from dmlgpu.tensors.graphs.nodes import Array, BuiltNode, GraphInput, describe, encoded, in_order, shown, unread, used
+from dmlgpu.tensors.graphs.policy import Policy, as_policy, packed
+from dmlgpu.tensors.memory import NOTHING, NodeMemory, Origin, Recorder, caller, current_caller
+from dmlgpu.tensors.preparation import EmptyOperand, short
 from dmlgpu.tensors.strided import Strided
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.types import TypeLike, as_data_type
@@ -235,7 +231,8 @@ class Graph(Recorder):
             if device is not None and as_device(label, device) is not self.device:
                 self._refuse_device(label, as_device(label, device))
             desc = call.described(types, sizes, absent, broadcasts=not strict)
-            desc = desc.replace(**{field: self._laid_out(getattr(desc, field)) for field in desc.output_fields})
+            if self._policy is not packed:
+                desc = desc.replace(**{field: self._laid_out(getattr(desc, field)) for field in desc.output_fields})
             outputs = self._append(call, desc, name)
         except EmptyOperand:
             raise

@@ -23,9 +23,7 @@ from dmlgpu.tensors.graphs.graph import Graph
 from dmlgpu.tensors.memory import recorded_by, recorder
 from dmlgpu.tensors.strided import Strided
 from dmlgpu.tensors.tensor import Tensor
-from dmlgpu.tensors.tracing.structure import flatten, mapped
-from dmlgpu.tensors.tracing.trace import Trace
-from dmlgpu.tensors.tracing.traced import Traced, as_tensor, finish
+from dmlgpu.tensors.tracing.trace import Trace, Traced, as_tensor, finish, flatten, mapped
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
