@@ -121,16 +121,16 @@ class Arithmetic:
         """Divide and round down: signed integers that the division truncates up, those whose remainder by truncation is
         not the one by rounding down, less 1."""
         if self.data_type.is_float:
-            found = self._pair("//", descs.ElementWiseDivide, other, swapped)
-            if found is NotImplemented:
-                return found
-            return self._operator("a // b", descs.ElementWiseFloor, input_tensor=found)
-        found = self._pair("//", descs.ElementWiseDivide, other, swapped)
-        if found is NotImplemented or not found.data_type.is_signed:
-            return found
+            quotient = self._pair("//", descs.ElementWiseDivide, other, swapped)
+            if quotient is NotImplemented:
+                return quotient
+            return self._operator("a // b", descs.ElementWiseFloor, input_tensor=quotient)
+        quotient = self._pair("//", descs.ElementWiseDivide, other, swapped)
+        if quotient is NotImplemented or not quotient.data_type.is_signed:
+            return quotient
         down = self._pair("//", descs.ElementWiseModulusFloor, other, swapped)
-        return found - (down != self._pair("//", descs.ElementWiseModulusTruncate, other, swapped)).astype(
-            found.data_type
+        return quotient - (down != self._pair("//", descs.ElementWiseModulusTruncate, other, swapped)).astype(
+            quotient.data_type
         )
 
     def __mod__(self, other: Any) -> Any:
@@ -177,18 +177,18 @@ class Arithmetic:
 
     # ---- in place: another tensor of the same type and sizes takes the name ------------------------------------------
 
-    def _in_place(self: Any, symbol: str, found: Any) -> Any:
+    def _in_place(self: Any, symbol: str, result: Any) -> Any:
         """Return the result of an operator in place.
 
         Raises:
             InvalidArgument: it has another type or other sizes than the tensor that it is assigned to.
         """
-        if found is not NotImplemented and (found.dtype, found.sizes) != (self.dtype, self.sizes):
+        if result is not NotImplemented and (result.dtype, result.sizes) != (self.dtype, self.sizes):
             raise InvalidArgument(
                 f"a {symbol} b: the result must have the type and sizes of a, {self.type_name} {list(self.sizes)}, got "
-                f"{found.type_name} {list(found.sizes)}"
+                f"{result.type_name} {list(result.sizes)}"
             )
-        return found
+        return result
 
     def __iadd__(self, other: Any) -> Any:
         return self._in_place("+=", self + other)
