@@ -18,7 +18,7 @@ from dmlgpu.common.memory import host_budget
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors import layout
 from dmlgpu.tensors.layout import Sizes
-from dmlgpu.tensors.memory import NodeMemory, caller, refuse_reading, unrecorded
+from dmlgpu.tensors.memory import NodeMemory, TensorMemory, caller, refuse_reading, unrecorded
 from dmlgpu.tensors.types import TypeLike, as_data_type, elements_of
 
 _PEEK = 6, 2
@@ -62,9 +62,11 @@ class Strided:
     result_class: ClassVar[type[Any]]
     """The class of the tensors that operators return: ``Tensor``."""
 
+    buffer: Any  # a TensorMemory
+
     def _set(
         self,
-        buffer: Any,
+        buffer: TensorMemory,
         data_type: DataType,
         sizes: Sizes,
         strides: Sizes,
@@ -88,7 +90,7 @@ class Strided:
         return tensor
 
     @classmethod
-    def _packed(cls, buffer: Any, data_type: DataType, sizes: Sizes, boolean: bool = False) -> Self:
+    def _packed(cls, buffer: TensorMemory, data_type: DataType, sizes: Sizes, boolean: bool = False) -> Self:
         """Return all of a buffer that was made for it."""
         tensor = cls.__new__(cls)
         tensor._set(buffer, data_type, sizes, packed_strides(sizes), None, boolean)

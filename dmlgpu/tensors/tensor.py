@@ -28,8 +28,8 @@ from dmlgpu.tensors.types import TypeLike, as_array, as_data_type, bytes_of, is_
 
 
 class Tensor(Strided, Arithmetic):
-    """An array on a device. Memory never changes once it is computed, so that views may share it: assignment gives
-    the tensor that is assigned to new memory.
+    """An array on a device, or a value of a graph. Memory never changes once it is computed, so that views may share
+    it: assignment gives the tensor that is assigned to new memory.
 
         x = Tensor([[1, 2], [3, 4]], "float32")
         y = (x.T * 2 + 1).numpy()
