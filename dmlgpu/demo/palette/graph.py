@@ -10,9 +10,9 @@ import numpy as np
 from dmlgpu.catalog.enums import DataType, ReduceFunction
 from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.demo.palette.reduction import SAMPLES
-from dmlgpu.ops import directml as dml
+from dmlgpu.tensors.graphs import functions as dml
+from dmlgpu.tensors.graphs.expression import Expression
 from dmlgpu.tensors.graphs.graph import Graph
-from dmlgpu.tensors.tensor import Tensor
 
 NAMES = ("painted", "palette")
 """Of the graph's outputs; its input is ``photo``."""
@@ -46,13 +46,13 @@ def palette_graph(
     return graph.desc([dml.element_wise_identity(painted.reinterpret(photo.sizes)), palette])
 
 
-def _points(image: Tensor) -> Tensor:
+def _points(image: Expression) -> Expression:
     """Return the pixels of {1, H, W, 3} as points {1, 1, N, 3}."""
     _, height, width, _ = image.sizes
     return dml.cast(image, output_type=DataType.FLOAT32).reinterpret((1, 1, height * width, 3))
 
 
-def _nearest(points: Tensor, palette: Tensor) -> Tensor:
+def _nearest(points: Expression, palette: Expression) -> Expression:
     """Return for each point {1, 1, N, 3} the number of the nearest colour, {1, 1, N, 1}."""
     n, k = points.sizes[2], palette.sizes[2]
     a, b = points.reinterpret((1, n, k, 3), (0, 3, 0, 1)), palette.reinterpret((1, n, k, 3), (0, 0, 3, 1))
@@ -60,12 +60,12 @@ def _nearest(points: Tensor, palette: Tensor) -> Tensor:
     return dml.argmin(distances, axes=(2,), output_type=DataType.UINT32).reinterpret((1, 1, n, 1))
 
 
-def _pick(rows: Tensor, indices: Tensor) -> Tensor:
+def _pick(rows: Expression, indices: Expression) -> Expression:
     """Return the rows {1, 1, N, 3} of {1, 1, M, 3} that indices {1, 1, N, 1} name."""
     return dml.gather_nd1(rows, indices, input_dimension_count=2, indices_dimension_count=2)
 
 
-def _improved(graph: Graph, samples: Tensor, palette: Tensor) -> Tensor:
+def _improved(graph: Graph, samples: Expression, palette: Expression) -> Expression:
     """Move each colour to the mean of the samples nearest to it; one without any stays where it is."""
     n, k = samples.sizes[2], palette.sizes[2]
     nearest = _nearest(samples, palette).reinterpret((1, n, k, 1), (0, 1, 0, 1))

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.catalog.enums import ConvolutionDirection, MatrixTransform, ReduceFunction
-from dmlgpu.ops import directml as f
+from dmlgpu.tensors.graphs import functions as f
+from dmlgpu.tensors.graphs.expression import Expression
 from dmlgpu.tensors.graphs.graph import Graph
-from dmlgpu.tensors.tensor import Tensor
 
-Parameters = Mapping[str, Tensor]
-Backward = Callable[[Tensor], tuple[Tensor, dict[str, Tensor]]]
+Parameters = Mapping[str, Expression]
+Backward = Callable[[Expression], tuple[Expression, dict[str, Expression]]]
 
 FILTERS = (16, 32)
 """Of the two blocks."""
@@ -39,9 +39,9 @@ class Forward:
         gradients: of the loss with respect to each parameter, by name.
     """
 
-    loss: Tensor
-    moments: dict[str, Tensor]
-    gradients: dict[str, Tensor]
+    loss: Expression
+    moments: dict[str, Expression]
+    gradients: dict[str, Expression]
 
 
 def initial_parameters(seed: int, filters: Sequence[int] = FILTERS) -> dict[str, NDArray[np.float32]]:
@@ -73,7 +73,7 @@ def _drawn(draw: np.random.Generator, sizes: tuple[int, ...], inputs: int) -> ND
     return (draw.standard_normal(sizes) * np.sqrt(2 / inputs)).astype(np.float32)
 
 
-def learn(graph: Graph, images: Tensor, labels: Tensor, parameters: Parameters) -> Forward:
+def learn(graph: Graph, images: Expression, labels: Expression, parameters: Parameters) -> Forward:
     """Compute the loss of a batch and its gradients.
 
     Args:
@@ -83,7 +83,7 @@ def learn(graph: Graph, images: Tensor, labels: Tensor, parameters: Parameters) 
         parameters: named as in ``initial_parameters``.
     """
     steps: list[Backward] = []
-    moments: dict[str, Tensor] = {}
+    moments: dict[str, Expression] = {}
     values = images
     for number in _blocks(parameters):
         with graph.scope(f"block {number}"):
@@ -95,14 +95,14 @@ def learn(graph: Graph, images: Tensor, labels: Tensor, parameters: Parameters) 
         steps.append(backward)
     with graph.scope("loss"):
         loss, gradient = _cross_entropy(graph, scores, labels)
-    gradients: dict[str, Tensor] = {}
+    gradients: dict[str, Expression] = {}
     for backward in reversed(steps):
         gradient, block_gradients = backward(gradient)
         gradients |= block_gradients
     return Forward(loss, moments, gradients)
 
 
-def classify(images: Tensor, parameters: Parameters) -> Tensor:
+def classify(images: Expression, parameters: Parameters) -> Expression:
     """Compute the probabilities of classes, {1, 1, batch, 10}; ``parameters`` has running moments, too."""
     values = images
     for number in _blocks(parameters):
@@ -124,7 +124,9 @@ def _blocks(parameters: Parameters) -> range:
     return range(1, 1 + sum(name.startswith("filter") for name in parameters))
 
 
-def _block(values: Tensor, parameters: Parameters, number: int) -> tuple[Tensor, dict[str, Tensor], Backward]:
+def _block(
+    values: Expression, parameters: Parameters, number: int
+) -> tuple[Expression, dict[str, Expression], Backward]:
     """Convolution, batch normalisation, ReLU, max pooling; returns the batch's moments, too."""
     filters, scale = parameters[f"filter{number}"], parameters[f"scale{number}"]
     shift = parameters[f"shift{number}"]
@@ -132,7 +134,7 @@ def _block(values: Tensor, parameters: Parameters, number: int) -> tuple[Tensor,
     normal = f.batch_normalization_training(convolved, scale, shift, epsilon=EPSILON)
     active = f.activation_relu(normal.output)
 
-    def backward(gradient: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    def backward(gradient: Expression) -> tuple[Expression, dict[str, Expression]]:
         unpooled = f.max_pooling_grad(active, gradient, window_size=(2, 2), strides=(2, 2))
         passed = f.activation_relu_grad(normal.output, unpooled)
         gradients = f.batch_normalization_training_grad(
@@ -155,15 +157,15 @@ def _block(values: Tensor, parameters: Parameters, number: int) -> tuple[Tensor,
     return _pooled(active), moments, backward
 
 
-def _convolved(values: Tensor, filters: Tensor) -> Tensor:
+def _convolved(values: Expression, filters: Expression) -> Expression:
     return f.convolution(values, filters, start_padding=(1, 1), end_padding=(1, 1))
 
 
-def _pooled(values: Tensor) -> Tensor:
+def _pooled(values: Expression) -> Expression:
     return f.max_pooling2(values, window_size=(2, 2), strides=(2, 2), output_indices=False).output
 
 
-def _filter_gradient(values: Tensor, gradient: Tensor) -> Tensor:
+def _filter_gradient(values: Expression, gradient: Expression) -> Expression:
     """The gradient of a convolution's filters: a convolution, too, in which channels and batch have changed places.
 
     Its input is the values, its filters are the gradient, as large as the images; each of the 3 x 3 places to which
@@ -173,20 +175,20 @@ def _filter_gradient(values: Tensor, gradient: Tensor) -> Tensor:
     return _turned(gradient_by_batch)
 
 
-def _turned(values: Tensor) -> Tensor:
+def _turned(values: Expression) -> Expression:
     """See {a, b, height, width} as {b, a, height, width}."""
     a, b, height, width = values.sizes
     return values.reinterpret((b, a, height, width), (height * width, b * height * width, width, 1))
 
 
-def _dense(values: Tensor, parameters: Parameters) -> tuple[Tensor, Backward]:
+def _dense(values: Expression, parameters: Parameters) -> tuple[Expression, Backward]:
     """A matrix and a bias, to scores {1, 1, batch, 10}."""
     weights, bias = parameters["weights"], parameters["bias"]
     batch, features = values.sizes[0], weights.sizes[3]
     flat = values.reinterpret((1, 1, batch, features))
     scores = f.gemm(flat, weights, bias.broadcast_to((1, 1, batch, CLASSES)), trans_b=MatrixTransform.TRANSPOSE)
 
-    def backward(gradient: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    def backward(gradient: Expression) -> tuple[Expression, dict[str, Expression]]:
         of_values = f.gemm(gradient, weights).reinterpret(values.sizes)
         return of_values, {
             "weights": f.gemm(gradient, flat, trans_a=MatrixTransform.TRANSPOSE),
@@ -196,7 +198,7 @@ def _dense(values: Tensor, parameters: Parameters) -> tuple[Tensor, Backward]:
     return scores, backward
 
 
-def _cross_entropy(graph: Graph, scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+def _cross_entropy(graph: Graph, scores: Expression, labels: Expression) -> tuple[Expression, Expression]:
     """The mean over the batch of the negative logarithm of the right class's probability, and the scores' gradient."""
     batch = scores.sizes[2]
     off_on = graph.constant(np.array([[[[0, 1]]]], np.float32))

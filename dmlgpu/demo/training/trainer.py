@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.graph.description import OperatorNode
 from dmlgpu.demo.training.network import SIDE, classify, initial_moments, learn
-from dmlgpu.ops import directml as f
 from dmlgpu.runtime.buffer import Buffer
 from dmlgpu.runtime.commands import CommandList
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.operator import CompiledOperator
+from dmlgpu.tensors.graphs import functions as f
 from dmlgpu.tensors.graphs.graph import Graph
 
 HELD_OUT = 360
