@@ -14,8 +14,8 @@ from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.frontends.dxdispatch.node import Node
 from dmlgpu.frontends.dxdispatch.paths import Access
 from dmlgpu.frontends.dxdispatch.resources import Resource
-from dmlgpu.frontends.dxdispatch.wgsl import ShaderBinding
 from dmlgpu.runtime.executor import Range
+from dmlgpu.runtime.shader_source import ShaderBinding
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from dmlgpu.common.errors import ModelError
-from dmlgpu.frontends.dxdispatch import wgsl
 from dmlgpu.frontends.dxdispatch.bindings import element_range, lookup
 from dmlgpu.frontends.dxdispatch.model import ShaderDispatch, ShaderDispatchable
 from dmlgpu.frontends.dxdispatch.node import Node, child_path, listing, nearest, quoted
 from dmlgpu.frontends.dxdispatch.paths import Access
 from dmlgpu.frontends.dxdispatch.resources import Resource
 from dmlgpu.frontends.dxdispatch.values import optional, parse_float
+from dmlgpu.runtime import shader_source
 from dmlgpu.runtime.executor import Range
 
 PORTING = (
@@ -37,23 +37,23 @@ def parse_shader(name: str, node: Node, access: Access) -> ShaderDispatchable:
     node.allow(_KEYS, "a WGSL dispatchable")
     source = node.require("sourcePath", "a WGSL dispatchable")
     path = access.source(source)
-    if path.stat().st_size > wgsl.LONGEST:
-        raise source.error(f"a shader must have at most {wgsl.LONGEST:,} bytes, {quoted(path.name)} has more")
+    if path.stat().st_size > shader_source.LONGEST:
+        raise source.error(f"a shader must have at most {shader_source.LONGEST:,} bytes, {quoted(path.name)} has more")
     try:
         text = path.read_bytes().decode()
     except (OSError, UnicodeDecodeError) as error:
         raise source.error(f"cannot read {quoted(path.name)} as UTF-8 text: {error}") from error
-    plain = wgsl.without_comments(text)
+    plain = shader_source.without_comments(text)
     try:
-        bindings = wgsl.bindings(plain)
+        bindings = shader_source.bindings(plain)
     except ValueError as error:
         raise ModelError(source.path, f"{path.name}: {error}") from error
     return ShaderDispatchable(
         name,
         node.path,
         text,
-        _entry_point(node, source, wgsl.entry_points(plain)),
-        _constants(node.get("constants"), wgsl.overrides(plain)),
+        _entry_point(node, source, shader_source.entry_points(plain)),
+        _constants(node.get("constants"), shader_source.overrides(plain)),
         bindings,
     )
 

@@ -1,4 +1,4 @@
-"""What a compute shader in WGSL declares: its bindings by name, its entry points, its overrides."""
+"""Declarations of a compute shader in WGSL: bindings by name, entry points, overrides, workgroup sizes."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ _RESOURCE = re.compile(r"\s*+((?:@\w++\s*+(?:\([^()]*+\)\s*+)?+)++)var\s*+(?:<([
 _NUMBER = re.compile(r"@(group|binding)\s*+\(\s*+(\d{1,9})[iu]?\s*+,?\s*+\)")
 _FUNCTION = re.compile(r"\bfn\s++(\w++)")
 _COMPUTE = re.compile(r"@\s*+compute\b")
+_WORKGROUP = re.compile(r"@\s*+workgroup_size\s*+\(([^()]*+)\)")
 _OVERRIDE = re.compile(r"\boverride\s++(\w++)")
 _KINDS = {
     ("uniform", ""): "uniform",
@@ -32,11 +33,13 @@ class ShaderBinding:
         name: the variable's.
         number: its ``@binding``, in group 0.
         kind: WebGPU's word: ``uniform``, ``storage`` (which the shader may write) or ``read-only-storage``.
+        type: as it is written: ``array<vec4<f32>>``.
     """
 
     name: str
     number: int
     kind: str
+    type: str = ""
 
 
 def without_comments(text: str) -> str:
@@ -50,9 +53,12 @@ def bindings(text: str) -> tuple[ShaderBinding, ...]:
     Raises:
         ValueError: one is no buffer of group 0, or two have one number or name.
     """
-    found: dict[int, ShaderBinding] = {}
-    declared = (_RESOURCE.match(statement) for statement in _STATEMENT.split(text))
-    for attributes, space, name in (match.groups("") for match in declared if match is not None):
+    resources: dict[int, ShaderBinding] = {}
+    for statement in _STATEMENT.split(text):
+        match = _RESOURCE.match(statement)
+        if match is None:
+            continue
+        attributes, space, name = match.groups("")
         numbers = {key: int(number) for key, number in _NUMBER.findall(attributes)}
         if set(numbers) != {"group", "binding"}:
             raise ValueError(f"the variable {name!r} must have @group and @binding with numbers")
@@ -62,16 +68,29 @@ def bindings(text: str) -> tuple[ShaderBinding, ...]:
         kind = _KINDS.get((words[0], words[1]))
         if kind is None:
             raise ValueError(f"the variable {name!r} must be a buffer, var<storage> or var<uniform>, got var<{space}>")
-        taken = found.setdefault(numbers["binding"], ShaderBinding(name, numbers["binding"], kind))
-        if taken.name != name:
-            raise ValueError(f"the variables {taken.name!r} and {name!r} have one binding, {taken.number}")
-    return tuple(found.values())
+        binding = ShaderBinding(name, numbers["binding"], kind, "".join(statement[match.end() :].split()))
+        other = resources.setdefault(binding.number, binding)
+        if other.name != name:
+            raise ValueError(f"the variables {other.name!r} and {name!r} have one binding, {other.number}")
+    return tuple(resources.values())
 
 
 def entry_points(text: str) -> tuple[str, ...]:
     """Return the names of the compute shaders in a text without comments."""
     headers = (statement for statement in _STATEMENT.split(text) if _COMPUTE.search(statement))
     return tuple(match[1] for header in headers if (match := _FUNCTION.search(header)) is not None)
+
+
+def workgroup_size(text: str, entry_point: str) -> tuple[int, int, int] | None:
+    """Return the workgroup size of an entry point; None if it depends on overrides or constants."""
+    for header in _STATEMENT.split(text):
+        function = _FUNCTION.search(header)
+        if function is not None and function[1] == entry_point and (match := _WORKGROUP.search(header)) is not None:
+            words = [word.strip().rstrip("ui") for word in match[1].split(",") if word.strip()]
+            if all(word.isdecimal() for word in words):
+                x, y, z = (*map(int, words), 1, 1)[:3]
+                return x, y, z
+    return None
 
 
 def overrides(text: str) -> tuple[str, ...]:
