@@ -61,6 +61,15 @@ def layout(ranges: Sequence[Range], bindings: Bindings, alignment: int) -> Layou
     return Layout(bindings, [(ranges[slot][0], begin, size) for slot, begin, size in spans], shared_bases)
 
 
+def range_of(slot: Slot, resource: Any, offset: int, alignment: int) -> Range:
+    """Return the range of a slot in a resource that is bound from an offset on.
+
+    A slot that is continued ends where the binding of the next one begins, so that the two never meet.
+    """
+    start = offset + slot.offset
+    return resource, start, slot.size - (start % alignment if slot.is_continued else 0)
+
+
 def known_bindings(slots: Sequence[Slot]) -> Bindings:
     """Return the bindings of a kernel's slots as far as they are known before resources are.
 
@@ -70,7 +79,8 @@ def known_bindings(slots: Sequence[Slot]) -> Bindings:
     for slot in slots:
         in_arena = slot.role in (Role.TEMPORARY, Role.PERSISTENT)
         before = slot.offset % OFFSET_ALIGNMENT if in_arena else OFFSET_ALIGNMENT - TENSOR_ALIGNMENT
-        bound.append(((slot.role, slot.index), slot.offset - before, slot.size + before))
+        size = slot.size + (0 if slot.is_continued else before)
+        bound.append(((slot.role, slot.index), slot.offset - before, size))
     return _numbers(_meeting(bound, ()))
 
 

@@ -30,12 +30,17 @@ class Slot:
 
     For inputs, outputs and constants ``offset`` counts from the tensor's binding; for the temporary and the persistent
     resource from the resource's start, and ``index`` is 0. It is a multiple of 16.
+
+    Attributes:
+        is_continued: another slot holds the bytes that follow, since the tensor exceeds the largest binding: what lies
+            before ``offset`` in the same aligned block counts as part of ``size``.
     """
 
     role: Role
     index: int
     offset: int
     size: int
+    is_continued: bool = False
 
     def __str__(self) -> str:
         """Return what is bound: ``input 0, 96 bytes``."""

@@ -203,7 +203,7 @@ def _encoded(program: Program) -> dict[str, Any]:
             [
                 kernel.label,
                 texts.setdefault(kernel.wgsl, len(texts)),
-                [[slot.role.value, slot.index, slot.offset, slot.size] for slot in kernel.slots],
+                [[slot.role.value, slot.index, slot.offset, slot.size, slot.is_continued] for slot in kernel.slots],
                 kernel.grid,
                 kernel.bindings,
             ]
@@ -232,8 +232,13 @@ def _decoded(record: dict[str, Any]) -> Program:
         x, y, z = _numbers(grid)
         if not 0 <= text < len(texts):
             raise ValueError(f"no text {text}")
-        found = tuple([Slot(Role(role), *_numbers((index, offset, size))) for role, index, offset, size in slots])
-        return Kernel(_of(str, label), texts[text], found, (x, y, z), _numbers(bindings))
+        return Kernel(
+            _of(str, label), texts[text], tuple([slot(*values) for values in slots]), (x, y, z), _numbers(bindings)
+        )
+
+    def slot(role: Any, index: Any, offset: Any, size: Any, is_continued: Any) -> Slot:
+        index, offset, size = _numbers((index, offset, size))
+        return Slot(Role(role), index, offset, size, _of(bool, is_continued))
 
     temporary, persistent, least = _numbers(record["sizes"])
     return Program(

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from dmlgpu import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
-from dmlgpu.compiler.graph.spaces import compose, locate, seen_from, split
 from dmlgpu.compiler.plan import Affine, AffineView, Binding, Held, Role, Tensor, apply
+from dmlgpu.compiler.rewrites.spaces import compose, locate, seen_from, split
 
 BINDING = Binding(Role.TEMPORARY, 0)
 SIZES = st.lists(st.integers(1, 4), min_size=1, max_size=4).map(tuple)

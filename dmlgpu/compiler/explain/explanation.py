@@ -18,7 +18,7 @@ from dmlgpu.compiler.graph.resolve import check_nodes, resolve
 from dmlgpu.compiler.operators import check_rules
 from dmlgpu.compiler.plan import Plan, Step
 from dmlgpu.compiler.program import Kernel, Program
-from dmlgpu.compiler.schedule.scheduling import schedule_step
+from dmlgpu.compiler.schedule.scheduling import schedule_in_parts
 from dmlgpu.compiler.schedule.steps import AnyScheduled, Schedule, Scheduled, Steps, in_turns
 from dmlgpu.compiler.stages import stages
 from dmlgpu.compiler.target import Target
@@ -90,8 +90,8 @@ class Explanation:
     @functools.cached_property
     def _scheduled(self) -> tuple[Steps, ...]:
         """Each step scheduled by itself, to tell which kernels are whose."""
-        executed = (schedule_step(step, self.target) for step in self.plan.steps)
-        once = (schedule_step(step, self.target).as_initialization for step in self.plan.initialization)
+        executed = (schedule_in_parts(step, self.target) for step in self.plan.steps)
+        once = (schedule_in_parts(step, self.target).as_initialization for step in self.plan.initialization)
         return (*executed, *once)
 
     @functools.cached_property
@@ -116,7 +116,7 @@ class Explanation:
     @property
     def unfused_kernels(self) -> int:
         """Kernels of an execution if nothing were fused."""
-        steps = [schedule_step(step, self.target).steps for step in self._unfused]
+        steps = [schedule_in_parts(step, self.target).steps for step in self._unfused]
         return sum(turns for one in steps for _, turns in in_turns(one))
 
     @property

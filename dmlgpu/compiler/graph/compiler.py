@@ -32,7 +32,7 @@ from dmlgpu.compiler.graph.passes.trees import as_body, simplified
 from dmlgpu.compiler.plan import Map, Plan, Step
 from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.schedule.convolution_choice import saved_by_channels_last
-from dmlgpu.compiler.schedule.scheduling import as_schedule, schedule_step
+from dmlgpu.compiler.schedule.scheduling import as_schedule, schedule_in_parts
 from dmlgpu.compiler.schedule.steps import AnyScheduled, Schedule, Scheduled, ScheduledRepeat, Steps
 from dmlgpu.compiler.target import Target
 from dmlgpu.compiler.wgsl.render import render
@@ -155,7 +155,7 @@ def _scheduled(plan: Plan, target: Target, network: Network) -> Schedule:
 
 def _named(step: Step, target: Target) -> Steps:
     try:
-        steps = schedule_step(step, target)
+        steps = schedule_in_parts(step, target)
     except NotSupported as error:
         raise NotSupported(f"{step.label}: {error}") from None
 

@@ -14,6 +14,7 @@ from dmlgpu.compiler.plan import MOST_KERNELS, Allocation, Binding, Map, Plan, R
 from dmlgpu.compiler.plan.parts import replace_parts, tensors
 from dmlgpu.compiler.rewrites.sources import identity
 from dmlgpu.compiler.schedule.memory import Memory, Use, lay_out, lay_out_persistent, least_size
+from dmlgpu.compiler.schedule.splitting import in_parts
 from dmlgpu.compiler.schedule.steps import AnyScheduled, Schedule, Scheduled, ScheduledRepeat, Steps, in_turns
 from dmlgpu.compiler.target import Target
 
@@ -29,7 +30,7 @@ def schedule(plan: Plan, target: Target, inputs: Sequence[TensorDesc | None] = (
     Raises:
         NotSupported: when the adapter lacks a limit that the plan needs.
     """
-    once = (schedule_step(step, target).as_initialization for step in plan.initialization)
+    once = (schedule_in_parts(step, target).as_initialization for step in plan.initialization)
     steps = sum(once, Steps()) + schedule_steps(plan.steps, target)
     return as_schedule(plan.operator, steps, target, inputs)
 
@@ -95,7 +96,20 @@ def _keep_owned(steps: Steps, inputs: Sequence[TensorDesc | None], target: Targe
 
 def schedule_steps(steps: Iterable[Step], target: Target) -> Steps:
     """Schedule several steps, one after the other."""
-    return sum((schedule_step(step, target) for step in steps), Steps())
+    return sum((schedule_in_parts(step, target) for step in steps), Steps())
+
+
+def schedule_in_parts(step: Step, target: Target) -> Steps:
+    """Schedule a step, in parts if its tensors exceed what a kernel can bind.
+
+    Raises:
+        NotSupported: as ``schedule_step``.
+    """
+    parts = in_parts(step, target)
+    if len(parts) == 1:
+        return schedule_step(step, target)
+    reason = f"one of {len(parts)} parts: all tensors together exceed what a kernel can bind"
+    return sum((schedule_step(part, target).because(reason) for part in parts), Steps())
 
 
 Problem = TypeVar("Problem")

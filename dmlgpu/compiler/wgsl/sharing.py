@@ -15,9 +15,7 @@ from dmlgpu.compiler.aliasing import known_bindings
 from dmlgpu.compiler.plan import Role
 from dmlgpu.compiler.program import Bindings, Kernel, Program, Slot
 from dmlgpu.compiler.wgsl.blocks import WORDS, Variable, accessors, is_stored, through_functions
-
-_STORAGE = re.compile(r"@group\(0\) @binding\(\d+\) var<storage, read_write> (\w+): array<(.+)>;\n")
-_UNIFORM = re.compile(r"(?<=@group\(0\) @binding\()\d+(?=\) var<uniform>)")
+from dmlgpu.compiler.wgsl.spreading import STORAGE, UNIFORM
 
 shared_texts: Final[Cache[tuple[str, Bindings, Bindings, frozenset[tuple[int, int]]], str]] = Cache(
     CacheLimits(entries=1024, size=16 << 20)
@@ -65,14 +63,14 @@ def _whole(slots: Sequence[Slot], bindings: Bindings) -> frozenset[tuple[int, in
 
 
 def _share(text: str, before: Bindings, bindings: Bindings, whole: frozenset[tuple[int, int]]) -> str:
-    variables = [Variable(*match) for match in _STORAGE.findall(text)]
+    variables = [Variable(*match) for match in STORAGE.findall(text)]
     widths = dict(whole)
     groups: dict[int, dict[Variable, None]] = {}
     for slot, binding in enumerate(bindings):
         groups.setdefault(binding, {})[variables[before[slot] if before else slot]] = None
-    first = _STORAGE.search(text)
+    first = STORAGE.search(text)
     assert first is not None
-    above, below = text[: first.start()], _STORAGE.sub("", text[first.start() :])
+    above, below = text[: first.start()], STORAGE.sub("", text[first.start() :])
     declarations = ""
     functions = []
     for binding, group in groups.items():
@@ -87,7 +85,7 @@ def _share(text: str, before: Bindings, bindings: Bindings, whole: frozenset[tup
                 below = through_functions(below, variable)
                 functions.append(accessors(variable, shared))
     joined = above + declarations + below + "".join(functions)
-    return _UNIFORM.sub(str(len(groups)), joined)
+    return UNIFORM.sub(str(len(groups)), joined)
 
 
 def _common_block(text: str, variables: Sequence[Variable], width: int) -> str:

@@ -92,7 +92,7 @@ class BrowserExecutable(Executable):
 
     def _dispatch(self, kernel: Kernel, pipeline: Any, resources: Resources) -> Work:
         operator, backend = self.program.operator, self._backend
-        ranges = [_range(operator, kernel, slot, resources) for slot in kernel.slots]
+        ranges = [_range(operator, kernel, slot, resources, backend.alignment) for slot in kernel.slots]
         layout = aliasing.layout(ranges, kernel.bindings, backend.alignment)
         for _, _, size in layout.bound:
             _check_size(operator, kernel, size, backend.target, backend.info)
@@ -144,7 +144,7 @@ def _check_size(operator: str, kernel: Kernel, size: int, target: Target, info: 
         )
 
 
-def _range(operator: str, kernel: Kernel, slot: Slot, resources: Resources) -> tuple[int, int, int]:
+def _range(operator: str, kernel: Kernel, slot: Slot, resources: Resources, alignment: int) -> tuple[int, int, int]:
     tensors = {Role.INPUT: resources.inputs, Role.OUTPUT: resources.outputs, Role.CONSTANT: resources.constants}
     if slot.role in tensors:
         bound = tensors[slot.role][slot.index] if slot.index < len(tensors[slot.role]) else None
@@ -157,4 +157,4 @@ def _range(operator: str, kernel: Kernel, slot: Slot, resources: Resources) -> t
             f"{operator}: kernel {kernel.label!r} needs {slot.offset + slot.size:,} bytes of"
             f" {slot.role} {slot.index}, got {bound.size:,}"
         )
-    return bound.buffer.number, bound.offset + slot.offset, slot.size
+    return aliasing.range_of(slot, bound.buffer.number, bound.offset, alignment)

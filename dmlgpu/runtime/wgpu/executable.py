@@ -148,7 +148,7 @@ class Binder:
                 f"{operator}: kernel {kernel.label!r} needs {slot.offset + slot.size:,} bytes of"
                 f" {slot.role} {slot.index}, got {bound.size:,}"
             )
-        return bound.buffer, bound.offset + slot.offset, slot.size
+        return aliasing.range_of(slot, bound.buffer, bound.offset, self._alignment)
 
     def close(self) -> None:
         """Let go of what is kept for the next dispatch."""

@@ -9,10 +9,10 @@ from dmlgpu.compiler.graph.passes.cost import is_fusable
 from dmlgpu.compiler.graph.passes.inlining import inlined, producer_of, reason_to_keep, take_in, vanishes
 from dmlgpu.compiler.graph.passes.rewriting import Rewriting
 from dmlgpu.compiler.graph.passes.trees import as_body, element_wise_leaves, refined
-from dmlgpu.compiler.graph.spaces import locate, split
 from dmlgpu.compiler.plan import Map, Reduce, Source, Tensor
 from dmlgpu.compiler.rewrites.regions import is_costly
 from dmlgpu.compiler.rewrites.sources import leaves
+from dmlgpu.compiler.rewrites.spaces import locate, split
 from dmlgpu.compiler.target import Target
 
 NAME = "element-wise"

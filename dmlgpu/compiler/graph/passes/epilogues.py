@@ -9,7 +9,6 @@ from dmlgpu.catalog.tensor_desc import WORD_BITS
 from dmlgpu.compiler.graph.passes.cost import is_fusable
 from dmlgpu.compiler.graph.passes.rewriting import Rewriting, memory_of
 from dmlgpu.compiler.graph.passes.trees import element_wise_leaves, fits, simplified
-from dmlgpu.compiler.graph.spaces import locate, seen_from
 from dmlgpu.compiler.plan import (
     Affine,
     Body,
@@ -28,6 +27,7 @@ from dmlgpu.compiler.plan import (
 from dmlgpu.compiler.rewrites.collapse import collapse
 from dmlgpu.compiler.rewrites.regions import is_costly
 from dmlgpu.compiler.rewrites.sources import computed, identity, leaves
+from dmlgpu.compiler.rewrites.spaces import locate, seen_from
 from dmlgpu.compiler.target import Target
 
 NAME = "epilogues"

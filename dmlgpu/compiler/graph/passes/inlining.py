@@ -7,10 +7,10 @@ import math
 from dmlgpu.compiler.graph.passes.cost import is_cheap, is_small
 from dmlgpu.compiler.graph.passes.rewriting import Rewriting, memory_of
 from dmlgpu.compiler.graph.passes.trees import fits, simplified
-from dmlgpu.compiler.graph.spaces import locate, seen_from
 from dmlgpu.compiler.plan import Body, Map, Role, Source, Step, Tensor, View
 from dmlgpu.compiler.rewrites.regions import is_costly
 from dmlgpu.compiler.rewrites.sources import computed, leaves, nodes, rewrite
+from dmlgpu.compiler.rewrites.spaces import locate, seen_from
 from dmlgpu.compiler.target import Target
 
 

@@ -10,10 +10,10 @@ from typing import TypeAlias
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
 from dmlgpu.compiler.graph.passes.rewriting import Rewriting, memory_of
-from dmlgpu.compiler.graph.spaces import locate
 from dmlgpu.compiler.plan import Convolve, Role, Step, Tensor
 from dmlgpu.compiler.plan.parts import read, replace_parts
 from dmlgpu.compiler.rewrites.sources import leaves
+from dmlgpu.compiler.rewrites.spaces import locate
 from dmlgpu.compiler.target import Target
 
 NAME = "layouts"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from dmlgpu.compiler.graph.spaces import seen_from
 from dmlgpu.compiler.plan import Affine, AffineView, Apply, Body, Map, Sizes, Source, Step, Tensor
 from dmlgpu.compiler.plan.parts import read, written
 from dmlgpu.compiler.program import MAX_SLOTS
 from dmlgpu.compiler.rewrites.sources import identity, is_elementwise, is_identity, rewrite
+from dmlgpu.compiler.rewrites.spaces import seen_from
 from dmlgpu.compiler.target import Target
 
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from dmlgpu.compiler.graph.passes.rewriting import Rewriting, memory_of
 from dmlgpu.compiler.graph.passes.trees import fits, simplified
-from dmlgpu.compiler.graph.spaces import locate
 from dmlgpu.compiler.plan import Map, Repeat, Role, Step, Tensor
 from dmlgpu.compiler.plan.parts import read, replace_parts, written
+from dmlgpu.compiler.rewrites.spaces import locate
 from dmlgpu.compiler.target import Target
 
 NAME = "views"
