@@ -20,9 +20,6 @@ _WORKGROUP = re.compile(r"@workgroup_size\((\d+)")
 _SHADER = re.compile(r"^// ---- shaders/(\S+?)(?:\.wgsl)?$", re.MULTILINE)
 """The lines that rendering puts over the text of each file (``wgsl.templates``)."""
 
-MAX_SLOTS = 8
-"""How many slots a kernel may have: the parameter block holds as many base offsets."""
-
 
 @dataclass(frozen=True)
 class Slot:

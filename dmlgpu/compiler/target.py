@@ -10,6 +10,9 @@ from dataclasses import dataclass, field, replace
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.compiler.tuned import UNTUNED, Tuned
 
+MAX_SLOTS = 8
+"""How many slots a kernel may have: the parameter block holds as many base offsets."""
+
 PARAMETER_BYTES = 48
 """Size of the parameter block every kernel reads: eight base offsets in words, the opaque zero, padding."""
 

@@ -32,7 +32,7 @@ from dmlgpu.compiler.graph.passes.trees import as_body, simplified
 from dmlgpu.compiler.plan import Map, Plan, Step
 from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.schedule.convolution_choice import saved_by_channels_last
-from dmlgpu.compiler.schedule.scheduling import as_schedule, schedule_step
+from dmlgpu.compiler.schedule.scheduling import as_schedule, can_bind, schedule_step
 from dmlgpu.compiler.schedule.steps import AnyScheduled, Schedule, Scheduled, ScheduledRepeat, Steps
 from dmlgpu.compiler.target import Target
 from dmlgpu.compiler.wgsl.render import render
@@ -49,17 +49,16 @@ NODE_PASSES: dict[str, Callable[[Network, list[Note]], Network]] = {
 }
 """What is done to nodes, in order."""
 
-STEP_PASSES: dict[str, Callable[[Rewriting, Target], None]] = {
+STEP_PASSES: dict[str, Callable[[Rewriting], None]] = {
     element_wise.NAME: element_wise.fuse_element_wise,
     attention.NAME: attention.fuse_attention,
     epilogues.NAME: epilogues.fuse_epilogues,
     prologues.NAME: prologues.fuse_prologues,
     views.NAME: views.read_through_copies,
-    layouts.NAME: functools.partial(layouts.choose_layouts, savings=saved_by_channels_last),
 }
-"""What is done to the steps of the plan, in order."""
+"""What is done to the steps of the plan, in order; layouts and numbers come after them."""
 
-assert (*NODE_PASSES, *STEP_PASSES, numbers.NAME) == PASSES
+assert (*NODE_PASSES, *STEP_PASSES, layouts.NAME, numbers.NAME) == PASSES
 
 
 @dataclass(frozen=True)
@@ -125,10 +124,13 @@ def _rewritten(plan: Plan, target: Target, disabled: Collection[str], notes: lis
     """Return a plan after the passes over steps."""
 
     def rewritten(steps: Sequence[Step]) -> tuple[Step, ...]:
-        rewriting = Rewriting.of([_plain(step) for step in steps], notes)
+        fits = functools.partial(can_bind, target=target)
+        rewriting = Rewriting.of([_plain(step) for step in steps], notes, fits)
         for name, rewrite in STEP_PASSES.items():
             if name not in disabled:
-                rewrite(rewriting, target)
+                rewrite(rewriting)
+        if layouts.NAME not in disabled:
+            layouts.choose_layouts(rewriting, functools.partial(saved_by_channels_last, target=target))
         rewriting.explain()
         return rewriting.steps
 

@@ -10,6 +10,7 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.operators.lowering import Lowering, input_tensor, invalid, output_tensor
 from dmlgpu.compiler.plan import Body, Constants, Element, Map, Plan, Source, Step, Tensor, apply, constants
+from dmlgpu.compiler.rewrites.windows import WINDOW_SUM
 from dmlgpu.compiler.target import Target
 
 FLOAT32 = DataType.FLOAT32
@@ -18,7 +19,6 @@ MOST_NEIGHBOURS = 1 << 16
 """Elements of a region along one dimension."""
 
 SQUARE = "normalization/square"
-WINDOW_SUM = "normalization/window_sum"
 
 
 class _LocalResponse(Lowering):
@@ -52,20 +52,15 @@ class _Windows:
     steps: list[Step]
 
     @classmethod
-    def of(cls, desc: Any, target: Target) -> _Windows:
+    def of(cls, desc: Any) -> _Windows:
         """Read the regions from a description.
 
         Raises:
-            NotSupported: when a region is too long, or the adapter would stop the loop over it.
+            NotSupported: when a region is too long.
         """
         sizes = desc.input_tensor.sizes
         axes = (1,) if desc.cross_channel else (3, 2)
         longest = min(desc.local_size, max(sizes[axis] for axis in axes))
-        if target.loop_limit is not None and longest > target.loop_limit:
-            raise NotSupported(
-                f"a region of {longest} elements in a row exceeds the loops that {target.name!r} runs to their end"
-                f" ({target.loop_limit})"
-            )
         if longest > MOST_NEIGHBOURS:
             raise NotSupported(
                 f"a region of {longest} elements in a row exceeds the {MOST_NEIGHBOURS} that are summed per element"
@@ -118,7 +113,7 @@ class LocalResponseNormalization(_LocalResponse):
     @classmethod
     def lower(cls, desc: descs.LocalResponseNormalization, target: Target) -> Plan:
         """One map; two where the region has two dimensions."""
-        windows = _Windows.of(desc, target)
+        windows = _Windows.of(desc)
         source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
         total = windows.squares(source)
         values = cls.values(desc, -desc.beta)
@@ -144,7 +139,7 @@ class LocalResponseNormalizationGrad(_LocalResponse):
     def lower(cls, desc: descs.LocalResponseNormalizationGrad, target: Target) -> Plan:
         """The sums of squares, what every element adds to the gradients of others, and the map that sums that up."""
         file, weight, *_ = cls.shaders
-        windows = _Windows.of(desc, target)
+        windows = _Windows.of(desc)
         output = output_tensor(desc, "output_gradient_tensor")
         total = windows.stored(windows.squares(input_tensor(desc, "input_tensor")))
         given: dict[str, Source] = {

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import TENSOR_ALIGNMENT, WORD_BITS
 from dmlgpu.compiler.operators.lowering import input_tensor, invalid
 from dmlgpu.compiler.operators.quantization import NO_ZERO_POINT
 from dmlgpu.compiler.plan import Body, Map, Source, Tensor, apply, constants, element
-from dmlgpu.compiler.rewrites.packing import UNIT
 
 FLOAT32, INT32 = DataType.FLOAT32, DataType.INT32
 DIFFERENCE = "matrix/difference"
@@ -104,21 +104,21 @@ class Parameter:
 
 
 def parameters_of(desc: Any, fields: Iterable[str]) -> tuple[Parameter, ...]:
-    """Return the parameters that are present, each at a multiple of four, so that it can be read in units."""
-    found: list[Parameter] = []
-    end = 0
+    """Return the parameters that are present, each at a place where a tensor may begin."""
+    parameters: list[Parameter] = []
+    end, alignment = 0, 8 * TENSOR_ALIGNMENT // WORD_BITS
     for field in fields:
         if getattr(desc, field) is not None:
-            found.append(Parameter(field, input_tensor(desc, field), end))
-            end += -(-found[-1].count // UNIT) * UNIT
-    return tuple(found)
+            parameters.append(Parameter(field, input_tensor(desc, field), end))
+            end += -(-parameters[-1].count // alignment) * alignment
+    return tuple(parameters)
 
 
-def gather(found: tuple[Parameter, ...]) -> tuple[Map, Tensor]:
+def gather(parameters: tuple[Parameter, ...]) -> tuple[Map, Tensor]:
     """Return the step that copies parameters side by side into one tensor, and that tensor."""
-    size = found[-1].first + found[-1].count
+    size = parameters[-1].first + parameters[-1].count
     gathered = Tensor.temporary("parameters", DataType.UINT32, (size,))
-    sources = {parameter.name: parameter.source for parameter in found}
-    values = constants(entries=found)
+    sources = {parameter.name: parameter.source for parameter in parameters}
+    values = constants(entries=parameters)
     body = element(GATHERED, DataType.UINT32, gathered.sizes, portable=True, values=values, **sources)
     return Map("parameters", body, gathered), gathered

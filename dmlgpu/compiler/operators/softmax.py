@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 from dmlgpu.catalog import descs
@@ -22,16 +20,14 @@ from dmlgpu.compiler.plan import (
     Source,
     Stage,
     Tensor,
-    View,
     apply,
     constants,
     repeated,
     row_sizes,
 )
 from dmlgpu.compiler.rewrites.collapse import merge_tensor, row_groups
-from dmlgpu.compiler.rewrites.packing import UNIT
 from dmlgpu.compiler.rewrites.rows import rows
-from dmlgpu.compiler.rewrites.sources import CONVERT
+from dmlgpu.compiler.rewrites.sources import HARDMAX, HARDMAX_FLAT
 from dmlgpu.compiler.target import Target
 
 
@@ -102,7 +98,7 @@ class ActivationHardmax1(_AlongAxes):
     """
 
     desc = descs.ActivationHardmax1
-    shaders = ("softmax/activation_hardmax1", "reduction/argmin", "softmax/activation_hardmax1_flat")
+    shaders = (HARDMAX, "reduction/argmin", HARDMAX_FLAT)
 
     @classmethod
     def lower(cls, desc: descs.ActivationHardmax1, target: Target) -> Plan:
@@ -114,33 +110,16 @@ class ActivationHardmax1(_AlongAxes):
         first = Tensor.temporary("first", DataType.UINT32, row_sizes(source.sizes, axes))
         order = constants(order="descending", decreasing=False)
         argmax = Reduction("reduction/argmin", DataType.UINT32, 2, portable=True, constants=order, ordered=True)
-        lies_flat = (
-            axes == (1,) and output.rank == 2 and output.strides == (output.sizes[1], 1) and output.sizes[1] >= UNIT
+        body = Element(
+            HARDMAX,
+            output.data_type,
+            output.sizes,
+            (("first", repeated(first, output.sizes)),),
+            constants(sizes=output.sizes, axes=axes),
+            portable=True,
+            follows=(tuple(range(output.rank)),),
         )
-        if lies_flat and output.sizes[1] % UNIT and math.prod(output.sizes) % UNIT == 0:
-            body, output = cls._flat(first, output)
-        else:
-            body = Element(
-                cls.shaders[0],
-                output.data_type,
-                output.sizes,
-                (("first", repeated(first, output.sizes)),),
-                constants(sizes=output.sizes, axes=axes),
-                portable=True,
-                follows=(tuple(range(output.rank)),),
-            )
         return Plan(desc.operator, (Reduce("", argmax, source, axes, first), Map("map", body, output)))
-
-    @classmethod
-    def _flat(cls, first: Tensor, output: Tensor) -> tuple[Body, Tensor]:
-        """Return what compares places in rows that no unit divides, and the output as one row, which units do."""
-        rows, columns = output.sizes
-        indices = replace(first, sizes=(rows,), strides=(1,), view=View.INDEX)
-        output = replace(output, sizes=(rows * columns,), strides=(1,))
-        values = constants(columns=columns)
-        given = (("first", indices),)
-        ones = Element(cls.shaders[2], DataType.UINT32, output.sizes, given, values, portable=True, follows=((None,),))
-        return apply(CONVERT, output.data_type, output.sizes, portable=True, input=ones), output
 
 
 class _OfRows(Lowering):

@@ -16,7 +16,7 @@ from dmlgpu.compiler.plan.sources import (
     element,
     only_moves,
 )
-from dmlgpu.compiler.plan.steps.base import MOST_KERNELS, Map, Plan, Repeat, Step, Tiles
+from dmlgpu.compiler.plan.steps.base import MOST_KERNELS, Map, Plan, Repeat, Step
 from dmlgpu.compiler.plan.steps.ordering import Scatter, Sort, record_lanes
 from dmlgpu.compiler.plan.steps.products import (
     Attend,
@@ -41,6 +41,7 @@ from dmlgpu.compiler.plan.steps.reductions import (
     row_sizes,
     stage_results,
 )
+from dmlgpu.compiler.plan.steps.regions import Loop, RegionAxis, RegionGradient, Sampling
 from dmlgpu.compiler.plan.tensors import Allocation, Binding, Role, Sizes, Tensor, View
 
 __all__ = [
@@ -60,6 +61,7 @@ __all__ = [
     "Element",
     "Held",
     "Lookup",
+    "Loop",
     "Map",
     "Plan",
     "Pool",
@@ -67,9 +69,12 @@ __all__ = [
     "Recurrence",
     "Reduce",
     "Reduction",
+    "RegionAxis",
+    "RegionGradient",
     "Repeat",
     "Role",
     "Rows",
+    "Sampling",
     "Scan",
     "Scanning",
     "Scatter",
@@ -80,7 +85,6 @@ __all__ = [
     "Stage",
     "Step",
     "Tensor",
-    "Tiles",
     "View",
     "Virtual",
     "apply",

@@ -20,10 +20,11 @@ from typing import Any
 
 from dmlgpu.compiler.plan.parts import read, written
 from dmlgpu.compiler.plan.sources import AffineView, Body, Held, Source, Virtual
-from dmlgpu.compiler.plan.steps.base import Map, Plan, Repeat, Step, Tiles
+from dmlgpu.compiler.plan.steps.base import Map, Plan, Repeat, Step
 from dmlgpu.compiler.plan.steps.ordering import Scatter, Sort
 from dmlgpu.compiler.plan.steps.products import Attend, Contract, Convolve, Pool, Product, Recurrence
 from dmlgpu.compiler.plan.steps.reductions import Compact, Reduce, Rows, Scan
+from dmlgpu.compiler.plan.steps.regions import RegionGradient
 from dmlgpu.compiler.plan.tensors import Sizes, Tensor
 
 
@@ -169,8 +170,11 @@ def _convolve(step: Convolve) -> list[str]:
 
 
 @equations.register
-def _tiles(step: Tiles) -> list[str]:
-    return _map(Map(step.label, step.body, step.output))
+def _region_gradient(step: RegionGradient) -> list[str]:
+    samples = ("largest samples" if step.maximum else "samples") + (f" of {step.input.binding}" if step.input else "")
+    by = f"{step.gradient.binding} of {samples} in the regions {step.regions.binding} of images {step.batches.binding}"
+    outputs = (("images", step.output), ("regions", step.region_output))
+    return [f"{output.binding} = gradient of the {what} from {by}" for what, output in outputs if output is not None]
 
 
 @equations.register

@@ -10,6 +10,10 @@ from dmlgpu.compiler.plan import Affine, AffineView, Apply, Body, Element, Held,
 
 IDENTITY = "elementwise/element_wise_identity"
 CONVERT = "elementwise/cast"
+HARDMAX, HARDMAX_FLAT = "softmax/activation_hardmax1", "softmax/activation_hardmax1_flat"
+
+LOOPING = ("regions/largest", "regions/reaching", "regions/roi_align1", "regions/touched", "regions/winner")
+"""Bodies that loop over regions or samples, so that they are long."""
 
 AnySource = TypeVar("AnySource", bound=Source)
 
@@ -172,3 +176,8 @@ def is_elementwise(root: Source) -> bool:
 def is_identity(source: Source) -> bool:
     """Return whether a source hands its input on, and does nothing else."""
     return isinstance(source, Body) and source.file == IDENTITY
+
+
+def is_costly(body: Body) -> bool:
+    """Return whether a body loops so long that it is never computed as part of another kernel."""
+    return body.file in LOOPING

@@ -19,8 +19,8 @@ from dmlgpu.common.errors import BindingError, NotSupported
 from dmlgpu.common.timings import Timings
 from dmlgpu.compiler import aliasing
 from dmlgpu.compiler.plan import Role
-from dmlgpu.compiler.program import MAX_SLOTS, Kernel, Program, Slot, parameter_bytes
-from dmlgpu.compiler.target import PARAMETER_BYTES
+from dmlgpu.compiler.program import Kernel, Program, Slot, parameter_bytes
+from dmlgpu.compiler.target import MAX_SLOTS, PARAMETER_BYTES
 from dmlgpu.runtime.executor import Range, Resources
 from dmlgpu.runtime.wgpu import native, releases
 from dmlgpu.runtime.wgpu.buffers import Allocator, GpuBuffer, Guard

@@ -5,25 +5,24 @@ from __future__ import annotations
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.graph.passes.epilogues import with_epilogue
 from dmlgpu.compiler.graph.passes.rewriting import Rewriting, memory_of
-from dmlgpu.compiler.graph.passes.trees import element_wise_leaves, fits
+from dmlgpu.compiler.graph.passes.trees import element_wise_leaves
 from dmlgpu.compiler.graph.spaces import is_same, locate, seen_from
 from dmlgpu.compiler.plan import Affine, Attend, Body, Contract, Held, Map, Role, Rows, Sizes, Source, Tensor
 from dmlgpu.compiler.rewrites.sources import CONVERT
-from dmlgpu.compiler.target import Target
 
 NAME = "attention"
 SOFTMAX = "softmax/activation_softmax1"
 SCALED = "matrix/scaled_product"
 
 
-def fuse_attention(rewriting: Rewriting, target: Target) -> None:
+def fuse_attention(rewriting: Rewriting) -> None:
     """Replace GEMM, perhaps a scale and a mask, softmax along the last dimension and GEMM, in float32."""
     for number, step in rewriting.numbered():
         if isinstance(step, Contract):
-            _fuse(rewriting, number, step, target)
+            _fuse(rewriting, number, step)
 
 
-def _fuse(rewriting: Rewriting, number: int, weighted: Contract, target: Target) -> None:
+def _fuse(rewriting: Rewriting, number: int, weighted: Contract) -> None:
     """Replace what ends in a product with weights, if it is attention."""
     weights = weighted.product.a
     if not isinstance(weights, Tensor) or not _is_plain(weighted):
@@ -37,7 +36,7 @@ def _fuse(rewriting: Rewriting, number: int, weighted: Contract, target: Target)
         return
     scores, replaced = found
     attention = _attention(weighted, scores)
-    if attention is None or not fits(attention, target):
+    if attention is None or not rewriting.fits(attention):
         return
     for one in (*replaced, place):
         rewriting.replace(one, None)

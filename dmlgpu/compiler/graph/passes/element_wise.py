@@ -11,14 +11,12 @@ from dmlgpu.compiler.graph.passes.rewriting import Rewriting
 from dmlgpu.compiler.graph.passes.trees import as_body, element_wise_leaves, refined
 from dmlgpu.compiler.graph.spaces import locate, split
 from dmlgpu.compiler.plan import Map, Reduce, Source, Tensor
-from dmlgpu.compiler.rewrites.regions import is_costly
-from dmlgpu.compiler.rewrites.sources import leaves
-from dmlgpu.compiler.target import Target
+from dmlgpu.compiler.rewrites.sources import is_costly, leaves
 
 NAME = "element-wise"
 
 
-def fuse_element_wise(rewriting: Rewriting, target: Target) -> None:
+def fuse_element_wise(rewriting: Rewriting) -> None:
     """Compute maps inside the maps and reductions that read them.
 
     A value that one step reads is always computed there, unless it repeats there and is dear. A value that several
@@ -28,11 +26,11 @@ def fuse_element_wise(rewriting: Rewriting, target: Target) -> None:
     """
     for number, step in rewriting.numbered():
         if isinstance(step, Map | Reduce):
-            while _fuse_one(rewriting, number, target):
+            while _fuse_one(rewriting, number):
                 pass
 
 
-def _fuse_one(rewriting: Rewriting, number: int, target: Target) -> bool:
+def _fuse_one(rewriting: Rewriting, number: int) -> bool:
     """Compute one of the producers of a step inside it; return whether there was one."""
     step = rewriting.step(number)
     assert isinstance(step, Map | Reduce)
@@ -43,7 +41,7 @@ def _fuse_one(rewriting: Rewriting, number: int, target: Target) -> bool:
             continue
         producer, made = found
         fused = _fused(rewriting, step, leaf, made, is_direct=leaf in direct)
-        if take_in(rewriting, number, producer, fused, pass_name=NAME, target=target):
+        if take_in(rewriting, number, producer, fused, pass_name=NAME):
             return True
     return False
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from dmlgpu.catalog.tensor_desc import WORD_BITS
 from dmlgpu.compiler.graph.passes.cost import is_fusable
 from dmlgpu.compiler.graph.passes.rewriting import Rewriting, memory_of
-from dmlgpu.compiler.graph.passes.trees import element_wise_leaves, fits, simplified
+from dmlgpu.compiler.graph.passes.trees import element_wise_leaves, simplified
 from dmlgpu.compiler.graph.spaces import locate, seen_from
 from dmlgpu.compiler.plan import (
     Affine,
@@ -26,9 +26,7 @@ from dmlgpu.compiler.plan import (
     View,
 )
 from dmlgpu.compiler.rewrites.collapse import collapse
-from dmlgpu.compiler.rewrites.regions import is_costly
-from dmlgpu.compiler.rewrites.sources import computed, identity, leaves
-from dmlgpu.compiler.target import Target
+from dmlgpu.compiler.rewrites.sources import computed, identity, is_costly, leaves
 
 NAME = "epilogues"
 
@@ -36,7 +34,7 @@ SURROUNDED = "layout/slice_grad"
 """The body of PADDING with a constant."""
 
 
-def fuse_epilogues(rewriting: Rewriting, target: Target) -> None:
+def fuse_epilogues(rewriting: Rewriting) -> None:
     """Compute a map where the product, convolution, rows or reduction before it stores its results, if nothing else
     reads them.
 
@@ -45,11 +43,11 @@ def fuse_epilogues(rewriting: Rewriting, target: Target) -> None:
     """
     for number, step in rewriting.numbered():
         if isinstance(step, Map) and not is_costly(step.body):
-            _fuse_into_producer(rewriting, number, step, target)
-            _fuse_inside_border(rewriting, number, step, target)
+            _fuse_into_producer(rewriting, number, step)
+            _fuse_inside_border(rewriting, number, step)
 
 
-def _fuse_into_producer(rewriting: Rewriting, number: int, step: Map, target: Target) -> None:
+def _fuse_into_producer(rewriting: Rewriting, number: int, step: Map) -> None:
     if not is_fusable(step.body):
         return
     for leaf in element_wise_leaves(step.body):
@@ -63,14 +61,14 @@ def _fuse_into_producer(rewriting: Rewriting, number: int, step: Map, target: Ta
         if not isinstance(made, Contract | Convolve | Rows | Reduce) or not _takes_epilogue(made):
             continue
         fused = with_epilogue(made, step, leaf)
-        if fused is not None and fits(fused, target):
+        if fused is not None and rewriting.fits(fused):
             rewriting.replace(producer, None)
             rewriting.replace(number, fused)
             rewriting.note(NAME, step.label, f"computed where {made.label} stores")
             return
 
 
-def _fuse_inside_border(rewriting: Rewriting, number: int, step: Map, target: Target) -> None:
+def _fuse_inside_border(rewriting: Rewriting, number: int, step: Map) -> None:
     """Fill the output of PADDING with its constant, and write what lies inside where that is computed."""
     inputs, values = dict(step.body.inputs), dict(step.body.constants)
     leaf, border = inputs.get("input"), inputs.get("border")
@@ -84,7 +82,7 @@ def _fuse_inside_border(rewriting: Rewriting, number: int, step: Map, target: Ta
         return
     inside = Affine.box(values["start"]).of(step.output, leaf.sizes)
     fused = with_epilogue(made, Map(step.label, identity(leaf), inside, keeps_neighbours=True), leaf)
-    if fused is not None and fits(fused, target):
+    if fused is not None and rewriting.fits(fused):
         rewriting.replace(producer, Map(f"{step.label} border", border, step.output))
         rewriting.replace(number, fused)
         rewriting.note(NAME, step.label, f"{made.label} stores inside the border")

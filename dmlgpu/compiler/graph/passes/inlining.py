@@ -6,12 +6,10 @@ import math
 
 from dmlgpu.compiler.graph.passes.cost import is_cheap, is_small
 from dmlgpu.compiler.graph.passes.rewriting import Rewriting, memory_of
-from dmlgpu.compiler.graph.passes.trees import fits, simplified
+from dmlgpu.compiler.graph.passes.trees import simplified
 from dmlgpu.compiler.graph.spaces import locate, seen_from
 from dmlgpu.compiler.plan import Body, Map, Role, Source, Step, Tensor, View
-from dmlgpu.compiler.rewrites.regions import is_costly
-from dmlgpu.compiler.rewrites.sources import computed, leaves, nodes, rewrite
-from dmlgpu.compiler.target import Target
+from dmlgpu.compiler.rewrites.sources import computed, is_costly, leaves, nodes, rewrite
 
 
 def producer_of(rewriting: Rewriting, number: int, leaf: Tensor) -> tuple[int, Map] | None:
@@ -65,9 +63,7 @@ def inlined(tree: Source, leaf: Tensor, made: Map) -> Source | None:
     return found if is_small(found) else None
 
 
-def take_in(
-    rewriting: Rewriting, number: int, producer: int, fused: Step | str, *, pass_name: str, target: Target
-) -> bool:
+def take_in(rewriting: Rewriting, number: int, producer: int, fused: Step | str, *, pass_name: str) -> bool:
     """Put a step that computes what it read before in the place of the one that read it; return whether that was done.
 
     Args:
@@ -75,13 +71,12 @@ def take_in(
         number, producer: of the reader, and of the map that it takes in.
         fused: the new reader; or why there is none.
         pass_name: who does it.
-        target: what it is for.
     """
     made, reader = rewriting.step(producer), rewriting.step(number)
     if isinstance(fused, str):
         rewriting.refuse(made.label, f"{fused}: {reader.label}")
         return False
-    if not fits(fused, target):
+    if not rewriting.fits(fused):
         rewriting.refuse(made.label, f"with it, too many buffers would be bound by {reader.label}")
         return False
     rewriting.replace(number, fused)

@@ -14,23 +14,22 @@ from dmlgpu.compiler.graph.spaces import locate
 from dmlgpu.compiler.plan import Convolve, Role, Step, Tensor
 from dmlgpu.compiler.plan.parts import read, replace_parts
 from dmlgpu.compiler.rewrites.sources import leaves
-from dmlgpu.compiler.target import Target
 
 NAME = "layouts"
 
-Savings: TypeAlias = Callable[[Convolve, Target], float]
+Savings: TypeAlias = Callable[[Convolve], float]
 """The multiplications whose time channels innermost, on one of its sides, save a convolution; negative if they cost."""
 
 
-def choose_layouts(rewriting: Rewriting, target: Target, savings: Savings) -> None:
+def choose_layouts(rewriting: Rewriting, savings: Savings) -> None:
     """Let convolutions write float32 with channels innermost (NHWC) if only convolutions read it, and these save more
     together than they lose."""
     for number, step in rewriting.numbered():
         if isinstance(step, Convolve) and step.output.binding.role is Role.TEMPORARY:
-            _lay_out(rewriting, number, step, target, savings)
+            _lay_out(rewriting, number, step, savings)
 
 
-def _lay_out(rewriting: Rewriting, number: int, step: Convolve, target: Target, savings: Savings) -> None:
+def _lay_out(rewriting: Rewriting, number: int, step: Convolve, savings: Savings) -> None:
     memory, written = memory_of(step.output), step.output
     if rewriting.producer(memory) != number or not _is_whole(written) or written.data_type is not DataType.FLOAT32:
         return
@@ -41,7 +40,7 @@ def _lay_out(rewriting: Rewriting, number: int, step: Convolve, target: Target, 
         for tensor in read(reader)
         if memory_of(tensor) == memory
     }
-    saved = sum(savings(each, target) for each in (step, *readers.values()) if isinstance(each, Convolve))
+    saved = sum(savings(each) for each in (step, *readers.values()) if isinstance(each, Convolve))
     if saved <= 0 or None in places.values():
         return
     laid = _channels_last(written)

@@ -13,7 +13,6 @@ from dmlgpu.compiler.graph.passes.trees import as_body, element_wise_leaves
 from dmlgpu.compiler.plan import Contract, Convolve, Map, Rows, Source, Step, Tensor
 from dmlgpu.compiler.plan.parts import read
 from dmlgpu.compiler.rewrites.sources import rewrite, sameness
-from dmlgpu.compiler.target import Target
 
 NAME = "prologues"
 
@@ -35,11 +34,11 @@ class _Place:
     cheap: bool = False
 
 
-def fuse_prologues(rewriting: Rewriting, target: Target) -> None:
+def fuse_prologues(rewriting: Rewriting) -> None:
     """Compute maps in the products, convolutions and rows that read them, where that costs less than memory does."""
     for number, step in rewriting.numbered():
         if isinstance(step, Contract | Convolve | Rows):
-            while _fuse_one(rewriting, number, target):
+            while _fuse_one(rewriting, number):
                 pass
 
 
@@ -58,7 +57,7 @@ def _places(step: Step) -> Iterator[_Place]:
             yield _Place(step.body, False, lambda tree: replace(step, body=as_body(tree)))
 
 
-def _fuse_one(rewriting: Rewriting, number: int, target: Target) -> bool:
+def _fuse_one(rewriting: Rewriting, number: int) -> bool:
     """Compute one of the producers of a step inside it; return whether there was one."""
     step = rewriting.step(number)
     for place in _places(step):
@@ -68,7 +67,7 @@ def _fuse_one(rewriting: Rewriting, number: int, target: Target) -> bool:
                 continue
             producer, made = found
             fused = _fused(rewriting, place, leaf, made)
-            if take_in(rewriting, number, producer, fused, pass_name=NAME, target=target):
+            if take_in(rewriting, number, producer, fused, pass_name=NAME):
                 return True
     return False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -40,18 +40,20 @@ class Rewriting:
 
     Attributes:
         notes: what was done.
+        fits: says whether a step's kernels can bind all that it reads and writes.
     """
 
     notes: list[Note]
+    fits: Callable[[Step], bool]
     _steps: list[Step | None]
     _refusals: dict[str, str] = field(default_factory=dict)
     _writers: dict[Memory, list[int]] = field(default_factory=lambda: defaultdict(list))
     _readers: dict[Memory, set[int]] = field(default_factory=lambda: defaultdict(set))
 
     @classmethod
-    def of(cls, steps: Sequence[Step], notes: list[Note]) -> Rewriting:
+    def of(cls, steps: Sequence[Step], notes: list[Note], fits: Callable[[Step], bool]) -> Rewriting:
         """Return a rewriting that has changed nothing yet, and adds to these notes."""
-        rewriting = cls(notes, list(steps))
+        rewriting = cls(notes, fits, list(steps))
         for number in range(len(steps)):
             rewriting._enter(number)
         return rewriting

@@ -6,11 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from dmlgpu.compiler.graph.spaces import seen_from
-from dmlgpu.compiler.plan import Affine, AffineView, Apply, Body, Map, Sizes, Source, Step, Tensor
-from dmlgpu.compiler.plan.parts import read, written
-from dmlgpu.compiler.program import MAX_SLOTS
+from dmlgpu.compiler.plan import Affine, AffineView, Apply, Body, Map, Sizes, Source, Tensor
 from dmlgpu.compiler.rewrites.sources import identity, is_elementwise, is_identity, rewrite
-from dmlgpu.compiler.target import Target
 
 
 def element_wise_leaves(root: Source) -> Iterator[Tensor]:
@@ -54,10 +51,3 @@ def refined(step: Map, sizes: Sizes, affine: Affine) -> Map:
     body = seen_from(step.body, sizes, affine)
     assert isinstance(body, Body)
     return replace(step, body=body, output=affine.of(step.output, sizes))
-
-
-def fits(step: Step, target: Target) -> bool:
-    """Return whether a step's kernels can bind all that it reads and writes; some schedules take one buffer more."""
-    bound = {tensor.binding for tensor in (*read(step), *written(step))}
-    spare = 0 if isinstance(step, Map) else 1
-    return len(bound) + spare <= min(target.max_storage_buffers, MAX_SLOTS)

@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dmlgpu.compiler.graph.passes.rewriting import Rewriting, memory_of
-from dmlgpu.compiler.graph.passes.trees import fits, simplified
+from dmlgpu.compiler.graph.passes.trees import simplified
 from dmlgpu.compiler.graph.spaces import locate
 from dmlgpu.compiler.plan import Map, Repeat, Role, Step, Tensor
 from dmlgpu.compiler.plan.parts import read, replace_parts, written
-from dmlgpu.compiler.target import Target
 
 NAME = "views"
 
 
-def read_through_copies(rewriting: Rewriting, target: Target) -> None:
+def read_through_copies(rewriting: Rewriting) -> None:
     """Let steps of every kind read what a copy copies; copies that nobody reads any more fall away."""
     for number, step in rewriting.numbered():
         if isinstance(step, Repeat):
@@ -24,7 +23,7 @@ def read_through_copies(rewriting: Rewriting, target: Target) -> None:
             if source is None:
                 continue
             viewed = _reading(rewriting.step(number), tensor, source)
-            if not fits(viewed, target):
+            if not rewriting.fits(viewed):
                 continue
             copy = rewriting.producer(memory_of(tensor))
             assert copy is not None

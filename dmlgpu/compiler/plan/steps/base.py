@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dmlgpu.compiler.plan.sources import Body
-from dmlgpu.compiler.plan.tensors import Binding, Sizes, Tensor
+from dmlgpu.compiler.plan.tensors import Binding, Tensor
 
 
 @dataclass(frozen=True)
@@ -31,23 +31,6 @@ class Map(Step):
     body: Body
     output: Tensor
     keeps_neighbours: bool = False
-
-
-@dataclass(frozen=True)
-class Tiles(Step):
-    """Computes the output tile by tile: one invocation all elements of a tile, from what they read in common.
-
-    Attributes:
-        body: defines ``fn tile(at: output_at) -> array<tile_s, n>``: the numbers of the tile whose first element is at
-            ``at``, row by row. Those beyond the edge of the output are computed and dropped.
-        tile: elements along each dimension of the output.
-        alike: a dimension along which all tiles run through the same loops; None where there is none.
-    """
-
-    body: Body
-    tile: Sizes
-    output: Tensor
-    alike: int | None = None
 
 
 MOST_KERNELS = 1 << 13
