@@ -12,7 +12,7 @@ from dmlgpu.compiler.graph.network import Constant, GraphInput, Network, Node, R
 from dmlgpu.compiler.plan import Allocation, Binding, Map, Plan, Role, Step, Tensor, View
 from dmlgpu.compiler.plan.parts import replace_parts
 from dmlgpu.compiler.rewrites.sources import identity
-from dmlgpu.compiler.schedule.pooling import in_plain_steps
+from dmlgpu.compiler.schedule.scheduling import in_plain_steps
 from dmlgpu.compiler.target import Target
 
 _APART = 16

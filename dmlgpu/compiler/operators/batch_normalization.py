@@ -19,11 +19,9 @@ from dmlgpu.compiler.operators.normalization import (
     FLOAT32,
     MOMENTS,
     NORMALIZE,
-    NUMBER,
     broadcast,
     check_broadcast,
     normalized,
-    number,
 )
 from dmlgpu.compiler.plan import (
     Body,
@@ -39,7 +37,7 @@ from dmlgpu.compiler.plan import (
     repeated,
     row_sizes,
 )
-from dmlgpu.compiler.rewrites.sources import CONVERT
+from dmlgpu.compiler.rewrites.sources import CONVERT, NUMBER, number
 from dmlgpu.compiler.target import Target
 
 ADD = "elementwise/element_wise_add"
@@ -260,7 +258,6 @@ class BatchNormalizationTrainingGrad(_Gradient):
         GRADIENT,
         PRODUCT,
         TOTAL,
-        NUMBER,
         CONVERT,
     )
 

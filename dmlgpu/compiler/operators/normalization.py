@@ -26,19 +26,14 @@ from dmlgpu.compiler.operators.lowering import (
 )
 from dmlgpu.compiler.plan import Body, Element, Map, Plan, Source, Stage, Tensor, apply, constants, repeated
 from dmlgpu.compiler.rewrites.rows import rows
+from dmlgpu.compiler.rewrites.sources import NUMBER, number
 from dmlgpu.compiler.target import Target
 
 FLOAT32 = DataType.FLOAT32
 
 NORMALIZE = "normalization/normalize"
-NUMBER = "normalization/number"
 MOMENTS = Stage("moments", "normalization/moments", 4, parts=("mean", "lack", "variance"), longest=1024)
 """The mean, what its float32 lacks, and the variance."""
-
-
-def number(value: int, sizes: tuple[int, ...]) -> Body:
-    """Return a virtual tensor of one whole number that compilers know: they leave out what it does not change."""
-    return apply(NUMBER, FLOAT32, sizes, portable=True, values=constants(value=f"{value}.0f"))
 
 
 def _attribute(value: float, sizes: tuple[int, ...]) -> Body:

@@ -6,7 +6,7 @@ What they share, where the pages are silent:
   sequence. A length of 0 leaves a sequence its initial states; lengths above the number of steps count as that.
 - Everything is computed in float32, states between the steps as well, and rounded to the type of an output once.
 - At least one output must be given.
-- More than 8192 steps in time, or kernels for them, are refused.
+- More than 8192 time steps, or kernels for them, are refused.
 """
 
 from __future__ import annotations
@@ -22,16 +22,25 @@ from dmlgpu.common.errors import InvalidDescription
 from dmlgpu.compiler.operators.arithmetic import ElementWiseClip1, ElementWiseMultiply
 from dmlgpu.compiler.operators.elementwise import CAST
 from dmlgpu.compiler.operators.lowering import Lowering, Probe, check_sizes, invalid, lowering
-from dmlgpu.compiler.operators.timestep import ADD, BACKWARD, KEPT, Layer, TimeStep, computed, parts_of, total
-from dmlgpu.compiler.operators.unrolling import LASTS, unrolled
-from dmlgpu.compiler.plan import Body, Held, Plan, Source, Step, constants
+from dmlgpu.compiler.operators.timestep import (
+    ADD,
+    BACKWARD,
+    KEPT,
+    Layer,
+    TimeStep,
+    computed,
+    recurrent_layer,
+    total,
+)
+from dmlgpu.compiler.plan import Body, Held, Plan, Recurrence, Source, constants
+from dmlgpu.compiler.plan.steps.recurrent import parts_of
 from dmlgpu.compiler.target import Target
 
 MULTIPLY = ElementWiseMultiply.shaders[0]
 CLIP = ElementWiseClip1.shaders[0]
 BLEND = "recurrent/blend"
 PRODUCTS = "recurrent/products"
-SHARED = (KEPT, LASTS, ADD, CAST)
+SHARED = (KEPT, "recurrent/lasts", ADD, CAST)
 
 Sizes = tuple[int, ...]
 
@@ -118,13 +127,13 @@ class _Recurrent(Lowering):
         return Layer(desc, cls.gates, cls.initial)
 
     @classmethod
-    def cell(cls, now: TimeStep) -> Sequence[Step]:
-        """Return the kernels of a step in time."""
+    def cell(cls, now: TimeStep) -> Sequence[Recurrence]:
+        """Return the kernels of a time step."""
         raise NotImplementedError
 
     @classmethod
     def lower(cls, desc: Any, target: Target) -> Plan:
-        return unrolled(cls.layer(desc), cls.cell, cls.singles, target)
+        return Plan(desc.operator, (recurrent_layer(cls.layer(desc), cls.cell, cls.singles),))
 
 
 class Rnn(_Recurrent):
@@ -136,7 +145,7 @@ class Rnn(_Recurrent):
     activations = 1
 
     @classmethod
-    def cell(cls, now: TimeStep) -> Sequence[Step]:
+    def cell(cls, now: TimeStep) -> Sequence[Recurrence]:
         """Return one step."""
         sums = now.sums(0)
         (hidden,) = now.before
@@ -158,7 +167,7 @@ class Lstm(_Recurrent):
     singles = ("output_single_tensor", "output_cell_single_tensor")
 
     @classmethod
-    def cell(cls, now: TimeStep) -> Sequence[Step]:
+    def cell(cls, now: TimeStep) -> Sequence[Recurrence]:
         """Return one step; coupled gates need no products for the forget gate."""
         coupled = now.layer.desc.couple_input_forget
         sums = now.sums(*((0, 1, 3) if coupled else (0, 1, 2, 3)))
@@ -207,12 +216,12 @@ class Gru(_Recurrent):
         return Layer(desc, cls.gates, cls.initial, scratch=0 if late else 2, late_bias=late)
 
     @classmethod
-    def cell(cls, now: TimeStep) -> Sequence[Step]:
+    def cell(cls, now: TimeStep) -> Sequence[Recurrence]:
         """Return one step, or one for the gates and one for the state."""
         return cls._reset_after(now) if now.layer.desc.linear_before_reset else cls._reset_before(now)
 
     @classmethod
-    def _reset_after(cls, now: TimeStep) -> Sequence[Step]:
+    def _reset_after(cls, now: TimeStep) -> Sequence[Recurrence]:
         """Return the step in which the reset gate scales the product of the hidden state."""
         sums = now.sums(0, 1, 2)
         (hidden,) = now.before
@@ -227,7 +236,7 @@ class Gru(_Recurrent):
         return [now.end(hidden, sums, computed(BLEND, now.sizes, share=update, a=candidate, b=hidden))]
 
     @classmethod
-    def _reset_before(cls, now: TimeStep) -> Sequence[Step]:
+    def _reset_before(cls, now: TimeStep) -> Sequence[Recurrence]:
         """Return the steps in which the reset gate scales the hidden state before its product."""
         (hidden,) = now.before
         sums = now.sums(0, 1)

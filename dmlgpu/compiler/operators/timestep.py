@@ -1,27 +1,31 @@
-"""What the cell of a recurrent layer sees of a step in time, and the temporary tensors that steps work on.
-
-Temporary tensors are in the order of execution: a backward direction starts at the end of the longest possible
-sequence, and a sequence that is shorter keeps its initial states until its own end is reached.
-"""
+"""Recurrent layers as steps of a plan, and what the cell of a layer sees of a time step."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from dmlgpu.catalog.enums import DataType, RecurrentNetworkDirection
-from dmlgpu.catalog.tensor_desc import packed_strides
 from dmlgpu.compiler.operators.fused import activated
-from dmlgpu.compiler.operators.lowering import input_tensor
-from dmlgpu.compiler.plan import Binding, Body, Constants, Held, Recurrence, Source, Tensor, apply
+from dmlgpu.compiler.operators.lowering import input_tensor, output_tensor
+from dmlgpu.compiler.plan import (
+    Body,
+    Constants,
+    Held,
+    Recurrence,
+    RecurrentLayer,
+    Series,
+    Source,
+    Tensor,
+    apply,
+)
+from dmlgpu.compiler.plan.steps.recurrent import parts_of
+from dmlgpu.compiler.rewrites.sources import CONVERT, converted, number
 
 FLOAT32 = DataType.FLOAT32
 ADD = "elementwise/element_wise_add"
 KEPT = "recurrent/kept"
-
-WORDS = 4
-"""What is bound starts at multiples of so many words."""
 
 BACKWARD = {
     RecurrentNetworkDirection.FORWARD: (False,),
@@ -29,6 +33,9 @@ BACKWARD = {
     RecurrentNetworkDirection.BIDIRECTIONAL: (False, True),
 }
 """Of each direction of a layer, whether it starts at the end."""
+
+Cell: TypeAlias = Callable[["TimeStep"], Sequence[Recurrence]]
+"""Returns the kernels of a time step."""
 
 Sizes = tuple[int, ...]
 
@@ -71,11 +78,6 @@ class Layer:
         return BACKWARD[self.desc.direction]
 
     @property
-    def steps(self) -> int:
-        """Steps of the longest possible sequence."""
-        return int(self.desc.input_tensor.sizes[1])
-
-    @property
     def state_sizes(self) -> Sizes:
         """1, directions, sequences, elements of a state."""
         return 1, len(self.backward), self.desc.input_tensor.sizes[2], self.desc.recurrence_tensor.sizes[3]
@@ -91,40 +93,8 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Series:
-    """A temporary tensor with a block of (part, direction, sequence, element) for each of some steps."""
-
-    binding: Binding
-    data_type: DataType
-    sizes: Sizes
-
-    @classmethod
-    def temporary(cls, label: str, data_type: DataType, sizes: Sizes) -> Series:
-        """Return a series in new memory."""
-        return cls(Tensor.temporary(label, data_type, sizes).binding, data_type, sizes)
-
-    @property
-    def block(self) -> int:
-        """Words of a block."""
-        return -(-packed_strides(self.sizes)[0] * self.sizes[0] // WORDS) * WORDS
-
-    def at(self, step: int) -> Tensor:
-        """Return a view of one block."""
-        binding = replace(self.binding, offset=4 * self.block * step)
-        return Tensor(binding, self.data_type, self.sizes, packed_strides(self.sizes))
-
-    def during(self, first: int, steps: int, direction: int, *, reverse: bool = False) -> Tensor:
-        """View some steps, in order or the last one first, over (step, sequence, element)."""
-        _, apart, *strides = packed_strides(self.sizes)
-        start = (first + steps - 1 if reverse else first) * self.block + direction * apart
-        stride = -self.block if reverse else self.block
-        sizes = (steps, *self.sizes[2:])
-        return Tensor(self.binding, self.data_type, sizes, (stride, *strides), offset=start)
-
-
-@dataclass(frozen=True)
 class Temporaries:
-    """What steps in time work on.
+    """What time steps work on.
 
     Attributes:
         inputs: products of the inputs of each step, gate after gate.
@@ -141,25 +111,17 @@ class Temporaries:
     weights: Tensor
 
 
-def parts_of(tensor: Tensor) -> tuple[Tensor, ...]:
-    """Return the tensors that lie along the first dimension."""
-    sizes, stride = (1, *tensor.sizes[1:]), tensor.strides[0]
-    return tuple(replace(tensor, sizes=sizes, offset=tensor.offset + part * stride) for part in range(tensor.sizes[0]))
-
-
 @dataclass(frozen=True)
 class TimeStep:
     """A step in time, as the cell sees it: tensors over (1, direction, sequence, element).
 
     Attributes:
         directions: neighbouring directions with the same activations.
-        number: of the step; only what ``lasts`` says depends on it.
     """
 
     layer: Layer
     temporaries: Temporaries
     directions: range
-    number: int
 
     @property
     def sizes(self) -> Sizes:
@@ -215,7 +177,7 @@ class TimeStep:
     def _kept(self, states: Sequence[Body]) -> Sequence[Body]:
         if self.temporaries.lasts is None:
             return states
-        now = self._own(self.temporaries.lasts.at(self.number))
+        now = self._own(self.temporaries.lasts.at(0))
         lasts = replace(now, sizes=self.sizes, strides=(*now.strides[:3], 0))
         pairs = zip(states, self.before, strict=True)
         return [computed(KEPT, self.sizes, lasts=lasts, value=after, other=before) for after, before in pairs]
@@ -224,3 +186,77 @@ class TimeStep:
         """Return the part of a tensor, whose second dimension is the direction, that belongs to these directions."""
         sizes = (tensor.sizes[0], len(self.directions), *tensor.sizes[2:])
         return replace(tensor, sizes=sizes, offset=tensor.offset + self.directions.start * tensor.strides[1])
+
+
+def recurrent_layer(layer: Layer, cell: Cell, singles: Sequence[str]) -> RecurrentLayer:
+    """Return the step that computes a layer.
+
+    Args:
+        layer: what is computed.
+        cell: returns the kernels of a time step.
+        singles: the output field of each state after the last time step.
+    """
+    desc = layer.desc
+    _, directions, sequences, elements = layer.state_sizes
+    states = (len(layer.initial), directions, sequences, elements)
+    lengths, lasts = _optional(desc, "sequence_lengths_tensor", input_tensor), None
+    if lengths is not None:
+        lengths = replace(lengths, sizes=lengths.sizes[3:], strides=lengths.strides[3:])
+        lasts = Series.temporary("sequences that last", DataType.UINT32, (1, directions, sequences, 1))
+    temporaries = Temporaries(
+        Series.temporary("inputs", FLOAT32, (1, directions, sequences, layer.gates * elements)),
+        Series.temporary("states", FLOAT32, states),
+        Series.temporary("scratch", FLOAT32, (layer.scratch, *states[1:])),
+        lasts,
+        _recurrent_weights(layer),
+    )
+    cells = ((alike.start, tuple(cell(TimeStep(layer, temporaries, alike)))) for alike in layer.alike)
+    return RecurrentLayer(
+        "",
+        layer.backward,
+        input_tensor(desc, "input_tensor"),
+        input_tensor(desc, "weight_tensor"),
+        tuple(_sums(layer, direction) for direction in range(directions)),
+        temporaries.weights,
+        tuple(_initial(layer, field) for field in layer.initial),
+        lengths,
+        tuple(cells),
+        temporaries.inputs,
+        temporaries.states,
+        lasts,
+        _optional(desc, "output_sequence_tensor", output_tensor),
+        tuple((field.removesuffix("_tensor"), _optional(desc, field, output_tensor)) for field in singles),
+    )
+
+
+def _optional(desc: Any, field: str, tensor: Callable[[Any, str], Tensor]) -> Tensor | None:
+    return None if getattr(desc, field) is None else tensor(desc, field)
+
+
+def _recurrent_weights(layer: Layer) -> Tensor:
+    """Return the recurrent weights over (gate, direction, element, element before)."""
+    weights = input_tensor(layer.desc, "recurrence_tensor")
+    _, apart, row, column = weights.strides
+    _, directions, _, elements = layer.state_sizes
+    sizes = (layer.gates, directions, elements, elements)
+    return replace(weights, sizes=sizes, strides=(elements * row, apart, row, column))
+
+
+def _sums(layer: Layer, direction: int) -> Body:
+    """Return the products of the inputs with their biases, and with those of the states where the cell does not add
+    them itself."""
+    _, _, sequences, elements = layer.state_sizes
+    product = Held.product(FLOAT32, (layer.desc.input_tensor.sizes[1], sequences, layer.gates * elements))
+    if layer.desc.bias_tensor is None:
+        return computed(CONVERT, product.sizes, input=product)
+    biases = input_tensor(layer.desc, "bias_tensor")
+    _, _, apart, stride = biases.strides
+    inputs = replace(biases, sizes=product.sizes, strides=(0, 0, stride), offset=direction * apart)
+    states = replace(inputs, offset=inputs.offset + product.sizes[-1] * stride)
+    return total(product, inputs, None if layer.late_bias else states)
+
+
+def _initial(layer: Layer, field: str) -> Body:
+    if getattr(layer.desc, field) is None:
+        return number(0, layer.state_sizes)
+    return converted(input_tensor(layer.desc, field), FLOAT32)

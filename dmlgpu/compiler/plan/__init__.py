@@ -28,6 +28,7 @@ from dmlgpu.compiler.plan.steps.products import (
     Recurrence,
     Space,
 )
+from dmlgpu.compiler.plan.steps.recurrent import RecurrentLayer, Series
 from dmlgpu.compiler.plan.steps.reductions import (
     Compact,
     Reduce,
@@ -67,6 +68,7 @@ __all__ = [
     "Pool",
     "Product",
     "Recurrence",
+    "RecurrentLayer",
     "Reduce",
     "Reduction",
     "RegionAxis",
@@ -78,6 +80,7 @@ __all__ = [
     "Scan",
     "Scanning",
     "Scatter",
+    "Series",
     "Sizes",
     "Sort",
     "Source",

@@ -14,7 +14,7 @@ from dmlgpu.compiler.plan.tensors import Allocation, Binding, Tensor
 AnyValue = TypeVar("AnyValue")
 AnyPart = TypeVar("AnyPart")
 
-_WRITTEN = ("output", "count", "region_output")
+_WRITTEN = ("output", "count", "region_output", "singles")
 """The fields in which steps of all kinds name what they write."""
 
 
@@ -103,8 +103,7 @@ def written(step: Step) -> tuple[Tensor, ...]:
     """Return the tensors that a step writes."""
     if isinstance(step, Repeat):
         return tuple(tensor for inner in step.steps for tensor in written(inner))
-    tensors_or_none = (getattr(step, name, None) for name in _WRITTEN)
-    return tuple(tensor for tensor in tensors_or_none if tensor is not None)
+    return tuple(tensor for name in _WRITTEN for tensor in tensors(getattr(step, name, None)))
 
 
 def read(step: Step) -> tuple[Tensor, ...]:

@@ -23,6 +23,7 @@ from dmlgpu.compiler.plan.sources import AffineView, Body, Held, Source, Virtual
 from dmlgpu.compiler.plan.steps.base import Map, Plan, Repeat, Step
 from dmlgpu.compiler.plan.steps.ordering import Scatter, Sort
 from dmlgpu.compiler.plan.steps.products import Attend, Contract, Convolve, Pool, Product, Recurrence
+from dmlgpu.compiler.plan.steps.recurrent import RecurrentLayer
 from dmlgpu.compiler.plan.steps.reductions import Compact, Reduce, Rows, Scan
 from dmlgpu.compiler.plan.steps.regions import RegionGradient
 from dmlgpu.compiler.plan.tensors import Sizes, Tensor
@@ -212,6 +213,25 @@ def _recurrence(step: Recurrence) -> list[str]:
         *found.lines,
         *(f"{step.output.binding} state {number} = {state}" for number, state in enumerate(states)),
     ]
+
+
+@equations.register
+def _recurrent_layer(step: RecurrentLayer) -> list[str]:
+    found = _Equations(*step.sums, *step.initial)
+    states = step.states.binding
+    sums = [f"product = {step.input.binding} * {step.weights.binding}"]
+    sums += [f"{step.inputs.binding} direction {number} = {found.of(body)}" for number, body in enumerate(step.sums)]
+    first = [f"{states} {number} before = {found.of(body)}" for number, body in enumerate(step.initial)]
+    if step.lasts is not None and step.lengths is not None:
+        first.append(f"{step.lasts.binding} = time steps below {step.lengths.binding}")
+    inner = [f"  {line}" for _, kernels in step.cells for kernel in kernels for line in equations(kernel)]
+    outputs = [] if step.output is None else [f"{step.output.binding} = state 0 of {states} of all time steps"]
+    outputs += [
+        f"{output.binding} = state {number} of {states} of the last time step"
+        for number, (_, output) in enumerate(step.singles)
+        if output is not None
+    ]
+    return [*sums, *found.lines, *first, f"{step.time_steps} times:", *inner, *outputs]
 
 
 @equations.register

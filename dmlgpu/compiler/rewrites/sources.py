@@ -6,11 +6,28 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from dmlgpu.compiler.plan import Affine, AffineView, Apply, Body, Element, Held, Sizes, Source, Tensor, View, Virtual
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.compiler.plan import (
+    Affine,
+    AffineView,
+    Apply,
+    Body,
+    Element,
+    Held,
+    Sizes,
+    Source,
+    Tensor,
+    View,
+    Virtual,
+    apply,
+    constants,
+)
 
 IDENTITY = "elementwise/element_wise_identity"
 CONVERT = "elementwise/cast"
 HARDMAX, HARDMAX_FLAT = "softmax/activation_hardmax1", "softmax/activation_hardmax1_flat"
+
+NUMBER = "normalization/number"
 
 LOOPING = ("regions/largest", "regions/reaching", "regions/roi_align1", "regions/touched", "regions/winner")
 """Bodies that loop over regions or samples, so that they are long."""
@@ -83,6 +100,18 @@ def identity(source: Source) -> Element:
     """Return a body that hands its input on."""
     follows = tuple(range(len(source.sizes)))
     return Element(IDENTITY, source.data_type, source.sizes, (("input", source),), follows=(follows,))
+
+
+def number(value: int, sizes: tuple[int, ...]) -> Body:
+    """Return a virtual tensor of one whole number that compilers know: they leave out what it does not change."""
+    return apply(NUMBER, DataType.FLOAT32, sizes, portable=True, values=constants(value=f"{value}.0f"))
+
+
+def converted(source: Tensor, data_type: DataType) -> Body:
+    """Return a tensor converted to a type, or its bits where it has that type."""
+    if source.data_type is data_type:
+        return identity(replace(source, view=View.RAW))
+    return apply(CONVERT, data_type, source.sizes, portable=True, input=source)
 
 
 def fold_views(root: AnySource) -> AnySource:

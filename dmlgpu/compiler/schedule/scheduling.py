@@ -135,7 +135,25 @@ def schedule_step(step: Step, target: Target) -> Steps:
     Raises:
         NotSupported: when the adapter lacks a limit that the step needs.
     """
-    raise TypeError(f"no schedule for {type(step).__name__}")
+    plain = plain_steps(step, target)
+    if len(plain) == 1 and plain[0] is step:
+        raise TypeError(f"no schedule for {type(step).__name__}")
+    return schedule_steps(plain, target)
+
+
+@functools.singledispatch
+def plain_steps(step: Step, target: Target) -> Sequence[Step]:
+    """Return the plainer steps that compute what a step does on a target; itself if it has kernels of its own.
+
+    Raises:
+        NotSupported: when the adapter lacks a limit that the step needs.
+    """
+    return (step,)
+
+
+def in_plain_steps(plan: Plan, target: Target) -> Plan:
+    """Return a plan of plain steps: graphs fuse these with other steps, and they keep padding."""
+    return replace(plan, steps=tuple(plain for step in plan.steps for plain in plain_steps(step, target)))
 
 
 @schedule_step.register

@@ -1,4 +1,4 @@
-"""Products of matrices, convolutions, attention, steps in time."""
+"""Products of matrices, convolutions, attention, time steps."""
 
 from __future__ import annotations
 
