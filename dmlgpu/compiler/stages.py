@@ -52,7 +52,7 @@ def stages(desc: OperatorDesc, target: Target) -> Stages:
     """
     start = time.perf_counter()
     try:
-        plan = in_plain_steps(operators.lower(desc, target), target)
+        plan = in_plain_steps(operators.lower(desc), target)
     except NotSupported as error:
         raise NotSupported(f"{desc.operator}: {error}") from None
     if target.preserves_padding:

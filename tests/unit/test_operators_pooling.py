@@ -192,7 +192,7 @@ def test_tiles_of_windows_that_share_no_place_are_units(window, stride, tile, wo
 )
 def test_schedules_choose_how_the_largest_element_is_found(target, kernels):
     desc = operators.upgrade(descs.MaxPooling(input_tensor=SOURCE, output_tensor=RESULT, **FIELDS))
-    (pool,) = operators.lower(desc, target).steps
+    (pool,) = operators.lower(desc).steps
     assert isinstance(pool, Pool)
     assert [step.label for step in steps_of(desc, target)] == kernels
     program = compiler.stages(desc, target).program

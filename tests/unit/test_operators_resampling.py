@@ -269,7 +269,7 @@ def test_pairs_beyond_all_time_are_refused():
     sizes = {name: TensorDesc(FLOAT, (1 << 20,)) for name in ("input_gradient_tensor", "output_gradient_tensor")}
     desc = resample_grad1(LINEAR, output_pixel_offsets=(0.0,), **far, **sizes)
     with pytest.raises(NotSupported) as error:
-        operators.lower(desc, TARGET)
+        operators.lower(desc)
     assert str(error.value) == (
         "scales[0] (1) and its pixel offsets make 1048576 elements look at 1048576 others each,"
         " beyond 1073741824 pairs in all"

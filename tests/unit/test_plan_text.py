@@ -37,7 +37,7 @@ GATHER = descs.GatherNd1(
 
 
 def test_a_plan_says_what_is_computed_and_what_is_read_and_written() -> None:
-    assert str(operators.lower(GATHER, CPU)) == (
+    assert str(operators.lower(GATHER)) == (
         "plan of GATHER_ND1: 1 step\n"
         "  1. map gather\n"
         "       output 0 = gather_nd1(input 0, input 1, batch=0, tuple=1, lead=1)\n"
@@ -48,7 +48,7 @@ def test_a_plan_says_what_is_computed_and_what_is_read_and_written() -> None:
 
 
 def test_a_schedule_says_why() -> None:
-    assert str(schedule(operators.lower(GATHER, CPU), CPU)) == (
+    assert str(schedule(operators.lower(GATHER), CPU)) == (
         "schedule of GATHER_ND1 for 'CPU' (cpu): 1 kernel\n"
         "  1. gather (map): 6 items in units of 4 elements, 1 x 1 x 1 workgroups of 256\n"
         "       why: 4 neighbours lie together in all tensors, and become one unit"
@@ -56,7 +56,7 @@ def test_a_schedule_says_why() -> None:
 
 
 def test_a_program_says_what_is_bound_and_where_its_text_comes_from() -> None:
-    assert str(render(schedule(operators.lower(GATHER, CPU), CPU))) == (
+    assert str(render(schedule(operators.lower(GATHER), CPU))) == (
         "program of GATHER_ND1: 1 kernel, 0 bytes temporary (at least 0), 0 bytes persistent\n"
         "  1. gather_nd1 gather x4: 1 x 1 x 1 workgroups of 256\n"
         "       binding 0: output 0, 96 bytes\n"
@@ -110,7 +110,7 @@ def test_every_operator_has_a_text_and_every_kernel_a_reason(target: Target) -> 
     for cases in OPERATOR_CASES.values():
         desc = cases.case(cases.names("standard")[0]).desc
         try:
-            plan = operators.lower(desc, target)
+            plan = operators.lower(desc)
             chosen = schedule(plan, target)
         except NotSupported:
             continue  # 64-bit types, which this target lacks

@@ -102,7 +102,7 @@ def _steps(node: Node, inputs: list[Binding | None], outputs: list[Binding | Non
         return replace(lies, offset=lies.offset + binding.offset)
 
     try:
-        plan = in_plain_steps(operators.lower(node.desc, target), target)
+        plan = in_plain_steps(operators.lower(node.desc), target)
     except NotSupported as error:
         raise NotSupported(f"{node.name} ({node.desc.operator}): {error}") from None
     label = f"{node.name} {plan.operator.lower()}"

@@ -15,7 +15,6 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.compiler.operators.lowering import Probe, lowering, registered
 from dmlgpu.compiler.plan import Plan
 from dmlgpu.compiler.rewrites.moves import Move
-from dmlgpu.compiler.target import Target
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
@@ -78,14 +77,14 @@ def moves(desc: OperatorDesc) -> tuple[Move, ...]:
     return lowering(newest.operator).moves(newest)
 
 
-def lower(desc: OperatorDesc, target: Target) -> Plan:
-    """The plan of a checked description, older operators upgraded first.
+def lower(desc: OperatorDesc) -> Plan:
+    """Return the plan of a checked description, older operators upgraded first; it is the same for every adapter.
 
     Raises:
-        NotSupported: when the adapter lacks what the operator needs.
+        NotSupported: when the operator would not end within any reasonable time.
     """
     newest = upgrade(desc)
-    return lowering(newest.operator).lower(newest, target)
+    return lowering(newest.operator).lower(newest)
 
 
 def shader_files(operator: str) -> tuple[str, ...]:

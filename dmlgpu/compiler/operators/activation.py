@@ -15,7 +15,6 @@ from dmlgpu.compiler.operators.elementwise import SCALE_BIAS, ElementWise, scale
 from dmlgpu.compiler.operators.lowering import input_tensor, invalid, output_tensor
 from dmlgpu.compiler.plan import Body, Constants, Map, Plan, Source, View, apply, constants
 from dmlgpu.compiler.rewrites.sources import IDENTITY, identity
-from dmlgpu.compiler.target import Target
 
 
 class Activation(ElementWise):
@@ -40,7 +39,7 @@ class Activation(ElementWise):
         return apply(cls.body(desc), source.data_type, source.sizes, portable=cls.portable, values=values, input=source)
 
     @classmethod
-    def lower(cls, desc: Any, target: Target) -> Plan:
+    def lower(cls, desc: Any) -> Plan:
         body = cls.fused(desc, input_tensor(desc, "input_tensor"))
         return Plan(desc.operator, (Map("map", body, output_tensor(desc)),))
 
@@ -80,7 +79,7 @@ class ActivationIdentity(Activation):
         return source if isinstance(source, Body) else identity(source)
 
     @classmethod
-    def lower(cls, desc: descs.ActivationIdentity, target: Target) -> Plan:
+    def lower(cls, desc: descs.ActivationIdentity) -> Plan:
         copy = cls.fused(desc, input_tensor(desc, "input_tensor", View.RAW))
         return Plan(desc.operator, (Map("copy", copy, output_tensor(desc)),))
 

@@ -12,7 +12,6 @@ from dmlgpu.compiler.operators.fused import activated
 from dmlgpu.compiler.operators.lowering import Lowering, input_tensor, output_tensor
 from dmlgpu.compiler.operators.scalars import converted
 from dmlgpu.compiler.plan import Body, Constants, Map, Plan, Source, apply, constants
-from dmlgpu.compiler.target import Target
 
 
 class _Scalable(ElementWise):
@@ -37,7 +36,7 @@ class ElementWiseAdd1(Lowering):
     shaders = ElementWiseAdd.shaders
 
     @classmethod
-    def lower(cls, desc: descs.ElementWiseAdd1, target: Target) -> Plan:
+    def lower(cls, desc: descs.ElementWiseAdd1) -> Plan:
         output = output_tensor(desc)
         a, b = input_tensor(desc, "a_tensor"), input_tensor(desc, "b_tensor")
         total = apply(cls.shaders[0], output.data_type, output.sizes, a=a, b=b)

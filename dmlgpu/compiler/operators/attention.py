@@ -27,7 +27,6 @@ from dmlgpu.compiler.operators.indices import last_dimensions
 from dmlgpu.compiler.operators.lowering import Lowering, Probe, input_tensor, invalid, output_tensor
 from dmlgpu.compiler.plan import Attend, Body, Held, Map, Plan, Scatter, Step, Tensor, View, apply, constants, element
 from dmlgpu.compiler.rewrites.sources import identity
-from dmlgpu.compiler.target import Target
 
 FLOAT32, UINT32 = DataType.FLOAT32, DataType.UINT32
 SCALED, BIASED = "attention/scaled_score", "attention/biased"
@@ -144,7 +143,7 @@ class MultiheadAttention1(Lowering):
         check_tensors(desc)
 
     @classmethod
-    def lower(cls, desc: descs.MultiheadAttention1, target: Target) -> Plan:
+    def lower(cls, desc: descs.MultiheadAttention1) -> Plan:
         """Copies into the present keys and values, then attention, in parts where rows are few."""
         planner = _Planner(desc)
         key, value = planner.kept("key"), planner.kept("value")

@@ -38,7 +38,6 @@ from dmlgpu.compiler.plan import (
     row_sizes,
 )
 from dmlgpu.compiler.rewrites.sources import CONVERT, NUMBER, number
-from dmlgpu.compiler.target import Target
 
 ADD = "elementwise/element_wise_add"
 TOTAL = "reduction/reduce_sum_float"
@@ -76,7 +75,7 @@ class BatchNormalization(Lowering):
                     )
 
     @classmethod
-    def lower(cls, desc: descs.BatchNormalization, target: Target) -> Plan:
+    def lower(cls, desc: descs.BatchNormalization) -> Plan:
         output = output_tensor(desc)
         names = ("mean", "variance", "scale", "bias")
         sources: dict[str, Source] = {"input": input_tensor(desc, "input_tensor")}
@@ -176,7 +175,7 @@ class BatchNormalizationTraining(Lowering):
         check_broadcast(desc, "scale_tensor")
 
     @classmethod
-    def lower(cls, desc: descs.BatchNormalizationTraining, target: Target) -> Plan:
+    def lower(cls, desc: descs.BatchNormalizationTraining) -> Plan:
         inputs = {name: f"{name}_tensor" for name in ("input", "scale", "bias", "fused_add")}
         outputs = {name: f"{name}_tensor" for name in ("output", "output_mean", "output_variance")}
         batch = _Batch.of(desc, inputs, outputs)
@@ -232,7 +231,7 @@ class BatchNormalizationGrad(_Gradient):
     shaders = (GRADIENT, PRODUCT, TOTAL, NUMBER, CONVERT)
 
     @classmethod
-    def lower(cls, desc: descs.BatchNormalizationGrad, target: Target) -> Plan:
+    def lower(cls, desc: descs.BatchNormalizationGrad) -> Plan:
         batch = cls.batch(desc)
         values = constants(compute=FLOAT32, epsilon=float(desc.epsilon or 0))
         gradient, variance = batch.tensors["gradient"], batch.tensors["variance"]
@@ -262,7 +261,7 @@ class BatchNormalizationTrainingGrad(_Gradient):
     )
 
     @classmethod
-    def lower(cls, desc: descs.BatchNormalizationTrainingGrad, target: Target) -> Plan:
+    def lower(cls, desc: descs.BatchNormalizationTrainingGrad) -> Plan:
         file, moved, *_ = cls.shaders
         batch = cls.batch(desc)
         epsilon = float(desc.epsilon)

@@ -9,7 +9,6 @@ from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.operators.lowering import Lowering, input_tensor, output_tensor
 from dmlgpu.compiler.plan import Map, Plan, Tensor, apply
-from dmlgpu.compiler.target import Target
 
 _UNSIGNED = {8: DataType.UINT8, 16: DataType.UINT16, 32: DataType.UINT32, 64: DataType.UINT64}
 
@@ -26,7 +25,7 @@ class _Bitwise(Lowering):
     operands: ClassVar[dict[str, str]] = {"a": "a_tensor", "b": "b_tensor"}
 
     @classmethod
-    def lower(cls, desc: Any, target: Target) -> Plan:
+    def lower(cls, desc: Any) -> Plan:
         output = as_bits(output_tensor(desc))
         inputs: dict[str, Any] = {name: as_bits(input_tensor(desc, field)) for name, field in cls.operands.items()}
         body = apply(cls.shaders[0], output.data_type, output.sizes, portable=True, **inputs)

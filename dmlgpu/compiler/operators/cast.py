@@ -7,7 +7,6 @@ from dmlgpu.compiler.operators.elementwise import ElementWise
 from dmlgpu.compiler.operators.lowering import input_tensor, output_tensor
 from dmlgpu.compiler.plan import Map, Plan, View
 from dmlgpu.compiler.rewrites.sources import identity
-from dmlgpu.compiler.target import Target
 
 
 class Cast(ElementWise):
@@ -21,8 +20,8 @@ class Cast(ElementWise):
     portable = True
 
     @classmethod
-    def lower(cls, desc: descs.Cast, target: Target) -> Plan:
+    def lower(cls, desc: descs.Cast) -> Plan:
         if desc.input_tensor.data_type is not desc.output_tensor.data_type:
-            return super().lower(desc, target)
+            return super().lower(desc)
         copy = identity(input_tensor(desc, "input_tensor", View.RAW))
         return Plan(desc.operator, (Map("copy", copy, output_tensor(desc)),))

@@ -10,7 +10,6 @@ from dmlgpu.compiler.operators.bits import as_bits
 from dmlgpu.compiler.operators.elementwise import Binary, ElementWise
 from dmlgpu.compiler.operators.lowering import Lowering, input_tensor, output_tensor
 from dmlgpu.compiler.plan import Constants, Map, Plan, apply, constants
-from dmlgpu.compiler.target import Target
 
 
 class ElementWiseLogicalAnd(Binary):
@@ -98,7 +97,7 @@ class ElementWiseIf(Lowering):
     folder = "elementwise"
 
     @classmethod
-    def lower(cls, desc: Any, target: Target) -> Plan:
+    def lower(cls, desc: Any) -> Plan:
         output = as_bits(output_tensor(desc))
         body = apply(
             cls.shaders[0],

@@ -31,7 +31,6 @@ from dmlgpu.compiler.plan import Body, Held, Plan, Source, Tensor, apply, consta
 from dmlgpu.compiler.plan.steps import products
 from dmlgpu.compiler.plan.windows import Axis, Sizes, Windows, positions_of, windows_over
 from dmlgpu.compiler.rewrites.sources import CONVERT, permuted, stepped
-from dmlgpu.compiler.target import Target
 
 FLOAT32, INT32 = DataType.FLOAT32, DataType.INT32
 QUANTIZED_PRODUCT = "quantization/quantized_product"
@@ -222,7 +221,7 @@ class Convolution(_Forward):
         check_activation_level(desc, level)
 
     @classmethod
-    def lower(cls, desc: descs.Convolution, target: Target) -> Plan:
+    def lower(cls, desc: descs.Convolution) -> Plan:
         """One convolution, or one per phase, with its epilogue."""
         output = _grouped_output(desc)
         forward = desc.direction is ConvolutionDirection.FORWARD
@@ -319,7 +318,7 @@ class ConvolutionInteger(_Integers):
     shaders = ("convolution/convolution_integer", DIFFERENCE, CONVERT, "window/taken")
 
     @classmethod
-    def lower(cls, desc: descs.ConvolutionInteger, target: Target) -> Plan:
+    def lower(cls, desc: descs.ConvolutionInteger) -> Plan:
         output = _grouped_output(desc)
         body = apply(cls.shaders[0], INT32, output.sizes, portable=True, sum=Held.product(INT32, output.sizes))
         return Plan(desc.operator, (products.Convolve("", cls.convolution(desc), body, output),))
@@ -347,7 +346,7 @@ class QuantizedLinearConvolution(_Integers):
     )
 
     @classmethod
-    def lower(cls, desc: descs.QuantizedLinearConvolution, target: Target) -> Plan:
+    def lower(cls, desc: descs.QuantizedLinearConvolution) -> Plan:
         """The parameters side by side; the convolution, and everything else in its epilogue."""
         found = parameters_of(desc, cls.gathered)
         step, buffer = gather(found)

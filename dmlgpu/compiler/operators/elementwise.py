@@ -13,7 +13,6 @@ from dmlgpu.catalog.operator_desc import ScaleBias
 from dmlgpu.compiler.operators.lowering import Lowering, input_tensor, output_tensor
 from dmlgpu.compiler.plan import Body, Constants, Map, Plan, Source, View, apply, constants
 from dmlgpu.compiler.rewrites.sources import CONVERT, IDENTITY, identity
-from dmlgpu.compiler.target import Target
 
 SCALE_BIAS = "elementwise/scale_bias"
 CAST = "elementwise/cast"
@@ -45,7 +44,7 @@ class ElementWise(Lowering):
         return cls.shaders[0]
 
     @classmethod
-    def lower(cls, desc: Any, target: Target) -> Plan:
+    def lower(cls, desc: Any) -> Plan:
         """One map over the operator's own body; a ScaleBias is a virtual tensor before it."""
         output = getattr(desc, cls.result)
         inputs: dict[str, Source] = {name: input_tensor(desc, field) for name, field in cls.operands.items()}
@@ -92,7 +91,7 @@ class ElementWiseIdentity(Lowering):
     shaders = (IDENTITY, SCALE_BIAS)
 
     @classmethod
-    def lower(cls, desc: descs.ElementWiseIdentity, target: Target) -> Plan:
+    def lower(cls, desc: descs.ElementWiseIdentity) -> Plan:
         """One map: a copy of raw units, or the scaled values."""
         output = output_tensor(desc)
         if desc.scale_bias is None:

@@ -12,7 +12,6 @@ from dmlgpu.compiler.operators.lowering import Lowering, output_tensor
 from dmlgpu.compiler.operators.scalars import converted, words_of
 from dmlgpu.compiler.plan import Body, Element, Map, Plan, apply, constants
 from dmlgpu.compiler.rewrites.collapse import merge_dimensions
-from dmlgpu.compiler.target import Target
 
 FLOAT32 = DataType.FLOAT32
 
@@ -31,7 +30,7 @@ class FillValueConstant(Lowering):
     desc = descs.FillValueConstant
 
     @classmethod
-    def lower(cls, desc: descs.FillValueConstant, target: Target) -> Plan:
+    def lower(cls, desc: descs.FillValueConstant) -> Plan:
         output = as_bits(output_tensor(desc))
         values = constants(words=words_of(desc.value, desc.value_data_type), hidden=False)
         body = apply(cls.shaders[0], output.data_type, output.sizes, portable=True, values=values)
@@ -46,7 +45,7 @@ class FillValueSequence(Lowering):
     shaders = ("fill/fill_value_sequence", PLACE)
 
     @classmethod
-    def lower(cls, desc: descs.FillValueSequence, target: Target) -> Plan:
+    def lower(cls, desc: descs.FillValueSequence) -> Plan:
         """One map over the places of the elements."""
         output = output_tensor(desc)
         sizes, (strides, steps) = merge_dimensions(output.sizes, output.strides, packed_strides(output.sizes))

@@ -22,7 +22,6 @@ from dmlgpu.compiler.operators.lowering import (
 from dmlgpu.compiler.plan import Map, Plan, Reduce, Reduction, Tensor, View
 from dmlgpu.compiler.plan.windows import Windows, positions_of, sizes_of, windows_over
 from dmlgpu.compiler.rewrites.windows import covering, taken
-from dmlgpu.compiler.target import Target
 
 LEAD = 2
 """Batch and channel come before the spatial dimensions."""
@@ -104,7 +103,7 @@ class Unfold(Lowering):
         check_sizes(desc, "output_tensor", expected, "batch, channels * places of the window, positions")
 
     @classmethod
-    def lower(cls, desc: descs.Unfold, target: Target) -> Plan:
+    def lower(cls, desc: descs.Unfold) -> Plan:
         """One map over the columns seen as positions and places."""
         windows = _windows(desc, desc.input_tensor.sizes[LEAD:])
         seen = taken(input_tensor(desc, "input_tensor", View.RAW), windows)
@@ -131,7 +130,7 @@ class Fold(Lowering):
         check_sizes(desc, "input_tensor", expected, "batch, channels * places of the window, positions")
 
     @classmethod
-    def lower(cls, desc: descs.Fold, target: Target) -> Plan:
+    def lower(cls, desc: descs.Fold) -> Plan:
         """A reduction over the positions that may cover an element."""
         windows, output = _windows(desc, desc.output_tensor.sizes[LEAD:]), output_tensor(desc)
         shares = covering(_columns(input_tensor(desc, "input_tensor"), windows), windows, placed=True)

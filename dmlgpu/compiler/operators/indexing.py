@@ -22,7 +22,6 @@ from dmlgpu.compiler.operators.indices import (
 from dmlgpu.compiler.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
 from dmlgpu.compiler.plan import Body, Lookup, Map, Plan, Tensor, View, constants
 from dmlgpu.compiler.rewrites.collapse import merge_dimensions
-from dmlgpu.compiler.target import Target
 
 GATHER_ND1 = "indexing/gather_nd1"
 
@@ -71,7 +70,7 @@ class GatherNd1(Lowering):
         check_sizes(desc, "output_tensor", cls.output_sizes(desc)["output_tensor"], parts)
 
     @classmethod
-    def lower(cls, desc: descs.GatherNd1, target: Target) -> Plan:
+    def lower(cls, desc: descs.GatherNd1) -> Plan:
         data = last_dimensions(input_tensor(desc, "input_tensor", View.RAW), desc.input_dimension_count)
         indices = last_dimensions(input_tensor(desc, "indices_tensor", View.INDEX), desc.indices_dimension_count)
         return Plan(desc.operator, (_gather(data, indices, output_tensor(desc), desc.batch_dimension_count),))
@@ -134,7 +133,7 @@ class Gather(Lowering):
         )
 
     @classmethod
-    def lower(cls, desc: descs.Gather, target: Target) -> Plan:
+    def lower(cls, desc: descs.Gather) -> Plan:
         data, axis = input_tensor(desc, "input_tensor", View.RAW), desc.axis
         given = last_dimensions(input_tensor(desc, "indices_tensor", View.INDEX), desc.index_dimensions)
         indices = viewed(given, (*data.sizes[:axis], *given.sizes, 1), ((0,) * axis + given.strides + (0,)))
@@ -202,7 +201,7 @@ class GatherElements(Lowering):
         check_sizes(desc, "output_tensor", desc.indices_tensor.sizes, "indices_tensor.sizes")
 
     @classmethod
-    def lower(cls, desc: descs.GatherElements, target: Target) -> Plan:
+    def lower(cls, desc: descs.GatherElements) -> Plan:
         data = input_tensor(desc, "input_tensor", View.RAW)
         indices = input_tensor(desc, "indices_tensor", View.INDEX)
         axis, (indices, data, output) = merged_around_axis(desc.axis, indices, data, output_tensor(desc))
@@ -229,7 +228,7 @@ class ReverseSubsequences(Lowering):
         check_sizes(desc, "output_tensor", desc.input_tensor.sizes, "input_tensor.sizes")
 
     @classmethod
-    def lower(cls, desc: descs.ReverseSubsequences, target: Target) -> Plan:
+    def lower(cls, desc: descs.ReverseSubsequences) -> Plan:
         """One map. Lengths are read as indices into the axis: those beyond it come out as the largest number."""
         data = input_tensor(desc, "input_tensor", View.RAW)
         lengths = input_tensor(desc, "sequence_lengths_tensor", View.INDEX)

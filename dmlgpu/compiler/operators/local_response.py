@@ -11,7 +11,6 @@ from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.operators.lowering import Lowering, input_tensor, invalid, output_tensor
 from dmlgpu.compiler.plan import Body, Constants, Element, Map, Plan, Source, Step, Tensor, apply, constants
 from dmlgpu.compiler.rewrites.windows import WINDOW_SUM
-from dmlgpu.compiler.target import Target
 
 FLOAT32 = DataType.FLOAT32
 
@@ -111,7 +110,7 @@ class LocalResponseNormalization(_LocalResponse):
     shaders = ("normalization/local_response_normalization", WINDOW_SUM, SQUARE)
 
     @classmethod
-    def lower(cls, desc: descs.LocalResponseNormalization, target: Target) -> Plan:
+    def lower(cls, desc: descs.LocalResponseNormalization) -> Plan:
         """One map; two where the region has two dimensions."""
         windows = _Windows.of(desc)
         source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
@@ -136,7 +135,7 @@ class LocalResponseNormalizationGrad(_LocalResponse):
     )
 
     @classmethod
-    def lower(cls, desc: descs.LocalResponseNormalizationGrad, target: Target) -> Plan:
+    def lower(cls, desc: descs.LocalResponseNormalizationGrad) -> Plan:
         """The sums of squares, what every element adds to the gradients of others, and the map that sums that up."""
         file, weight, *_ = cls.shaders
         windows = _Windows.of(desc)

@@ -11,7 +11,6 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common.errors import InvalidDescription, OperatorNotImplemented
 from dmlgpu.compiler.plan import Plan, Role, Tensor, View
 from dmlgpu.compiler.rewrites.moves import Move
-from dmlgpu.compiler.target import Target
 
 MOST_PADDED = 2**31 - 1
 """Most elements of a spatial dimension with its padding: shaders count them in signed 32-bit integers."""
@@ -102,8 +101,8 @@ class Lowering:
         return ()
 
     @classmethod
-    def lower(cls, desc: Any, target: Target) -> Plan:
-        """Return the operator's plan."""
+    def lower(cls, desc: Any) -> Plan:
+        """Return the operator's plan, which is the same for every adapter."""
         raise NotImplementedError
 
 

@@ -15,7 +15,6 @@ from dmlgpu.compiler.operators.lowering import Lowering, Probe, check_sizes, inp
 from dmlgpu.compiler.operators.scalars import converted, words_of
 from dmlgpu.compiler.plan import Body, Map, Plan, Source, Tensor, View, apply, constants, element
 from dmlgpu.compiler.rewrites.collapse import merge_dimensions
-from dmlgpu.compiler.target import Target
 
 MINUS_ONE = 0xBF800000
 """The word of the float32 number -1."""
@@ -44,7 +43,7 @@ class OneHot(Lowering):
             raise invalid(desc, "values_tensor.sizes", f"must hold at least two elements (off and on), got {sizes}")
 
     @classmethod
-    def lower(cls, desc: descs.OneHot, target: Target) -> Plan:
+    def lower(cls, desc: descs.OneHot) -> Plan:
         """One map, on bits, in units of several elements where the output has them."""
         indices = input_tensor(desc, "indices_tensor", View.INDEX)
         axis, (output, indices) = merged_around_axis(desc.axis, as_bits(output_tensor(desc)), indices)
@@ -102,7 +101,7 @@ class DiagonalMatrix1(Lowering):
             check_sizes(desc, field, sizes, "input_tensor.sizes")
 
     @classmethod
-    def lower(cls, desc: descs.DiagonalMatrix1, target: Target) -> Plan:
+    def lower(cls, desc: descs.DiagonalMatrix1) -> Plan:
         height, width = desc.output_tensor.sizes[-2:]
         begin, end = desc.diagonal_fill_begin, desc.diagonal_fill_end
         first, last = (min(max(bound, 1 - height), width) for bound in sorted((begin, end)))

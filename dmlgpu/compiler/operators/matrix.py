@@ -23,7 +23,6 @@ from dmlgpu.compiler.operators.parameters import DIFFERENCE, GATHERED, differenc
 from dmlgpu.compiler.operators.softmax import ActivationSoftmax, ActivationSoftmax1
 from dmlgpu.compiler.plan import Body, Contract, Held, Plan, Product, Source, Space, Tensor, apply, constants
 from dmlgpu.compiler.rewrites.sources import CONVERT
-from dmlgpu.compiler.target import Target
 
 FLOAT32, INT32 = DataType.FLOAT32, DataType.INT32
 QUANTIZED_PRODUCT = "quantization/quantized_product"
@@ -126,7 +125,7 @@ class Gemm(_MatrixProduct):
         check_activation_level(desc, level)
 
     @classmethod
-    def lower(cls, desc: descs.Gemm, target: Target) -> Plan:
+    def lower(cls, desc: descs.Gemm) -> Plan:
         """The product with its epilogue; before a softmax into a temporary tensor."""
         a, b = input_tensor(desc, "a_tensor"), input_tensor(desc, "b_tensor")
         if desc.trans_a is MatrixTransform.TRANSPOSE:
@@ -251,7 +250,7 @@ class MatrixMultiplyInteger(_IntegerProduct):
     shaders = ("matrix/matrix_multiply_integer", DIFFERENCE, CONVERT)
 
     @classmethod
-    def lower(cls, desc: descs.MatrixMultiplyInteger, target: Target) -> Plan:
+    def lower(cls, desc: descs.MatrixMultiplyInteger) -> Plan:
         product = cls.product(desc, *cls.operands(desc, INT32), cls.owned(desc))
         output = output_tensor(desc)
         body = apply(cls.shaders[0], INT32, output.sizes, portable=True, product=Held.product(INT32, output.sizes))
@@ -275,7 +274,7 @@ class MatrixMultiplyIntegerToFloat(_IntegerProduct):
     }
 
     @classmethod
-    def lower(cls, desc: descs.MatrixMultiplyIntegerToFloat, target: Target) -> Plan:
+    def lower(cls, desc: descs.MatrixMultiplyIntegerToFloat) -> Plan:
         accumulator = INT32 if desc.a_tensor.data_type.bits == 8 else FLOAT32
         product = cls.product(desc, *cls.operands(desc, accumulator), cls.owned(desc))
         output = output_tensor(desc)
@@ -318,7 +317,7 @@ class QuantizedLinearMatrixMultiply(_IntegerProduct):
     )
 
     @classmethod
-    def lower(cls, desc: descs.QuantizedLinearMatrixMultiply, target: Target) -> Plan:
+    def lower(cls, desc: descs.QuantizedLinearMatrixMultiply) -> Plan:
         """The parameters side by side; the product, and everything else in its epilogue."""
         output = output_tensor(desc)
         found = parameters_of(desc, cls.gathered)

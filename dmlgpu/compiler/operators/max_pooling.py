@@ -32,7 +32,6 @@ from dmlgpu.compiler.rewrites.windows import (
     reduced,
     taken_from_places,
 )
-from dmlgpu.compiler.target import Target
 
 
 class MaxPooling2(Pooling):
@@ -65,7 +64,7 @@ class MaxPooling2(Pooling):
             check_sizes(desc, "output_indices_tensor", desc.output_tensor.sizes, "output_tensor.sizes")
 
     @classmethod
-    def lower(cls, desc: descs.MaxPooling2, target: Target) -> Plan:
+    def lower(cls, desc: descs.MaxPooling2) -> Plan:
         """A pool if only the elements are asked for; else places first, then a map takes the elements there, and
         another numbers them."""
         pool = Pool("", input_tensor(desc, "input_tensor"), cls.windows(desc), output_tensor(desc))
@@ -111,7 +110,7 @@ class MaxPoolingGrad(Pooling):
         check_sizes(desc, "output_gradient_tensor", desc.input_tensor.sizes, "input_tensor.sizes")
 
     @classmethod
-    def lower(cls, desc: descs.MaxPoolingGrad, target: Target) -> Plan:
+    def lower(cls, desc: descs.MaxPoolingGrad) -> Plan:
         """Places first; then a reduction over the positions that may cover an element."""
         windows, gradient = cls.windows(desc), input_tensor(desc, "input_gradient_tensor")
         finding, places = largest_places(input_tensor(desc, "input_tensor"), windows)
@@ -138,7 +137,7 @@ class MaxUnpooling(Lowering):
         check_sizes(desc, "indices_tensor", desc.input_tensor.sizes, "input_tensor.sizes")
 
     @classmethod
-    def lower(cls, desc: descs.MaxUnpooling, target: Target) -> Plan:
+    def lower(cls, desc: descs.MaxUnpooling) -> Plan:
         output = output_tensor(desc, view=View.RAW)
         updates = input_tensor(desc, "input_tensor", View.RAW)
         indices = input_tensor(desc, "indices_tensor", View.INDEX)

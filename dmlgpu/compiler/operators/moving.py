@@ -8,7 +8,6 @@ from typing import Any
 from dmlgpu.compiler.operators.lowering import Lowering
 from dmlgpu.compiler.plan import Plan, Role, Tensor, View
 from dmlgpu.compiler.rewrites.moves import copy
-from dmlgpu.compiler.target import Target
 
 
 class Moving(Lowering):
@@ -17,7 +16,7 @@ class Moving(Lowering):
     shaders = ("layout/slice1",)
 
     @classmethod
-    def lower(cls, desc: Any, target: Target) -> Plan:
+    def lower(cls, desc: Any) -> Plan:
         moves = cls.moves(desc)
         pieces = Counter(move.output for move in moves)
         inputs = [Tensor.of(Role.INPUT, number, slot.tensor, View.RAW) for number, slot in enumerate(desc.inputs)]

@@ -27,7 +27,6 @@ from dmlgpu.compiler.operators.lowering import (
 from dmlgpu.compiler.plan import Body, Element, Map, Plan, Source, Stage, Tensor, apply, constants, repeated
 from dmlgpu.compiler.rewrites.rows import rows
 from dmlgpu.compiler.rewrites.sources import NUMBER, number
-from dmlgpu.compiler.target import Target
 
 FLOAT32 = DataType.FLOAT32
 
@@ -107,7 +106,7 @@ class MeanVarianceNormalization2(Lowering):
         check_broadcast(desc, "scale_tensor", "bias_tensor")
 
     @classmethod
-    def lower(cls, desc: descs.MeanVarianceNormalization2, target: Target) -> Plan:
+    def lower(cls, desc: descs.MeanVarianceNormalization2) -> Plan:
         """One kernel where rows are short enough; else reductions and a map."""
         source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
         others = broadcast(desc, {"scale": "scale_tensor", "bias": "bias_tensor"})
@@ -212,7 +211,7 @@ class LpNormalization(Lowering):
             raise invalid(desc, "p", f"must be 1 or 2, got {desc.p}")
 
     @classmethod
-    def lower(cls, desc: descs.LpNormalization, target: Target) -> Plan:
+    def lower(cls, desc: descs.LpNormalization) -> Plan:
         """One kernel where rows are short enough; else a reduction and a map."""
         body, stage, form, exponent = cls.shaders[0], *cls._norm(desc)
         values = constants(
@@ -265,7 +264,7 @@ class ValueScale2d(Lowering):
             )
 
     @classmethod
-    def lower(cls, desc: descs.ValueScale2d, target: Target) -> Plan:
+    def lower(cls, desc: descs.ValueScale2d) -> Plan:
         file, of_channel, _ = cls.shaders
         output = output_tensor(desc)
         biases = tuple((f"channel{c}", _attribute(bias, output.sizes)) for c, bias in enumerate(desc.bias))

@@ -14,7 +14,6 @@ from dmlgpu.compiler.operators.scalars import converted, words_of
 from dmlgpu.compiler.plan import Body, Constants, Element, Map, Plan, Source, Tensor, View, constants
 from dmlgpu.compiler.rewrites.frames import Frame, merge_frame
 from dmlgpu.compiler.rewrites.moves import Affine, Move
-from dmlgpu.compiler.target import Target
 
 _Inputs: TypeAlias = Mapping[str, tuple[Source, tuple[int | None, ...]]]
 """Sources by name, each with what of it follows the dimensions of the output."""
@@ -66,7 +65,7 @@ class Padding1(Lowering):
         return (Move(sizes, Affine.box((0,) * len(sizes)), Affine.box(desc.start_padding)),)
 
     @classmethod
-    def lower(cls, desc: descs.Padding1, target: Target) -> Plan:
+    def lower(cls, desc: descs.Padding1) -> Plan:
         source, output = input_tensor(desc, "input_tensor", View.RAW), output_tensor(desc)
         whole_rows = desc.padding_mode in (PaddingMode.CONSTANT, PaddingMode.WRAP)
         frame = Frame(source, output, desc.start_padding, (1,) * output.rank)
@@ -125,7 +124,7 @@ class SliceGrad(Lowering):
         return (Move(sizes, Affine.box((0,) * len(sizes)), window),)
 
     @classmethod
-    def lower(cls, desc: descs.SliceGrad, target: Target) -> Plan:
+    def lower(cls, desc: descs.SliceGrad) -> Plan:
         source = input_tensor(desc, "input_gradient_tensor", View.RAW)
         frame = Frame(
             source, output_tensor(desc, "output_gradient_tensor"), window_start(desc), desc.input_window_strides

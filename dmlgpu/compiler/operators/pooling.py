@@ -19,7 +19,6 @@ from dmlgpu.compiler.operators.quantization import limits
 from dmlgpu.compiler.plan import Body, Element, Map, Plan, Reduction, Source, Tensor, apply, constants, element
 from dmlgpu.compiler.plan.windows import Sizes, Windows, positions_of, sizes_of, windows_over
 from dmlgpu.compiler.rewrites.windows import covering, reduced, taken, temporary
-from dmlgpu.compiler.target import Target
 
 FLOAT32, INT32, UINT32 = DataType.FLOAT32, DataType.INT32, DataType.UINT32
 SAFE_POWER_OF_HALVES = 5
@@ -173,7 +172,7 @@ class AveragePooling1(Pooling):
     shaders = (AVERAGE, "window/taken")
 
     @classmethod
-    def lower(cls, desc: descs.AveragePooling1, target: Target) -> Plan:
+    def lower(cls, desc: descs.AveragePooling1) -> Plan:
         windows, output = cls.windows(desc), output_tensor(desc)
         seen, axes = taken(input_tensor(desc, "input_tensor"), windows), len(windows)
         sums = temporary(seen, FLOAT32, axes)
@@ -196,7 +195,7 @@ class AveragePoolingGrad(Pooling):
     pooled = "input_gradient_tensor"
 
     @classmethod
-    def lower(cls, desc: descs.AveragePoolingGrad, target: Target) -> Plan:
+    def lower(cls, desc: descs.AveragePoolingGrad) -> Plan:
         """A reduction over the positions that may cover an element."""
         windows, gradient = cls.windows(desc), input_tensor(desc, "input_gradient_tensor")
         shape = covering(gradient, windows)
@@ -242,7 +241,7 @@ class LpPooling1(Pooling):
             raise invalid(desc, "p", f"must be at least 1, got {desc.p}")
 
     @classmethod
-    def lower(cls, desc: descs.LpPooling1, target: Target) -> Plan:
+    def lower(cls, desc: descs.LpPooling1) -> Plan:
         """One reduction for p = 1 and 2; else the largest elements where needed, sums of powers, and their roots."""
         windows, output = cls.windows(desc), output_tensor(desc)
         seen, axes = taken(input_tensor(desc, "input_tensor"), windows), len(windows)
@@ -301,7 +300,7 @@ class QuantizedLinearAveragePooling(Pooling):
             check_per_channel(desc, field, desc.input_tensor.sizes[1])
 
     @classmethod
-    def lower(cls, desc: descs.QuantizedLinearAveragePooling, target: Target) -> Plan:
+    def lower(cls, desc: descs.QuantizedLinearAveragePooling) -> Plan:
         windows, output = cls.windows(desc), output_tensor(desc)
         source = input_tensor(desc, "input_tensor")
         zero = _parameter(desc, "input_zero_point_tensor", source.sizes)

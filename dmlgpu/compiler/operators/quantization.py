@@ -39,7 +39,6 @@ from dmlgpu.compiler.plan import (
     constants,
     element,
 )
-from dmlgpu.compiler.target import Target
 
 QUANTIZE = "quantization/quantize"
 DEQUANTIZE = "quantization/dequantize"
@@ -104,7 +103,7 @@ class _Linear(Lowering):
         return output_tensor(desc), input_tensor(desc, "input_tensor"), input_tensor(desc, "scale_tensor"), zero_point
 
     @classmethod
-    def lower(cls, desc: Any, target: Target) -> Plan:
+    def lower(cls, desc: Any) -> Plan:
         return Plan(desc.operator, (cls.step(*cls.tensors(desc)),))
 
 
@@ -273,7 +272,7 @@ class ElementWiseQuantizedLinearAdd(Lowering):
         _one_element(desc, *(f"{name}_tensor" for name in cls.scalars))
 
     @classmethod
-    def lower(cls, desc: descs.ElementWiseQuantizedLinearAdd, target: Target) -> Plan:
+    def lower(cls, desc: descs.ElementWiseQuantizedLinearAdd) -> Plan:
         """One map that gathers the parameters, one that computes."""
         output, count = output_tensor(desc), len(cls.scalars)
         parameters = Tensor.temporary("parameters", FLOAT32, (count,))
@@ -330,7 +329,7 @@ class DynamicQuantizeLinear(Lowering):
         _one_element(desc, "output_scale_tensor", "output_zero_point_tensor")
 
     @classmethod
-    def lower(cls, desc: descs.DynamicQuantizeLinear, target: Target) -> Plan:
+    def lower(cls, desc: descs.DynamicQuantizeLinear) -> Plan:
         """The range, by one or two reductions into a temporary; scale; zero point; the elements."""
         values, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
         scale, zero = output_tensor(desc, "output_scale_tensor"), output_tensor(desc, "output_zero_point_tensor")

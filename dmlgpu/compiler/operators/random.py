@@ -13,7 +13,6 @@ from dmlgpu.compiler.operators.fill import PLACE, places
 from dmlgpu.compiler.operators.lowering import Lowering, Probe, check_sizes, everywhere, input_tensor, output_tensor
 from dmlgpu.compiler.plan import Body, Element, Map, Plan, Source, Tensor, constants, element
 from dmlgpu.compiler.rewrites.collapse import merge_dimensions
-from dmlgpu.compiler.target import Target
 
 STATE_WORDS = 6
 """Words of the state: four of the counter, the lowest first, two of the key."""
@@ -49,7 +48,7 @@ class RandomGenerator(Lowering):
             check_sizes(desc, "output_state_tensor", state, "input_state_tensor.sizes")
 
     @classmethod
-    def lower(cls, desc: descs.RandomGenerator, target: Target) -> Plan:
+    def lower(cls, desc: descs.RandomGenerator) -> Plan:
         """One map over the elements; one over the words of the next state, if it is asked for."""
         steps = [Map("generate", *cls._elements(desc))]
         if desc.output_state_tensor is not None:

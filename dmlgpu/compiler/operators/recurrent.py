@@ -34,7 +34,6 @@ from dmlgpu.compiler.operators.timestep import (
 )
 from dmlgpu.compiler.plan import Body, Held, Plan, Recurrence, Source, constants
 from dmlgpu.compiler.plan.steps.recurrent import parts_of
-from dmlgpu.compiler.target import Target
 
 MULTIPLY = ElementWiseMultiply.shaders[0]
 CLIP = ElementWiseClip1.shaders[0]
@@ -132,7 +131,7 @@ class _Recurrent(Lowering):
         raise NotImplementedError
 
     @classmethod
-    def lower(cls, desc: Any, target: Target) -> Plan:
+    def lower(cls, desc: Any) -> Plan:
         return Plan(desc.operator, (recurrent_layer(cls.layer(desc), cls.cell, cls.singles),))
 
 

@@ -13,7 +13,6 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.compiler.operators.lowering import Lowering, check_axes, check_sizes, input_tensor, output_tensor
 from dmlgpu.compiler.plan import Plan, Reduction, constants
 from dmlgpu.compiler.plan.steps import reductions
-from dmlgpu.compiler.target import Target
 
 
 class _AlongAxes(Lowering):
@@ -33,7 +32,7 @@ class _AlongAxes(Lowering):
         )
 
     @classmethod
-    def plan(cls, desc: Any, reduction: Reduction, target: Target) -> Plan:
+    def plan(cls, desc: Any, reduction: Reduction) -> Plan:
         """Return the plan of a reduction."""
         source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
         return Plan(desc.operator, (reductions.Reduce("", reduction, source, tuple(desc.axes), output),))
@@ -55,8 +54,8 @@ class Argmin(_AlongAxes):
     shaders = ("reduction/argmin", "reduction/argmin_wide")
 
     @classmethod
-    def lower(cls, desc: descs.Argmin, target: Target) -> Plan:
-        return cls.plan(desc, _extremum(desc, "ascending"), target)
+    def lower(cls, desc: descs.Argmin) -> Plan:
+        return cls.plan(desc, _extremum(desc, "ascending"))
 
 
 class Argmax(_AlongAxes):
@@ -66,8 +65,8 @@ class Argmax(_AlongAxes):
     shaders = Argmin.shaders
 
     @classmethod
-    def lower(cls, desc: descs.Argmax, target: Target) -> Plan:
-        return cls.plan(desc, _extremum(desc, "descending"), target)
+    def lower(cls, desc: descs.Argmax) -> Plan:
+        return cls.plan(desc, _extremum(desc, "descending"))
 
 
 _NEWER: Mapping[ReduceFunction, type[descs.Argmin | descs.Argmax]] = {
@@ -136,11 +135,11 @@ class Reduce(_AlongAxes):
         )
 
     @classmethod
-    def lower(cls, desc: descs.Reduce, target: Target) -> Plan:
+    def lower(cls, desc: descs.Reduce) -> Plan:
         data_type = desc.input_tensor.data_type
         if data_type.is_float:
-            return cls.plan(desc, _of_floats(desc), target)
-        return cls.plan(desc, _of_integers(desc.function, data_type), target)
+            return cls.plan(desc, _of_floats(desc))
+        return cls.plan(desc, _of_integers(desc.function, data_type))
 
 
 def _of_floats(desc: descs.Reduce) -> Reduction:

@@ -31,7 +31,6 @@ from dmlgpu.compiler.plan import (
     element,
 )
 from dmlgpu.compiler.rewrites.resampling import bits_of_float
-from dmlgpu.compiler.target import Target
 
 FLOAT32, UINT32 = DataType.FLOAT32, DataType.UINT32
 
@@ -151,7 +150,7 @@ class RoiPooling(Lowering):
                 raise invalid(desc, f"pooled_size.{name}", f"must be at most {cls.most_bins}, got {size}")
 
     @classmethod
-    def lower(cls, desc: descs.RoiPooling, target: Target) -> Plan:
+    def lower(cls, desc: descs.RoiPooling) -> Plan:
         """Where the largest elements are; a map takes them from there."""
         file, largest = cls.shaders
         output, source = output_tensor(desc), input_tensor(desc, "input_tensor")
@@ -208,7 +207,7 @@ class RoiAlign1(Lowering):
         check_sizes(desc, "output_tensor", expected, "regions, channels, any height and width")
 
     @classmethod
-    def lower(cls, desc: descs.RoiAlign1, target: Target) -> Plan:
+    def lower(cls, desc: descs.RoiAlign1) -> Plan:
         output = output_tensor(desc)
         sampling = sampling_of(desc, desc.input_tensor.sizes[2:], output.sizes[2:])
         outside = bits_of_float(desc.out_of_bounds_input_value)
@@ -291,7 +290,7 @@ class RoiAlignGrad(Lowering):
             check_sizes(desc, "output_roi_gradient_tensor", desc.roi_tensor.sizes, "roi_tensor.sizes")
 
     @classmethod
-    def lower(cls, desc: descs.RoiAlignGrad, target: Target) -> Plan:
+    def lower(cls, desc: descs.RoiAlignGrad) -> Plan:
         """Either gradient, or both; that of regions is 0 where samples do not move with them."""
         output, region_output = None, None
         if desc.output_gradient_tensor is not None:

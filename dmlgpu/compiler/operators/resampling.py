@@ -28,7 +28,6 @@ from dmlgpu.compiler.rewrites.resampling import (
     nearest,
 )
 from dmlgpu.compiler.rewrites.sources import identity
-from dmlgpu.compiler.target import Target
 
 FLOAT32 = DataType.FLOAT32
 ROUNDED = "resampling/rounded"
@@ -198,7 +197,7 @@ class Resample3(Lowering):
         _check_numbers(desc, "input_tensor")
 
     @classmethod
-    def lower(cls, desc: descs.Resample3, target: Target) -> Plan:
+    def lower(cls, desc: descs.Resample3) -> Plan:
         """One map, or where antialiased a pass per axis that shrinks and linear interpolation along the others."""
         rounding = _rounding(desc)
         axes = _axes(desc, desc.input_tensor.sizes, desc.output_tensor.sizes)
@@ -267,7 +266,7 @@ class Upsample2d(Lowering):
         check_sizes(desc, "output_tensor", expected, "height and width multiplied by scale_size")
 
     @classmethod
-    def lower(cls, desc: descs.Upsample2d, target: Target) -> Plan:
+    def lower(cls, desc: descs.Upsample2d) -> Plan:
         rank = desc.input_tensor.dimension_count
         is_linear = desc.interpolation_mode is InterpolationMode.LINEAR
         center = CENTER if is_linear else 0.0
@@ -298,7 +297,7 @@ class ResampleGrad1(Lowering):
         _check_numbers(desc, "output_gradient_tensor")
 
     @classmethod
-    def lower(cls, desc: descs.ResampleGrad1, target: Target) -> Plan:
+    def lower(cls, desc: descs.ResampleGrad1) -> Plan:
         """A pass per axis, those that leave fewest elements first; a mere copy where nothing was resampled."""
         source, output = input_tensor(desc, "input_gradient_tensor"), output_tensor(desc, "output_gradient_tensor")
         axes, rounding = _axes(desc, output.sizes, source.sizes), _rounding(desc)

@@ -12,7 +12,6 @@ from dmlgpu.catalog.enums import AxisDirection, DataType, FeatureLevel
 from dmlgpu.catalog.tensor_desc import packed_strides
 from dmlgpu.compiler.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
 from dmlgpu.compiler.plan import Compact, Plan, Scan, Scanning, View, constants
-from dmlgpu.compiler.target import Target
 
 
 class _Cumulative(Lowering):
@@ -30,7 +29,7 @@ class _Cumulative(Lowering):
         check_sizes(desc, "output_tensor", desc.input_tensor.sizes, "input_tensor.sizes")
 
     @classmethod
-    def plan(cls, desc: Any, scanning: Scanning, target: Target) -> Plan:
+    def plan(cls, desc: Any, scanning: Scanning) -> Plan:
         """Return the plan of a scan."""
         scanning = replace(scanning, decreasing=desc.axis_direction is AxisDirection.DECREASING)
         source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
@@ -48,11 +47,11 @@ class CumulativeSummation(_Cumulative):
     shaders = ("scanning/cumulative_summation", "scanning/cumulative_summation_float")
 
     @classmethod
-    def lower(cls, desc: descs.CumulativeSummation, target: Target) -> Plan:
+    def lower(cls, desc: descs.CumulativeSummation) -> Plan:
         data_type, exclusive = desc.input_tensor.data_type, desc.has_exclusive_sum
         if data_type.is_float:
-            return cls.plan(desc, Scanning(cls.shaders[1], DataType.FLOAT32, 2, True, exclusive), target)
-        return cls.plan(desc, Scanning(cls.shaders[0], data_type, 1, False, exclusive), target)
+            return cls.plan(desc, Scanning(cls.shaders[1], DataType.FLOAT32, 2, True, exclusive))
+        return cls.plan(desc, Scanning(cls.shaders[0], data_type, 1, False, exclusive))
 
 
 class CumulativeProduct(_Cumulative):
@@ -66,11 +65,11 @@ class CumulativeProduct(_Cumulative):
     shaders = ("scanning/cumulative_product", "scanning/cumulative_product_float")
 
     @classmethod
-    def lower(cls, desc: descs.CumulativeProduct, target: Target) -> Plan:
+    def lower(cls, desc: descs.CumulativeProduct) -> Plan:
         data_type, exclusive = desc.input_tensor.data_type, desc.has_exclusive_product
         if data_type.is_float:
-            return cls.plan(desc, Scanning(cls.shaders[1], DataType.FLOAT32, 4, True, exclusive), target)
-        return cls.plan(desc, Scanning(cls.shaders[0], data_type, 1, False, exclusive), target)
+            return cls.plan(desc, Scanning(cls.shaders[1], DataType.FLOAT32, 4, True, exclusive))
+        return cls.plan(desc, Scanning(cls.shaders[0], data_type, 1, False, exclusive))
 
 
 class NonzeroCoordinates(Lowering):
@@ -129,7 +128,7 @@ class NonzeroCoordinates(Lowering):
                 )
 
     @classmethod
-    def lower(cls, desc: descs.NonzeroCoordinates, target: Target) -> Plan:
+    def lower(cls, desc: descs.NonzeroCoordinates) -> Plan:
         """Counts per block, their scan, and a walk that writes every row; the count is what comes before a last, empty
         block."""
         output = output_tensor(desc, "output_coordinates_tensor")

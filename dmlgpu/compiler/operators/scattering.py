@@ -19,7 +19,6 @@ from dmlgpu.compiler.operators.lowering import Lowering, check_sizes, input_tens
 from dmlgpu.compiler.plan import Map, Plan, Scatter, View, constants
 from dmlgpu.compiler.rewrites.collapse import merge_dimensions
 from dmlgpu.compiler.rewrites.sources import identity
-from dmlgpu.compiler.target import Target
 
 
 class ScatterElements(Lowering):
@@ -44,7 +43,7 @@ class ScatterElements(Lowering):
         check_sizes(desc, "updates_tensor", desc.indices_tensor.sizes, "indices_tensor.sizes")
 
     @classmethod
-    def lower(cls, desc: descs.ScatterElements, target: Target) -> Plan:
+    def lower(cls, desc: descs.ScatterElements) -> Plan:
         """A copy, then a scatter; dimensions before and after the axis are merged among themselves."""
         axis, (updates, indices, output) = merged_around_axis(
             desc.axis,
@@ -86,7 +85,7 @@ class ScatterNd(Lowering):
         check_sizes(desc, "updates_tensor", expected, "leading 1s, tuple, window")
 
     @classmethod
-    def lower(cls, desc: descs.ScatterNd, target: Target) -> Plan:
+    def lower(cls, desc: descs.ScatterNd) -> Plan:
         """A copy, then a scatter; tuple and window dimensions are merged among themselves."""
         output = last_dimensions(output_tensor(desc, view=View.RAW), desc.input_dimension_count)
         indices = last_dimensions(input_tensor(desc, "indices_tensor", View.INDEX), desc.indices_dimension_count)

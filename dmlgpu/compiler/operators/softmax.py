@@ -28,7 +28,6 @@ from dmlgpu.compiler.plan import (
 from dmlgpu.compiler.rewrites.collapse import merge_tensor, row_groups
 from dmlgpu.compiler.rewrites.rows import rows
 from dmlgpu.compiler.rewrites.sources import HARDMAX, HARDMAX_FLAT
-from dmlgpu.compiler.target import Target
 
 
 class _AlongAxes(Lowering):
@@ -51,7 +50,7 @@ class _Stable(_AlongAxes):
     stages: ClassVar[tuple[Stage, ...]]
 
     @classmethod
-    def lower(cls, desc: Any, target: Target) -> Plan:
+    def lower(cls, desc: Any) -> Plan:
         """One kernel where rows are short enough; else reductions and a map."""
         source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
         return Plan(desc.operator, (cls.rows(source, desc.axes, output),))
@@ -101,7 +100,7 @@ class ActivationHardmax1(_AlongAxes):
     shaders = (HARDMAX, "reduction/argmin", HARDMAX_FLAT)
 
     @classmethod
-    def lower(cls, desc: descs.ActivationHardmax1, target: Target) -> Plan:
+    def lower(cls, desc: descs.ActivationHardmax1) -> Plan:
         """ARGMAX, then a map that compares places and does not read the input again."""
         source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
         kept, along = row_groups(source.sizes, sorted(desc.axes), [source, output])

@@ -11,7 +11,6 @@ from dmlgpu.catalog.tensor_desc import packed_strides
 from dmlgpu.compiler.operators.elementwise import cast
 from dmlgpu.compiler.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
 from dmlgpu.compiler.plan import Map, Plan, Sort, Tensor, View, constants, element, record_lanes
-from dmlgpu.compiler.target import Target
 
 
 class TopK1(Lowering):
@@ -43,7 +42,7 @@ class TopK1(Lowering):
             check_sizes(desc, field, sizes, "input_tensor.sizes with k along the axis")
 
     @classmethod
-    def lower(cls, desc: descs.TopK1, target: Target) -> Plan:
+    def lower(cls, desc: descs.TopK1) -> Plan:
         """Records of rank and place are sorted; then their places are copied, and the elements there."""
         source, decreasing = input_tensor(desc, "input_tensor"), desc.axis_direction is AxisDirection.DECREASING
         others = (size for dimension, size in enumerate(source.sizes) if dimension != desc.axis)

@@ -10,7 +10,6 @@ from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.operators.lowering import Lowering, check_sizes, everywhere, input_tensor, invalid, output_tensor
 from dmlgpu.compiler.plan import Body, Map, Plan, Source, Tensor, apply, constants
-from dmlgpu.compiler.target import Target
 
 FLOAT32 = DataType.FLOAT32
 
@@ -37,7 +36,7 @@ class AdamOptimizer(Lowering):
                 raise invalid(desc, field, f"must be from 0 to 1, got {getattr(desc, field)}")
 
     @classmethod
-    def lower(cls, desc: descs.AdamOptimizer, target: Target) -> Plan:
+    def lower(cls, desc: descs.AdamOptimizer) -> Plan:
         """Both moments into temporary tensors, the parameters, then the moments into their outputs."""
         gradient = input_tensor(desc, "gradient_tensor")
         sizes, moments, steps = gradient.sizes, [], []
