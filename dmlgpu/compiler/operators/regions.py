@@ -308,10 +308,9 @@ class RoiAlignGrad(Lowering):
         if output is not None or region_output is not None:
             source = None if desc.input_tensor is None else input_tensor(desc, "input_tensor")
             maximum = desc.reduction_function is ReduceFunction.MAX
-            regions = _region_inputs(desc)
-            steps.insert(
-                0, RegionGradient("", sampling, gradient, *regions.values(), source, maximum, output, region_output)
-            )
+            roi, batch = _region_inputs(desc).values()
+            gradients = RegionGradient("", sampling, gradient, roi, batch, source, maximum, output, region_output)
+            steps.insert(0, gradients)
         return Plan(desc.operator, tuple(steps))
 
 
