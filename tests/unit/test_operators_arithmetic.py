@@ -12,8 +12,8 @@ from dmlgpu.catalog.enums import DataType, IsInfinityMode, RoundingMode
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler import operators
 from dmlgpu.compiler import stages as compiler
-from dmlgpu.compiler.operators.fused import activated
-from dmlgpu.compiler.operators.scalars import bits_of, converted, words_of
+from dmlgpu.compiler.operators.elementwise import activated
+from dmlgpu.compiler.operators.lowering import bits_of, converted, words_of
 from dmlgpu.compiler.target import Target
 
 PLAIN = Target("Plain GPU")

@@ -13,7 +13,7 @@ from typing import Any
 
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import FeatureLevel
-from dmlgpu.compiler.operators.fused import activated
+from dmlgpu.compiler.operators.elementwise import ADD, activated
 from dmlgpu.compiler.operators.lowering import Lowering, input_tensor, invalid, output_tensor
 from dmlgpu.compiler.operators.normalization import (
     FLOAT32,
@@ -39,7 +39,6 @@ from dmlgpu.compiler.plan import (
 )
 from dmlgpu.compiler.rewrites.sources import CONVERT, NUMBER, number
 
-ADD = "elementwise/element_wise_add"
 TOTAL = "reduction/reduce_sum_float"
 PRODUCT = "normalization/centered_product"
 GRADIENT = "normalization/batch_normalization_grad"

@@ -13,20 +13,19 @@ from typing import Any, ClassVar
 
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import ConvolutionDirection, ConvolutionMode, DataType, FeatureLevel
-from dmlgpu.compiler.operators.elementwise import cast
-from dmlgpu.compiler.operators.fused import activated, check_activation_level
+from dmlgpu.compiler.operators.elementwise import activated, cast, check_activation_level
 from dmlgpu.compiler.operators.lowering import Lowering, check_padded, check_sizes, input_tensor, invalid, output_tensor
-from dmlgpu.compiler.operators.parameters import (
+from dmlgpu.compiler.operators.quantization import (
     DIFFERENCE,
     GATHERED,
     check_per_channel,
     difference,
     gather,
+    limits,
     no_zero_point,
     parameters_of,
     per_channel,
 )
-from dmlgpu.compiler.operators.quantization import limits
 from dmlgpu.compiler.plan import Body, Held, Plan, Source, Tensor, apply, constants
 from dmlgpu.compiler.plan.steps import products
 from dmlgpu.compiler.plan.windows import Axis, Sizes, Windows, positions_of, windows_over

@@ -18,8 +18,6 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import InvalidDescription, shown
 from dmlgpu.compiler.operators.lowering import lowering
 
-Sizes = tuple[int, ...]
-
 ASKED = ("CAST", "FILL_VALUE_CONSTANT", "FILL_VALUE_SEQUENCE", "DIAGONAL_MATRIX", "DIAGONAL_MATRIX1")
 """Operators whose output's type is the caller's choice alone."""
 

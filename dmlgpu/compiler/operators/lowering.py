@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from dmlgpu.catalog.enums import FeatureLevel
+import numpy as np
+
+from dmlgpu.catalog.enums import DataType, FeatureLevel
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common.errors import InvalidDescription, OperatorNotImplemented
 from dmlgpu.compiler.plan import Plan, Role, Tensor, View
@@ -61,6 +65,30 @@ class Lowering:
             if cls.newer is None and not cls.shaders:
                 folder = cls.folder or cls.__module__.rpartition(".")[-1]
                 cls.shaders = (f"{folder}/{cls.desc.operator.lower()}",)
+
+    @classmethod
+    def rows(cls, table: Mapping[type[OperatorDesc], str]) -> None:
+        """Register operators that need nothing of their own but their shaders.
+
+        Args:
+            table: per description what the operator computes, and the choices that its page leaves open.
+        """
+        module = sys._getframe(1).f_globals["__name__"]
+        for desc, doc in table.items():
+            type(desc.__name__, (cls,), {"desc": desc, "__doc__": doc, "__module__": module})
+
+    @classmethod
+    def older(cls, desc: type[OperatorDesc], newer: type[OperatorDesc], doc: str, **filled: Any) -> None:
+        """Register an older operator that needs nothing of its own.
+
+        Args:
+            desc, newer: its description, and that of the next operator of its line.
+            doc: how the two differ.
+            filled: the fields that it lacks, with the values that mean the same.
+        """
+        module = sys._getframe(1).f_globals["__name__"]
+        body = {"desc": desc, "newer": newer, "filled": filled, "__doc__": doc, "__module__": module}
+        type(desc.__name__, (cls,), body)
 
     @classmethod
     def check(cls, desc: Any) -> None:
@@ -180,3 +208,32 @@ def _tensor(desc: OperatorDesc, field: str, role: Role, view: View) -> Tensor:
         if name == field and tensor is not None:
             return Tensor.of(role, number, tensor, view)
     raise KeyError(field)
+
+
+def converted(number: float, data_type: DataType) -> int | float:
+    """Return a number in a tensor's type, as CAST converts it.
+
+    It is rounded to the nearest float, ties to even, or cut to an integer, which saturates; NaN gives 0 there.
+    """
+    if data_type.is_float:
+        with np.errstate(over="ignore"):
+            return float(data_type.numpy.type(number))
+    if isinstance(number, float) and math.isnan(number):
+        return 0
+    limits = np.iinfo(data_type.numpy)
+    smallest, largest = int(limits.min), int(limits.max)
+    return int(min(max(number, smallest), largest)) if math.isinf(number) else min(max(int(number), smallest), largest)
+
+
+def bits_of(number: float, data_type: DataType) -> int:
+    """Return the bits of a number of a type; integers are taken modulo their width."""
+    if not data_type.is_float:
+        return int(number) % (1 << data_type.bits)
+    with np.errstate(over="ignore"):
+        return int.from_bytes(data_type.numpy.type(number).tobytes(), "little")
+
+
+def words_of(number: float, data_type: DataType) -> tuple[int, ...]:
+    """Return the bits of a number of a type as 32-bit words, the lowest first; narrow types take one word."""
+    bits = bits_of(number, data_type)
+    return (bits & 0xFFFFFFFF, bits >> 32) if data_type.bits == 64 else (bits,)

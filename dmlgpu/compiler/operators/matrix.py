@@ -16,20 +16,24 @@ from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType, FeatureLevel, MatrixTransform
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common.errors import InvalidDescription
-from dmlgpu.compiler.operators.elementwise import cast
-from dmlgpu.compiler.operators.fused import activated, check_activation_level
+from dmlgpu.compiler.operators.activation import ActivationSoftmax, ActivationSoftmax1
+from dmlgpu.compiler.operators.elementwise import activated, cast, check_activation_level
 from dmlgpu.compiler.operators.lowering import Lowering, check_sizes, input_tensor, invalid, lowering, output_tensor
-from dmlgpu.compiler.operators.parameters import DIFFERENCE, GATHERED, difference, gather, no_zero_point, parameters_of
-from dmlgpu.compiler.operators.softmax import ActivationSoftmax, ActivationSoftmax1
-from dmlgpu.compiler.plan import Body, Contract, Held, Plan, Product, Source, Space, Tensor, apply, constants
+from dmlgpu.compiler.operators.quantization import (
+    DIFFERENCE,
+    GATHERED,
+    difference,
+    gather,
+    no_zero_point,
+    parameters_of,
+)
+from dmlgpu.compiler.plan import Body, Contract, Held, Plan, Product, Sizes, Source, Space, Tensor, apply, constants
 from dmlgpu.compiler.rewrites.sources import CONVERT
 
 FLOAT32, INT32 = DataType.FLOAT32, DataType.INT32
 QUANTIZED_PRODUCT = "quantization/quantized_product"
 SOFTMAX = ("ACTIVATION_SOFTMAX", "ACTIVATION_SOFTMAX1")
 """Activations that need whole rows."""
-
-Sizes = tuple[int, ...]
 
 
 # ---- sizes
@@ -159,7 +163,7 @@ class Gemm(_MatrixProduct):
         if isinstance(softmax, descs.ActivationSoftmax):
             softmax = ActivationSoftmax.upgrade(softmax)
         assert isinstance(softmax, descs.ActivationSoftmax1)
-        return Plan(desc.operator, (contract, ActivationSoftmax1.rows(values, softmax.axes, output)))
+        return Plan(desc.operator, (contract, ActivationSoftmax1.of_rows(values, softmax.axes, output)))
 
 
 def _standing_alone(desc: descs.Gemm) -> OperatorDesc:

@@ -6,13 +6,13 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType, InterpolationMode, ReduceFunction
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import packed_strides
-from dmlgpu.compiler.operators.indices import last_dimensions
+from dmlgpu.compiler.operators.indexing import last_dimensions
 from dmlgpu.compiler.operators.lowering import Lowering, Probe, check_sizes, input_tensor, invalid, output_tensor
 from dmlgpu.compiler.plan import (
     Element,
@@ -218,16 +218,14 @@ class RoiAlign1(Lowering):
         return Plan(desc.operator, (Loop("", body, output, block=sampling.block),))
 
 
-class RoiAlign(Lowering):
-    """ROI_ALIGN1 with pixels at their centres and regions not aligned to corners."""
-
-    desc = descs.RoiAlign
-    newer = descs.RoiAlign1
-    filled: ClassVar[Mapping[str, Any]] = {
-        "input_pixel_offset": 0.5,
-        "output_pixel_offset": -0.5,
-        "align_regions_to_corners": False,
-    }
+Lowering.older(
+    descs.RoiAlign,
+    descs.RoiAlign1,
+    "ROI_ALIGN1 with pixels at their centres and regions not aligned to corners.",
+    input_pixel_offset=0.5,
+    output_pixel_offset=-0.5,
+    align_regions_to_corners=False,
+)
 
 
 class RoiAlignGrad(Lowering):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -209,12 +209,7 @@ class Resample3(Lowering):
         return _interpolated(desc, axes, rounding)
 
 
-class Resample2(Lowering):
-    """RESAMPLE3 without antialiasing."""
-
-    desc = descs.Resample2
-    newer = descs.Resample3
-    filled: ClassVar[Mapping[str, Any]] = {"antialiased": False}
+Lowering.older(descs.Resample2, descs.Resample3, "RESAMPLE3 without antialiasing.", antialiased=False)
 
 
 class _RoundedUp(Lowering):
@@ -229,20 +224,16 @@ class _RoundedUp(Lowering):
         )
 
 
-class Resample1(_RoundedUp):
-    """RESAMPLE3 without antialiasing; nearest neighbour is floor(x + 0.5), as the public users of DirectML have it.
-
-    The page of RESAMPLE2 lowers OutputPixelOffsets for that, which is the same at a scale of 1 only, and the example
-    that is printed for RESAMPLE_GRAD rounds halves down.
-    """
-
-    desc = descs.Resample1
-
-
-class Resample(_RoundedUp):
-    """RESAMPLE1 with the middle of pixels at whole coordinates: offsets of 0.5 and -0.5."""
-
-    desc = descs.Resample
+_RoundedUp.rows(
+    {
+        descs.Resample1: (
+            "RESAMPLE3 without antialiasing; nearest neighbour is floor(x + 0.5), as the public users of DirectML "
+            "have it. The page of RESAMPLE2 lowers OutputPixelOffsets for that, which is the same at a scale of 1 "
+            "only, and the example that is printed for RESAMPLE_GRAD rounds halves down."
+        ),
+        descs.Resample: "RESAMPLE1 with the middle of pixels at whole coordinates: offsets of 0.5 and -0.5.",
+    }
+)
 
 
 class Upsample2d(Lowering):

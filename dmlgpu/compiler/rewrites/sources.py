@@ -107,7 +107,7 @@ def number(value: int, sizes: tuple[int, ...]) -> Body:
     return apply(NUMBER, DataType.FLOAT32, sizes, portable=True, values=constants(value=f"{value}.0f"))
 
 
-def converted(source: Tensor, data_type: DataType) -> Body:
+def as_type(source: Tensor, data_type: DataType) -> Body:
     """Return a tensor converted to a type, or its bits where it has that type."""
     if source.data_type is data_type:
         return identity(replace(source, view=View.RAW))

@@ -37,7 +37,7 @@ from dmlgpu.compiler.plan import (
 )
 from dmlgpu.compiler.plan.parts import replace_parts
 from dmlgpu.compiler.plan.steps.recurrent import parts_of
-from dmlgpu.compiler.rewrites.sources import converted, identity, number, stepped
+from dmlgpu.compiler.rewrites.sources import as_type, identity, number, stepped
 from dmlgpu.compiler.schedule.scheduling import plain_steps
 from dmlgpu.compiler.target import Target
 
@@ -83,7 +83,7 @@ class _Unrolled:
             self._store_sequence(first, count)
         for (label, output), state in zip(layer.singles, parts_of(layer.states.at(count)), strict=True):
             if output is not None:
-                self.steps.append(Map(label, converted(state, output.data_type), output))
+                self.steps.append(Map(label, as_type(state, output.data_type), output))
         return self.steps
 
     # ---- choices
@@ -115,7 +115,7 @@ class _Unrolled:
             return weights
         square = elements * elements
         laid = Tensor.temporary("weights", FLOAT32, weights.sizes, (square, gates * square, 1, elements))
-        self.steps.append(Map("lay out weights", converted(weights, FLOAT32), laid))
+        self.steps.append(Map("lay out weights", as_type(weights, FLOAT32), laid))
         return laid
 
     # ---- time steps
@@ -191,7 +191,7 @@ class _Unrolled:
     def _while_lasting(self, state: Tensor, first: int, direction: int, data_type: DataType) -> Body:
         """Return the hidden states of time steps, 0 where the sequence is over."""
         if self.layer.lasts is None:
-            return converted(state, data_type)
+            return as_type(state, data_type)
         backward = self.layer.backward[direction]
         lasts = self.layer.lasts.during(first, state.sizes[0], direction, reverse=backward)
         lasts = replace(lasts, sizes=state.sizes, strides=(*lasts.strides[:2], 0))
