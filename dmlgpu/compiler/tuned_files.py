@@ -14,8 +14,7 @@ from typing import Any
 
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.common.folders import cache_folder
-from dmlgpu.compiler.target import AdapterInfo
-from dmlgpu.compiler.tuned import UNTUNED, Tuned
+from dmlgpu.compiler.target import UNTUNED, AdapterInfo, Tuned
 
 FORMAT = 1
 """Of the files, and of the questions and answers in them: others are refused."""

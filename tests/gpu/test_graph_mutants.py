@@ -13,22 +13,17 @@ import pytest
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
 from dmlgpu.common.errors import DmlError
-from dmlgpu.compiler.graph import compiler, lowering
+from dmlgpu.compiler.graph import compiler
 from dmlgpu.compiler.graph.network import Network, Result
 from dmlgpu.compiler.graph.passes import (
     attention,
-    batch_normalization,
-    bias,
+    convolutions,
     epilogues,
-    initialization,
     inlining,
     layouts,
     nodes,
     numbers,
-    padding,
-    prologues,
-    trees,
-    views,
+    rewriting,
 )
 from dmlgpu.compiler.graph.passes.rewriting import Rewriting
 from dmlgpu.compiler.plan import Affine, Contract, Convolve, Tensor
@@ -278,29 +273,29 @@ FAULTS: Mapping[str, tuple[Fault, tuple[tuple[Any, str], ...]]] = {
     "different nodes are merged": (_merges_by_description_alone, ((compiler.NODE_PASSES, "duplicates"),)),
     "a constant is folded wrongly": (_folds_with_the_wrong_data, ((nodes, "_evaluated"),)),
     "constants are exchanged": (_exchanges_constants, ((compiler.NODE_PASSES, "dead"),)),
-    "a scale is forgotten": (_takes_a_scale_for_a_copy, ((trees, "is_identity"),)),
+    "a scale is forgotten": (_takes_a_scale_for_a_copy, ((rewriting, "is_identity"),)),
     "an epilogue is forgotten": (_forgets_the_epilogue, ((epilogues, "with_epilogue"),)),
     "scale and mask are forgotten": (_forgets_the_epilogue, ((attention, "with_epilogue"),)),
-    "operands are swapped": (_swaps_operands, ((inlining, "seen_from"), (trees, "seen_from"))),
+    "operands are swapped": (_swaps_operands, ((inlining, "seen_from"), (rewriting, "seen_from"))),
     "memory is free too early": (_frees_too_early, ((memory, "_smallest"),)),
     "memory is taken too late": (_takes_memory_too_late, ((memory, "_smallest"),)),
-    "a stride is ignored": (_ignores_strides, ((views, "_copied"),)),
-    "a view loses its offset": (_loses_offsets, ((inlining, "locate"), (views, "locate"))),
+    "a stride is ignored": (_ignores_strides, ((layouts, "_copied"),)),
+    "a view loses its offset": (_loses_offsets, ((inlining, "locate"), (layouts, "locate"))),
     "a type is not read anew": (_reads_bytes_as_another_type, ((inlining, "locate"),)),
     "a second reader is overlooked": (_sees_one_reader_only, ((Rewriting, "readers"),)),
     "pieces are written in one place": (_writes_pieces_in_one_place, ((epilogues, "_stored"),)),
     "halves are not rounded": (_forgets_to_round_halves, ((epilogues, "_seen"),)),
     "kernels run in the wrong order": (_executes_in_the_wrong_order, ((compiler, "_rewritten"),)),
-    "an output is not copied": (_copies_no_outputs, ((lowering, "_copies"),)),
+    "an output is not copied": (_copies_no_outputs, ((compiler, "_copies"),)),
     "rows of any kind become attention": (_takes_all_rows_for_softmax, ((attention, "_is_softmax"),)),
-    "padding is on the other side": (_pads_on_the_other_side, ((padding, "_padded"),)),
+    "padding is on the other side": (_pads_on_the_other_side, ((convolutions, "_padded"),)),
     "a root is forgotten": (
         _takes_the_variance_for_the_deviation,
-        ((batch_normalization._Weights, "_deviation"),),
+        ((convolutions._Weights, "_deviation"),),
     ),
-    "what changes is computed once": (_initializes_what_changes, ((initialization, "_is_initial"),)),
-    "rows are reduced without what is added": (_normalizes_what_it_does_not_store, ((prologues, "_with_source"),)),
-    "a bias is forgotten": (_adds_no_bias, ((bias, "changed"),)),
+    "what changes is computed once": (_initializes_what_changes, ((nodes, "_is_initial"),)),
+    "rows are reduced without what is added": (_normalizes_what_it_does_not_store, ((inlining, "_with_source"),)),
+    "a bias is forgotten": (_adds_no_bias, ((convolutions, "changed"),)),
     "another number is written": (_writes_another_number, ((numbers, "_value"),)),
     "a reader misses a new layout": (_leaves_readers_behind, ((layouts, "replace_parts"),)),
     "keys and values are exchanged": (_exchanges_keys_and_values, ((attention, "_attention"),)),

@@ -6,8 +6,7 @@ import pytest
 from dmlgpu import DataType
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler.plan import Affine, AffineView, Role, Tensor, View, apply
-from dmlgpu.compiler.rewrites.repeats import split_repeats
-from dmlgpu.compiler.rewrites.resampling import Axis, Rounding, nearest
+from dmlgpu.compiler.rewrites.resampling import Axis, Rounding, nearest, split_repeats
 from dmlgpu.compiler.rewrites.sources import IDENTITY, identity, leaves, nodes
 
 DOWN, UP = Rounding(increasing=False), Rounding(increasing=True)

@@ -8,8 +8,7 @@ from typing import Any
 
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.compiler.explain.explanation import ExplainedKernel, Explanation
-from dmlgpu.compiler.explain.fusion import Traffic, multiplications, traffic
+from dmlgpu.compiler.explain.explanation import ExplainedKernel, Explanation, Traffic, multiplications, traffic
 from dmlgpu.compiler.graph.description import ConstantNode, GraphDesc
 from dmlgpu.compiler.graph.network import Node
 from dmlgpu.compiler.plan import Allocation, Binding, Step, Tensor

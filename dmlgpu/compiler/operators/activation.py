@@ -32,8 +32,8 @@ from dmlgpu.compiler.plan import (
     repeated,
     row_sizes,
 )
+from dmlgpu.compiler.plan.reductions import rows
 from dmlgpu.compiler.rewrites.collapse import merge_tensor, row_groups
-from dmlgpu.compiler.rewrites.rows import rows
 from dmlgpu.compiler.rewrites.sources import HARDMAX, HARDMAX_FLAT, IDENTITY, identity
 
 

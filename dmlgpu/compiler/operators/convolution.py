@@ -26,8 +26,7 @@ from dmlgpu.compiler.operators.quantization import (
     parameters_of,
     per_channel,
 )
-from dmlgpu.compiler.plan import Body, Held, Plan, Source, Tensor, apply, constants
-from dmlgpu.compiler.plan.steps import products
+from dmlgpu.compiler.plan import Body, Held, Plan, Source, Tensor, apply, constants, products
 from dmlgpu.compiler.plan.windows import Axis, Sizes, Windows, positions_of, windows_over
 from dmlgpu.compiler.rewrites.sources import CONVERT, permuted, stepped
 

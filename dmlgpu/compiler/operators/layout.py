@@ -21,8 +21,7 @@ from dmlgpu.compiler.operators.lowering import (
     words_of,
 )
 from dmlgpu.compiler.plan import Body, Constants, Element, Map, Plan, Role, Source, Tensor, View, constants
-from dmlgpu.compiler.rewrites.frames import Frame, merge_frame
-from dmlgpu.compiler.rewrites.moves import Affine, Move, copy
+from dmlgpu.compiler.rewrites.moves import Affine, Frame, Move, copy, merge_frame
 
 
 class Moving(Lowering):

@@ -40,7 +40,7 @@ from dmlgpu.compiler.plan import (
     constants,
     repeated,
 )
-from dmlgpu.compiler.rewrites.rows import rows
+from dmlgpu.compiler.plan.reductions import rows
 from dmlgpu.compiler.rewrites.sources import NUMBER, number
 from dmlgpu.compiler.rewrites.windows import WINDOW_SUM
 

@@ -35,7 +35,7 @@ from dmlgpu.compiler.plan import (
     apply,
     constants,
 )
-from dmlgpu.compiler.plan.steps.recurrent import parts_of
+from dmlgpu.compiler.plan.products import parts_of
 from dmlgpu.compiler.rewrites.sources import CONVERT, as_type, number
 
 FLOAT32 = DataType.FLOAT32

@@ -26,8 +26,8 @@ from dmlgpu.compiler.plan import (
     constants,
     element,
     record_lanes,
+    reductions,
 )
-from dmlgpu.compiler.plan.steps import reductions
 
 
 class _AlongAxes(Lowering):

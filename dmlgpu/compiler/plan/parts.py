@@ -8,8 +8,8 @@ import struct
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, TypeVar
 
-from dmlgpu.compiler.plan.steps.base import Repeat, Step
-from dmlgpu.compiler.plan.tensors import Allocation, Binding, Tensor
+from dmlgpu.compiler.plan.sources import Allocation, Binding, Tensor
+from dmlgpu.compiler.plan.steps import Repeat, Step
 
 AnyValue = TypeVar("AnyValue")
 AnyPart = TypeVar("AnyPart")

@@ -19,14 +19,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from dmlgpu.compiler.plan.parts import read, written
-from dmlgpu.compiler.plan.sources import AffineView, Body, Held, Source, Virtual
-from dmlgpu.compiler.plan.steps.base import Map, Plan, Repeat, Step
-from dmlgpu.compiler.plan.steps.ordering import Scatter, Sort
-from dmlgpu.compiler.plan.steps.products import Attend, Contract, Convolve, Pool, Product, Recurrence
-from dmlgpu.compiler.plan.steps.recurrent import RecurrentLayer
-from dmlgpu.compiler.plan.steps.reductions import Compact, Reduce, Rows, Scan
-from dmlgpu.compiler.plan.steps.regions import RegionGradient
-from dmlgpu.compiler.plan.tensors import Sizes, Tensor
+from dmlgpu.compiler.plan.products import Attend, Contract, Convolve, Pool, Product, Recurrence, RecurrentLayer
+from dmlgpu.compiler.plan.reductions import Compact, Reduce, Rows, Scan
+from dmlgpu.compiler.plan.sources import AffineView, Body, Held, Sizes, Source, Tensor, Virtual
+from dmlgpu.compiler.plan.steps import Map, Plan, RegionGradient, Repeat, Scatter, Sort, Step
 
 
 def describe(plan: Plan) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from dmlgpu.compiler.plan.tensors import Sizes
+from dmlgpu.compiler.plan.sources import Sizes
 
 
 @dataclass(frozen=True)

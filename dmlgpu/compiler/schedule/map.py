@@ -11,7 +11,7 @@ from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.plan import Body, Map, Source, Tensor, View, apply, constants, element
 from dmlgpu.compiler.rewrites.collapse import collapse
 from dmlgpu.compiler.rewrites.packing import UNIT, pack, running_dimension
-from dmlgpu.compiler.rewrites.repeats import split_repeats
+from dmlgpu.compiler.rewrites.resampling import split_repeats
 from dmlgpu.compiler.rewrites.sources import (
     CONVERT,
     HARDMAX,

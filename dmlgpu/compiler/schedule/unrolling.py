@@ -36,7 +36,7 @@ from dmlgpu.compiler.plan import (
     element,
 )
 from dmlgpu.compiler.plan.parts import replace_parts
-from dmlgpu.compiler.plan.steps.recurrent import parts_of
+from dmlgpu.compiler.plan.products import parts_of
 from dmlgpu.compiler.rewrites.sources import as_type, identity, number, stepped
 from dmlgpu.compiler.schedule.scheduling import plain_steps
 from dmlgpu.compiler.target import Target

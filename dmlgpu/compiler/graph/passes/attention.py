@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.graph.passes.epilogues import with_epilogue
-from dmlgpu.compiler.graph.passes.rewriting import Rewriting, memory_of
-from dmlgpu.compiler.graph.passes.trees import element_wise_leaves
+from dmlgpu.compiler.graph.passes.rewriting import Rewriting, element_wise_leaves, memory_of
 from dmlgpu.compiler.graph.spaces import is_same, locate, seen_from
 from dmlgpu.compiler.plan import Affine, Attend, Body, Contract, Held, Map, Role, Rows, Sizes, Source, Tensor
 from dmlgpu.compiler.rewrites.sources import CONVERT

@@ -6,9 +6,8 @@ import math
 from dataclasses import replace
 
 from dmlgpu.catalog.tensor_desc import WORD_BITS
-from dmlgpu.compiler.graph.passes.cost import is_fusable
-from dmlgpu.compiler.graph.passes.rewriting import Rewriting, memory_of
-from dmlgpu.compiler.graph.passes.trees import element_wise_leaves, simplified
+from dmlgpu.compiler.graph.passes.inlining import is_fusable
+from dmlgpu.compiler.graph.passes.rewriting import Rewriting, element_wise_leaves, memory_of, simplified
 from dmlgpu.compiler.graph.spaces import locate, seen_from
 from dmlgpu.compiler.plan import (
     Affine,

@@ -1,4 +1,4 @@
-"""Where what one convolution hands to others lies in memory: with channels innermost, if that makes them faster."""
+"""Where tensors lie: copies are read where they come from, and convolutions hand images on with channels innermost."""
 
 from __future__ import annotations
 
@@ -9,13 +9,65 @@ from typing import TypeAlias
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
-from dmlgpu.compiler.graph.passes.rewriting import Rewriting, memory_of
+from dmlgpu.compiler.graph.passes.rewriting import Rewriting, memory_of, simplified
 from dmlgpu.compiler.graph.spaces import locate
-from dmlgpu.compiler.plan import Convolve, Role, Step, Tensor
-from dmlgpu.compiler.plan.parts import read, replace_parts
+from dmlgpu.compiler.plan import Convolve, Map, Repeat, Role, Step, Tensor
+from dmlgpu.compiler.plan.parts import read, replace_parts, written
 from dmlgpu.compiler.rewrites.sources import leaves
 
-NAME = "layouts"
+VIEWS = "views"
+
+
+def read_through_copies(rewriting: Rewriting) -> None:
+    """Let steps of every kind read what a copy copies; copies that nobody reads any more fall away."""
+    for number, step in rewriting.numbered():
+        if isinstance(step, Repeat):
+            continue  # what is bound of its tensors moves from turn to turn
+        for tensor in read(step):
+            source = _copied(rewriting, number, tensor)
+            if source is None:
+                continue
+            viewed = _reading(rewriting.step(number), tensor, source)
+            if not rewriting.fits(viewed):
+                continue
+            copy = rewriting.producer(memory_of(tensor))
+            assert copy is not None
+            label = rewriting.step(copy).label
+            rewriting.replace(number, viewed)
+            if tensor.binding.role is Role.TEMPORARY and not rewriting.readers(memory_of(tensor)):
+                rewriting.replace(copy, None)
+                rewriting.note(VIEWS, label, f"read as a view by {step.label}")
+
+
+def _copied(rewriting: Rewriting, number: int, tensor: Tensor) -> Tensor | None:
+    """Return what a tensor is a copy of, under the tensor's own coordinates; None where it is no copy."""
+    if tensor.binding.role not in (Role.TEMPORARY, Role.OUTPUT):
+        return None
+    producer = rewriting.producer(memory_of(tensor))
+    if producer is None or producer >= number:
+        return None
+    made = rewriting.step(producer)
+    if not isinstance(made, Map) or made.keeps_neighbours:
+        return None
+    source = simplified(made.body)
+    affine = locate(tensor, made.output) if isinstance(source, Tensor) else None
+    if affine is None or not isinstance(source, Tensor):
+        return None
+    viewed = replace(affine.of(source, tensor.sizes), view=tensor.view)
+    return viewed if all(stride >= 0 for stride in viewed.strides) else None
+
+
+def _reading(step: Step, tensor: Tensor, source: Tensor) -> Step:
+    """Return a step that reads another tensor."""
+    outputs = written(step)
+
+    def change(part: Tensor) -> Tensor:
+        return source if part == tensor and not any(part is output for output in outputs) else part
+
+    return replace_parts(step, Tensor, change)
+
+
+LAYOUTS = "layouts"
 
 Savings: TypeAlias = Callable[[Convolve], float]
 """The multiplications whose time channels innermost, on one of its sides, save a convolution; negative if they cost."""
@@ -48,7 +100,7 @@ def _lay_out(rewriting: Rewriting, number: int, step: Convolve, savings: Savings
     for number_of_reader, reader in readers.items():
         rewriting.replace(number_of_reader, replace_parts(reader, Tensor, lambda tensor: moved.get(tensor, tensor)))
     rewriting.replace(number, replace(step, output=laid))
-    rewriting.note(NAME, step.label, "stored with channels innermost")
+    rewriting.note(LAYOUTS, step.label, "stored with channels innermost")
 
 
 def _inputs(step: Step) -> set[Tensor]:

@@ -1,17 +1,73 @@
-"""Passes over the nodes of a network: what is known is computed once, what is equal is computed once, the dead go."""
+"""Passes over the nodes of a network: constants, duplicates, dead nodes, and what is computed at initialization."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any, TypeVar
 
 import numpy as np
 
 from dmlgpu import reference
+from dmlgpu.catalog import validation
+from dmlgpu.catalog.enums import TensorFlags
 from dmlgpu.catalog.operator_desc import OperatorDesc
-from dmlgpu.common.errors import OutOfMemory
-from dmlgpu.compiler.graph.network import Constant, Network, Node, Result, Value
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common.errors import InvalidDescription, OutOfMemory
+from dmlgpu.compiler import operators
+from dmlgpu.compiler.graph.network import Constant, GraphInput, Network, Node, Result, Value
 from dmlgpu.compiler.graph.passes.rewriting import Note
+
+AnyDesc = TypeVar("AnyDesc", bound=OperatorDesc)
+
+
+def rewritten(network: Network, change: Callable[[int, int], Sequence[Node] | None]) -> Network:
+    """Return a network in which nodes stand for others.
+
+    Args:
+        network: what is rewritten.
+        change: given the number of a node in the network and the number that its successors in the new one begin with,
+            returns what stands in its place, the last of which has the node's outputs; None: the node itself. These
+            nodes read results by the numbers of the network, and each other's (``Inner``) by those of the new one.
+    """
+    places: dict[int, int] = {}
+    nodes: list[Node] = []
+
+    def moved(value: Value | None) -> Value | None:
+        if isinstance(value, Result) and not isinstance(value, Inner):
+            return Result(places[value.node], value.output)
+        return Result(value.node, value.output) if isinstance(value, Inner) else value
+
+    for number, node in enumerate(network.nodes):
+        for one in change(number, len(nodes)) or (node,):
+            nodes.append(replace(one, inputs=tuple(map(moved, one.inputs))))
+        places[number] = len(nodes) - 1
+    return replace(network, nodes=tuple(nodes), outputs=tuple(map(moved, network.outputs)))  # type: ignore[arg-type]
+
+
+class Inner(Result):
+    """The result of a node that a pass puts into the network, by its number there."""
+
+
+def changed(desc: AnyDesc, **fields: Any) -> AnyDesc | None:
+    """Return a description with other fields; None where the operator does not take them."""
+    try:
+        other = desc.replace(**fields)
+        validation.validate(other)
+        operators.check(other)
+    except InvalidDescription:
+        return None
+    return other
+
+
+def is_same(first: TensorDesc, second: TensorDesc) -> bool:
+    """Return whether two tensors on the ends of an edge have equal elements at equal coordinates."""
+    return (
+        first.data_type is second.data_type
+        and first.sizes == second.sizes
+        and first.element_strides == second.element_strides
+    )
+
 
 MOST_FOLDED_BYTES = 1 << 26
 """Results of more bytes are computed on the device, so that a compiled graph stays small."""
@@ -114,3 +170,62 @@ def _kept(network: Network, known: dict[Result, Constant] | dict[Result, Result]
 
     nodes = tuple(replace(node, inputs=tuple(map(of, node.inputs))) for node in network.nodes)
     return replace(network, nodes=nodes, outputs=tuple(map(of, network.outputs)))  # type: ignore[arg-type]
+
+
+INITIALIZATION = "initialization"
+
+MOST_BYTES = 1 << 16
+"""Results of more bytes than this and than what they are computed from (numbers of four bits as floats, tiles) are
+computed at each execution: they would take more memory to keep, and more time to read."""
+
+
+def initialize_early(network: Network, notes: list[Note]) -> Network:
+    """Compute nodes that read nothing but data and OWNED_BY_DML inputs at initialisation.
+
+    Whatever reads such values is told so by OWNED_BY_DML: filters and matrices are laid out anew at initialisation.
+    """
+    known: set[Value] = {Constant(number) for number in range(len(network.constants))}
+    known |= {GraphInput(number) for number, tensor in enumerate(network.inputs) if tensor and tensor.owned_by_dml}
+    ends = {value.node for value in network.outputs if isinstance(value, Result)}
+    initial: set[int] = set()
+    for number, node in enumerate(network.nodes):
+        if _is_initial(network, number, known, ends):
+            initial.add(number)
+            known |= {Result(number, output) for output in range(len(node.desc.outputs))}
+            notes.append(Note(INITIALIZATION, node.name, "computed when the graph is initialised"))
+    nodes = tuple(_marked(node, known) for node in network.nodes)
+    return replace(network, nodes=nodes, initial=frozenset(initial))
+
+
+def _is_initial(network: Network, number: int, known: set[Value], ends: set[int]) -> bool:
+    node = network.nodes[number]
+    made = sum(slot.tensor.byte_size for slot in node.desc.outputs if slot.tensor)
+    given = sum(slot.tensor.byte_size for slot in node.desc.inputs if slot.tensor)
+    return (
+        given > 0
+        and all(value is None or value in known for value in node.inputs)
+        and number not in ends
+        and made <= max(given, MOST_BYTES)
+        and not reference.keeps_outputs(node.desc.operator)
+    )
+
+
+def _marked(node: Node, known: set[Value]) -> Node:
+    """Return a node whose description says which of its inputs are known at initialisation."""
+    owned = {
+        (slot.field, slot.position) for slot, value in zip(node.desc.inputs, node.inputs, strict=True) if value in known
+    }
+    if not owned:
+        return node
+
+    def marked(field: str, given: Any) -> Any:
+        if isinstance(given, tuple):
+            return tuple(_with_ownership(one, (field, number) in owned) for number, one in enumerate(given))
+        return _with_ownership(given, (field, None) in owned)
+
+    changes = {field: marked(field, node.desc.values[field]) for field in node.desc.input_fields}
+    return replace(node, desc=node.desc.replace(**changes))
+
+
+def _with_ownership(tensor: Any, owned: bool) -> Any:
+    return replace(tensor, flags=TensorFlags.OWNED_BY_DML) if tensor is not None and owned else tensor

@@ -1,20 +1,127 @@
-"""Batch normalisation after a convolution goes into its weights."""
+"""What stands around a convolution goes into it: zero padding before it, a bias and batch normalization after it."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from dmlgpu.catalog import descs
-from dmlgpu.catalog.enums import ConvolutionDirection, DataType
+from dmlgpu.catalog.enums import ConvolutionDirection, DataType, PaddingMode
 from dmlgpu.catalog.operator_desc import ScaleBias
 from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler import operators
 from dmlgpu.compiler.graph.network import Constant, GraphInput, Network, Node, Result, Value
-from dmlgpu.compiler.graph.passes.node_rewriting import Inner, changed, is_same, rewritten
+from dmlgpu.compiler.graph.passes.nodes import Inner, changed, is_same, rewritten
 from dmlgpu.compiler.graph.passes.rewriting import Note
 
-NAME = "batch-normalization"
+PADDING = "padding"
+
+LEAD = 2
+"""Batch and channel, which come before the spatial dimensions."""
+
+
+def fold_padding(network: Network, notes: list[Note]) -> Network:
+    """Let forward convolutions of floats do the padding of their input with zeros."""
+
+    def change(number: int, _first: int) -> Sequence[Node] | None:
+        node = network.nodes[number]
+        source = node.inputs[0] if node.inputs else None
+        if not isinstance(node.desc, descs.Convolution) or not isinstance(source, Result):
+            return None
+        before = network.nodes[source.node]
+        desc = _padded(node.desc, operators.upgrade(before.desc))
+        if desc is None:
+            return None
+        notes.append(Note(PADDING, before.name, f"done by {node.name}"))
+        return [replace(node, desc=desc, inputs=(before.inputs[0], *node.inputs[1:]))]
+
+    return rewritten(network, change)
+
+
+def _padded(desc: descs.Convolution, padding: object) -> descs.Convolution | None:
+    """Return a convolution that pads by itself; None where it can't."""
+    if (
+        not isinstance(padding, descs.Padding1)
+        or padding.padding_mode is not PaddingMode.CONSTANT
+        or padding.padding_value != 0
+        or any((*padding.start_padding[:LEAD], *padding.end_padding[:LEAD]))
+        or desc.direction is not ConvolutionDirection.FORWARD
+        or not is_same(padding.output_tensor, desc.input_tensor)
+    ):
+        return None
+    return changed(
+        desc,
+        input_tensor=padding.input_tensor,
+        start_padding=_sums(desc.start_padding, padding.start_padding[LEAD:]),
+        end_padding=_sums(desc.end_padding, padding.end_padding[LEAD:]),
+    )
+
+
+def _sums(first: Sequence[int], second: Sequence[int]) -> tuple[int, ...]:
+    return tuple(a + b for a, b in zip(first, second, strict=True))
+
+
+BIAS = "bias"
+
+CHANNEL = 1
+
+
+def fold_bias(network: Network, notes: list[Note]) -> Network:
+    """Let convolutions of float32 without a bias add what is the same for all elements of a channel, where nothing but
+    the addition reads their results."""
+    readers = Counter(value for _, _, value in network.reads())
+    readers.update(network.outputs)
+
+    def change(number: int, _first: int) -> Sequence[Node] | None:
+        node = network.nodes[number]
+        if not isinstance(node.desc, descs.ElementWiseAdd | descs.ElementWiseAdd1):
+            return None
+        for source, added in (node.inputs, node.inputs[::-1]):
+            if not isinstance(source, Result) or readers[source] != 1:
+                continue
+            before = network.nodes[source.node]
+            desc = _biased(before.desc, node.desc, swapped=source is not node.inputs[0])
+            if desc is not None:
+                notes.append(Note(BIAS, node.name, f"done by {before.name}"))
+                return [Node(desc, (*before.inputs[:2], added), before.name)]
+        return None
+
+    return rewritten(network, change)
+
+
+def _biased(
+    desc: object, addition: descs.ElementWiseAdd | descs.ElementWiseAdd1, *, swapped: bool
+) -> descs.Convolution | None:
+    """Return a convolution that adds by itself; None where it can't.
+
+    Args:
+        desc: of what is before the addition.
+        addition: what is added.
+        swapped: the result of the convolution is the second operand.
+    """
+    result, added = addition.a_tensor, addition.b_tensor
+    if swapped:
+        result, added = added, result
+    if not isinstance(desc, descs.Convolution) or desc.bias_tensor is not None or desc.fused_activation is not None:
+        return None
+    strides = added.element_strides
+    alike = all(
+        not stride or dimension == CHANNEL for dimension, stride in enumerate(strides) if added.sizes[dimension] > 1
+    )
+    if added.data_type is not DataType.FLOAT32 or not alike or not is_same(desc.output_tensor, result):
+        return None
+    sizes = tuple(size if dimension == CHANNEL else 1 for dimension, size in enumerate(added.sizes))
+    return changed(
+        desc,
+        bias_tensor=TensorDesc(DataType.FLOAT32, sizes, strides, flags=added.flags),
+        output_tensor=addition.output_tensor,
+        fused_activation=addition.fused_activation if isinstance(addition, descs.ElementWiseAdd1) else None,
+    )
+
+
+BATCH_NORMALIZATION = "batch-normalization"
 PARAMETERS = ("mean", "variance", "scale", "bias")
 
 
@@ -47,7 +154,7 @@ def fold_batch_normalization(network: Network, notes: list[Note]) -> Network:
         desc = _normalizing(before.desc, node.desc)
         if desc is None:
             return None
-        notes.append(Note(NAME, node.name, f"done by the weights of {before.name}"))
+        notes.append(Note(BATCH_NORMALIZATION, node.name, f"done by the weights of {before.name}"))
         weights = _Weights(node, first)
         inputs = (before.inputs[0], *weights.of(before))
         return [*weights.nodes, Node(desc, inputs, before.name)]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.compiler.plan.sources import Body, Constants, Held, Source
-from dmlgpu.compiler.plan.steps.base import Step
-from dmlgpu.compiler.plan.tensors import Sizes, Tensor
+from dmlgpu.compiler.plan.sources import Body, Constants, Held, Sizes, Source, Tensor
+from dmlgpu.compiler.plan.steps import Step
 
 
 @dataclass(frozen=True)
@@ -183,3 +183,26 @@ def reduce_stage(stage: Stage, source: Source, axes: tuple[int, ...]) -> tuple[R
         for number, name in enumerate(stage.results)
     }
     return Reduce(stage.name, reduction, source, axes, result), results
+
+
+RowBody = Callable[[DataType, Mapping[str, Source]], Body]
+"""Makes the body that computes an element, of a type, from ``input``, the results of the stages and other sources."""
+
+
+def rows(
+    stages: tuple[Stage, ...],
+    body: RowBody,
+    source: Tensor,
+    axes: Sequence[int],
+    output: Tensor,
+    *,
+    others: Mapping[str, Tensor] | None = None,
+) -> Rows:
+    """Return the step for a tensor whose rows lie along axes.
+
+    Args:
+        others: further tensors that the body reads, by name, with the source's sizes.
+    """
+    results = stage_results(stages, source.sizes, tuple(axes))
+    tree = body(output.data_type, {"input": source, **results, **(others or {})})
+    return Rows("", stages, source, tuple(axes), tree, output)
