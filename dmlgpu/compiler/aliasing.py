@@ -100,12 +100,12 @@ def _shared_layout(ranges: Sequence[Range], bindings: Bindings, alignment: int) 
 
 def _meeting(bound: Sequence[Range], bindings: Bindings) -> list[_Span]:
     """Return ranges, joined where they meet or share a binding already, by their first slot."""
-    given: dict[int, _Span] = {}
+    by_binding: dict[int, _Span] = {}
     for slot, (number, (_, begin, size)) in enumerate(zip(bindings or range(len(bound)), bound, strict=True)):
         span = _Span(begin, begin + size, (slot,))
-        given[number] = given[number].joined(span) if number in given else span
+        by_binding[number] = by_binding[number].joined(span) if number in by_binding else span
     by_resource: dict[Hashable, list[_Span]] = {}
-    for span in sorted(given.values()):
+    for span in sorted(by_binding.values()):
         spans = by_resource.setdefault(bound[span.slots[0]][0], [])
         if spans and span.begin < spans[-1].end:
             spans[-1] = spans[-1].joined(span)

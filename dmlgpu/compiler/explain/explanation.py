@@ -53,7 +53,7 @@ def traffic(step: Step) -> Traffic:
 
 
 def _bytes(tensors: Sequence[Tensor]) -> int:
-    views = {(one.binding, one.offset, one.sizes, one.strides): one.distinct_bytes for one in tensors}
+    views = {(tensor.binding, tensor.offset, tensor.sizes, tensor.strides): tensor.distinct_bytes for tensor in tensors}
     return sum(views.values())
 
 
@@ -106,9 +106,9 @@ def nodes_of_steps(lowered: Sequence[Sequence[Step]], steps: Sequence[Step]) -> 
             writers[memory_of(tensor)].append(place)
             regions[_region(tensor)].append(place)
     nodes = len(lowered) - 1
-    found = []
+    numbers = []
     for step in steps:
-        kept = {memory_of(tensor) for tensor in read(step)}
+        in_memory = {memory_of(tensor) for tensor in read(step)}
         pending = [
             place for tensor in written(step) for place in regions.get(_region(tensor)) or writers[memory_of(tensor)]
         ]
@@ -120,10 +120,10 @@ def nodes_of_steps(lowered: Sequence[Sequence[Step]], steps: Sequence[Step]) -> 
             computed.add(place)
             for tensor in read(before[place][1]):
                 memory = memory_of(tensor)
-                if memory not in kept and memory[0] in (Role.TEMPORARY, Role.OUTPUT, Role.PERSISTENT):
+                if memory not in in_memory and memory[0] in (Role.TEMPORARY, Role.OUTPUT, Role.PERSISTENT):
                     pending += (other for other in writers[memory] if other < place)
-        found.append(tuple(sorted({before[place][0] for place in computed} - {nodes})))
-    return tuple(found)
+        numbers.append(tuple(sorted({before[place][0] for place in computed} - {nodes})))
+    return tuple(numbers)
 
 
 @dataclass(frozen=True)
@@ -182,11 +182,11 @@ class Explanation:
     @functools.cached_property
     def initialization(self) -> tuple[ExplainedKernel, ...]:
         """The kernels that run once, when the operator is initialised; at last the copies of owned inputs."""
-        counts = [(number, len(one.initialization)) for number, one in enumerate(self._scheduled)]
+        counts = [(number, len(kernel.initialization)) for number, kernel in enumerate(self._scheduled)]
         executed = len(self.plan.steps)
         ordered = [*counts[executed:], *counts[:executed]]
         known = tuple(_explained(self.program.initialization, self.schedule.initialization, ordered))
-        copies = self.program.initialization[sum(one.times for one in known) :]
+        copies = self.program.initialization[sum(kernel.times for kernel in known) :]
         return (*known, *(ExplainedKernel(kernel, None, None) for kernel in copies))
 
     @functools.cached_property
@@ -219,7 +219,7 @@ class Explanation:
     def unfused_kernels(self) -> int:
         """Kernels of an execution if nothing were fused."""
         steps = [schedule_step(step, self.target).steps for step in self._unfused]
-        return sum(turns for one in steps for _, turns in in_turns(one))
+        return sum(turns for step in steps for _, turns in in_turns(step))
 
     @property
     def _unfused(self) -> tuple[Step, ...]:
@@ -240,8 +240,8 @@ def _explained(
     """
     remaining, place = iter(scheduled), 0
     for number, count in counts:
-        for one in itertools.islice(remaining, count):
-            inner = tuple(in_turns([one]))
+        for step_scheduled in itertools.islice(remaining, count):
+            inner = tuple(in_turns([step_scheduled]))
             for offset, (each, turns) in enumerate(inner):
                 yield ExplainedKernel(kernels[place + offset], each, number, turns)
             place += sum(turns for _, turns in inner)
@@ -272,8 +272,8 @@ def explain_operator(title: str, desc: OperatorDesc, target: Target) -> Explanat
         NotSupported: the adapter lacks what the operator needs.
     """
     check(desc)
-    made = stages(desc, target)
-    return Explanation(title, desc, made.plan, made.schedule, made.program)
+    compiled = stages(desc, target)
+    return Explanation(title, desc, compiled.plan, compiled.schedule, compiled.program)
 
 
 def explain_graph(title: str, desc: GraphDesc, target: Target, disabled: Collection[str] = ()) -> Explanation:
@@ -292,5 +292,5 @@ def explain_graph(title: str, desc: GraphDesc, target: Target, disabled: Collect
     """
     network = resolve(desc)
     check_nodes(network, max(FeatureLevel))
-    made = compile_network(network, target, disabled)
-    return Explanation(title, desc, made.plan, made.schedule, made.program, made)
+    compiled = compile_network(network, target, disabled)
+    return Explanation(title, desc, compiled.plan, compiled.schedule, compiled.program, compiled)

@@ -47,12 +47,12 @@ def lower_nodes(network: Network, target: Target) -> tuple[tuple[Step, ...], ...
         NotSupported: when the adapter lacks what an operator needs; the message names the node.
     """
     places = _places(network)
-    found = []
+    lowered = []
     for number, node in enumerate(network.nodes):
         inputs = [None if value is None else places[value] for value in node.inputs]
         outputs = [places.get(Result(number, output)) for output in range(len(node.desc.outputs))]
-        found.append(tuple(_with_numbers(step, network) for step in _steps(node, inputs, outputs, target)))
-    return (*found, tuple(_copies(network, places)))
+        lowered.append(tuple(_with_numbers(step, network) for step in _steps(node, inputs, outputs, target)))
+    return (*lowered, tuple(_copies(network, places)))
 
 
 def as_plan(network: Network, lowered: Sequence[Sequence[Step]]) -> Plan:
@@ -114,10 +114,10 @@ def _steps(node: Node, inputs: list[Binding | None], outputs: list[Binding | Non
     """Return a node's steps where its tensors lie."""
 
     def place(binding: Binding) -> Binding:
-        given = {Role.INPUT: inputs, Role.OUTPUT: outputs}.get(binding.role)
-        if given is None or not isinstance(binding.index, int):
+        bindings = {Role.INPUT: inputs, Role.OUTPUT: outputs}.get(binding.role)
+        if bindings is None or not isinstance(binding.index, int):
             return binding
-        lies = given[binding.index]
+        lies = bindings[binding.index]
         assert lies is not None
         return replace(lies, offset=lies.offset + binding.offset)
 
@@ -270,7 +270,9 @@ def _named(step: Step, target: Target) -> Steps:
     def name(kernel: Scheduled) -> Scheduled:
         return kernel if kernel.label.startswith(step.label) else replace(kernel, label=f"{step.label} {kernel.label}")
 
-    def named(one: AnyScheduled) -> AnyScheduled:
-        return replace(one, steps=tuple(map(name, one.steps))) if isinstance(one, ScheduledRepeat) else name(one)
+    def named(scheduled: AnyScheduled) -> AnyScheduled:
+        if isinstance(scheduled, ScheduledRepeat):
+            return replace(scheduled, steps=tuple(map(name, scheduled.steps)))
+        return name(scheduled)
 
     return Steps(tuple(map(named, steps.steps)), tuple(map(named, steps.initialization)))

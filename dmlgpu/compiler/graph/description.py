@@ -14,7 +14,7 @@ _COUNT = kinds.between(0, 2**16)
 _NAME = kinds.optional(kinds.text)
 
 
-def _check(given: Any, **converters: kinds.Converter[Any]) -> None:
+def _check(part: Any, **converters: kinds.Converter[Any]) -> None:
     """Put every field of a node, an edge or a graph into its kind.
 
     Raises:
@@ -22,9 +22,9 @@ def _check(given: Any, **converters: kinds.Converter[Any]) -> None:
     """
     for field, convert in converters.items():
         try:
-            object.__setattr__(given, field, convert(getattr(given, field)))
+            object.__setattr__(part, field, convert(getattr(part, field)))
         except kinds.WrongKind as wrong:
-            raise InvalidGraph(f"{type(given).__name__}: {field}{wrong.where} {wrong.describe()}") from None
+            raise InvalidGraph(f"{type(part).__name__}: {field}{wrong.where} {wrong.describe()}") from None
 
 
 @dataclass(frozen=True)

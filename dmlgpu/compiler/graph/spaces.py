@@ -111,8 +111,8 @@ def is_same(affine: Affine, sizes: Sizes, other: Sizes) -> bool:
     """Return whether a map changes no coordinate between spaces of these sizes; coordinates that are always 0 do not
     count."""
     moving = [dimension for dimension, size in enumerate(sizes) if size > 1]
-    kept = all(row[column] == (number == column) for number, row in enumerate(affine.steps) for column in moving)
-    return sizes == other and not any(affine.start) and kept
+    unchanged = all(row[column] == (number == column) for number, row in enumerate(affine.steps) for column in moving)
+    return sizes == other and not any(affine.start) and unchanged
 
 
 def seen_from(root: Source, sizes: Sizes, affine: Affine, replaced: Mapping[Tensor, Source] | None = None) -> Source:
@@ -135,8 +135,8 @@ def seen_from(root: Source, sizes: Sizes, affine: Affine, replaced: Mapping[Tens
     def view(source: Source) -> Source:
         match source:
             case Tensor():
-                given = replaced.get(source) if replaced else None
-                return given or affine.of(source, sizes)
+                replacement = replaced.get(source) if replaced else None
+                return replacement or affine.of(source, sizes)
             case Held():
                 return replace(source, sizes=sizes)
             case Apply():

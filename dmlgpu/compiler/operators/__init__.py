@@ -12,7 +12,7 @@ from collections.abc import Collection
 from dmlgpu.catalog import validation
 from dmlgpu.catalog.enums import FeatureLevel
 from dmlgpu.catalog.operator_desc import OperatorDesc
-from dmlgpu.compiler.operators.lowering import Probe, lowering, registered
+from dmlgpu.compiler.operators.lowering import MinimalExample, lowering, registered
 from dmlgpu.compiler.plan import Plan
 from dmlgpu.compiler.rewrites.moves import Move
 
@@ -57,14 +57,14 @@ def upgrade(desc: OperatorDesc) -> OperatorDesc:
     return desc if newer is None else upgrade(newer)
 
 
-def probe(operator: str, asked: Collection[str]) -> Probe:
+def minimal_example(operator: str, fields: Collection[str]) -> MinimalExample:
     """Return what an operator's smallest description needs beyond tensors of one element; nothing where none is known.
 
     Args:
         operator: DirectML's name.
-        asked: fields of the tensors that the description is to have.
+        fields: those of the tensors that the description is to have.
     """
-    return lowering(operator).probe(asked) if operator in registered() else Probe()
+    return lowering(operator).minimal_example(fields) if operator in registered() else MinimalExample()
 
 
 def moves(desc: OperatorDesc) -> tuple[Move, ...]:

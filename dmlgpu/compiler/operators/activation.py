@@ -239,9 +239,9 @@ class ActivationHardmax1(_AlongAxes):
     def lower(cls, desc: descs.ActivationHardmax1) -> Plan:
         """ARGMAX, then a map that compares places and does not read the input again."""
         source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
-        kept, along = row_groups(source.sizes, sorted(desc.axes), [source, output])
-        source, output = merge_tensor(source, kept + along), merge_tensor(output, kept + along)
-        axes = tuple(range(len(kept), source.rank))
+        across, along = row_groups(source.sizes, sorted(desc.axes), [source, output])
+        source, output = merge_tensor(source, across + along), merge_tensor(output, across + along)
+        axes = tuple(range(len(across), source.rank))
         first = Tensor.temporary("first", DataType.UINT32, row_sizes(source.sizes, axes))
         order = constants(order="descending", decreasing=False)
         argmax = Reduction("reduction/argmin", DataType.UINT32, 2, portable=True, constants=order, ordered=True)

@@ -141,8 +141,8 @@ class ElementWiseClip(_BoundedByFloats):
     def fused(cls, desc: descs.ElementWiseClip, source: Source) -> Body:
         """Return the elements of a source clipped after its ScaleBias, for operators that take CLIP as activation."""
         values = _bounds(desc, source.data_type)
-        given = source if desc.scale_bias is None else scaled(source, desc.scale_bias)
-        return apply(CLIP, source.data_type, source.sizes, values=values, input=given)
+        before = source if desc.scale_bias is None else scaled(source, desc.scale_bias)
+        return apply(CLIP, source.data_type, source.sizes, values=values, input=before)
 
 
 class ElementWiseClipGrad1(_Bounded):

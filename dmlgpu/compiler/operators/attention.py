@@ -10,7 +10,14 @@ from typing import Any
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType, MultiheadAttentionMaskType
 from dmlgpu.compiler.operators.indexing import last_dimensions
-from dmlgpu.compiler.operators.lowering import Lowering, Probe, check_sizes, input_tensor, invalid, output_tensor
+from dmlgpu.compiler.operators.lowering import (
+    Lowering,
+    MinimalExample,
+    check_sizes,
+    input_tensor,
+    invalid,
+    output_tensor,
+)
 from dmlgpu.compiler.plan import (
     Attend,
     Body,
@@ -56,10 +63,10 @@ def source_of(desc: Any, part: str) -> str | None:
 def check_sources(desc: Any) -> None:
     """Raise InvalidDescription unless each part has one source, and a past of keys one of values."""
     for part, fields in SOURCES.items():
-        given = [field for field in fields if getattr(desc, field) is not None]
-        if len(given) > 1:
-            raise invalid(desc, given[1], f"must be absent where {given[0]} is present: both hold the {part}")
-        if not given and (part == "query" or desc.past_key_tensor is None):
+        present = [field for field in fields if getattr(desc, field) is not None]
+        if len(present) > 1:
+            raise invalid(desc, present[1], f"must be absent where {present[0]} is present: both hold the {part}")
+        if not present and (part == "query" or desc.past_key_tensor is None):
             past = "" if part == "query" else "; or past_key_tensor and past_value_tensor, which then stand for all"
             raise invalid(desc, f"{part}_tensor", f"must be present, or one of {', '.join(list(fields)[1:])}{past}")
     _check_together(desc, "past_key_tensor", "past_value_tensor")
@@ -70,10 +77,10 @@ def check_sources(desc: Any) -> None:
 
 
 def _check_together(desc: Any, *fields: str) -> None:
-    given = [field for field in fields if getattr(desc, field) is not None]
+    present = [field for field in fields if getattr(desc, field) is not None]
     absent = [field for field in fields if getattr(desc, field) is None]
-    if given and absent:
-        raise invalid(desc, absent[0], f"must be present where {given[0]} is")
+    if present and absent:
+        raise invalid(desc, absent[0], f"must be present where {present[0]} is")
 
 
 # ---- sizes
@@ -160,7 +167,7 @@ def expected_sizes(desc: Any, heads: Heads) -> dict[str, tuple[Sizes, str]]:
     """Return the sizes of every tensor, without leading 1s, and what they are."""
     h = heads
     stack = (h.batch, h.queries, h.heads)
-    found: dict[str, tuple[Sizes, str]] = {
+    expected: dict[str, tuple[Sizes, str]] = {
         "query_tensor": ((h.batch, h.queries, h.heads * h.size), "batch, queries, heads * head size"),
         "key_tensor": ((h.batch, h.new, h.shared * h.size), "batch, keys, key heads * head size"),
         "value_tensor": ((h.batch, h.new, h.shared * h.value_size), "batch, keys, value heads * value head size"),
@@ -177,11 +184,11 @@ def expected_sizes(desc: Any, heads: Heads) -> dict[str, tuple[Sizes, str]]:
     }
     for part, size in (("key", h.size), ("value", h.value_size)):
         why = f"batch, {part} heads, {{}} keys, {'value ' if part == 'value' else ''}head size"
-        found[f"past_{part}_tensor"] = ((h.batch, h.shared, h.past, size), why.format("past"))
-        found[f"output_present_{part}_tensor"] = ((h.batch, h.shared, h.keys, size), why.format("all"))
+        expected[f"past_{part}_tensor"] = ((h.batch, h.shared, h.past, size), why.format("past"))
+        expected[f"output_present_{part}_tensor"] = ((h.batch, h.shared, h.keys, size), why.format("all"))
     if desc.mask_tensor is not None:
-        found["mask_tensor"] = _mask_sizes(desc.mask_type, h)
-    return found
+        expected["mask_tensor"] = _mask_sizes(desc.mask_type, h)
+    return expected
 
 
 def _mask_sizes(mask_type: MultiheadAttentionMaskType, h: Heads) -> tuple[Sizes, str]:
@@ -318,7 +325,7 @@ class MultiheadAttention1(Lowering):
     shaders = (SCALED, BIASED, MASKED, UNPADDED_SCORE, UNPADDED, VISIBLE, CACHED, "attention/merge")
 
     @classmethod
-    def probe(cls, asked: Collection[str]) -> Probe:
+    def minimal_example(cls, fields: Collection[str]) -> MinimalExample:
         apart = ("query_tensor", "key_tensor", "value_tensor")
         beside = {
             "stacked_query_key_tensor": ("value_tensor",),
@@ -328,8 +335,8 @@ class MultiheadAttention1(Lowering):
             "past_value_tensor": (*apart, "past_key_tensor"),
             "past_sequence_lengths_tensor": (*apart, "output_present_key_tensor", "output_present_value_tensor"),
         }
-        needed = [beside[field] for field in asked if field in beside] or [apart]
-        return Probe(
+        needed = [beside[field] for field in fields if field in beside] or [apart]
+        return MinimalExample(
             tensors=tuple(itertools.chain.from_iterable(needed)),
             sizes={
                 "stacked_query_key_tensor": (2, 1),
@@ -337,7 +344,7 @@ class MultiheadAttention1(Lowering):
                 "stacked_query_key_value_tensor": (3, 1),
                 "bias_tensor": (3,),
             },
-            values={"mask_type": MaskType.BOOLEAN if "mask_tensor" in asked else MaskType.NONE},
+            values={"mask_type": MaskType.BOOLEAN if "mask_tensor" in fields else MaskType.NONE},
         )
 
     @classmethod
@@ -374,7 +381,7 @@ class MultiheadAttention1(Lowering):
     def lower(cls, desc: descs.MultiheadAttention1) -> Plan:
         """Copies into the present keys and values, then attention, in parts where rows are few."""
         planner = _Planner(desc)
-        key, value = planner.kept("key"), planner.kept("value")
+        key, value = planner.rows("key"), planner.rows("value")
         attention = Attend(
             "",
             grouped(planner.part("query"), planner.heads.group),
@@ -405,7 +412,7 @@ class _Planner:
 
     # ---- keys and values
 
-    def kept(self, part: str) -> Tensor | Body:
+    def rows(self, part: str) -> Tensor | Body:
         """Return all keys or values: as given, or past and new ones copied side by side."""
         present, past = f"output_present_{part}_tensor", f"past_{part}_tensor"
         pieces: list[tuple[Tensor | Body, int]] = []
@@ -416,12 +423,12 @@ class _Planner:
         has_present = getattr(self.desc, present) is not None
         if len(pieces) == 1 and not has_present:
             return pieces[0][0]
-        kept = self._present(present) if has_present else self._temporary(self._sizes(pieces))
+        rows = self._present(present) if has_present else self._temporary(self._sizes(pieces))
         if self.desc.past_sequence_lengths_tensor is None:
             for source, start in pieces:
-                self._copy(source, kept, start, keeps_neighbours=len(pieces) > 1)
-            return kept
-        return self._cached(pieces, kept)
+                self._copy(source, rows, start, keeps_neighbours=len(pieces) > 1)
+            return rows
+        return self._cached(pieces, rows)
 
     def _sizes(self, pieces: list[tuple[Tensor | Body, int]]) -> tuple[int, ...]:
         sizes = pieces[0][0].sizes
@@ -433,10 +440,10 @@ class _Planner:
     def _temporary(self, sizes: tuple[int, ...]) -> Tensor:
         return Tensor.temporary("rows", self.desc.output_tensor.data_type, sizes)
 
-    def _copy(self, source: Tensor | Body, kept: Tensor, start: int, *, keeps_neighbours: bool) -> None:
+    def _copy(self, source: Tensor | Body, whole: Tensor, start: int, *, keeps_neighbours: bool) -> None:
         """Add a copy of some rows into a tensor of all rows, from a row on."""
         body = identity(replace(source, view=View.RAW)) if isinstance(source, Tensor) else source
-        rows = replace(kept, sizes=source.sizes, offset=kept.offset + start * kept.strides[2])
+        rows = replace(whole, sizes=source.sizes, offset=whole.offset + start * whole.strides[2])
         self.steps.append(Map("keep rows", body, rows, keeps_neighbours))
 
     def _cached(self, pieces: list[tuple[Tensor | Body, int]], cache: Tensor) -> Tensor:
@@ -450,10 +457,10 @@ class _Planner:
             stored = self._temporary(source.sizes)
             self._copy(source, stored, 0, keeps_neighbours=False)
             source = stored
-        new, kept = replace(source, view=View.RAW), replace(cache, view=View.RAW)
+        new, rows = replace(source, view=View.RAW), replace(cache, view=View.RAW)
         past = per_batch(input_tensor(self.desc, "past_sequence_lengths_tensor"), new.sizes)
         along = (None, None, None, 3)
-        self.steps.append(Scatter("cache rows", CACHED, new, (("past", past),), kept, (), along, distinct=True))
+        self.steps.append(Scatter("cache rows", CACHED, new, (("past", past),), rows, (), along, distinct=True))
         return cache
 
     # ---- scores

@@ -131,9 +131,9 @@ class _Batch:
 
     def reduce(self, stage: Stage, source: Source) -> dict[str, Tensor]:
         """Add a reduction and return its results by name, each repeated along its row."""
-        step, found = reduce_stage(stage, source, self.axes)
+        step, results = reduce_stage(stage, source, self.axes)
         self.steps.append(step)
-        return found
+        return results
 
     def total(self, name: str, source: Source) -> Tensor:
         """Add a sum over the batch."""
@@ -238,8 +238,8 @@ class BatchNormalizationGrad(_Gradient):
         batch.store("output", apply(GRADIENT, gradient.data_type, batch.sizes, portable=True, values=values, **scaled))
         sources = {**batch.named("gradient", "input", "mean"), "lack": number(0, batch.sizes)}
         products = batch.total("products", apply(PRODUCT, FLOAT32, batch.sizes, portable=True, values=(), **sources))
-        one = number(1, batch.sizes)
-        batch.store_statistic("output_scale", GRADIENT, values, gradient=products, variance=variance, factor=one)
+        ones = number(1, batch.sizes)
+        batch.store_statistic("output_scale", GRADIENT, values, gradient=products, variance=variance, factor=ones)
         batch.store_statistic("output_bias", CONVERT, input=batch.total("total", gradient))
         return batch.plan(desc.operator)
 
@@ -274,8 +274,8 @@ class BatchNormalizationTrainingGrad(_Gradient):
         data_type = desc.output_gradient_tensor.data_type
         batch.store("output", apply(file, data_type, batch.sizes, portable=True, values=values, **sources))
         small = row_sizes(batch.sizes, batch.axes)
-        given = {"products": products, "total": total, **own, "given": batch.tensors["mean"]}
-        about = {name: replace(source, sizes=small) for name, source in given.items()}
+        inputs = {"products": products, "total": total, **own, "given": batch.tensors["mean"]}
+        about = {name: replace(source, sizes=small) for name, source in inputs.items()}
         batch.store_statistic(
             "output_scale",
             GRADIENT,

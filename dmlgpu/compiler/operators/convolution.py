@@ -187,8 +187,8 @@ class Convolution(_Forward):
         slack = (1, 1, *desc.strides)
         if not all(least <= size < least + more for size, least, more in zip(sizes, expected, slack, strict=True)):
             most = [least + more - 1 for least, more in zip(expected, slack, strict=True)]
-            wanted = f"must be {list(expected)}" + (f", at most {most}" if most != list(expected) else "")
-            raise invalid(desc, "output_tensor.sizes", f"{wanted} ({GIVEN}), got {list(sizes)}")
+            requirement = f"must be {list(expected)}" + (f", at most {most}" if most != list(expected) else "")
+            raise invalid(desc, "output_tensor.sizes", f"{requirement} ({GIVEN}), got {list(sizes)}")
 
     @classmethod
     def check_channels(cls, desc: descs.Convolution) -> None:
@@ -346,18 +346,18 @@ class QuantizedLinearConvolution(_Integers):
     @classmethod
     def lower(cls, desc: descs.QuantizedLinearConvolution) -> Plan:
         """The parameters side by side; the convolution, and everything else in its epilogue."""
-        found = parameters_of(desc, cls.gathered)
-        step, buffer = gather(found)
-        given = {one.field: _of_output(one.view(buffer), desc) for one in found}
+        parameters = parameters_of(desc, cls.gathered)
+        step, buffer = gather(parameters)
+        views = {parameter.field: _of_output(parameter.view(buffer), desc) for parameter in parameters}
         output = _grouped_output(desc)
-        body = cls._epilogue(output, given)
+        body = cls._epilogue(output, views)
         return Plan(desc.operator, (step, products.Convolve("", cls.convolution(desc), body, output)))
 
     @classmethod
-    def _epilogue(cls, output: Tensor, given: Mapping[str, Tensor]) -> Body:
+    def _epilogue(cls, output: Tensor, parameters: Mapping[str, Tensor]) -> Body:
         total: Source = Held.product(INT32, output.sizes)
-        if "bias_tensor" in given:
-            total = apply(cls.shaders[1], INT32, output.sizes, portable=True, sum=total, bias=given["bias_tensor"])
+        if "bias_tensor" in parameters:
+            total = apply(cls.shaders[1], INT32, output.sizes, portable=True, sum=total, bias=parameters["bias_tensor"])
         low, high = limits(output.data_type)
         return apply(
             QUANTIZED_PRODUCT,
@@ -366,8 +366,8 @@ class QuantizedLinearConvolution(_Integers):
             portable=True,
             values=constants(compute=FLOAT32, low=low, high=high),
             product=total,
-            a_scale=given["input_scale_tensor"],
-            b_scale=given["filter_scale_tensor"],
-            scale=given["output_scale_tensor"],
-            zero_point=given.get("output_zero_point_tensor") or no_zero_point(output.sizes),
+            a_scale=parameters["input_scale_tensor"],
+            b_scale=parameters["filter_scale_tensor"],
+            scale=parameters["output_scale_tensor"],
+            zero_point=parameters.get("output_zero_point_tensor") or no_zero_point(output.sizes),
         )

@@ -71,9 +71,9 @@ def scaled(source: Source, scale_bias: ScaleBias, data_type: DataType | None = N
     Halves become float32, so that they are rounded once, at the end; integers are computed in float32 and converted
     back as CAST does (the pages are silent). With a ``data_type`` the result is rounded or converted to that.
     """
-    given = source.data_type
-    is_double = given is DataType.FLOAT64
-    result = data_type or (DataType.FLOAT32 if given is DataType.FLOAT16 else given)
+    source_type = source.data_type
+    is_double = source_type is DataType.FLOAT64
+    result = data_type or (DataType.FLOAT32 if source_type is DataType.FLOAT16 else source_type)
     values = constants(
         compute=DataType.FLOAT64 if is_double else DataType.FLOAT32,
         scale=float(scale_bias.scale),

@@ -14,7 +14,7 @@ from dmlgpu.compiler.operators.elementwise import as_bits
 from dmlgpu.compiler.operators.indexing import check_axis, check_single_along_axis, merged_around_axis
 from dmlgpu.compiler.operators.lowering import (
     Lowering,
-    Probe,
+    MinimalExample,
     check_sizes,
     converted,
     everywhere,
@@ -93,8 +93,8 @@ class OneHot(Lowering):
     shaders = ("indexing/one_hot", "indexing/found", PLACE)
 
     @classmethod
-    def probe(cls, asked: Collection[str]) -> Probe:
-        return Probe(sizes={"values_tensor": (2,)})
+    def minimal_example(cls, fields: Collection[str]) -> MinimalExample:
+        return MinimalExample(sizes={"values_tensor": (2,)})
 
     @classmethod
     def check(cls, desc: descs.OneHot) -> None:
@@ -154,8 +154,8 @@ class DiagonalMatrix1(Lowering):
     @classmethod
     def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
         """The input's, where there is one; DIAGONAL_MATRIX has none."""
-        given = getattr(desc, "input_tensor", None)
-        return {} if given is None else {"output_tensor": given.sizes}
+        source = getattr(desc, "input_tensor", None)
+        return {} if source is None else {"output_tensor": source.sizes}
 
     @classmethod
     def check(cls, desc: Any) -> None:
@@ -168,12 +168,12 @@ class DiagonalMatrix1(Lowering):
         begin, end = desc.diagonal_fill_begin, desc.diagonal_fill_end
         first, last = (min(max(bound, 1 - height), width) for bound in sorted((begin, end)))
         output = as_bits(output_tensor(desc))
-        given = output if desc.input_tensor is None else as_bits(input_tensor(desc, "input_tensor"))
+        source = output if desc.input_tensor is None else as_bits(input_tensor(desc, "input_tensor"))
         steps = (0,) * (output.rank - 2) + (-1, 1)
-        sizes, strides = merge_dimensions(output.sizes, output.strides, given.strides, steps)
+        sizes, strides = merge_dimensions(output.sizes, output.strides, source.strides, steps)
         output = replace(output, sizes=sizes, strides=strides[0])
         value = _constant_bits(words_of(desc.value, desc.value_data_type), output)
-        rest: Source = replace(given, sizes=sizes, strides=strides[1])
+        rest: Source = replace(source, sizes=sizes, strides=strides[1])
         if desc.input_tensor is None:
             rest = _constant_bits(words_of(0, desc.value_data_type), output)
         inside, outside = (value, rest) if begin <= end else (rest, value)
@@ -239,8 +239,8 @@ class RandomGenerator(Lowering):
     shaders = ("random/random_generator", "random/next_state", PLACE)
 
     @classmethod
-    def probe(cls, asked: Collection[str]) -> Probe:
-        return Probe(sizes={"input_state_tensor": (6,), "output_state_tensor": (6,)})
+    def minimal_example(cls, fields: Collection[str]) -> MinimalExample:
+        return MinimalExample(sizes={"input_state_tensor": (6,), "output_state_tensor": (6,)})
 
     @classmethod
     def output_sizes(cls, desc: descs.RandomGenerator) -> Mapping[str, tuple[int, ...]]:

@@ -225,8 +225,8 @@ class Gather(Lowering):
     @classmethod
     def lower(cls, desc: descs.Gather) -> Plan:
         data, axis = input_tensor(desc, "input_tensor", View.RAW), desc.axis
-        given = last_dimensions(input_tensor(desc, "indices_tensor", View.INDEX), desc.index_dimensions)
-        indices = viewed(given, (*data.sizes[:axis], *given.sizes, 1), ((0,) * axis + given.strides + (0,)))
+        selected = last_dimensions(input_tensor(desc, "indices_tensor", View.INDEX), desc.index_dimensions)
+        indices = viewed(selected, (*data.sizes[:axis], *selected.sizes, 1), ((0,) * axis + selected.strides + (0,)))
         return Plan(desc.operator, (_gather(data, indices, output_tensor(desc), axis),))
 
 
@@ -370,8 +370,8 @@ class ScatterElements(Lowering):
             output_tensor(desc, view=View.RAW),
         )
         follows = shared_lookups(indices, range(updates.rank), axis)
-        values, given = constants(axis=axis), (("indices", indices),)
-        return _scattered(desc, Scatter("scatter", cls.shaders[0], updates, given, output, values, follows))
+        values, inputs = constants(axis=axis), (("indices", indices),)
+        return _scattered(desc, Scatter("scatter", cls.shaders[0], updates, inputs, output, values, follows))
 
 
 class ScatterNd(Lowering):
@@ -420,8 +420,8 @@ class ScatterNd(Lowering):
         lead = len(tuples)
         follows = (None,) * (updates.rank - len(windows)) + tuple(range(length, output.rank))
         values = constants(tuple=length, lead=lead)
-        given = (("indices", indices),)
-        return _scattered(desc, Scatter("scatter", cls.shaders[0], updates, given, output, values, follows))
+        inputs = (("indices", indices),)
+        return _scattered(desc, Scatter("scatter", cls.shaders[0], updates, inputs, output, values, follows))
 
 
 def _scattered(desc: descs.ScatterElements | descs.ScatterNd, scatter: Scatter) -> Plan:

@@ -23,7 +23,7 @@ _LOWERINGS: dict[str, type[Lowering]] = {}
 
 
 @dataclass(frozen=True)
-class Probe:
+class MinimalExample:
     """What an operator's smallest description needs beyond required tensors of one element and plain attributes.
 
     Attributes:
@@ -114,9 +114,9 @@ class Lowering:
         return {} if cls.newer is None else lowering(cls.newer.operator).usual_sizes(desc)
 
     @classmethod
-    def probe(cls, asked: Collection[str]) -> Probe:
+    def minimal_example(cls, fields: Collection[str]) -> MinimalExample:
         """Return what the smallest description with the tensors that are asked for needs besides."""
-        return Probe() if cls.newer is None else lowering(cls.newer.operator).probe(asked)
+        return MinimalExample() if cls.newer is None else lowering(cls.newer.operator).minimal_example(fields)
 
     @classmethod
     def upgrade(cls, desc: Any) -> OperatorDesc | None:

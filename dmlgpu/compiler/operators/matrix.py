@@ -87,8 +87,8 @@ class _MatrixProduct(Lowering):
         expected = (*batch, inner, b[-1])
         if b != expected:
             transposed = getattr(desc, "trans_b", None) is MatrixTransform.TRANSPOSE
-            wanted = _turned(expected) if transposed else expected
-            check_sizes(desc, "b_tensor", wanted, f"a_tensor has batch sizes {batch} and inner size {inner}")
+            sizes = _turned(expected) if transposed else expected
+            check_sizes(desc, "b_tensor", sizes, f"a_tensor has batch sizes {batch} and inner size {inner}")
         check_sizes(desc, "output_tensor", matrices.output, f"{rows} rows of a_tensor, {b[-1]} columns of b_tensor")
 
 
@@ -324,10 +324,13 @@ class QuantizedLinearMatrixMultiply(_IntegerProduct):
     def lower(cls, desc: descs.QuantizedLinearMatrixMultiply) -> Plan:
         """The parameters side by side; the product, and everything else in its epilogue."""
         output = output_tensor(desc)
-        found = parameters_of(desc, cls.gathered)
-        step, gathered = gather(found)
+        parameters = parameters_of(desc, cls.gathered)
+        step, gathered = gather(parameters)
         inputs: dict[str, Source] = {"product": Held.product(INT32, output.sizes)}
-        inputs |= {one.name: _parameter(one.view(gathered), output.sizes, cls.parameters[one.field]) for one in found}
+        inputs |= {
+            parameter.name: _parameter(parameter.view(gathered), output.sizes, cls.parameters[parameter.field])
+            for parameter in parameters
+        }
         if desc.output_zero_point_tensor is None:
             inputs["zero_point"] = no_zero_point(output.sizes)
         limits = np.iinfo(output.data_type.numpy)

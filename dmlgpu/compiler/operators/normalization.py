@@ -19,7 +19,7 @@ from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.operators.elementwise import activated
 from dmlgpu.compiler.operators.lowering import (
     Lowering,
-    Probe,
+    MinimalExample,
     check_axes,
     check_sizes,
     input_tensor,
@@ -63,11 +63,11 @@ def normalized(data_type: DataType, epsilon: float, sources: Mapping[str, Source
         sources: ``input`` and any of ``mean``, ``lack`` (a second part of the mean), ``variance``, ``scale``, ``bias``;
             those that are missing change nothing.
     """
-    given, sizes = sources["input"], sources["input"].sizes
+    source, sizes = sources["input"], sources["input"].sizes
     neutral = {"mean": 0, "lack": 0, "variance": 1, "scale": 1, "bias": 0}
     inputs = {name: sources.get(name) or number(value, sizes) for name, value in neutral.items()}
     values = constants(compute=FLOAT32, epsilon=float(epsilon) if "variance" in sources else "0.0f")
-    return apply(NORMALIZE, data_type, sizes, portable=True, values=values, input=given, **inputs)
+    return apply(NORMALIZE, data_type, sizes, portable=True, values=values, input=source, **inputs)
 
 
 def broadcast(desc: OperatorDesc, fields: Mapping[str, str]) -> dict[str, Tensor]:
@@ -81,11 +81,9 @@ def check_broadcast(desc: Any, *fields: str) -> None:
     """Raise InvalidDescription unless each dimension of these tensors, where they are present, is 1 or the input's."""
     for field in fields:
         tensor = getattr(desc, field)
-        for axis, (size, wanted) in enumerate(
-            zip(tensor.sizes, desc.input_tensor.sizes, strict=True) if tensor else ()
-        ):
-            if size not in (1, wanted):
-                expected = f"must be 1 or input_tensor.sizes[{axis}] ({wanted}), got {size}"
+        for axis, (size, full) in enumerate(zip(tensor.sizes, desc.input_tensor.sizes, strict=True) if tensor else ()):
+            if size not in (1, full):
+                expected = f"must be 1 or input_tensor.sizes[{axis}] ({full}), got {size}"
                 raise invalid(desc, f"{field}.sizes[{axis}]", expected)
 
 
@@ -106,10 +104,10 @@ class MeanVarianceNormalization2(Lowering):
     )
 
     @classmethod
-    def probe(cls, asked: Collection[str]) -> Probe:
+    def minimal_example(cls, fields: Collection[str]) -> MinimalExample:
         """Return the older ones take scale and bias both or not at all, below feature level 5_2."""
         pair = ("scale_tensor", "bias_tensor")
-        return Probe(pair if set(pair) & set(asked) else ())
+        return MinimalExample(pair if set(pair) & set(fields) else ())
 
     @classmethod
     def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
@@ -427,14 +425,14 @@ class LocalResponseNormalizationGrad(_LocalResponse):
         windows = _Windows.of(desc)
         output = output_tensor(desc, "output_gradient_tensor")
         total = windows.stored(windows.squares(input_tensor(desc, "input_tensor")))
-        given: dict[str, Source] = {
+        inputs: dict[str, Source] = {
             "gradient": input_tensor(desc, "input_gradient_tensor"),
             "input": input_tensor(desc, "input_tensor"),
             "total": total,
         }
         values = cls.values(desc, -desc.beta - 1)
-        weights = windows.stored(apply(weight, FLOAT32, output.sizes, portable=True, values=values, **given))
+        weights = windows.stored(apply(weight, FLOAT32, output.sizes, portable=True, values=values, **inputs))
         values = cls.values(desc, -desc.beta, twice=2 * float(desc.beta) * desc.alpha / desc.local_size)
         sums = windows.sum(weights, mirrored=True)
-        body = apply(file, output.data_type, output.sizes, portable=True, values=values, **given, weights=sums)
+        body = apply(file, output.data_type, output.sizes, portable=True, values=values, **inputs, weights=sums)
         return windows.plan(desc.operator, body, output)

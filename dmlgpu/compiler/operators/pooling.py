@@ -17,7 +17,7 @@ from dmlgpu.catalog.tensor_desc import packed_strides
 from dmlgpu.compiler.operators.elementwise import cast
 from dmlgpu.compiler.operators.lowering import (
     Lowering,
-    Probe,
+    MinimalExample,
     check_padded,
     check_sizes,
     input_tensor,
@@ -524,8 +524,8 @@ class Unfold(Lowering):
     shaders = ("window/taken",)
 
     @classmethod
-    def probe(cls, asked: Collection[str]) -> Probe:
-        return Probe(ranks={"output_tensor": 3})
+    def minimal_example(cls, fields: Collection[str]) -> MinimalExample:
+        return MinimalExample(ranks={"output_tensor": 3})
 
     @classmethod
     def output_sizes(cls, desc: descs.Unfold) -> Mapping[str, tuple[int, ...]]:
@@ -557,8 +557,8 @@ class Fold(Lowering):
     shaders = ("window/covering",)
 
     @classmethod
-    def probe(cls, asked: Collection[str]) -> Probe:
-        return Probe(ranks={"input_tensor": 3})
+    def minimal_example(cls, fields: Collection[str]) -> MinimalExample:
+        return MinimalExample(ranks={"input_tensor": 3})
 
     @classmethod
     def check(cls, desc: descs.Fold) -> None:
@@ -575,5 +575,5 @@ class Fold(Lowering):
         shares = covering(_columns(input_tensor(desc, "input_tensor"), windows), windows, placed=True)
         axes = tuple(range(output.rank, shares.rank))
         ones, zeros = (1,) * len(axes), (0,) * len(axes)
-        given = replace(output, sizes=output.sizes + ones, strides=output.strides + zeros)
-        return Plan(desc.operator, (Reduce("", SUM, shares, axes, given),))
+        sums = replace(output, sizes=output.sizes + ones, strides=output.strides + zeros)
+        return Plan(desc.operator, (Reduce("", SUM, shares, axes, sums),))

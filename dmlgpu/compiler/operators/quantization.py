@@ -18,7 +18,7 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TENSOR_ALIGNMENT, WORD_BITS, TensorDesc
 from dmlgpu.compiler.operators.lowering import (
     Lowering,
-    Probe,
+    MinimalExample,
     check_sizes,
     everywhere,
     input_tensor,
@@ -116,10 +116,10 @@ class ElementWiseQuantizeLinear(_Linear):
 
     @classmethod
     def check(cls, desc: descs.ElementWiseQuantizeLinear) -> None:
-        given, scale = desc.input_tensor.data_type, desc.scale_tensor.data_type
-        expected = given if given.is_float else FLOAT32
+        real, scale = desc.input_tensor.data_type, desc.scale_tensor.data_type
+        expected = real if real.is_float else FLOAT32
         if scale is not expected:
-            reason = f"must be {expected.name} for an input of {given.name}, got {scale.name}"
+            reason = f"must be {expected.name} for an input of {real.name}, got {scale.name}"
             raise invalid(desc, "scale_tensor.data_type", reason)
 
 
@@ -142,8 +142,8 @@ class _InBlocks(_Linear):
     """
 
     @classmethod
-    def probe(cls, asked: Collection[str]) -> Probe:
-        return Probe(values={"quantization_type": QuantizationType.SCALE})
+    def minimal_example(cls, fields: Collection[str]) -> MinimalExample:
+        return MinimalExample(values={"quantization_type": QuantizationType.SCALE})
 
     @classmethod
     def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
@@ -317,8 +317,8 @@ class DynamicQuantizeLinear(Lowering):
     def output_sizes(cls, desc: descs.DynamicQuantizeLinear) -> Mapping[str, tuple[int, ...]]:
         """The output has the input's sizes, scale and zero point one element."""
         sizes = desc.input_tensor.sizes
-        one = (1,) * len(sizes)
-        return {"output_tensor": sizes, "output_scale_tensor": one, "output_zero_point_tensor": one}
+        ones = (1,) * len(sizes)
+        return {"output_tensor": sizes, "output_scale_tensor": ones, "output_zero_point_tensor": ones}
 
     @classmethod
     def check(cls, desc: descs.DynamicQuantizeLinear) -> None:
@@ -330,20 +330,20 @@ class DynamicQuantizeLinear(Lowering):
         """The range, by one or two reductions into a temporary; scale; zero point; the elements."""
         values, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
         scale, zero = output_tensor(desc, "output_scale_tensor"), output_tensor(desc, "output_zero_point_tensor")
-        one = scale.sizes
-        span = Tensor.temporary("range", FLOAT32, one, lanes=2)
+        ones = scale.sizes
+        span = Tensor.temporary("range", FLOAT32, ones, lanes=2)
         reduction = Reduction(cls.shaders[1], FLOAT32, 2, portable=True)
         find_range = Reduce("", reduction, values, tuple(range(values.rank)), span)
-        smallest, largest = (everywhere(replace(span, lanes=1), one, element) for element in (0, 1))
+        smallest, largest = (everywhere(replace(span, lanes=1), ones, element) for element in (0, 1))
         low, high = limits(output.data_type)
         steps_of_scale = constants(steps=high - low)
         find_scale = apply(
-            cls.shaders[2], FLOAT32, one, portable=True, values=steps_of_scale, smallest=smallest, largest=largest
+            cls.shaders[2], FLOAT32, ones, portable=True, values=steps_of_scale, smallest=smallest, largest=largest
         )
         find_zero = apply(
             cls.shaders[3],
             output.data_type,
-            one,
+            ones,
             portable=True,
             values=_quantizing(output.data_type),
             smallest=smallest,

@@ -14,7 +14,7 @@ from dmlgpu.common.errors import InvalidDescription
 from dmlgpu.compiler.operators.elementwise import ADD, CLIP, MULTIPLY, activated
 from dmlgpu.compiler.operators.lowering import (
     Lowering,
-    Probe,
+    MinimalExample,
     check_sizes,
     input_tensor,
     invalid,
@@ -59,11 +59,11 @@ def computed(file: str, sizes: Sizes, values: Constants = (), **inputs: Source) 
 
 def total(first: Source, second: Source, *others: Source | None) -> Body:
     """Return the sum of sources, without those that are None."""
-    found = computed(ADD, first.sizes, a=first, b=second)
+    result = computed(ADD, first.sizes, a=first, b=second)
     for other in others:
         if other is not None:
-            found = computed(ADD, first.sizes, a=found, b=other)
-    return found
+            result = computed(ADD, first.sizes, a=result, b=other)
+    return result
 
 
 @dataclass(frozen=True)
@@ -295,8 +295,8 @@ class _Recurrent(Lowering):
     singles: ClassVar[tuple[str, ...]] = ("output_single_tensor",)
 
     @classmethod
-    def probe(cls, asked: Collection[str]) -> Probe:
-        return Probe(
+    def minimal_example(cls, fields: Collection[str]) -> MinimalExample:
+        return MinimalExample(
             tensors=("output_sequence_tensor",),
             sizes={
                 "weight_tensor": (cls.gates, 1),
@@ -342,9 +342,9 @@ class _Recurrent(Lowering):
     @classmethod
     def _check_activations(cls, desc: Any) -> None:
         """Raise InvalidDescription unless there are as many activations as the directions need."""
-        directions, given = len(BACKWARD[desc.direction]), len(desc.activation_descs)
-        if given != cls.activations * directions:
-            reason = f"must hold {cls.activations * directions} ({cls.activations} per direction), got {given}"
+        directions, count = len(BACKWARD[desc.direction]), len(desc.activation_descs)
+        if count != cls.activations * directions:
+            reason = f"must hold {cls.activations * directions} ({cls.activations} per direction), got {count}"
             raise invalid(desc, "activation_descs", reason)
 
     @classmethod
@@ -421,12 +421,12 @@ class Lstm(_Recurrent):
         cls, now: TimeStep, sums: Mapping[int, Held], gate: int, activation: int, peephole: Source | None = None
     ) -> Body:
         """Return a gate: its products and what it sees of the cell state, clipped, after an activation."""
-        found = total(now.inputs(gate), sums[gate], peephole)
+        result = total(now.inputs(gate), sums[gate], peephole)
         desc = now.layer.desc
         if desc.use_clip_threshold:
             bound = np.float32(desc.clip_threshold)
-            found = computed(CLIP, now.sizes, constants(min=-bound, max=bound), input=found)
-        return now.activated(found, activation)
+            result = computed(CLIP, now.sizes, constants(min=-bound, max=bound), input=result)
+        return now.activated(result, activation)
 
 
 def _seen(now: TimeStep, entry: int, cell: Source) -> Body | None:

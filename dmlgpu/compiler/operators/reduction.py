@@ -265,14 +265,14 @@ class NonzeroCoordinates(Lowering):
         check_sizes(desc, "output_count_tensor", sizes["output_count_tensor"], "one count")
         why = "leading 1s, input_tensor's elements, coordinates"
         check_sizes(desc, "output_coordinates_tensor", sizes["output_coordinates_tensor"], why)
-        given, rank = sizes["output_coordinates_tensor"][-1], desc.input_tensor.dimension_count
+        count, rank = sizes["output_coordinates_tensor"][-1], desc.input_tensor.dimension_count
         fewest = rank - next((d for d, size in enumerate(desc.input_tensor.sizes) if size > 1), rank)
-        if not fewest <= given <= rank:
+        if not fewest <= count <= rank:
             raise invalid(
                 desc,
                 "output_coordinates_tensor.sizes[-1]",
                 f"must be between input_tensor's dimension count without leading 1s ({fewest}) and with them ({rank}),"
-                f" got {given}",
+                f" got {count}",
             )
 
     @classmethod
@@ -280,12 +280,12 @@ class NonzeroCoordinates(Lowering):
         """Below 4_0 all three tensors have one dimension count."""
         rank = desc.input_tensor.dimension_count
         for field in ("output_count_tensor", "output_coordinates_tensor"):
-            given = getattr(desc, field).dimension_count
-            if level < FeatureLevel.LEVEL_4_0 and given != rank:
+            count = getattr(desc, field).dimension_count
+            if level < FeatureLevel.LEVEL_4_0 and count != rank:
                 raise invalid(
                     desc,
                     f"{field}.dimension_count",
-                    f"must be input_tensor's dimension count ({rank}) below feature level 4_0, got {given}",
+                    f"must be input_tensor's dimension count ({rank}) below feature level 4_0, got {count}",
                 )
 
     @classmethod
@@ -308,8 +308,8 @@ class NonzeroCoordinates(Lowering):
 def _digits(desc: descs.NonzeroCoordinates) -> tuple[tuple[int, int], ...]:
     """Size and step of each coordinate that is asked for, in the number of an element."""
     sizes = desc.input_tensor.sizes
-    wanted = desc.output_coordinates_tensor.sizes[-1]
-    return tuple(zip(sizes, packed_strides(sizes), strict=True))[-wanted:]
+    count = desc.output_coordinates_tensor.sizes[-1]
+    return tuple(zip(sizes, packed_strides(sizes), strict=True))[-count:]
 
 
 class TopK1(Lowering):
@@ -356,7 +356,7 @@ def _places(records: Tensor, sizes: tuple[int, ...], axis: int) -> Tensor:
     """Return the places in records, which have the axis last, as indices over dimensions of these sizes."""
     lanes, length = records.lanes, sizes[axis]
     others = packed_strides([1 if dimension == axis else size for dimension, size in enumerate(sizes)])
-    strides = tuple(lanes if dimension == axis else lanes * length * one for dimension, one in enumerate(others))
+    strides = tuple(lanes if dimension == axis else lanes * length * stride for dimension, stride in enumerate(others))
     return Tensor(records.binding, DataType.UINT32, sizes, strides, View.INDEX, offset=lanes // 2)
 
 

@@ -13,7 +13,14 @@ from dmlgpu.catalog.enums import DataType, InterpolationMode, ReduceFunction
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import packed_strides
 from dmlgpu.compiler.operators.indexing import last_dimensions
-from dmlgpu.compiler.operators.lowering import Lowering, Probe, check_sizes, input_tensor, invalid, output_tensor
+from dmlgpu.compiler.operators.lowering import (
+    Lowering,
+    MinimalExample,
+    check_sizes,
+    input_tensor,
+    invalid,
+    output_tensor,
+)
 from dmlgpu.compiler.plan import (
     Element,
     Lookup,
@@ -130,8 +137,8 @@ class RoiPooling(Lowering):
     most_bins = 1 << 16
 
     @classmethod
-    def probe(cls, asked: Collection[str]) -> Probe:
-        return Probe(sizes={"roi_tensor": (5,)})
+    def minimal_example(cls, fields: Collection[str]) -> MinimalExample:
+        return MinimalExample(sizes={"roi_tensor": (5,)})
 
     @classmethod
     def output_sizes(cls, desc: descs.RoiPooling) -> Mapping[str, tuple[int, ...]]:
@@ -197,8 +204,8 @@ class RoiAlign1(Lowering):
     shaders = ("regions/roi_align1", *INCLUDED)
 
     @classmethod
-    def probe(cls, asked: Collection[str]) -> Probe:
-        return Probe(sizes={"roi_tensor": (4,)}, values={"reduction_function": ReduceFunction.AVERAGE})
+    def minimal_example(cls, fields: Collection[str]) -> MinimalExample:
+        return MinimalExample(sizes={"roi_tensor": (4,)}, values={"reduction_function": ReduceFunction.AVERAGE})
 
     @classmethod
     def check(cls, desc: descs.RoiAlign1) -> None:
@@ -259,9 +266,9 @@ class RoiAlignGrad(Lowering):
     )
 
     @classmethod
-    def probe(cls, asked: Collection[str]) -> Probe:
-        return Probe(
-            tensors=("input_tensor",) if "output_roi_gradient_tensor" in asked else ("output_gradient_tensor",),
+    def minimal_example(cls, fields: Collection[str]) -> MinimalExample:
+        return MinimalExample(
+            tensors=("input_tensor",) if "output_roi_gradient_tensor" in fields else ("output_gradient_tensor",),
             sizes={"roi_tensor": (4,), "output_roi_gradient_tensor": (4,)},
             values={"reduction_function": ReduceFunction.AVERAGE},
         )
@@ -269,10 +276,10 @@ class RoiAlignGrad(Lowering):
     @classmethod
     def output_sizes(cls, desc: descs.RoiAlignGrad) -> Mapping[str, tuple[int, ...]]:
         """The regions'; the input's, where there is one."""
-        found = {"output_roi_gradient_tensor": desc.roi_tensor}
+        like = {"output_roi_gradient_tensor": desc.roi_tensor}
         if desc.input_tensor is not None:
-            found["output_gradient_tensor"] = desc.input_tensor
-        return {field: tensor.sizes for field, tensor in found.items() if getattr(desc, field) is not None}
+            like["output_gradient_tensor"] = desc.input_tensor
+        return {field: tensor.sizes for field, tensor in like.items() if getattr(desc, field) is not None}
 
     @classmethod
     def check(cls, desc: descs.RoiAlignGrad) -> None:

@@ -112,13 +112,13 @@ class _Passes:
     def run(self, work: _Pass, output: Tensor | None = None) -> None:
         """Add a pass into the output, or into a temporary tensor."""
         body, rank = work(self.result), self.result.rank
-        made = output or Tensor.temporary("pass", FLOAT32, body.sizes[:rank])
+        result = output or Tensor.temporary("pass", FLOAT32, body.sizes[:rank])
         if body.rank == rank:
-            self.steps.append(Map("resample", replace(body, data_type=made.data_type), made))
+            self.steps.append(Map("resample", replace(body, data_type=result.data_type), result))
         else:
-            given = replace(made, sizes=(*made.sizes, 1), strides=(*made.strides, 0))
-            self.steps.append(Reduce("", SUM, body, (rank,), given))
-        self.result = made
+            sums = replace(result, sizes=(*result.sizes, 1), strides=(*result.strides, 0))
+            self.steps.append(Reduce("", SUM, body, (rank,), sums))
+        self.result = result
 
 
 def _in_passes(operator: str, source: Tensor, works: Sequence[_Pass], output: Tensor) -> Plan:

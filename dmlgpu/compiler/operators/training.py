@@ -42,8 +42,8 @@ class AdamOptimizer(Lowering):
         sizes, moments, steps = gradient.sizes, [], []
         for name, beta in (("first", desc.beta1), ("second", desc.beta2)):
             moment = Tensor.temporary(f"{name} moment", FLOAT32, sizes)
-            given = input_tensor(desc, f"input_{name}_moment_tensor")
-            steps.append(Map(f"{name} moment", _moment(given, gradient, beta, squared=name == "second"), moment))
+            before = input_tensor(desc, f"input_{name}_moment_tensor")
+            steps.append(Map(f"{name} moment", _moment(before, gradient, beta, squared=name == "second"), moment))
             moments.append(moment)
         parameters = output_tensor(desc, "output_parameters_tensor")
         steps.append(Map("parameters", cls._parameters(desc, moments, parameters.data_type), parameters))

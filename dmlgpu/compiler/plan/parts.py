@@ -64,7 +64,7 @@ def tensors(value: Any) -> Iterator[Tensor]:
             yield part
         else:
             parts = part if isinstance(part, tuple) else [getattr(part, name) for name in _fields(type(part))]
-            pending.extend([one for one in parts if type(one) not in _PARTLESS])
+            pending.extend([part for part in parts if type(part) not in _PARTLESS])
 
 
 def signature(value: Any) -> tuple[Hashable | None, tuple[Binding, ...]]:
@@ -74,7 +74,7 @@ def signature(value: Any) -> tuple[Hashable | None, tuple[Binding, ...]]:
     each other one to one, in order. What is shared within one is shared within the other. None where a part is of a
     kind that cannot be compared bit by bit.
     """
-    found: list[Hashable] = []
+    entries: list[Hashable] = []
     bindings: dict[Binding, int] = {}
     seen: dict[int, int] = {}
     pending = [value]
@@ -82,21 +82,21 @@ def signature(value: Any) -> tuple[Hashable | None, tuple[Binding, ...]]:
         part = pending.pop()
         kind = type(part)
         if kind is Binding:
-            found.append((kind, bindings.setdefault(part, len(bindings))))
+            entries.append((kind, bindings.setdefault(part, len(bindings))))
         elif isinstance(part, tuple):
-            found.append((kind, len(part)))
+            entries.append((kind, len(part)))
             pending.extend(part)
         elif names := _fields(kind):
             if id(part) not in seen:
                 pending.extend(getattr(part, name) for name in names)
-            found.append((kind, seen.setdefault(id(part), len(seen))))
+            entries.append((kind, seen.setdefault(id(part), len(seen))))
         elif kind is float:
-            found.append((kind, struct.pack("d", part)))  # since 0.0 == -0.0
+            entries.append((kind, struct.pack("d", part)))  # since 0.0 == -0.0
         elif part is None or kind in (bool, int, str, bytes) or isinstance(part, enum.Enum):
-            found.append((kind, part))
+            entries.append((kind, part))
         else:
             return None, ()
-    return tuple(found), tuple(bindings)
+    return tuple(entries), tuple(bindings)
 
 
 def written(step: Step) -> tuple[Tensor, ...]:

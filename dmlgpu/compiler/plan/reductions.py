@@ -157,7 +157,7 @@ class Compact(Step):
 
 def repeated(tensor: Tensor, sizes: Sizes) -> Tensor:
     """Return a tensor repeated along the dimensions in which it has size 1 and ``sizes`` more: results of rows, say."""
-    strides = tuple(0 if one == 1 else stride for one, stride in zip(tensor.sizes, tensor.strides, strict=True))
+    strides = tuple(0 if size == 1 else stride for size, stride in zip(tensor.sizes, tensor.strides, strict=True))
     return replace(tensor, sizes=sizes, strides=strides)
 
 

@@ -56,9 +56,9 @@ class Axis:
         if self.spatial < self.dilation:
             between = self.dilation - self.start % self.dilation  # what is added to a multiple of the stride
             low, high = self.spatial - between, self.dilation - 1 - between
-            found = first_multiple_within(self.stride, self.dilation, low, high)
-            if found is not None and found < self.positions and found * self.stride < self.start:
-                return found
+            position = first_multiple_within(self.stride, self.dilation, low, high)
+            if position is not None and position < self.positions and position * self.stride < self.start:
+                return position
         behind = -(-(self.spatial + self.start) // self.stride)  # the first position that begins behind the input
         return behind if behind < self.positions else None
 

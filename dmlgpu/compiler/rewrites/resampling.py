@@ -109,8 +109,8 @@ class Axis:
 
     def places(self, rounding: Rounding | None) -> Coordinates:
         """Return the same, rounded where a rounding is given, and held on the input."""
-        found = self.coordinates() if rounding is None else rounding.of(self.coordinates())
-        return np.clip(found, np.float32(0), np.float32(self.size - 1))
+        places = self.coordinates() if rounding is None else rounding.of(self.coordinates())
+        return np.clip(places, np.float32(0), np.float32(self.size - 1))
 
     def moves_nothing(self, rounding: Rounding | None) -> bool:
         """Return whether every output element is the input element of the same number."""
@@ -218,13 +218,13 @@ def gradient(source: Source, axis: Axis, rounding: Rounding | None) -> Body:
     return _tapped(GRADIENT, source, axis, (axis.size, taps), values)
 
 
-def _tapped(file: str, source: Source, axis: Axis, made: Sizes, values: Constants) -> Body:
+def _tapped(file: str, source: Source, axis: Axis, counts: Sizes, values: Constants) -> Body:
     """Return a body of so many elements and taps in the place of an axis.
 
     Raises:
         NotSupported: when scale and offsets let so many elements meet that looking at all pairs would not end.
     """
-    size, taps = made
+    size, taps = counts
     if size * taps > max(MOST_PAIRS, 8 * (axis.size + axis.count)):
         raise NotSupported(
             f"scales[{axis.dimension}] ({axis.scale:g}) and its pixel offsets make {size} elements look at {taps}"
@@ -320,11 +320,11 @@ def split_repeats(body: Body, output: Tensor) -> tuple[Body, Tensor]:
         return body, output
     body = body if _keeps_coordinates(body) else identity(body)
     sizes = _split(output.sizes, factors, lambda size, factor: (size // factor, factor))
-    made = replace(output, sizes=sizes, strides=_split(output.strides, factors, _steps))
+    split_output = replace(output, sizes=sizes, strides=_split(output.strides, factors, _steps))
     body = _over_split(body, sizes, factors, {})
     if body.moves:
-        return _as_integers(body, {}), _integer(made)
-    return body, made
+        return _as_integers(body, {}), _integer(split_output)
+    return body, split_output
 
 
 def _gather(source: Source, factors: dict[int, int], seen: set[int]) -> bool:
@@ -337,8 +337,8 @@ def _gather(source: Source, factors: dict[int, int], seen: set[int]) -> bool:
         return source.view is not View.INDEX
     if _keeps_coordinates(source):
         return all(_gather(child, factors, seen) for child in source.children)
-    found = _factors(source)
-    return found is not None and all(factors.setdefault(dimension, n) == n for dimension, n in found.items())
+    repeats = _factors(source)
+    return repeats is not None and all(factors.setdefault(dimension, n) == n for dimension, n in repeats.items())
 
 
 def _keeps_coordinates(source: Source) -> TypeGuard[Body]:
@@ -351,18 +351,18 @@ def _factors(source: Source) -> Factors | None:
     view, lookup = _view_of(source)
     if not isinstance(lookup, Body) or lookup.file != NEAREST or not isinstance(lookup.children[0], Tensor):
         return None
-    values, found = dict(lookup.constants), {}
+    values, factors = dict(lookup.constants), {}
     for axis in values["axes"]:
         row, start = view.steps[axis.dimension], view.start[axis.dimension]
         columns = [column for column, step in enumerate(row) if step]
         factor = _factor(axis, Rounding(values["increasing"]))
-        if factor is None or start or len(columns) != 1 or row[columns[0]] != 1 or columns[0] in found:
+        if factor is None or start or len(columns) != 1 or row[columns[0]] != 1 or columns[0] in factors:
             return None
         others = (other for number, other in enumerate(view.steps) if number != axis.dimension)
         if source.sizes[columns[0]] != axis.count or any(other[columns[0]] for other in others):
             return None
-        found[columns[0]] = factor
-    return found
+        factors[columns[0]] = factor
+    return factors
 
 
 def _view_of(source: Source) -> tuple[Affine, Source]:
@@ -387,28 +387,28 @@ def _steps(stride: int, factor: int) -> tuple[int, int]:
 
 def _split(values: Sequence[int], factors: Factors, parts: Callable[[int, int], tuple[int, int]]) -> tuple[int, ...]:
     """Return numbers of dimensions with two in the place of each that is split."""
-    found: list[int] = []
+    numbers: list[int] = []
     for dimension, value in enumerate(values):
-        found += parts(value, factors[dimension]) if dimension in factors else (value,)
-    return tuple(found)
+        numbers += parts(value, factors[dimension]) if dimension in factors else (value,)
+    return tuple(numbers)
 
 
 def _over_split(source: Source, sizes: tuple[int, ...], factors: Factors, memo: dict[int, Source]) -> Any:
     """Return a tree over the split dimensions; what is shared in it stays shared."""
     if id(source) in memo:
         return memo[id(source)]
-    found: Source
+    result: Source
     if isinstance(source, Tensor):
-        found = replace(source, sizes=sizes, strides=_split(source.strides, factors, _steps))
+        result = replace(source, sizes=sizes, strides=_split(source.strides, factors, _steps))
     elif _keeps_coordinates(source):
-        made = source.over([_over_split(child, sizes, factors, memo) for child in source.children])
-        found = replace(made, sizes=sizes)
-        if isinstance(found, Element):  # an identity
-            found = replace(found, follows=(tuple(range(len(sizes))),))
+        body = source.over([_over_split(child, sizes, factors, memo) for child in source.children])
+        result = replace(body, sizes=sizes)
+        if isinstance(result, Element):  # an identity
+            result = replace(result, follows=(tuple(range(len(sizes))),))
     else:
-        found = _repeated(source, sizes, factors)
-    memo[id(source)] = found
-    return found
+        result = _repeated(source, sizes, factors)
+    memo[id(source)] = result
+    return result
 
 
 def _repeated(source: Source, sizes: tuple[int, ...], factors: Factors) -> Tensor:

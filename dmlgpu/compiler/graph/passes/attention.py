@@ -30,15 +30,15 @@ def _fuse(rewriting: Rewriting, number: int, weighted: Contract) -> None:
     rows = None if place is None else rewriting.step(place)
     if place is None or not isinstance(rows, Rows) or not _is_softmax(rows) or not _is_whole(weights, rows.output):
         return
-    found = _scores(rewriting, place, rows.source) if isinstance(rows.source, Tensor) else None
-    if found is None:
+    match = _scores(rewriting, place, rows.source) if isinstance(rows.source, Tensor) else None
+    if match is None:
         return
-    scores, replaced = found
+    scores, replaced = match
     attention = _attention(weighted, scores)
     if attention is None or not rewriting.fits(attention):
         return
-    for one in (*replaced, place):
-        rewriting.replace(one, None)
+    for other in (*replaced, place):
+        rewriting.replace(other, None)
     rewriting.replace(number, attention)
     rewriting.note(NAME, weighted.label, f"with {scores.label} and {rows.label}: scores are never stored")
 
@@ -56,17 +56,17 @@ def _scores(rewriting: Rewriting, reader: int, tensor: Tensor) -> tuple[Contract
     place = _only_producer(rewriting, reader, tensor)
     if place is None:
         return None
-    made = rewriting.step(place)
-    if isinstance(made, Contract):
-        return (made, (place,)) if _is_whole(tensor, made.output) else None
-    if not isinstance(made, Map):
+    producer = rewriting.step(place)
+    if isinstance(producer, Contract):
+        return (producer, (place,)) if _is_whole(tensor, producer.output) else None
+    if not isinstance(producer, Map):
         return None
-    for leaf in element_wise_leaves(made.body):
+    for leaf in element_wise_leaves(producer.body):
         before = _only_producer(rewriting, place, leaf)
         product = None if before is None else rewriting.step(before)
         if before is None or not isinstance(product, Contract):
             continue
-        scaled = with_epilogue(product, made, leaf)
+        scaled = with_epilogue(product, producer, leaf)
         if isinstance(scaled, Contract) and _is_whole(tensor, scaled.output):
             return scaled, (before, place)
     return None
@@ -93,7 +93,7 @@ def _is_whole(tensor: Tensor, written: Tensor) -> bool:
 def _attention(weighted: Contract, scores: Contract) -> Attend | None:
     """Return the attention that two products make up; None where their spaces are no batches of plain matrices."""
     query, value = scores.product.space, weighted.product.space
-    single = all(len(part) == 1 for one in (query, value) for part in (one.rows, one.columns, one.inner))
+    single = all(len(part) == 1 for space in (query, value) for part in (space.rows, space.columns, space.inner))
     plain = weighted.output.data_type is DataType.FLOAT32 and scores.epilogue.data_type is DataType.FLOAT32
     if not single or not plain or not 1 <= len(query.batch) <= 2:
         return None

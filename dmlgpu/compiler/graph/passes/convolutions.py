@@ -216,24 +216,24 @@ class _Weights:
 
     def of(self, convolution: Node) -> tuple[Value | None, Value | None]:
         """Return the filter and the bias of a convolution, normalised."""
-        desc, given = convolution.desc, self._given
+        desc, parameters = convolution.desc, self._given
         assert isinstance(desc, descs.Convolution)
         _, filters, bias = convolution.inputs
-        deviation = self._deviation(given["variance"])
-        factor = self._element_wise(descs.ElementWiseDivide, "factor", given["scale"], deviation)
+        deviation = self._deviation(parameters["variance"])
+        factor = self._element_wise(descs.ElementWiseDivide, "factor", parameters["scale"], deviation)
         outputs = 0 if desc.direction is ConvolutionDirection.FORWARD else 1
         strides = tuple(int(dimension == outputs) for dimension in range(len(desc.filter_tensor.sizes)))
         repeated = _Weight(factor.value, TensorDesc(DataType.FLOAT32, desc.filter_tensor.sizes, strides))
         scaled = self._element_wise(descs.ElementWiseMultiply, "filter", _Weight(filters, desc.filter_tensor), repeated)
         if desc.bias_tensor is None:
-            moved = self._element_wise(descs.ElementWiseMultiply, "mean", given["mean"], factor)
-            shift = self._element_wise(descs.ElementWiseSubtract, "bias", given["bias"], moved)
+            moved = self._element_wise(descs.ElementWiseMultiply, "mean", parameters["mean"], factor)
+            shift = self._element_wise(descs.ElementWiseSubtract, "bias", parameters["bias"], moved)
         else:
             centered = self._element_wise(
-                descs.ElementWiseSubtract, "centered", _Weight(bias, desc.bias_tensor), given["mean"]
+                descs.ElementWiseSubtract, "centered", _Weight(bias, desc.bias_tensor), parameters["mean"]
             )
             moved = self._element_wise(descs.ElementWiseMultiply, "moved", centered, factor)
-            shift = self._element_wise(descs.ElementWiseAdd, "bias", moved, given["bias"])
+            shift = self._element_wise(descs.ElementWiseAdd, "bias", moved, parameters["bias"])
         return scaled.value, shift.value
 
     def _deviation(self, variance: _Weight) -> _Weight:

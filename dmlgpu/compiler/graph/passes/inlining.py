@@ -90,37 +90,37 @@ def vanishes(rewriting: Rewriting, leaf: Tensor) -> bool:
     return leaf.binding.role is Role.TEMPORARY and len(rewriting.readers(memory_of(leaf))) == 1
 
 
-def reason_to_keep(rewriting: Rewriting, made: Map, leaf: Tensor, *, repeats: bool) -> str | None:
+def reason_to_keep(rewriting: Rewriting, writer: Map, leaf: Tensor, *, repeats: bool) -> str | None:
     """Return why computing a value where it is read costs more than writing and reading it; None where it costs less.
 
     Args:
         rewriting: the plan.
-        made: what computes the value.
+        writer: what computes the value.
         leaf: what reads it.
         repeats: the reader needs each element several times.
     """
-    cheap = is_cheap(made.body)
-    if not cheap and (repeats or math.prod(leaf.sizes) > math.prod(made.output.sizes)):
+    cheap = is_cheap(writer.body)
+    if not cheap and (repeats or math.prod(leaf.sizes) > math.prod(writer.output.sizes)):
         return "is dear, and repeated"
     if vanishes(rewriting, leaf) and not repeats:
         return None
     if not cheap:
         return "is dear, and read elsewhere, too"
-    if sum(tensor.distinct_bytes for tensor in set(leaves(made.body))) > made.output.distinct_bytes:
+    if sum(tensor.distinct_bytes for tensor in set(leaves(writer.body))) > writer.output.distinct_bytes:
         return "is smaller than what it is computed from, and read again"
     return None
 
 
-def inlined(tree: Source, leaf: Tensor, made: Map) -> Source | None:
+def inlined(tree: Source, leaf: Tensor, writer: Map) -> Source | None:
     """Return a tree with a map's body in the place of a leaf; None where no affine map leads from the leaf to what the
     map writes, or the tree becomes too large."""
-    affine = locate(leaf, made.output)
-    if affine is None or (leaf.view is not View.RAW and any(_is_bits(node) for node in nodes(made.body))):
+    affine = locate(leaf, writer.output)
+    if affine is None or (leaf.view is not View.RAW and any(_is_bits(node) for node in nodes(writer.body))):
         return None
-    given = made.body if leaf.view is View.RAW else computed(made.body)
-    body = seen_from(given, leaf.sizes, affine)
-    found = simplified(rewrite(tree, lambda source: body if source == leaf else source))
-    return found if is_small(found) else None
+    seen = writer.body if leaf.view is View.RAW else computed(writer.body)
+    body = seen_from(seen, leaf.sizes, affine)
+    result = simplified(rewrite(tree, lambda source: body if source == leaf else source))
+    return result if is_small(result) else None
 
 
 def take_in(rewriting: Rewriting, number: int, producer: int, fused: Step | str, *, pass_name: str) -> bool:
@@ -132,12 +132,12 @@ def take_in(rewriting: Rewriting, number: int, producer: int, fused: Step | str,
         fused: the new reader; or why there is none.
         pass_name: who does it.
     """
-    made, reader = rewriting.step(producer), rewriting.step(number)
+    writer, reader = rewriting.step(producer), rewriting.step(number)
     if isinstance(fused, str):
-        rewriting.refuse(made.label, f"{fused}: {reader.label}")
+        rewriting.refuse(writer.label, f"{fused}: {reader.label}")
         return False
     if not rewriting.fits(fused):
-        rewriting.refuse(made.label, f"with it, too many buffers would be bound by {reader.label}")
+        rewriting.refuse(writer.label, f"with it, too many buffers would be bound by {reader.label}")
         return False
     rewriting.replace(number, fused)
     rewriting.drop(pass_name, producer, reader.label)
@@ -172,32 +172,32 @@ def _fuse_map(rewriting: Rewriting, number: int) -> bool:
     assert isinstance(step, Map | Reduce)
     direct = list(element_wise_leaves(_tree(step)))
     for leaf in (*direct, *sorted(set(leaves(_tree(step))) - set(direct), key=str)):
-        found = producer_of(rewriting, number, leaf)
-        if found is None:
+        match = producer_of(rewriting, number, leaf)
+        if match is None:
             continue
-        producer, made = found
-        fused = _fused_map(rewriting, step, leaf, made, is_direct=leaf in direct)
+        producer, writer = match
+        fused = _fused_map(rewriting, step, leaf, writer, is_direct=leaf in direct)
         if take_in(rewriting, number, producer, fused, pass_name=ELEMENT_WISE):
             return True
     return False
 
 
 def _fused_map(
-    rewriting: Rewriting, step: Map | Reduce, leaf: Tensor, made: Map, *, is_direct: bool
+    rewriting: Rewriting, step: Map | Reduce, leaf: Tensor, writer: Map, *, is_direct: bool
 ) -> Map | Reduce | str:
     """Return a step with the body of a map in place of what that writes; or why it is kept."""
-    if is_direct and is_fusable(made.body):
-        reason = reason_to_keep(rewriting, made, leaf, repeats=False)
-        return reason or _inlined(step, leaf, made) or "lies unevenly for"
-    if not isinstance(step, Map) or is_costly(step.body) or not (is_direct or is_fusable(made.body)):
+    if is_direct and is_fusable(writer.body):
+        reason = reason_to_keep(rewriting, writer, leaf, repeats=False)
+        return reason or _inlined(step, leaf, writer) or "lies unevenly for"
+    if not isinstance(step, Map) or is_costly(step.body) or not (is_direct or is_fusable(writer.body)):
         return "changes coordinates, as does what reads it"
     if not vanishes(rewriting, leaf):
         return "changes coordinates, and is read elsewhere, too"
-    before, after = math.prod(made.output.sizes), math.prod((leaf if is_direct else step.output).sizes)
+    before, after = math.prod(writer.output.sizes), math.prod((leaf if is_direct else step.output).sizes)
     if after > before:
         return "is read several times"
-    tree = inlined(step.body, leaf, made)
-    return reason_to_keep(rewriting, made, leaf, repeats=not is_direct) or (
+    tree = inlined(step.body, leaf, writer)
+    return reason_to_keep(rewriting, writer, leaf, repeats=not is_direct) or (
         "lies unevenly for" if tree is None else replace(step, body=as_body(tree))
     )
 
@@ -206,14 +206,14 @@ def _tree(step: Map | Reduce) -> Source:
     return step.body if isinstance(step, Map) else step.source
 
 
-def _inlined(step: Map | Reduce, leaf: Tensor, made: Map) -> Map | Reduce | None:
+def _inlined(step: Map | Reduce, leaf: Tensor, writer: Map) -> Map | Reduce | None:
     """Return a step with an element-wise body in place of a leaf; None where no coordinates say it."""
-    if locate(leaf, made.output) is None:
-        parted = split(leaf, made.output) if isinstance(step, Map) and is_fusable(step.body) else None
+    if locate(leaf, writer.output) is None:
+        parted = split(leaf, writer.output) if isinstance(step, Map) and is_fusable(step.body) else None
         if parted is None or not isinstance(step, Map):
             return None
         step, leaf = refined(step, *parted), parted[1].of(leaf, parted[0])
-    tree = inlined(_tree(step), leaf, made)
+    tree = inlined(_tree(step), leaf, writer)
     if tree is None:
         return None
     return replace(step, body=as_body(tree)) if isinstance(step, Map) else replace(step, source=tree)
@@ -267,31 +267,31 @@ def _fuse_one(rewriting: Rewriting, number: int) -> bool:
     step = rewriting.step(number)
     for place in _places(step):
         for leaf in element_wise_leaves(place.tree):
-            found = producer_of(rewriting, number, leaf)
-            if found is None:
+            match = producer_of(rewriting, number, leaf)
+            if match is None:
                 continue
-            producer, made = found
-            fused = _fused(rewriting, place, leaf, made)
+            producer, writer = match
+            fused = _fused(rewriting, place, leaf, writer)
             if take_in(rewriting, number, producer, fused, pass_name=PROLOGUES):
                 return True
     return False
 
 
-def _fused(rewriting: Rewriting, place: _Place, leaf: Tensor, made: Map) -> Step | str:
+def _fused(rewriting: Rewriting, place: _Place, leaf: Tensor, writer: Map) -> Step | str:
     """Return a step with the body of a map in place of what that writes; or why it is kept."""
-    if not is_fusable(made.body):
+    if not is_fusable(writer.body):
         return "changes coordinates"
-    if place.cheap and not is_cheap(made.body):
+    if place.cheap and not is_cheap(writer.body):
         return "is dear, and repeated"
-    reason = reason_to_keep(rewriting, made, leaf, repeats=place.repeats)
+    reason = reason_to_keep(rewriting, writer, leaf, repeats=place.repeats)
     if reason is not None:
         return reason
-    tree = inlined(place.tree, leaf, made)
+    tree = inlined(place.tree, leaf, writer)
     if tree is None:
         return "lies unevenly for"
     fused = place.changed(tree)
     read_again = any(memory_of(tensor) == memory_of(leaf) for tensor in read(fused))
-    return "is dear, and read again" if read_again and not is_cheap(made.body) else fused
+    return "is dear, and read again" if read_again and not is_cheap(writer.body) else fused
 
 
 def _with_source(step: Rows, tree: Source) -> Rows:

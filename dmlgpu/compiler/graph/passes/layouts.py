@@ -46,11 +46,11 @@ def _copied(rewriting: Rewriting, number: int, tensor: Tensor) -> Tensor | None:
     producer = rewriting.producer(memory_of(tensor))
     if producer is None or producer >= number:
         return None
-    made = rewriting.step(producer)
-    if not isinstance(made, Map) or made.keeps_neighbours:
+    copy = rewriting.step(producer)
+    if not isinstance(copy, Map) or copy.keeps_neighbours:
         return None
-    source = simplified(made.body)
-    affine = locate(tensor, made.output) if isinstance(source, Tensor) else None
+    source = simplified(copy.body)
+    affine = locate(tensor, copy.output) if isinstance(source, Tensor) else None
     if affine is None or not isinstance(source, Tensor):
         return None
     viewed = replace(affine.of(source, tensor.sizes), view=tensor.view)

@@ -39,8 +39,8 @@ def rewritten(network: Network, change: Callable[[int, int], Sequence[Node] | No
         return Result(value.node, value.output) if isinstance(value, Inner) else value
 
     for number, node in enumerate(network.nodes):
-        for one in change(number, len(nodes)) or (node,):
-            nodes.append(replace(one, inputs=tuple(map(moved, one.inputs))))
+        for changed_node in change(number, len(nodes)) or (node,):
+            nodes.append(replace(changed_node, inputs=tuple(map(moved, changed_node.inputs))))
         places[number] = len(nodes) - 1
     return replace(network, nodes=tuple(nodes), outputs=tuple(map(moved, network.outputs)))  # type: ignore[arg-type]
 
@@ -100,16 +100,16 @@ def fold_constants(network: Network, notes: list[Note]) -> Network:
 
 
 def _is_foldable(node: Node, data: Sequence[bytes | None]) -> bool:
-    made = sum(slot.tensor.byte_size for slot in node.desc.outputs if slot.tensor)
-    most = max(sum(len(given) for given in data if given is not None), ALWAYS_FOLDED_BYTES)
-    return made <= min(most, MOST_FOLDED_BYTES) and not reference.keeps_outputs(node.desc.operator)
+    size = sum(slot.tensor.byte_size for slot in node.desc.outputs if slot.tensor)
+    most = max(sum(len(content) for content in data if content is not None), ALWAYS_FOLDED_BYTES)
+    return size <= min(most, MOST_FOLDED_BYTES) and not reference.keeps_outputs(node.desc.operator)
 
 
 def _evaluated(node: Node, data: Sequence[bytes | None]) -> list[bytes | None]:
     """Return the bytes of a node's outputs by the reference."""
     arrays = [
-        None if slot.tensor is None or given is None else slot.tensor.decode(np.frombuffer(given, np.uint8))
-        for slot, given in zip(node.desc.inputs, data, strict=True)
+        None if slot.tensor is None or content is None else slot.tensor.decode(np.frombuffer(content, np.uint8))
+        for slot, content in zip(node.desc.inputs, data, strict=True)
     ]
     return [
         None if slot.tensor is None else slot.tensor.encode(result).tobytes()
@@ -139,8 +139,8 @@ def drop_dead(network: Network, notes: list[Note]) -> Network:
     notes.extend(
         Note("dead", node.name, "nothing reads it") for number, node in enumerate(network.nodes) if number not in needed
     )
-    kept = [network.nodes[number] for number in sorted(needed)]
-    read = {value.index for node in kept for value in node.inputs if isinstance(value, Constant)}
+    nodes = [network.nodes[number] for number in sorted(needed)]
+    read = {value.index for node in nodes for value in node.inputs if isinstance(value, Constant)}
     read |= {value.index for value in network.outputs if isinstance(value, Constant)}
     places = {old: new for new, old in enumerate(sorted(needed))}
     data = {old: new for new, old in enumerate(sorted(read))}
@@ -156,7 +156,7 @@ def drop_dead(network: Network, notes: list[Note]) -> Network:
 
     return replace(
         network,
-        nodes=tuple(replace(node, inputs=tuple(map(moved, node.inputs))) for node in kept),
+        nodes=tuple(replace(node, inputs=tuple(map(moved, node.inputs))) for node in nodes),
         constants=tuple(network.constants[index] for index in data),
         outputs=tuple(map(moved, network.outputs)),  # type: ignore[arg-type]
     )
@@ -199,13 +199,13 @@ def initialize_early(network: Network, notes: list[Note]) -> Network:
 
 def _is_initial(network: Network, number: int, known: set[Value], ends: set[int]) -> bool:
     node = network.nodes[number]
-    made = sum(slot.tensor.byte_size for slot in node.desc.outputs if slot.tensor)
-    given = sum(slot.tensor.byte_size for slot in node.desc.inputs if slot.tensor)
+    result_bytes = sum(slot.tensor.byte_size for slot in node.desc.outputs if slot.tensor)
+    operand_bytes = sum(slot.tensor.byte_size for slot in node.desc.inputs if slot.tensor)
     return (
-        given > 0
+        operand_bytes > 0
         and all(value is None or value in known for value in node.inputs)
         and number not in ends
-        and made <= max(given, MOST_BYTES)
+        and result_bytes <= max(operand_bytes, MOST_BYTES)
         and not reference.keeps_outputs(node.desc.operator)
     )
 
@@ -218,10 +218,10 @@ def _marked(node: Node, known: set[Value]) -> Node:
     if not owned:
         return node
 
-    def marked(field: str, given: Any) -> Any:
-        if isinstance(given, tuple):
-            return tuple(_with_ownership(one, (field, number) in owned) for number, one in enumerate(given))
-        return _with_ownership(given, (field, None) in owned)
+    def marked(field: str, value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(_with_ownership(tensor, (field, number) in owned) for number, tensor in enumerate(value))
+        return _with_ownership(value, (field, None) in owned)
 
     changes = {field: marked(field, node.desc.values[field]) for field in node.desc.input_fields}
     return replace(node, desc=node.desc.replace(**changes))

@@ -142,7 +142,7 @@ class Rewriting:
 def element_wise_leaves(root: Source) -> Iterator[Tensor]:
     """Yield the tensors that a tree reads through nothing but element-wise bodies and affine views, equal ones once."""
     seen: set[int] = set()
-    found: set[Tensor] = set()
+    tensors: set[Tensor] = set()
     pending = [root]
     while pending:
         source = pending.pop()
@@ -150,8 +150,8 @@ def element_wise_leaves(root: Source) -> Iterator[Tensor]:
             continue
         seen.add(id(source))
         if isinstance(source, Tensor):
-            if source not in found:
-                found.add(source)
+            if source not in tensors:
+                tensors.add(source)
                 yield source
         elif isinstance(source, Apply | AffineView) or is_identity(source):
             pending.extend(source.children)  # type: ignore[union-attr]
