@@ -16,7 +16,7 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler import operators
 from dmlgpu.compiler.operators.activation import Activation
-from dmlgpu.compiler.operators.arithmetic import Function
+from dmlgpu.compiler.operators.arithmetic import FloatFunction
 from dmlgpu.compiler.operators.elementwise import ElementWise, ElementWiseIdentity
 from dmlgpu.compiler.operators.lowering import Lowering, lowering
 from dmlgpu.compiler.target import AdapterInfo
@@ -29,7 +29,7 @@ HALVES = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
 UNUSUAL = {"Alpha": 0.75, "Beta": -0.5, "Exponent": 1.5, "Min": -1.5, "Max": 2.5}
 """Attributes whose usual value the pages don't give."""
 MODES: dict[str, Any] = {"DML_ROUNDING_MODE": RoundingMode, "DML_IS_INFINITY_MODE": IsInfinityMode}
-FUNCTIONS = (Function, Activation)
+FUNCTIONS = (FloatFunction, Activation)
 ARITHMETIC = (ElementWise, ElementWiseIdentity)
 
 

@@ -7,7 +7,7 @@ import pytest
 from dmlgpu import DataType, TensorDesc, descs
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler import operators
-from dmlgpu.compiler.plan import Held, Map, Plan, Role, Step, Tensor, apply
+from dmlgpu.compiler.plan import Map, Plan, RegisterValue, Role, Step, Tensor, apply
 from dmlgpu.compiler.plan.parts import read, written
 from dmlgpu.compiler.plan.text import describe, equations
 from dmlgpu.compiler.rewrites.sources import identity
@@ -97,7 +97,7 @@ def test_a_plan_of_nothing() -> None:
 
 
 def test_equations_name_values_that_schedules_hold() -> None:
-    held = apply("elementwise/cast", DataType.FLOAT32, (2,), input=Held.product(DataType.INT32, (2,)))
+    held = apply("elementwise/cast", DataType.FLOAT32, (2,), input=RegisterValue.product(DataType.INT32, (2,)))
     output = Tensor.of(Role.OUTPUT, 3, floats(2))
     assert equations(Map("", held, output)) == ["output 3 = cast(product)"]
     assert equations(Map("", identity(output), output)) == ["output 3 = element_wise_identity(output 3)"]

@@ -14,7 +14,7 @@ from dmlgpu.catalog.enums import FeatureLevel
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.compiler.graph.compiler import CompiledGraph, as_plan, compile_network
 from dmlgpu.compiler.graph.description import GraphDesc
-from dmlgpu.compiler.graph.network import Node
+from dmlgpu.compiler.graph.network import NetworkNode
 from dmlgpu.compiler.graph.passes.rewriting import Memory, memory_of
 from dmlgpu.compiler.graph.resolve import check_nodes, resolve
 from dmlgpu.compiler.operators import check_rules
@@ -197,7 +197,7 @@ class Explanation:
         return (*executed, *once)
 
     @functools.cached_property
-    def nodes(self) -> tuple[tuple[Node, ...], ...]:
+    def nodes(self) -> tuple[tuple[NetworkNode, ...], ...]:
         """For each of ``steps``, the nodes that it computes; none for an operator."""
         if self.graph is None:
             return ((),) * len(self.steps)

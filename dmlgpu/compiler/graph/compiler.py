@@ -11,7 +11,7 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.common.timings import Timings
 from dmlgpu.compiler import operators
-from dmlgpu.compiler.graph.network import Constant, GraphInput, Network, Node, Result, Value
+from dmlgpu.compiler.graph.network import Constant, Network, NetworkInput, NetworkNode, NodeResult, Value
 from dmlgpu.compiler.graph.passes import (
     PASSES,
     attention,
@@ -50,7 +50,7 @@ def lower_nodes(network: Network, target: Target) -> tuple[tuple[Step, ...], ...
     lowered = []
     for number, node in enumerate(network.nodes):
         inputs = [None if value is None else places[value] for value in node.inputs]
-        outputs = [places.get(Result(number, output)) for output in range(len(node.desc.outputs))]
+        outputs = [places.get(NodeResult(number, output)) for output in range(len(node.desc.outputs))]
         lowered.append(tuple(_with_numbers(step, network) for step in _steps(node, inputs, outputs, target)))
     return (*lowered, tuple(_copies(network, places)))
 
@@ -94,23 +94,25 @@ def _places(network: Network) -> dict[Value, Binding]:
     """Return where each value lies: what an edge leads to an output of the graph is written there at once."""
     places: dict[Value, Binding] = {}
     for number in range(len(network.inputs)):
-        places[GraphInput(number)] = Binding(Role.INPUT, number)
+        places[NetworkInput(number)] = Binding(Role.INPUT, number)
     for number in range(len(network.constants)):
         places[Constant(number)] = Binding(Role.CONSTANT, number)
     for number, value in enumerate(network.outputs):
-        if isinstance(value, Result):
+        if isinstance(value, NodeResult):
             places.setdefault(value, Binding(Role.OUTPUT, number))
     lasting = {value for number, _, value in network.reads() if number not in network.initial}
     for number, node in enumerate(network.nodes):
         for output, slot in enumerate(node.desc.outputs):
-            value = Result(number, output)
+            value = NodeResult(number, output)
             role = Role.PERSISTENT if number in network.initial and value in lasting else Role.TEMPORARY
             if slot.tensor is not None:
                 places.setdefault(value, Binding(role, Allocation(node.name)))
     return places
 
 
-def _steps(node: Node, inputs: list[Binding | None], outputs: list[Binding | None], target: Target) -> tuple[Step, ...]:
+def _steps(
+    node: NetworkNode, inputs: list[Binding | None], outputs: list[Binding | None], target: Target
+) -> tuple[Step, ...]:
     """Return a node's steps where its tensors lie."""
 
     def place(binding: Binding) -> Binding:

@@ -21,7 +21,7 @@ from dmlgpu.compiler.graph.description import (
     OperatorNode,
     OutputEdge,
 )
-from dmlgpu.compiler.graph.network import Constant, GraphInput, Network, Node, Result, Value
+from dmlgpu.compiler.graph.network import Constant, Network, NetworkInput, NetworkNode, NodeResult, Value
 from dmlgpu.compiler.operators import check_rules
 
 
@@ -275,9 +275,9 @@ class _Resolver:
             if edge is None:
                 return None
             if isinstance(edge, InputEdge):
-                return GraphInput(edge.graph_input)
+                return NetworkInput(edge.graph_input)
             if edge.from_node in place:
-                return Result(place[edge.from_node], edge.from_output)
+                return NodeResult(place[edge.from_node], edge.from_output)
             return Constant(constants[edge.from_node])
 
         nodes = []
@@ -285,8 +285,8 @@ class _Resolver:
             node = self.graph.nodes[number]
             assert isinstance(node, OperatorNode)
             fed = tuple(value(self.feeds.get((number, position))) for position in range(len(node.desc.inputs)))
-            nodes.append(Node(node.desc, fed, abridged(node.name or f"node {number}")))
-        outputs = [Result(place[self.ends[n].from_node], self.ends[n].from_output) for n in range(len(self.ends))]
+            nodes.append(NetworkNode(node.desc, fed, abridged(node.name or f"node {number}")))
+        outputs = [NodeResult(place[self.ends[n].from_node], self.ends[n].from_output) for n in range(len(self.ends))]
         network = Network(
             abridged(self.graph.name or "graph"),
             inputs,

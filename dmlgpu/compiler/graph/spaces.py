@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from dmlgpu.compiler.plan import Affine, AffineView, Apply, Held, Sizes, Source, Tensor
+from dmlgpu.compiler.plan import Affine, AffineView, Apply, RegisterValue, Sizes, Source, Tensor
 from dmlgpu.compiler.rewrites.sources import identity, is_identity
 
 
-def locate(view: Tensor, written: Tensor) -> Affine | None:
+def affine_between(view: Tensor, written: Tensor) -> Affine | None:
     """Return the map from the coordinates of ``view`` to those of ``written`` that leads to the same elements.
 
     Args:
@@ -115,7 +115,7 @@ def is_same(affine: Affine, sizes: Sizes, other: Sizes) -> bool:
     return sizes == other and not any(affine.start) and unchanged
 
 
-def seen_from(root: Source, sizes: Sizes, affine: Affine, replaced: Mapping[Tensor, Source] | None = None) -> Source:
+def reindex(root: Source, sizes: Sizes, affine: Affine, replaced: Mapping[Tensor, Source] | None = None) -> Source:
     """Return a source under the coordinates of another space.
 
     Args:
@@ -137,7 +137,7 @@ def seen_from(root: Source, sizes: Sizes, affine: Affine, replaced: Mapping[Tens
             case Tensor():
                 replacement = replaced.get(source) if replaced else None
                 return replacement or affine.of(source, sizes)
-            case Held():
+            case RegisterValue():
                 return replace(source, sizes=sizes)
             case Apply():
                 return replace(source.over(map(visit, source.children)), sizes=sizes)

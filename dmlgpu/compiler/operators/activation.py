@@ -166,7 +166,7 @@ class ActivationTanh(Activation):
     shaders = ("elementwise/element_wise_tanh",)
 
 
-class _AlongAxes(Lowering):
+class _WithAxes(Lowering):
     """What the operators with axes share. Unsorted axes are taken as a set; none at all and repeated ones are refused
     (the pages are silent)."""
 
@@ -175,7 +175,7 @@ class _AlongAxes(Lowering):
         check_axes(desc)
 
 
-class _Stable(_AlongAxes):
+class _Stable(_WithAxes):
     """Rows are shifted by their largest element, so that nothing overflows; sums keep the rounding error of every
     addition, whatever the length of a row.
 
@@ -226,7 +226,7 @@ class ActivationLogSoftmax1(_Stable):
     stages = (_MAXIMUM, Stage("log_total", "softmax/log_total", 2, "softmax/exponential"))
 
 
-class ActivationHardmax1(_AlongAxes):
+class ActivationHardmax1(_WithAxes):
     """1 at the first largest element along the axes in row-major order, 0 elsewhere.
 
     NaN is skipped, as in ARGMAX; a row of nothing but NaN has its 1 at the start (the page is silent).

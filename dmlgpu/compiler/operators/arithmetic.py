@@ -197,13 +197,13 @@ class ElementWiseRound(ElementWise):
         return constants(rounding=functions[desc.rounding_mode])
 
 
-class Function(ElementWise):
+class FloatFunction(ElementWise):
     """A function whose body works on float32."""
 
     portable = True
 
 
-Function.rows(
+FloatFunction.rows(
     {
         descs.ElementWiseAcos: "Arc cosine.",
         descs.ElementWiseAsin: "Arc sine.",
@@ -234,7 +234,7 @@ class ElementWiseAtanYx(Binary):
     portable = True
 
 
-class ElementWisePow(Function):
+class ElementWisePow(FloatFunction):
     """Power of two tensors, of any pair of types.
 
     Where the page is silent:
@@ -279,7 +279,7 @@ class ElementWisePow(Function):
         return wide_exponent if base.is_float else integers
 
 
-class ElementWiseConstantPow(Function):
+class ElementWiseConstantPow(FloatFunction):
     """Power with one exponent for all elements; the exponent 2 is a product, which is rounded correctly."""
 
     desc = descs.ElementWiseConstantPow

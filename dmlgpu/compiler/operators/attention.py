@@ -21,9 +21,9 @@ from dmlgpu.compiler.operators.lowering import (
 from dmlgpu.compiler.plan import (
     Attend,
     Body,
-    Held,
     Map,
     Plan,
+    RegisterValue,
     Scatter,
     Sizes,
     Source,
@@ -380,7 +380,7 @@ class MultiheadAttention1(Lowering):
     @classmethod
     def lower(cls, desc: descs.MultiheadAttention1) -> Plan:
         """Copies into the present keys and values, then attention, in parts where rows are few."""
-        planner = _Planner(desc)
+        planner = _AttentionPlanner(desc)
         key, value = planner.rows("key"), planner.rows("value")
         attention = Attend(
             "",
@@ -394,7 +394,7 @@ class MultiheadAttention1(Lowering):
         return Plan(desc.operator, (*planner.steps, attention))
 
 
-class _Planner:
+class _AttentionPlanner:
     """The operands of one attention, and the steps that keep keys and values."""
 
     def __init__(self, desc: descs.MultiheadAttention1):
@@ -475,7 +475,7 @@ class _Planner:
             sizes,
             portable=True,
             values=_numbers(scale=desc.scale),
-            product=Held.product(FLOAT32, sizes),
+            product=RegisterValue.product(FLOAT32, sizes),
         )
         if desc.relative_position_bias_tensor is not None:
             bias = grouped(self._of_scores("relative_position_bias_tensor"), heads.group)

@@ -26,8 +26,18 @@ from dmlgpu.compiler.operators.quantization import (
     parameters_of,
     per_channel,
 )
-from dmlgpu.compiler.plan import Body, Held, Plan, Source, Tensor, apply, constants, products
-from dmlgpu.compiler.plan.windows import Axis, Sizes, Windows, positions_of, windows_over
+from dmlgpu.compiler.plan import (
+    Body,
+    Convolution,
+    Convolve,
+    Plan,
+    RegisterValue,
+    Source,
+    Tensor,
+    apply,
+    constants,
+)
+from dmlgpu.compiler.plan.windows import Sizes, WindowAxis, Windows, positions_of, windows_over
 from dmlgpu.compiler.rewrites.sources import CONVERT, permuted, stepped
 
 FLOAT32, INT32 = DataType.FLOAT32, DataType.INT32
@@ -145,7 +155,7 @@ def _of_output(tensor: Tensor, desc: Any) -> Tensor:
 # ---- CONVOLUTION
 
 
-class Convolution(_Forward):
+class ConvolutionOperator(_Forward):
     """Sums and bias in float32, also of halves; rounded to the output's type before the activation.
 
     BACKWARD is the transpose of FORWARD in the same mode (with CROSS_CORRELATION ONNX's ConvTranspose): its filter has
@@ -224,12 +234,12 @@ class Convolution(_Forward):
         output = _grouped_output(desc)
         forward = desc.direction is ConvolutionDirection.FORWARD
         convolution = _plain(desc) if forward else _transposed(desc)
-        step = products.Convolve("", convolution, cls._epilogue(desc, output), output, transposed=not forward)
+        step = Convolve("", convolution, cls._epilogue(desc, output), output, transposed=not forward)
         return Plan(desc.operator, (step,))
 
     @classmethod
     def _epilogue(cls, desc: descs.Convolution, output: Tensor) -> Body:
-        held = Held.product(FLOAT32, output.sizes)
+        held = RegisterValue.product(FLOAT32, output.sizes)
         if desc.bias_tensor is None:
             body = cast(held, output.data_type)
         else:
@@ -241,20 +251,20 @@ class Convolution(_Forward):
         return activated(body, desc.fused_activation)
 
 
-def _plain(desc: descs.Convolution) -> products.Convolution:
+def _plain(desc: descs.Convolution) -> Convolution:
     """Return the sums of FORWARD."""
     source, filters = _operands(desc)
-    return products.Convolution(source, filters, Convolution.windows(desc), FLOAT32, desc.filter_tensor.owned_by_dml)
+    return Convolution(source, filters, ConvolutionOperator.windows(desc), FLOAT32, desc.filter_tensor.owned_by_dml)
 
 
-def _transposed(desc: descs.Convolution) -> products.Convolution:
+def _transposed(desc: descs.Convolution) -> Convolution:
     """Return the sums of BACKWARD: windows slide over the output (see ``Convolve.transposed``)."""
     source, filters = _operands(desc)
     spatial = zip(desc.output_tensor.sizes, desc.input_tensor.sizes, desc.filter_tensor.sizes, strict=True)
     slides = zip(desc.strides, desc.dilations, desc.start_padding, strict=True)
-    windows = tuple(Axis(*sizes, *slide) for sizes, slide in zip(list(spatial)[LEAD:], slides, strict=True))
+    windows = tuple(WindowAxis(*sizes, *slide) for sizes, slide in zip(list(spatial)[LEAD:], slides, strict=True))
     filters = permuted(filters, (0, 2, 1, *range(3, filters.rank)))
-    return products.Convolution(source, filters, windows, FLOAT32, desc.filter_tensor.owned_by_dml)
+    return Convolution(source, filters, windows, FLOAT32, desc.filter_tensor.owned_by_dml)
 
 
 def _operands(desc: descs.Convolution) -> tuple[Tensor, Tensor]:
@@ -302,11 +312,11 @@ class _Integers(_Forward):
             check_per_channel(desc, field, desc.filter_tensor.sizes[0])
 
     @classmethod
-    def convolution(cls, desc: Any) -> products.Convolution:
+    def convolution(cls, desc: Any) -> Convolution:
         """Return the convolution of input and filter, each less its zero point."""
         owned = [tensor.owned_by_dml for tensor in (desc.filter_tensor, desc.filter_zero_point_tensor) if tensor]
         source, filters = _differences(desc, "input", 1), _differences(desc, "filter", 0)
-        return products.Convolution(source, filters, cls.windows(desc), INT32, all(owned))
+        return Convolution(source, filters, cls.windows(desc), INT32, all(owned))
 
 
 class ConvolutionInteger(_Integers):
@@ -318,8 +328,8 @@ class ConvolutionInteger(_Integers):
     @classmethod
     def lower(cls, desc: descs.ConvolutionInteger) -> Plan:
         output = _grouped_output(desc)
-        body = apply(cls.shaders[0], INT32, output.sizes, portable=True, sum=Held.product(INT32, output.sizes))
-        return Plan(desc.operator, (products.Convolve("", cls.convolution(desc), body, output),))
+        body = apply(cls.shaders[0], INT32, output.sizes, portable=True, sum=RegisterValue.product(INT32, output.sizes))
+        return Plan(desc.operator, (Convolve("", cls.convolution(desc), body, output),))
 
 
 class QuantizedLinearConvolution(_Integers):
@@ -351,11 +361,11 @@ class QuantizedLinearConvolution(_Integers):
         views = {parameter.field: _of_output(parameter.view(buffer), desc) for parameter in parameters}
         output = _grouped_output(desc)
         body = cls._epilogue(output, views)
-        return Plan(desc.operator, (step, products.Convolve("", cls.convolution(desc), body, output)))
+        return Plan(desc.operator, (step, Convolve("", cls.convolution(desc), body, output)))
 
     @classmethod
     def _epilogue(cls, output: Tensor, parameters: Mapping[str, Tensor]) -> Body:
-        total: Source = Held.product(INT32, output.sizes)
+        total: Source = RegisterValue.product(INT32, output.sizes)
         if "bias_tensor" in parameters:
             total = apply(cls.shaders[1], INT32, output.sizes, portable=True, sum=total, bias=parameters["bias_tensor"])
         low, high = limits(output.data_type)

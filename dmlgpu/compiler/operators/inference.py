@@ -23,7 +23,7 @@ ASKED = ("CAST", "FILL_VALUE_CONSTANT", "FILL_VALUE_SEQUENCE", "DIAGONAL_MATRIX"
 
 
 def complete(
-    kind: type[OperatorDesc],
+    op_cls: type[OperatorDesc],
     values: Mapping[str, Any],
     *,
     types: Mapping[str, DataType] | None = None,
@@ -33,7 +33,7 @@ def complete(
     """Return a description with its outputs, packed; nothing but what inference needs is checked.
 
     Args:
-        kind: the operator.
+        op_cls: the operator.
         values: inputs and attributes by field. None for an attribute stands for its usual value: steps of 1, no
             padding, all axes, pixels at their centres, scales that lead to ``sizes``, the output's data type.
         types: data types of outputs, by field, where several are allowed.
@@ -43,7 +43,7 @@ def complete(
     Raises:
         InvalidDescription: a value of the wrong kind, one that fits no output, or a type or sizes that must be given.
     """
-    return _Completion(kind, values, dict(types or {}), dict(sizes or {}), absent).desc()
+    return _Completion(op_cls, values, dict(types or {}), dict(sizes or {}), absent).desc()
 
 
 class _Completion:
@@ -51,13 +51,13 @@ class _Completion:
 
     def __init__(
         self,
-        kind: type[OperatorDesc],
+        op_cls: type[OperatorDesc],
         values: Mapping[str, Any],
         types: dict[str, DataType],
         sizes: dict[str, Any],
         absent: Sequence[str],
     ):
-        self.kind, self.schema = kind, operator(kind.operator)
+        self.op_cls, self.schema = op_cls, operator(op_cls.operator)
         self.values, self.types, self.sizes = dict(values), types, sizes
         self.outputs = [
             field
@@ -78,7 +78,7 @@ class _Completion:
         for name, sizes in self.sizes.items():
             if not isinstance(sizes, Sequence) or not all(isinstance(size, int | np.integer) for size in _flat(sizes)):
                 reason = f"must be a sequence of integers, got {shown(sizes)}"
-                raise InvalidDescription(self.kind.operator, f"{name}.sizes", reason)
+                raise InvalidDescription(self.op_cls.operator, f"{name}.sizes", reason)
         types = {field.python_name: self._type(field) for field in self.outputs}
         self._fill_attributes(types)
         guess = {field.python_name: self._guess(field) for field in self.outputs}
@@ -90,7 +90,7 @@ class _Completion:
 
     def _follow(self, types: Mapping[str, DataType], guess: dict[str, Any], tentative: OperatorDesc) -> dict[str, Any]:
         """Return the sizes of all outputs, those that follow from the description instead of guesses."""
-        known = lowering(self.kind.operator)
+        known = lowering(self.op_cls.operator)
         try:
             usual = {name: sizes for name, sizes in known.usual_sizes(tentative).items() if name in guess}
             guess = {**guess, **usual, **self.sizes}
@@ -113,7 +113,7 @@ class _Completion:
                 tensors[name] = tuple(TensorDesc(types[name], piece) for piece in sizes[name])
             else:
                 tensors[name] = TensorDesc(types[name], sizes[name])
-        return self.kind(**self.values, **tensors)
+        return self.op_cls(**self.values, **tensors)
 
     def _refuse(self, desc: OperatorDesc) -> None:
         validation.validate(desc)
@@ -136,11 +136,11 @@ class _Completion:
     def _usual_type(self, field: FieldSchema) -> DataType:
         """Return what DirectMLX takes: UINT8 for truth values and quantized numbers, UINT32 for indices."""
         allowed = self.schema.support[max(self.schema.support)][field.name].types
-        if self.kind.operator in ASKED:
+        if self.op_cls.operator in ASKED:
             raise self._missing(field, "data_type", "several are allowed")
         if self.values.get("function") in (ReduceFunction.ARGMIN, ReduceFunction.ARGMAX):
             return DataType.UINT32
-        if self.kind.operator == "REDUCE":
+        if self.op_cls.operator == "REDUCE":
             return self.inputs["InputTensor"].data_type
         for parameter in reversed(self.values.get("quantization_tensors") or ()):
             if parameter.data_type in allowed:  # the zero point's, or the scale's
@@ -171,7 +171,7 @@ class _Completion:
         return None
 
     def _missing(self, field: FieldSchema, what: str, why: str) -> InvalidDescription:
-        return InvalidDescription(self.kind.operator, f"{field.python_name}.{what}", f"must be given, because {why}")
+        return InvalidDescription(self.op_cls.operator, f"{field.python_name}.{what}", f"must be given, because {why}")
 
     # ---- attributes -------------------------------------------------------------------------------------------------
 
@@ -183,8 +183,8 @@ class _Completion:
                 continue
             if field.type == "DML_TENSOR_DATA_TYPE":
                 self.values[name] = next(iter(types.values()))
-            elif name in self.kind.defaults:
-                default = self.kind.defaults[name]
+            elif name in self.op_cls.defaults:
+                default = self.op_cls.defaults[name]
                 self.values[name] = default.of(self.values) if isinstance(default, Entries) else default
             elif name == "axes" and self.inputs:
                 self.values[name] = tuple(range(next(iter(self.inputs.values())).dimension_count))

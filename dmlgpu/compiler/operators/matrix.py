@@ -27,7 +27,19 @@ from dmlgpu.compiler.operators.quantization import (
     no_zero_point,
     parameters_of,
 )
-from dmlgpu.compiler.plan import Body, Contract, Held, Plan, Product, Sizes, Source, Space, Tensor, apply, constants
+from dmlgpu.compiler.plan import (
+    Body,
+    Contract,
+    Plan,
+    Product,
+    RegisterValue,
+    Sizes,
+    Source,
+    Space,
+    Tensor,
+    apply,
+    constants,
+)
 from dmlgpu.compiler.rewrites.sources import CONVERT
 
 FLOAT32, INT32 = DataType.FLOAT32, DataType.INT32
@@ -146,7 +158,7 @@ class Gemm(_MatrixProduct):
 
     @classmethod
     def _epilogue(cls, desc: descs.Gemm, output: Tensor) -> Body:
-        held = Held.product(FLOAT32, output.sizes)
+        held = RegisterValue.product(FLOAT32, output.sizes)
         if desc.c_tensor is None or np.float32(desc.beta) == 0:
             values = constants(compute=FLOAT32, alpha=desc.alpha)
             return apply(cls.shaders[1], output.data_type, output.sizes, portable=True, values=values, product=held)
@@ -257,7 +269,9 @@ class MatrixMultiplyInteger(_IntegerProduct):
     def lower(cls, desc: descs.MatrixMultiplyInteger) -> Plan:
         product = cls.product(desc, *cls.operands(desc, INT32), cls.owned(desc))
         output = output_tensor(desc)
-        body = apply(cls.shaders[0], INT32, output.sizes, portable=True, product=Held.product(INT32, output.sizes))
+        body = apply(
+            cls.shaders[0], INT32, output.sizes, portable=True, product=RegisterValue.product(INT32, output.sizes)
+        )
         return Plan(desc.operator, (Contract("", product, body, output),))
 
 
@@ -283,7 +297,7 @@ class MatrixMultiplyIntegerToFloat(_IntegerProduct):
         product = cls.product(desc, *cls.operands(desc, accumulator), cls.owned(desc))
         output = output_tensor(desc)
         inputs: dict[str, Source] = {
-            "product": Held.product(accumulator, output.sizes),
+            "product": RegisterValue.product(accumulator, output.sizes),
             "a_scale": _parameter(input_tensor(desc, "a_scale_tensor"), output.sizes, ROWS),
             "b_scale": _parameter(input_tensor(desc, "b_scale_tensor"), output.sizes, COLUMNS),
         }
@@ -326,7 +340,7 @@ class QuantizedLinearMatrixMultiply(_IntegerProduct):
         output = output_tensor(desc)
         parameters = parameters_of(desc, cls.gathered)
         step, gathered = gather(parameters)
-        inputs: dict[str, Source] = {"product": Held.product(INT32, output.sizes)}
+        inputs: dict[str, Source] = {"product": RegisterValue.product(INT32, output.sizes)}
         inputs |= {
             parameter.name: _parameter(parameter.view(gathered), output.sizes, cls.parameters[parameter.field])
             for parameter in parameters

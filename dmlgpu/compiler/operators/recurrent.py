@@ -24,10 +24,10 @@ from dmlgpu.compiler.operators.lowering import (
 from dmlgpu.compiler.plan import (
     Body,
     Constants,
-    Held,
     Plan,
     Recurrence,
     RecurrentLayer,
+    RegisterValue,
     Series,
     Sizes,
     Source,
@@ -165,9 +165,9 @@ class TimeStep:
         offset = self.directions.start * apart + entry * self.sizes[-1] * stride
         return replace(tensor, sizes=self.sizes, strides=(0, apart, 0, stride), offset=offset)
 
-    def sums(self, *gates: int) -> Mapping[int, Held]:
+    def sums(self, *gates: int) -> Mapping[int, RegisterValue]:
         """Return what stands for the products of a hidden state with the recurrent weights of gates."""
-        return {gate: Held(f"sum{number}", FLOAT32, self.sizes) for number, gate in enumerate(gates)}
+        return {gate: RegisterValue(f"sum{number}", FLOAT32, self.sizes) for number, gate in enumerate(gates)}
 
     def activated(self, body: Body, which: int) -> Body:
         """Return a body with one of the directions' activations after it."""
@@ -175,12 +175,12 @@ class TimeStep:
         each = len(activations) // len(self.layer.backward)
         return activated(body, activations[self.directions.start * each + which])
 
-    def end(self, hidden: Tensor, sums: Mapping[int, Held], *states: Body) -> Recurrence:
+    def end(self, hidden: Tensor, sums: Mapping[int, RegisterValue], *states: Body) -> Recurrence:
         """Return the kernel that computes the states after the step; sequences that do not last keep those before."""
         return self.compute("step", hidden, sums, self._kept(states), self._own(self.temporaries.states.at(1)))
 
     def compute(
-        self, label: str, hidden: Tensor, sums: Mapping[int, Held], values: Sequence[Body], output: Tensor
+        self, label: str, hidden: Tensor, sums: Mapping[int, RegisterValue], values: Sequence[Body], output: Tensor
     ) -> Recurrence:
         """Return the step that computes values from products of a hidden state (see ``plan.Recurrence``)."""
         weights = self._own(self.temporaries.weights)
@@ -258,7 +258,7 @@ def _sums(layer: Layer, direction: int) -> Body:
     """Return the products of the inputs with their biases, and with those of the states where the cell does not add
     them itself."""
     _, _, sequences, elements = layer.state_sizes
-    product = Held.product(FLOAT32, (layer.desc.input_tensor.sizes[1], sequences, layer.gates * elements))
+    product = RegisterValue.product(FLOAT32, (layer.desc.input_tensor.sizes[1], sequences, layer.gates * elements))
     if layer.desc.bias_tensor is None:
         return computed(CONVERT, product.sizes, input=product)
     biases = input_tensor(layer.desc, "bias_tensor")
@@ -418,7 +418,12 @@ class Lstm(_Recurrent):
 
     @classmethod
     def _gate(
-        cls, now: TimeStep, sums: Mapping[int, Held], gate: int, activation: int, peephole: Source | None = None
+        cls,
+        now: TimeStep,
+        sums: Mapping[int, RegisterValue],
+        gate: int,
+        activation: int,
+        peephole: Source | None = None,
     ) -> Body:
         """Return a gate: its products and what it sees of the cell state, clipped, after an activation."""
         result = total(now.inputs(gate), sums[gate], peephole)

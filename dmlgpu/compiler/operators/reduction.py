@@ -17,6 +17,7 @@ from dmlgpu.compiler.plan import (
     Compact,
     Map,
     Plan,
+    Reduce,
     Reduction,
     Scan,
     Scanning,
@@ -26,7 +27,6 @@ from dmlgpu.compiler.plan import (
     constants,
     element,
     record_lanes,
-    reductions,
 )
 
 
@@ -50,7 +50,7 @@ class _AlongAxes(Lowering):
     def plan(cls, desc: Any, reduction: Reduction) -> Plan:
         """Return the plan of a reduction."""
         source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
-        return Plan(desc.operator, (reductions.Reduce("", reduction, source, tuple(desc.axes), output),))
+        return Plan(desc.operator, (Reduce("", reduction, source, tuple(desc.axes), output),))
 
 
 def _extremum(desc: descs.Argmin | descs.Argmax, order: str) -> Reduction:
@@ -117,7 +117,7 @@ _INTEGERS: Mapping[ReduceFunction, str] = {
 }
 
 
-class Reduce(_AlongAxes):
+class ReduceOperator(_AlongAxes):
     """All functions, of elements along any set of axes. Where the page is silent:
 
     Floats are computed in float32 and rounded once to the output's type. Sums (SUM, AVERAGE, L1, L2, SUM_SQUARE,

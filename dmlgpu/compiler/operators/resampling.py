@@ -20,7 +20,7 @@ from dmlgpu.compiler.rewrites.resampling import (
     GRADIENT,
     LINEAR,
     NEAREST,
-    Axis,
+    ResampledAxis,
     Rounding,
     antialiased,
     gradient,
@@ -70,10 +70,10 @@ def _rounding(desc: Any) -> Rounding | None:
     return Rounding(desc.rounding_direction is AxisDirection.INCREASING)
 
 
-def _axes(desc: Any, sizes: tuple[int, ...], counts: tuple[int, ...]) -> tuple[Axis, ...]:
+def _axes(desc: Any, sizes: tuple[int, ...], counts: tuple[int, ...]) -> tuple[ResampledAxis, ...]:
     """Return the dimensions along which anything happens, those that leave fewest elements first."""
     numbers = zip(sizes, counts, desc.scales, desc.input_pixel_offsets, desc.output_pixel_offsets, strict=True)
-    axes = (Axis(dimension, *values) for dimension, values in enumerate(numbers))
+    axes = (ResampledAxis(dimension, *values) for dimension, values in enumerate(numbers))
     moving = (axis for axis in axes if not axis.moves_nothing(_rounding(desc)))
     return tuple(sorted(moving, key=lambda axis: axis.count / axis.size))
 
@@ -135,7 +135,7 @@ def _in_passes(operator: str, source: Tensor, works: Sequence[_Pass], output: Te
     return Plan(operator, tuple(passes.steps))
 
 
-def _moved(desc: Any, axes: Sequence[Axis], rounding: Rounding) -> Plan:
+def _moved(desc: Any, axes: Sequence[ResampledAxis], rounding: Rounding) -> Plan:
     """Return one map that moves bits."""
     source, output = input_tensor(desc, "input_tensor", View.RAW), output_tensor(desc, view=View.RAW)
     return Plan(desc.operator, (Map("resample", nearest(source, axes, rounding), output),))
@@ -146,19 +146,19 @@ def _copied(desc: Any, source: Tensor, output: Tensor) -> Plan:
     return Plan(desc.operator, (Map("copy", identity(replace(source, view=View.RAW)), output),))
 
 
-def _between(desc: Any, axes: Sequence[Axis]) -> Plan:
+def _between(desc: Any, axes: Sequence[ResampledAxis]) -> Plan:
     """Return the plan of linear interpolation, along two axes at a time: shaders for more become too long."""
     source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
     return _in_passes(desc.operator, source, _linear_works(axes), output)
 
 
-def _linear_works(axes: Sequence[Axis]) -> list[_Pass]:
+def _linear_works(axes: Sequence[ResampledAxis]) -> list[_Pass]:
     """Return linear interpolation, a pass for two axes."""
     pairs = [axes[number : number + AT_ONCE] for number in range(0, len(axes), AT_ONCE)]
     return [functools.partial(linear, axes=pair) for pair in pairs]
 
 
-def _interpolated(desc: Any, axes: Sequence[Axis], rounding: Rounding | None) -> Plan:
+def _interpolated(desc: Any, axes: Sequence[ResampledAxis], rounding: Rounding | None) -> Plan:
     """Return the plan without antialiasing."""
     if not axes:
         return _copied(desc, input_tensor(desc, "input_tensor"), output_tensor(desc))
@@ -262,7 +262,7 @@ class Upsample2d(Lowering):
         is_linear = desc.interpolation_mode is InterpolationMode.LINEAR
         center = CENTER if is_linear else 0.0
         axes = tuple(
-            Axis(dimension, size, size * scale, float(scale), center, -center)
+            ResampledAxis(dimension, size, size * scale, float(scale), center, -center)
             for dimension, size, scale in zip(
                 (rank - 2, rank - 1),
                 desc.input_tensor.sizes[-2:],

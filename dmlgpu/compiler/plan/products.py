@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
-from dmlgpu.compiler.plan.sources import Binding, Body, Held, Sizes, Source, Tensor
+from dmlgpu.compiler.plan.sources import Binding, Body, RegisterValue, Sizes, Source, Tensor
 from dmlgpu.compiler.plan.steps import Step
 from dmlgpu.compiler.plan.windows import Windows, positions_of
 
@@ -56,7 +56,7 @@ class Contract(Step):
             epilogue(sum over inner.. of a[batch.., row.., inner..] * b[batch.., inner.., column..])
 
     Attributes:
-        epilogue: an element-wise tree over the output's sizes with a leaf ``Held.product``, which stands for the sum.
+        epilogue: an element-wise tree over the output's sizes with a leaf ``RegisterValue.product``: the sum.
         keeps_neighbours: as for ``Map``.
     """
 
@@ -117,7 +117,7 @@ class Convolve(Step):
 
     Attributes:
         epilogue: an element-wise tree over {batch, groups, outputs per group, positions..} with a leaf
-            ``Held.product``, which stands for the sum.
+            ``RegisterValue.product``, which stands for the sum.
         output: a view of the same sizes.
         transposed: the filter scatters instead, in its own order: element p of the input reaches the elements
             p * stride + tap * dilation - start of the output, over which the windows slide.
@@ -141,7 +141,7 @@ class Attend(Step):
         query: {batch, shared heads, heads that share one, rows, head size}.
         key, value: {batch, shared heads, keys, head size} and {batch, shared heads, keys, value head size}.
         score: an element-wise tree over {batch, shared heads, heads that share one, rows, keys} with a leaf
-            ``Held.product``, which stands for the product of a query and a key.
+            ``RegisterValue.product``, which stands for the product of a query and a key.
         visible: how many keys, from the first on, a row sees, over the query's sizes but the last and ascending along
             the rows; None: all.
         output: {batch, shared heads, heads that share one, rows, value head size}.
@@ -172,7 +172,9 @@ class Attend(Step):
     @property
     def is_plain(self) -> bool:
         """Whether scores depend on nothing but the product."""
-        return self.visible is None and len(self.score.inputs) == 1 and isinstance(self.score.inputs[0][1], Held)
+        return (
+            self.visible is None and len(self.score.inputs) == 1 and isinstance(self.score.inputs[0][1], RegisterValue)
+        )
 
 
 @dataclass(frozen=True)
@@ -192,7 +194,7 @@ class Recurrence(Step):
 
     hidden: Tensor
     weights: Tensor
-    sums: tuple[tuple[int, Held], ...]
+    sums: tuple[tuple[int, RegisterValue], ...]
     states: tuple[Body, ...]
     output: Tensor
 
@@ -251,7 +253,7 @@ class RecurrentLayer(Step):
         input: over (1, time step, sequence, element).
         weights: over (1, direction, row of a gate, element of the input).
         sums: per direction what becomes of the products of inputs and weights, over (time step, sequence, row of a
-            gate) with a leaf ``Held.product``.
+            gate) with a leaf ``RegisterValue.product``.
         recurrence: the recurrent weights, over (gate, direction, element, element before).
         initial: the states before the first time step, over (1, direction, sequence, element).
         lengths: of each sequence; None where all last.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.compiler.plan.sources import Body, Constants, Held, Sizes, Source, Tensor
+from dmlgpu.compiler.plan.sources import Body, Constants, RegisterValue, Sizes, Source, Tensor
 from dmlgpu.compiler.plan.steps import Step
 
 
@@ -40,7 +40,7 @@ class Reduce(Step):
         source: what is reduced.
         axes: the dimensions along which a row lies; the last ones of a source that changes coordinates.
         output: of the source's sizes, 1 along the axes. Its lanes are the numbers of a result.
-        epilogue: computes what is stored, an element-wise tree over the output's sizes with a leaf ``Held.product`` of
+        epilogue: computes what is stored, an element-wise tree over the output's sizes with a leaf ``RegisterValue.product`` of
             32 bits, which stands for the result; None: the result itself.
     """
 
@@ -88,7 +88,7 @@ class Rows(Step):
         stages: the reductions, in order.
         source: what is reduced, an element-wise tree.
         axes: the dimensions along which a row lies.
-        body: computes an element, an element-wise tree over the source, other tensors and ``Held`` results of the
+        body: computes an element, an element-wise tree over the source, other tensors and ``RegisterValue`` results of the
             stages, which are repeated along the axes.
         output: of the source's sizes.
     """
@@ -166,9 +166,9 @@ def row_sizes(sizes: Sizes, axes: tuple[int, ...]) -> Sizes:
     return tuple(1 if axis in axes else size for axis, size in enumerate(sizes))
 
 
-def stage_results(stages: tuple[Stage, ...], sizes: Sizes, axes: tuple[int, ...]) -> dict[str, Held]:
+def stage_results(stages: tuple[Stage, ...], sizes: Sizes, axes: tuple[int, ...]) -> dict[str, RegisterValue]:
     """Return what stands for the results of stages among the leaves of a row's body, by name."""
-    return {name: Held(name, DataType.FLOAT32, sizes, axes) for stage in stages for name in stage.results}
+    return {name: RegisterValue(name, DataType.FLOAT32, sizes, axes) for stage in stages for name in stage.results}
 
 
 def reduce_stage(stage: Stage, source: Source, axes: tuple[int, ...]) -> tuple[Reduce, dict[str, Tensor]]:

@@ -150,7 +150,7 @@ class Tensor:
 
 
 @dataclass(frozen=True)
-class Held:
+class RegisterValue:
     """What a schedule holds in registers and hands to the bodies after it: a sum, where an epilogue reads it.
 
     Attributes:
@@ -166,7 +166,7 @@ class Held:
     lanes: int = 1
 
     @classmethod
-    def product(cls, data_type: DataType, sizes: Sizes) -> Held:
+    def product(cls, data_type: DataType, sizes: Sizes) -> RegisterValue:
         """Return what stands for the one value that a schedule computes for each element of an output."""
         return cls("product", data_type, sizes)
 
@@ -367,7 +367,7 @@ class Lookup(Element):
 
 
 Virtual: TypeAlias = AffineView | Body
-Source: TypeAlias = Tensor | Held | AffineView | Body
+Source: TypeAlias = Tensor | RegisterValue | AffineView | Body
 
 
 def only_moves(source: Source) -> bool:
@@ -375,7 +375,7 @@ def only_moves(source: Source) -> bool:
     match source:
         case Tensor():
             return source.view is not View.COMPUTE
-        case Held():
+        case RegisterValue():
             return False
         case _:
             return source.moves

@@ -21,7 +21,7 @@ from typing import Any
 from dmlgpu.compiler.plan.parts import read, written
 from dmlgpu.compiler.plan.products import Attend, Contract, Convolve, Pool, Product, Recurrence, RecurrentLayer
 from dmlgpu.compiler.plan.reductions import Compact, Reduce, Rows, Scan
-from dmlgpu.compiler.plan.sources import AffineView, Body, Held, Sizes, Source, Tensor, Virtual
+from dmlgpu.compiler.plan.sources import AffineView, Body, RegisterValue, Sizes, Source, Tensor, Virtual
 from dmlgpu.compiler.plan.steps import Map, Plan, RegionGradient, Repeat, Scatter, Sort, Step
 
 
@@ -80,7 +80,7 @@ class _Equations:
         """Return an expression for a source."""
         if isinstance(source, Tensor):
             return str(source.binding)
-        if isinstance(source, Held):
+        if isinstance(source, RegisterValue):
             return source.name
         if id(source) not in self._names:
             text = self._call(source)

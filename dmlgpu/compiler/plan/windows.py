@@ -10,7 +10,7 @@ from dmlgpu.compiler.plan.sources import Sizes
 
 
 @dataclass(frozen=True)
-class Axis:
+class WindowAxis:
     """How a window slides along one spatial dimension.
 
     Attributes:
@@ -88,7 +88,7 @@ def first_multiple_within(step: int, modulus: int, low: int, high: int) -> int |
     return None if turns is None else -(-(low + turns * modulus) // step)
 
 
-Windows: TypeAlias = tuple[Axis, ...]
+Windows: TypeAlias = tuple[WindowAxis, ...]
 """How a window slides along each spatial dimension."""
 
 
@@ -123,6 +123,6 @@ def windows_over(
         start, end: elements of padding before and behind the input.
     """
     return tuple(
-        Axis(n, (n + before + behind - (k - 1) * d - 1) // s + 1, k, s, d, before)
+        WindowAxis(n, (n + before + behind - (k - 1) * d - 1) // s + 1, k, s, d, before)
         for n, k, s, d, before, behind in zip(spatial, size, strides, dilations, start, end, strict=True)
     )

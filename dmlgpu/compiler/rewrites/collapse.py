@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dmlgpu.compiler.plan import Body, Element, Held, Source, Tensor
+from dmlgpu.compiler.plan import Body, Element, RegisterValue, Source, Tensor
 from dmlgpu.compiler.rewrites.sources import AnySource, is_elementwise, leaves, rewrite
 
 Groups = tuple[tuple[int, ...], ...]
@@ -67,7 +67,7 @@ def merge_tree(root: AnySource, groups: Groups) -> AnySource:
         if isinstance(node, Tensor):
             return merge_tensor(node, groups)
         sizes = merge_sizes(node.sizes, groups)
-        if isinstance(node, Held):
+        if isinstance(node, RegisterValue):
             repeated = tuple(number for number, group in enumerate(groups) if group[-1] in node.repeated)
             return replace(node, sizes=sizes, repeated=repeated)
         if isinstance(node, Element):  # an identity, as all else keeps its coordinates

@@ -60,7 +60,7 @@ Sizes = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Axis:
+class ResampledAxis:
     """How one dimension is resampled.
 
     Attributes:
@@ -138,7 +138,7 @@ def bits_of_float(number: float) -> int:
 # ---- bodies that read
 
 
-def nearest(source: Source, axes: Sequence[Axis], rounding: Rounding) -> Body:
+def nearest(source: Source, axes: Sequence[ResampledAxis], rounding: Rounding) -> Body:
     """Return the nearest element along every axis, moved bit by bit."""
     values = constants(axes=tuple(axes), increasing=rounding.increasing)
     follows = (_follows(len(source.sizes), axes),)
@@ -146,19 +146,19 @@ def nearest(source: Source, axes: Sequence[Axis], rounding: Rounding) -> Body:
     return Lookup(NEAREST, source.data_type, sizes, (("input", source),), values, follows=follows)
 
 
-def linear(source: Source, axes: Sequence[Axis]) -> Body:
+def linear(source: Source, axes: Sequence[ResampledAxis]) -> Body:
     """Between two neighbours along every axis, in float32."""
     follows, values = (_follows(len(source.sizes), axes),), constants(axes=tuple(axes))
     sizes = _resized(source.sizes, axes)
     return Element(LINEAR, DataType.FLOAT32, sizes, (("input", source),), values, follows=follows, portable=True)
 
 
-def _resized(sizes: Sizes, axes: Sequence[Axis]) -> Sizes:
+def _resized(sizes: Sizes, axes: Sequence[ResampledAxis]) -> Sizes:
     counts = {axis.dimension: axis.count for axis in axes}
     return tuple(counts.get(dimension, size) for dimension, size in enumerate(sizes))
 
 
-def _follows(rank: int, axes: Sequence[Axis]) -> tuple[int | None, ...]:
+def _follows(rank: int, axes: Sequence[ResampledAxis]) -> tuple[int | None, ...]:
     moved = {axis.dimension for axis in axes}
     return tuple(None if dimension in moved else dimension for dimension in range(rank))
 
@@ -166,7 +166,7 @@ def _follows(rank: int, axes: Sequence[Axis]) -> tuple[int | None, ...]:
 # ---- bodies whose last dimension, of taps, is added up
 
 
-def antialiased(source: Source, axis: Axis) -> Body:
+def antialiased(source: Source, axis: ResampledAxis) -> Body:
     """Return what each of the elements under a triangle adds along one axis: {output sizes.., taps}; their sum where
     they are few.
 
@@ -192,7 +192,7 @@ def antialiased(source: Source, axis: Axis) -> Body:
     return Element(ANTIALIASED_SUM, DataType.FLOAT32, sizes, inputs, values, follows=follows, portable=True)
 
 
-def _most_under(axis: Axis, reach: np.float32, lowest: np.float32, highest: np.float32) -> int:
+def _most_under(axis: ResampledAxis, reach: np.float32, lowest: np.float32, highest: np.float32) -> int:
     """Return how many elements of the input, at most, lie under a triangle: exactly, or a few more for a long axis."""
     if axis.count > LONGEST_LISTED:
         return min(axis.size, math.ceil(2 * float(reach) * (1 + COORDINATE_ERROR)) + 3)
@@ -201,7 +201,7 @@ def _most_under(axis: Axis, reach: np.float32, lowest: np.float32, highest: np.f
     return int((last - first).max()) + 1
 
 
-def gradient(source: Source, axis: Axis, rounding: Rounding | None) -> Body:
+def gradient(source: Source, axis: ResampledAxis, rounding: Rounding | None) -> Body:
     """Return what each output element of the forward operator adds to the gradient of an element of its input along one
     axis: {input sizes.., taps}.
 
@@ -218,7 +218,7 @@ def gradient(source: Source, axis: Axis, rounding: Rounding | None) -> Body:
     return _tapped(GRADIENT, source, axis, (axis.size, taps), values)
 
 
-def _tapped(file: str, source: Source, axis: Axis, counts: Sizes, values: Constants) -> Body:
+def _tapped(file: str, source: Source, axis: ResampledAxis, counts: Sizes, values: Constants) -> Body:
     """Return a body of so many elements and taps in the place of an axis.
 
     Raises:
@@ -239,7 +239,7 @@ def _tapped(file: str, source: Source, axis: Axis, counts: Sizes, values: Consta
 # ---- which output elements use an element of the input
 
 
-def users(axis: Axis, rounding: Rounding | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def users(axis: ResampledAxis, rounding: Rounding | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """For each element of the input the first output element that uses it, and the one after the last."""
     elements = np.arange(axis.size)
     x = axis.places(rounding)
@@ -249,7 +249,7 @@ def users(axis: Axis, rounding: Rounding | None) -> tuple[NDArray[np.int64], NDA
 
 
 @dataclass(frozen=True)
-class Line:
+class IntegerLine:
     """Whole numbers ``max(step * i + start, 0) / divisor``, rounded down, in 32-bit integers."""
 
     step: int
@@ -261,13 +261,13 @@ class Line:
         return np.maximum(elements * self.step + self.start, 0) // self.divisor
 
 
-def _slope(axis: Axis) -> Fraction | None:
+def _slope(axis: ResampledAxis) -> Fraction | None:
     """Return a ratio near the scale, of numbers with which a line stays in 32-bit integers, or None."""
     most = int(min(4096, (1 << 29) / max(axis.count, axis.size * axis.scale, 1.0)))
     return Fraction(axis.scale).limit_denominator(most) if most >= 1 else None
 
 
-def estimated_line(axis: Axis, rounding: Rounding | None) -> tuple[Line, int]:
+def estimated_line(axis: ResampledAxis, rounding: Rounding | None) -> tuple[IntegerLine, int]:
     """Return what ``line_below`` returns without looking at every element: a line as near, and a few numbers more.
 
     The users of element i are the output elements whose coordinates lie between ``i + low`` and ``i + high``. Exact
@@ -277,7 +277,7 @@ def estimated_line(axis: Axis, rounding: Rounding | None) -> tuple[Line, int]:
     largest = (axis.count + abs(behind)) / scale + abs(before)
     ratio = _slope(axis)
     if ratio is None or largest > LARGEST_COORDINATE:
-        return Line(0, 0, 1), axis.count
+        return IntegerLine(0, 0, 1), axis.count
     error = Fraction(COORDINATE_ERROR) * largest
     low = -1 if rounding is None or rounding.increasing else 0
     high = 1 if rounding is None or not rounding.increasing else 0
@@ -285,23 +285,23 @@ def estimated_line(axis: Axis, rounding: Rounding | None) -> tuple[Line, int]:
     ends = (0, axis.size - 1)
     first = (low - error + before) * scale + behind
     start = min(0, math.floor(min(element * drift + first for element in ends) * divisor))
-    line = Line(ratio.numerator, max(start, -(axis.size - 1) * ratio.numerator), divisor)
+    line = IntegerLine(ratio.numerator, max(start, -(axis.size - 1) * ratio.numerator), divisor)
     past = (high + error + before) * scale + behind + 1  # behind the last user of element 0
     inner = max(element * drift + past - Fraction(line.start, divisor) for element in ends) + 1
     edge = axis.count - int(line.at(np.array([axis.size - 1]))[0])  # all that lie behind the input use its last element
     return line, min(axis.count, max(math.ceil(inner), edge, 1))
 
 
-def line_below(axis: Axis, begin: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[Line, int]:
+def line_below(axis: ResampledAxis, begin: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[IntegerLine, int]:
     """Return a line, near the users of all elements of the input and never behind their first, and how many numbers
     from there on reach the last one of each."""
     used = np.flatnonzero(end > begin)
     ratio = _slope(axis)
-    line = Line(0, 0, 1)
+    line = IntegerLine(0, 0, 1)
     if ratio is not None:
         inner = used[used > 0]
         starts = begin[inner] * ratio.denominator - inner * ratio.numerator
-        line = Line(ratio.numerator, int(starts.min(initial=0)), ratio.denominator)
+        line = IntegerLine(ratio.numerator, int(starts.min(initial=0)), ratio.denominator)
     return line, int((end[used] - line.at(used)).max())
 
 
@@ -372,7 +372,7 @@ def _view_of(source: Source) -> tuple[Affine, Source]:
     return Affine.box((0,) * len(source.sizes)), source
 
 
-def _factor(axis: Axis, rounding: Rounding) -> int | None:
+def _factor(axis: ResampledAxis, rounding: Rounding) -> int | None:
     """Return how often nearest neighbour repeats each element of an axis, if it does so equally often."""
     factor = axis.count // axis.size
     if factor * axis.size != axis.count or axis.count > LONGEST_LISTED:

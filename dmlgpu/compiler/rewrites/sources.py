@@ -13,7 +13,7 @@ from dmlgpu.compiler.plan import (
     Apply,
     Body,
     Element,
-    Held,
+    RegisterValue,
     Sizes,
     Source,
     Tensor,
@@ -142,7 +142,7 @@ def permuted(source: AnySource, order: Sequence[int]) -> AnySource:
         match node:
             case Tensor():
                 return replace(node, sizes=sizes, strides=tuple(node.strides[dimension] for dimension in order))
-            case Held():
+            case RegisterValue():
                 return replace(node, sizes=sizes)
             case Apply():
                 return replace(node.over(map(permute, node.children)), sizes=sizes)
@@ -194,12 +194,12 @@ def computed(root: AnySource) -> AnySource:
 def is_plain(root: Source) -> bool:
     """Return whether a tree has nothing but tensors in memory and functions of single elements, so that its dimensions
     may be split."""
-    return all(isinstance(node, Tensor | Held | Apply) for node in nodes(root))
+    return all(isinstance(node, Tensor | RegisterValue | Apply) for node in nodes(root))
 
 
 def is_elementwise(root: Source) -> bool:
     """Return whether every node of the tree keeps its coordinates, so that dimensions may be merged."""
-    return all(isinstance(node, Tensor | Held | Apply) or is_identity(node) for node in nodes(root))
+    return all(isinstance(node, Tensor | RegisterValue | Apply) or is_identity(node) for node in nodes(root))
 
 
 def is_identity(source: Source) -> bool:

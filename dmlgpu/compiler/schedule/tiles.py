@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.compiler.plan import Body, Held, Sizes, Tensor, apply
+from dmlgpu.compiler.plan import Body, RegisterValue, Sizes, Tensor, apply
 from dmlgpu.compiler.rewrites.packing import UNIT, in_pairs, pack_source, pack_tensor, packs_source, packs_tensor
 from dmlgpu.compiler.rewrites.sources import CONVERT
 from dmlgpu.compiler.schedule.launch import Launch, tile_launch
@@ -56,4 +56,4 @@ def _walk(tile: Sizes, output: Tensor, first: int | None) -> Walk:
 
 def unchanged(data_type: DataType, sizes: Sizes) -> Body:
     """Return the epilogue that stores the numbers as they are."""
-    return apply(CONVERT, data_type, sizes, portable=True, input=Held.product(data_type, sizes))
+    return apply(CONVERT, data_type, sizes, portable=True, input=RegisterValue.product(data_type, sizes))

@@ -125,7 +125,7 @@ class Binder:
             ranges = [((slot.role, slot.index), slot.offset, slot.size) for slot in kernel.slots]
             self._check_sizes(program.operator, kernel, aliasing.layout(ranges, kernel.bindings, TENSOR_ALIGNMENT))
 
-    def _check_sizes(self, operator: str, kernel: Kernel, layout: aliasing.Layout) -> None:
+    def _check_sizes(self, operator: str, kernel: Kernel, layout: aliasing.BindingLayout) -> None:
         limit = self.context.target.max_binding_size
         for binding, (_, _, size) in enumerate(layout.bound):
             if size > limit:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.graph.passes.epilogues import with_epilogue
 from dmlgpu.compiler.graph.passes.rewriting import Rewriting, element_wise_leaves, memory_of
-from dmlgpu.compiler.graph.spaces import is_same, locate, seen_from
-from dmlgpu.compiler.plan import Affine, Attend, Body, Contract, Held, Map, Role, Rows, Sizes, Source, Tensor
+from dmlgpu.compiler.graph.spaces import affine_between, is_same, reindex
+from dmlgpu.compiler.plan import Affine, Attend, Body, Contract, Map, RegisterValue, Role, Rows, Sizes, Source, Tensor
 from dmlgpu.compiler.rewrites.sources import CONVERT
 
 NAME = "attention"
@@ -81,12 +81,12 @@ def _is_plain(product: Contract) -> bool:
     """Return whether the output holds the sums themselves."""
     body = product.epilogue
     scale = dict(body.constants).get("alpha") if body.file == SCALED else 1.0
-    return body.file in (CONVERT, SCALED) and scale == 1.0 and isinstance(body.children[0], Held)
+    return body.file in (CONVERT, SCALED) and scale == 1.0 and isinstance(body.children[0], RegisterValue)
 
 
 def _is_whole(tensor: Tensor, written: Tensor) -> bool:
     """Return whether a tensor is what was written, under the same coordinates."""
-    affine = locate(tensor, written)
+    affine = affine_between(tensor, written)
     return affine is not None and is_same(affine, tensor.sizes, written.sizes)
 
 
@@ -117,13 +117,13 @@ def _with_heads(source: Source, batch: Sizes, matrix: Sizes, lead: int) -> Sourc
     """Return matrices over {batch, shared heads, 1, rows, columns}."""
     sizes = (*batch, 1, *matrix)
     columns = (*range(2 - lead, 2), 3, 4)
-    return seen_from(source, sizes, _picking(columns, 5))
+    return reindex(source, sizes, _picking(columns, 5))
 
 
 def _of_keys(source: Source, sizes: Sizes, lead: int, *, turned: bool) -> Source:
     """Return matrices over {batch, shared heads, keys, head}."""
     columns = (*range(2 - lead, 2), *((3, 2) if turned else (2, 3)))
-    return seen_from(source, sizes, _picking(columns, 4))
+    return reindex(source, sizes, _picking(columns, 4))
 
 
 def _picking(columns: Sizes, rank: int) -> Affine:

@@ -12,7 +12,7 @@ from dmlgpu.catalog.enums import ConvolutionDirection, DataType, PaddingMode
 from dmlgpu.catalog.operator_desc import ScaleBias
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler import operators
-from dmlgpu.compiler.graph.network import Constant, GraphInput, Network, Node, Result, Value
+from dmlgpu.compiler.graph.network import Constant, Network, NetworkInput, NetworkNode, NodeResult, Value
 from dmlgpu.compiler.graph.passes.nodes import Inner, changed, is_same, rewritten
 from dmlgpu.compiler.graph.passes.rewriting import Note
 
@@ -25,10 +25,10 @@ LEAD = 2
 def fold_padding(network: Network, notes: list[Note]) -> Network:
     """Let forward convolutions of floats do the padding of their input with zeros."""
 
-    def change(number: int, _first: int) -> Sequence[Node] | None:
+    def change(number: int, _first: int) -> Sequence[NetworkNode] | None:
         node = network.nodes[number]
         source = node.inputs[0] if node.inputs else None
-        if not isinstance(node.desc, descs.Convolution) or not isinstance(source, Result):
+        if not isinstance(node.desc, descs.Convolution) or not isinstance(source, NodeResult):
             return None
         before = network.nodes[source.node]
         desc = _padded(node.desc, operators.upgrade(before.desc))
@@ -74,18 +74,18 @@ def fold_bias(network: Network, notes: list[Note]) -> Network:
     readers = Counter(value for _, _, value in network.reads())
     readers.update(network.outputs)
 
-    def change(number: int, _first: int) -> Sequence[Node] | None:
+    def change(number: int, _first: int) -> Sequence[NetworkNode] | None:
         node = network.nodes[number]
         if not isinstance(node.desc, descs.ElementWiseAdd | descs.ElementWiseAdd1):
             return None
         for source, added in (node.inputs, node.inputs[::-1]):
-            if not isinstance(source, Result) or readers[source] != 1:
+            if not isinstance(source, NodeResult) or readers[source] != 1:
                 continue
             before = network.nodes[source.node]
             desc = _biased(before.desc, node.desc, swapped=source is not node.inputs[0])
             if desc is not None:
                 notes.append(Note(BIAS, node.name, f"done by {before.name}"))
-                return [Node(desc, (*before.inputs[:2], added), before.name)]
+                return [NetworkNode(desc, (*before.inputs[:2], added), before.name)]
         return None
 
     return rewritten(network, change)
@@ -138,15 +138,15 @@ def fold_batch_normalization(network: Network, notes: list[Note]) -> Network:
     readers.update(network.outputs)
 
     def is_known(value: Value | None) -> bool:
-        if isinstance(value, GraphInput):
+        if isinstance(value, NetworkInput):
             tensor = network.inputs[value.index]
             return tensor is not None and tensor.owned_by_dml
         return value is None or isinstance(value, Constant)
 
-    def change(number: int, first: int) -> Sequence[Node] | None:
+    def change(number: int, first: int) -> Sequence[NetworkNode] | None:
         node = network.nodes[number]
         source = node.inputs[0] if node.inputs else None
-        if not isinstance(node.desc, descs.BatchNormalization) or not isinstance(source, Result):
+        if not isinstance(node.desc, descs.BatchNormalization) or not isinstance(source, NodeResult):
             return None
         before = network.nodes[source.node]
         if readers[source] != 1 or not all(map(is_known, (*node.inputs[1:], *before.inputs[1:]))):
@@ -157,7 +157,7 @@ def fold_batch_normalization(network: Network, notes: list[Note]) -> Network:
         notes.append(Note(BATCH_NORMALIZATION, node.name, f"done by the weights of {before.name}"))
         weights = _Weights(node, first)
         inputs = (before.inputs[0], *weights.of(before))
-        return [*weights.nodes, Node(desc, inputs, before.name)]
+        return [*weights.nodes, NetworkNode(desc, inputs, before.name)]
 
     return rewritten(network, change)
 
@@ -204,9 +204,9 @@ class _Weights:
         first: the number of the first of them.
     """
 
-    def __init__(self, node: Node, first: int):
+    def __init__(self, node: NetworkNode, first: int):
         assert isinstance(node.desc, descs.BatchNormalization)
-        self.nodes: list[Node] = []
+        self.nodes: list[NetworkNode] = []
         self._name, self._first = node.name, first
         self._vector, self._epsilon = _vector(node.desc), node.desc.epsilon
         self._given = {
@@ -214,7 +214,7 @@ class _Weights:
             for name, value in zip(PARAMETERS, node.inputs[1:], strict=True)
         }
 
-    def of(self, convolution: Node) -> tuple[Value | None, Value | None]:
+    def of(self, convolution: NetworkNode) -> tuple[Value | None, Value | None]:
         """Return the filter and the bias of a convolution, normalised."""
         desc, parameters = convolution.desc, self._given
         assert isinstance(desc, descs.Convolution)
@@ -247,5 +247,5 @@ class _Weights:
         return self._add(what, desc, (a.value, b.value), output)
 
     def _add(self, what: str, desc: Any, inputs: tuple[Value | None, ...], output: TensorDesc) -> _Weight:
-        self.nodes.append(Node(desc, inputs, f"{self._name} {what}"))
+        self.nodes.append(NetworkNode(desc, inputs, f"{self._name} {what}"))
         return _Weight(Inner(self._first + len(self.nodes) - 1, 0), output)

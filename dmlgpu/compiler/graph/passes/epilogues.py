@@ -8,15 +8,15 @@ from dataclasses import replace
 from dmlgpu.catalog.tensor_desc import WORD_BITS
 from dmlgpu.compiler.graph.passes.inlining import is_fusable
 from dmlgpu.compiler.graph.passes.rewriting import Rewriting, element_wise_leaves, memory_of, simplified
-from dmlgpu.compiler.graph.spaces import locate, seen_from
+from dmlgpu.compiler.graph.spaces import affine_between, reindex
 from dmlgpu.compiler.plan import (
     Affine,
     Body,
     Contract,
     Convolve,
-    Held,
     Map,
     Reduce,
+    RegisterValue,
     Role,
     Rows,
     Source,
@@ -105,7 +105,7 @@ def with_epilogue(writer: Contract | Convolve | Rows | Reduce, step: Map, leaf: 
         if len(seen) != 1:
             return None
         (whole,) = seen
-        affine = locate(writer.output, whole)
+        affine = affine_between(writer.output, whole)
         if affine is not None and math.prod(whole.sizes) == math.prod(writer.output.sizes):
             return _stored(writer, step, _seen(body, whole, affine, writer), affine.of(output, writer.output.sizes))
     return None
@@ -115,11 +115,11 @@ def _seen(body: Body, whole: Tensor, affine: Affine, writer: Contract | Convolve
     """Return what a map computes, in the coordinates of what a step stores and on the value that it holds."""
     before: Source
     if isinstance(writer, Reduce):
-        before = writer.epilogue or Held.product(writer.output.data_type, writer.output.sizes)
+        before = writer.epilogue or RegisterValue.product(writer.output.data_type, writer.output.sizes)
     else:
         before = writer.body if isinstance(writer, Rows) else writer.epilogue
     values = {replace(whole, view=View.COMPUTE): before}
-    return simplified(seen_from(computed(body), writer.output.sizes, affine, values))
+    return simplified(reindex(computed(body), writer.output.sizes, affine, values))
 
 
 def _stored(writer: Contract | Convolve | Rows | Reduce, step: Map, tree: Source, output: Tensor) -> Step | None:

@@ -14,7 +14,7 @@ from dmlgpu.compiler.graph.passes.rewriting import (
     refined,
     simplified,
 )
-from dmlgpu.compiler.graph.spaces import locate, seen_from, split
+from dmlgpu.compiler.graph.spaces import affine_between, reindex, split
 from dmlgpu.compiler.plan import Body, Contract, Convolve, Map, Reduce, Role, Rows, Source, Step, Tensor, View
 from dmlgpu.compiler.plan.parts import read
 from dmlgpu.compiler.rewrites.sources import (
@@ -114,11 +114,11 @@ def reason_to_keep(rewriting: Rewriting, writer: Map, leaf: Tensor, *, repeats: 
 def inlined(tree: Source, leaf: Tensor, writer: Map) -> Source | None:
     """Return a tree with a map's body in the place of a leaf; None where no affine map leads from the leaf to what the
     map writes, or the tree becomes too large."""
-    affine = locate(leaf, writer.output)
+    affine = affine_between(leaf, writer.output)
     if affine is None or (leaf.view is not View.RAW and any(_is_bits(node) for node in nodes(writer.body))):
         return None
     seen = writer.body if leaf.view is View.RAW else computed(writer.body)
-    body = seen_from(seen, leaf.sizes, affine)
+    body = reindex(seen, leaf.sizes, affine)
     result = simplified(rewrite(tree, lambda source: body if source == leaf else source))
     return result if is_small(result) else None
 
@@ -208,7 +208,7 @@ def _tree(step: Map | Reduce) -> Source:
 
 def _inlined(step: Map | Reduce, leaf: Tensor, writer: Map) -> Map | Reduce | None:
     """Return a step with an element-wise body in place of a leaf; None where no coordinates say it."""
-    if locate(leaf, writer.output) is None:
+    if affine_between(leaf, writer.output) is None:
         parted = split(leaf, writer.output) if isinstance(step, Map) and is_fusable(step.body) else None
         if parted is None or not isinstance(step, Map):
             return None

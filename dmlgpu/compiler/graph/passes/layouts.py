@@ -10,7 +10,7 @@ from typing import TypeAlias
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
 from dmlgpu.compiler.graph.passes.rewriting import Rewriting, memory_of, simplified
-from dmlgpu.compiler.graph.spaces import locate
+from dmlgpu.compiler.graph.spaces import affine_between
 from dmlgpu.compiler.plan import Convolve, Map, Repeat, Role, Step, Tensor
 from dmlgpu.compiler.plan.parts import read, replace_parts, written
 from dmlgpu.compiler.rewrites.sources import leaves
@@ -50,7 +50,7 @@ def _copied(rewriting: Rewriting, number: int, tensor: Tensor) -> Tensor | None:
     if not isinstance(copy, Map) or copy.keeps_neighbours:
         return None
     source = simplified(copy.body)
-    affine = locate(tensor, copy.output) if isinstance(source, Tensor) else None
+    affine = affine_between(tensor, copy.output) if isinstance(source, Tensor) else None
     if affine is None or not isinstance(source, Tensor):
         return None
     viewed = replace(affine.of(source, tensor.sizes), view=tensor.view)
@@ -87,7 +87,7 @@ def _lay_out(rewriting: Rewriting, number: int, step: Convolve, savings: Savings
         return
     readers = {other: rewriting.step(other) for other in sorted(rewriting.readers(memory))}
     places = {
-        tensor: locate(tensor, written) if tensor in _inputs(reader) else None
+        tensor: affine_between(tensor, written) if tensor in _inputs(reader) else None
         for reader in readers.values()
         for tensor in read(reader)
         if memory_of(tensor) == memory

@@ -15,13 +15,13 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import InvalidDescription, OutOfMemory
 from dmlgpu.compiler import operators
-from dmlgpu.compiler.graph.network import Constant, GraphInput, Network, Node, Result, Value
+from dmlgpu.compiler.graph.network import Constant, Network, NetworkInput, NetworkNode, NodeResult, Value
 from dmlgpu.compiler.graph.passes.rewriting import Note
 
 AnyDesc = TypeVar("AnyDesc", bound=OperatorDesc)
 
 
-def rewritten(network: Network, change: Callable[[int, int], Sequence[Node] | None]) -> Network:
+def rewritten(network: Network, change: Callable[[int, int], Sequence[NetworkNode] | None]) -> Network:
     """Return a network in which nodes stand for others.
 
     Args:
@@ -31,12 +31,12 @@ def rewritten(network: Network, change: Callable[[int, int], Sequence[Node] | No
             nodes read results by the numbers of the network, and each other's (``Inner``) by those of the new one.
     """
     places: dict[int, int] = {}
-    nodes: list[Node] = []
+    nodes: list[NetworkNode] = []
 
     def moved(value: Value | None) -> Value | None:
-        if isinstance(value, Result) and not isinstance(value, Inner):
-            return Result(places[value.node], value.output)
-        return Result(value.node, value.output) if isinstance(value, Inner) else value
+        if isinstance(value, NodeResult) and not isinstance(value, Inner):
+            return NodeResult(places[value.node], value.output)
+        return NodeResult(value.node, value.output) if isinstance(value, Inner) else value
 
     for number, node in enumerate(network.nodes):
         for changed_node in change(number, len(nodes)) or (node,):
@@ -45,7 +45,7 @@ def rewritten(network: Network, change: Callable[[int, int], Sequence[Node] | No
     return replace(network, nodes=tuple(nodes), outputs=tuple(map(moved, network.outputs)))  # type: ignore[arg-type]
 
 
-class Inner(Result):
+class Inner(NodeResult):
     """The result of a node that a pass puts into the network, by its number there."""
 
 
@@ -79,9 +79,9 @@ ALWAYS_FOLDED_BYTES = 1 << 16
 def fold_constants(network: Network, notes: list[Note]) -> Network:
     """Compute nodes that read nothing but constants by the reference; their results become constants."""
     constants = list(network.constants)
-    known: dict[Result, Constant] = {}
+    known: dict[NodeResult, Constant] = {}
     for number, node in enumerate(network.nodes):
-        inputs = [known.get(value, value) if isinstance(value, Result) else value for value in node.inputs]
+        inputs = [known.get(value, value) if isinstance(value, NodeResult) else value for value in node.inputs]
         if any(value is not None and not isinstance(value, Constant) for value in inputs):
             continue
         data = [constants[value.index] if isinstance(value, Constant) else None for value in inputs]
@@ -93,19 +93,19 @@ def fold_constants(network: Network, notes: list[Note]) -> Network:
             continue
         for output, result in enumerate(results):
             if result is not None:
-                known[Result(number, output)] = Constant(len(constants))
+                known[NodeResult(number, output)] = Constant(len(constants))
                 constants.append(result)
         notes.append(Note("constants", node.name, "computed when the graph is compiled"))
     return _kept(replace(network, constants=tuple(constants)), known) if known else network
 
 
-def _is_foldable(node: Node, data: Sequence[bytes | None]) -> bool:
+def _is_foldable(node: NetworkNode, data: Sequence[bytes | None]) -> bool:
     size = sum(slot.tensor.byte_size for slot in node.desc.outputs if slot.tensor)
     most = max(sum(len(content) for content in data if content is not None), ALWAYS_FOLDED_BYTES)
     return size <= min(most, MOST_FOLDED_BYTES) and not reference.keeps_outputs(node.desc.operator)
 
 
-def _evaluated(node: Node, data: Sequence[bytes | None]) -> list[bytes | None]:
+def _evaluated(node: NetworkNode, data: Sequence[bytes | None]) -> list[bytes | None]:
     """Return the bytes of a node's outputs by the reference."""
     arrays = [
         None if slot.tensor is None or content is None else slot.tensor.decode(np.frombuffer(content, np.uint8))
@@ -120,22 +120,24 @@ def _evaluated(node: Node, data: Sequence[bytes | None]) -> list[bytes | None]:
 def merge_duplicates(network: Network, notes: list[Note]) -> Network:
     """Compute nodes of one description that read the same values once."""
     first: dict[tuple[OperatorDesc, tuple[Value | None, ...]], int] = {}
-    merged: dict[Result, Result] = {}
+    merged: dict[NodeResult, NodeResult] = {}
     for number, node in enumerate(network.nodes):
-        inputs = tuple(merged.get(value, value) if isinstance(value, Result) else value for value in node.inputs)
+        inputs = tuple(merged.get(value, value) if isinstance(value, NodeResult) else value for value in node.inputs)
         other = first.setdefault((node.desc, inputs), number)
         if other != number:
-            merged |= {Result(number, output): Result(other, output) for output in range(len(node.desc.outputs))}
+            merged |= {
+                NodeResult(number, output): NodeResult(other, output) for output in range(len(node.desc.outputs))
+            }
             notes.append(Note("duplicates", node.name, f"the same as {network.nodes[other].name}"))
     return _kept(network, merged) if merged else network
 
 
 def drop_dead(network: Network, notes: list[Note]) -> Network:
     """Leave out nodes none of whose outputs is read, and data that nobody reads."""
-    needed = {value.node for value in network.outputs if isinstance(value, Result)}
+    needed = {value.node for value in network.outputs if isinstance(value, NodeResult)}
     for number in reversed(range(len(network.nodes))):
         if number in needed:
-            needed |= {value.node for value in network.nodes[number].inputs if isinstance(value, Result)}
+            needed |= {value.node for value in network.nodes[number].inputs if isinstance(value, NodeResult)}
     notes.extend(
         Note("dead", node.name, "nothing reads it") for number, node in enumerate(network.nodes) if number not in needed
     )
@@ -147,7 +149,7 @@ def drop_dead(network: Network, notes: list[Note]) -> Network:
 
     def moved(value: Value | None) -> Value | None:
         match value:
-            case Result():
+            case NodeResult():
                 return replace(value, node=places[value.node])
             case Constant():
                 return Constant(data[value.index])
@@ -162,11 +164,11 @@ def drop_dead(network: Network, notes: list[Note]) -> Network:
     )
 
 
-def _kept(network: Network, known: dict[Result, Constant] | dict[Result, Result]) -> Network:
+def _kept(network: Network, known: dict[NodeResult, Constant] | dict[NodeResult, NodeResult]) -> Network:
     """Return a network in which values are read elsewhere; what they were computed by stays until ``drop_dead``."""
 
     def of(value: Value | None) -> Value | None:
-        return known.get(value, value) if isinstance(value, Result) else value
+        return known.get(value, value) if isinstance(value, NodeResult) else value
 
     nodes = tuple(replace(node, inputs=tuple(map(of, node.inputs))) for node in network.nodes)
     return replace(network, nodes=nodes, outputs=tuple(map(of, network.outputs)))  # type: ignore[arg-type]
@@ -185,13 +187,13 @@ def initialize_early(network: Network, notes: list[Note]) -> Network:
     Whatever reads such values is told so by OWNED_BY_DML: filters and matrices are laid out anew at initialisation.
     """
     known: set[Value] = {Constant(number) for number in range(len(network.constants))}
-    known |= {GraphInput(number) for number, tensor in enumerate(network.inputs) if tensor and tensor.owned_by_dml}
-    ends = {value.node for value in network.outputs if isinstance(value, Result)}
+    known |= {NetworkInput(number) for number, tensor in enumerate(network.inputs) if tensor and tensor.owned_by_dml}
+    ends = {value.node for value in network.outputs if isinstance(value, NodeResult)}
     initial: set[int] = set()
     for number, node in enumerate(network.nodes):
         if _is_initial(network, number, known, ends):
             initial.add(number)
-            known |= {Result(number, output) for output in range(len(node.desc.outputs))}
+            known |= {NodeResult(number, output) for output in range(len(node.desc.outputs))}
             notes.append(Note(INITIALIZATION, node.name, "computed when the graph is initialised"))
     nodes = tuple(_marked(node, known) for node in network.nodes)
     return replace(network, nodes=nodes, initial=frozenset(initial))
@@ -210,7 +212,7 @@ def _is_initial(network: Network, number: int, known: set[Value], ends: set[int]
     )
 
 
-def _marked(node: Node, known: set[Value]) -> Node:
+def _marked(node: NetworkNode, known: set[Value]) -> NetworkNode:
     """Return a node whose description says which of its inputs are known at initialisation."""
     owned = {
         (slot.field, slot.position) for slot, value in zip(node.desc.inputs, node.inputs, strict=True) if value in known

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from dmlgpu.compiler.graph.spaces import seen_from
+from dmlgpu.compiler.graph.spaces import reindex
 from dmlgpu.compiler.plan import Affine, AffineView, Allocation, Apply, Body, Map, Role, Sizes, Source, Step, Tensor
 from dmlgpu.compiler.plan.parts import read, written
 from dmlgpu.compiler.rewrites.sources import identity, is_elementwise, is_identity, rewrite
@@ -164,7 +164,7 @@ def simplified(root: Source) -> Source:
         if is_identity(source):
             return source.children[0]  # type: ignore[union-attr]
         if isinstance(source, AffineView) and is_elementwise(source.source):
-            return seen_from(source.source, source.sizes, source.affine)
+            return reindex(source.source, source.sizes, source.affine)
         return source
 
     return rewrite(root, skip)
@@ -177,6 +177,6 @@ def as_body(source: Source) -> Body:
 
 def refined(step: Map, sizes: Sizes, affine: Affine) -> Map:
     """Return a map over a space of more, smaller dimensions."""
-    body = seen_from(step.body, sizes, affine)
+    body = reindex(step.body, sizes, affine)
     assert isinstance(body, Body)
     return replace(step, body=body, output=affine.of(step.output, sizes))
