@@ -248,9 +248,9 @@ def _decoded(record: dict[str, Any]) -> Program:
     )
 
 
-def _of(kind: type, value: Any) -> Any:
-    if type(value) is not kind:
-        raise TypeError(f"{value!r} is no {kind.__name__}")
+def _of(cls: type, value: Any) -> Any:
+    if type(value) is not cls:
+        raise TypeError(f"{value!r} is no {cls.__name__}")
     return value
 
 

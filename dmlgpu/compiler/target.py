@@ -57,8 +57,8 @@ PARAMETER_BYTES = 48
 """Size of the parameter block every kernel reads: eight base offsets in words, the opaque zero, padding."""
 
 
-def _are(kind: type, values: Iterable[object]) -> bool:
-    return all(isinstance(value, kind) for value in values)
+def _are(cls: type, values: Iterable[object]) -> bool:
+    return all(isinstance(value, cls) for value in values)
 
 
 @dataclass(frozen=True)

@@ -18,15 +18,15 @@ _WRITTEN = ("output", "count", "region_output", "singles")
 """The fields in which steps of all kinds name what they write."""
 
 
-def replace_parts(value: AnyValue, kind: type[AnyPart], change: Callable[[AnyPart], Any]) -> AnyValue:
-    """Return a step, or a part of one, with ``change`` applied to every part of a kind (Binding, Tensor).
+def replace_parts(value: AnyValue, cls: type[AnyPart], change: Callable[[AnyPart], Any]) -> AnyValue:
+    """Return a step, or a part of one, with ``change`` applied to every part of a class (Binding, Tensor).
 
     What holds nothing that changes is returned as it is, and what is shared stays shared.
     """
     memo: dict[int, tuple[Any, Any]] = {}
 
     def visit(part: Any) -> Any:
-        if isinstance(part, kind):
+        if isinstance(part, cls):
             return change(part)
         if type(part) is not tuple and not _fields(type(part)):
             return part
@@ -80,20 +80,20 @@ def signature(value: Any) -> tuple[Hashable | None, tuple[Binding, ...]]:
     pending = [value]
     while pending:
         part = pending.pop()
-        kind = type(part)
-        if kind is Binding:
-            entries.append((kind, bindings.setdefault(part, len(bindings))))
+        cls = type(part)
+        if cls is Binding:
+            entries.append((cls, bindings.setdefault(part, len(bindings))))
         elif isinstance(part, tuple):
-            entries.append((kind, len(part)))
+            entries.append((cls, len(part)))
             pending.extend(part)
-        elif names := _fields(kind):
+        elif names := _fields(cls):
             if id(part) not in seen:
                 pending.extend(getattr(part, name) for name in names)
-            entries.append((kind, seen.setdefault(id(part), len(seen))))
-        elif kind is float:
-            entries.append((kind, struct.pack("d", part)))  # since 0.0 == -0.0
-        elif part is None or kind in (bool, int, str, bytes) or isinstance(part, enum.Enum):
-            entries.append((kind, part))
+            entries.append((cls, seen.setdefault(id(part), len(seen))))
+        elif cls is float:
+            entries.append((cls, struct.pack("d", part)))  # since 0.0 == -0.0
+        elif part is None or cls in (bool, int, str, bytes) or isinstance(part, enum.Enum):
+            entries.append((cls, part))
         else:
             return None, ()
     return tuple(entries), tuple(bindings)
@@ -121,10 +121,8 @@ _FIELDS: dict[Any, tuple[str, ...]] = {Allocation: ()}
 """Names of the fields of each kind of part that was met; kinds are few."""
 
 
-def _fields(kind: Any) -> tuple[str, ...]:
+def _fields(cls: Any) -> tuple[str, ...]:
     """Return the names of a dataclass's fields, and none for what has no parts."""
-    if kind not in _FIELDS:
-        _FIELDS[kind] = (
-            tuple(field.name for field in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else ()
-        )
-    return _FIELDS[kind]
+    if cls not in _FIELDS:
+        _FIELDS[cls] = tuple(field.name for field in dataclasses.fields(cls)) if dataclasses.is_dataclass(cls) else ()
+    return _FIELDS[cls]

@@ -40,8 +40,8 @@ class Reduce(Step):
         source: what is reduced.
         axes: the dimensions along which a row lies; the last ones of a source that changes coordinates.
         output: of the source's sizes, 1 along the axes. Its lanes are the numbers of a result.
-        epilogue: computes what is stored, an element-wise tree over the output's sizes with a leaf ``RegisterValue.product`` of
-            32 bits, which stands for the result; None: the result itself.
+        epilogue: computes what is stored, an element-wise tree over the output's sizes with a leaf
+            ``RegisterValue.product`` of 32 bits, which stands for the result; None: the result itself.
     """
 
     reduction: Reduction
@@ -88,8 +88,8 @@ class Rows(Step):
         stages: the reductions, in order.
         source: what is reduced, an element-wise tree.
         axes: the dimensions along which a row lies.
-        body: computes an element, an element-wise tree over the source, other tensors and ``RegisterValue`` results of the
-            stages, which are repeated along the axes.
+        body: computes an element, an element-wise tree over the source, other tensors and results of the stages
+            (``RegisterValue``), which are repeated along the axes.
         output: of the source's sizes.
     """
 

@@ -241,9 +241,9 @@ class _Weights:
         desc = descs.ElementWiseSqrt(input_tensor=variance.tensor, output_tensor=self._vector, scale_bias=bias)
         return self._add("deviation", desc, (variance.value,), self._vector)
 
-    def _element_wise(self, kind: Any, what: str, a: _Weight, b: _Weight) -> _Weight:
+    def _element_wise(self, op_cls: Any, what: str, a: _Weight, b: _Weight) -> _Weight:
         output = TensorDesc(DataType.FLOAT32, a.tensor.sizes)
-        desc = kind(a_tensor=a.tensor, b_tensor=b.tensor, output_tensor=output)
+        desc = op_cls(a_tensor=a.tensor, b_tensor=b.tensor, output_tensor=output)
         return self._add(what, desc, (a.value, b.value), output)
 
     def _add(self, what: str, desc: Any, inputs: tuple[Value | None, ...], output: TensorDesc) -> _Weight:

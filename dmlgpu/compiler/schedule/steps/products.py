@@ -178,8 +178,8 @@ class ScheduledTiles(Scheduled):
     Attributes:
         body: computes the numbers of a tile.
         tile: elements along each dimension of the output.
-        epilogue: an element-wise tree over the output's sizes with a leaf ``RegisterValue.product`` that stands for the number;
-            packed in units of four along the last dimension like the output, or not at all.
+        epilogue: an element-wise tree over the output's sizes with a leaf ``RegisterValue.product`` that stands for the
+            number; packed in units of four along the last dimension like the output, or not at all.
         walk: over the tiles.
     """
 
