@@ -81,13 +81,13 @@ class _Forward(Lowering):
         cls.check_channels(desc)
         cls.check_room(desc)
         expected = cls.output_sizes(desc)["output_tensor"]
-        cls.check_output(desc, expected)
+        cls.check_output_sizes(desc, expected)
         if getattr(desc, "bias_tensor", None) is not None:
             ones = (1,) * (len(expected) - LEAD)
             check_sizes(desc, "bias_tensor", (1, expected[1], *ones), "one element per channel of output_tensor")
 
     @classmethod
-    def check_output(cls, desc: Any, expected: Sizes) -> None:
+    def check_output_sizes(cls, desc: Any, expected: Sizes) -> None:
         """Raise InvalidDescription unless the output has the expected sizes."""
         check_sizes(desc, "output_tensor", expected, GIVEN)
 
@@ -188,10 +188,10 @@ class ConvolutionOperator(_Forward):
         return {"output_tensor": (batch, outputs * desc.group_count, *sizes)}
 
     @classmethod
-    def check_output(cls, desc: descs.Convolution, expected: Sizes) -> None:
+    def check_output_sizes(cls, desc: descs.Convolution, expected: Sizes) -> None:
         """For BACKWARD any of the sizes that a convolution forward would bring to the input's."""
         if desc.direction is ConvolutionDirection.FORWARD:
-            super().check_output(desc, expected)
+            super().check_output_sizes(desc, expected)
             return
         sizes = desc.output_tensor.sizes
         slack = (1, 1, *desc.strides)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType
@@ -237,15 +237,11 @@ class RandomGenerator(Lowering):
 
     desc = descs.RandomGenerator
     shaders = ("random/random_generator", "random/next_state", PLACE)
+    same_sizes: ClassVar[Mapping[str, str]] = {"output_state_tensor": "input_state_tensor"}
 
     @classmethod
     def minimal_example(cls, fields: Collection[str]) -> MinimalExample:
         return MinimalExample(sizes={"input_state_tensor": (6,), "output_state_tensor": (6,)})
-
-    @classmethod
-    def output_sizes(cls, desc: descs.RandomGenerator) -> Mapping[str, tuple[int, ...]]:
-        """The states have equal sizes; the output has any."""
-        return {"output_state_tensor": desc.input_state_tensor.sizes}
 
     @classmethod
     def check(cls, desc: descs.RandomGenerator) -> None:

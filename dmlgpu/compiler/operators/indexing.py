@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from dmlgpu.catalog import descs
 from dmlgpu.compiler.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
@@ -162,7 +162,7 @@ class GatherNd1(Lowering):
                 f"must agree with input_tensor in its batch dimensions {list(data)}, got {list(indices)}",
             )
         parts = "leading 1s, batch, tuple, window" if batch else "leading 1s, tuple, window"
-        check_sizes(desc, "output_tensor", cls.output_sizes(desc)["output_tensor"], parts)
+        cls.check_output(desc, parts)
 
     @classmethod
     def lower(cls, desc: descs.GatherNd1) -> Plan:
@@ -279,10 +279,7 @@ class GatherElements(Lowering):
     """
 
     desc = descs.GatherElements
-
-    @classmethod
-    def output_sizes(cls, desc: descs.GatherElements) -> Mapping[str, tuple[int, ...]]:
-        return {"output_tensor": desc.indices_tensor.sizes}
+    same_sizes: ClassVar[Mapping[str, str]] = {"output_tensor": "indices_tensor"}
 
     @classmethod
     def check(cls, desc: descs.GatherElements) -> None:
@@ -306,10 +303,7 @@ class ReverseSubsequences(Lowering):
     """
 
     desc = descs.ReverseSubsequences
-
-    @classmethod
-    def output_sizes(cls, desc: descs.ReverseSubsequences) -> Mapping[str, tuple[int, ...]]:
-        return {"output_tensor": desc.input_tensor.sizes}
+    same_sizes: ClassVar[Mapping[str, str]] = {"output_tensor": "input_tensor"}
 
     @classmethod
     def check(cls, desc: descs.ReverseSubsequences) -> None:
@@ -348,10 +342,7 @@ class ScatterElements(Lowering):
 
     desc = descs.ScatterElements
     shaders = ("indexing/scatter_elements",)
-
-    @classmethod
-    def output_sizes(cls, desc: descs.ScatterElements) -> Mapping[str, tuple[int, ...]]:
-        return {"output_tensor": desc.input_tensor.sizes}
+    same_sizes: ClassVar[Mapping[str, str]] = {"output_tensor": "input_tensor"}
 
     @classmethod
     def check(cls, desc: descs.ScatterElements) -> None:
@@ -385,10 +376,7 @@ class ScatterNd(Lowering):
 
     desc = descs.ScatterNd
     shaders = ("indexing/scatter_nd",)
-
-    @classmethod
-    def output_sizes(cls, desc: descs.ScatterNd) -> Mapping[str, tuple[int, ...]]:
-        return {"output_tensor": desc.input_tensor.sizes}
+    same_sizes: ClassVar[Mapping[str, str]] = {"output_tensor": "input_tensor"}
 
     @classmethod
     def check(cls, desc: descs.ScatterNd) -> None:

@@ -13,7 +13,6 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler.operators.lowering import (
     Lowering,
-    check_sizes,
     converted,
     input_tensor,
     invalid,
@@ -84,7 +83,7 @@ class Slice(Lowering):
     @classmethod
     def check(cls, desc: descs.Slice) -> None:
         _check_length(desc, "offsets", "input_tensor")
-        check_sizes(desc, "output_tensor", cls.output_sizes(desc)["output_tensor"], "sizes")
+        cls.check_output(desc, "sizes")
         for axis, (offset, size, stride) in enumerate(zip(desc.offsets, desc.sizes, desc.strides, strict=True)):
             if stride == 0:
                 raise invalid(desc, f"strides[{axis}]", "must be at least 1, got 0")
@@ -124,7 +123,7 @@ class Tile(Moving):
         for axis, count in enumerate(desc.repeats):
             if count < 1:
                 raise invalid(desc, f"repeats[{axis}]", f"must be at least 1, got {count}")
-        check_sizes(desc, "output_tensor", cls.output_sizes(desc)["output_tensor"], "input_tensor.sizes * repeats")
+        cls.check_output(desc, "input_tensor.sizes * repeats")
 
     @classmethod
     def moves(cls, desc: descs.Tile) -> tuple[Move, ...]:
@@ -235,7 +234,7 @@ class Join(Moving):
     def check(cls, desc: descs.Join) -> None:
         _check_axis(desc, "output_tensor")
         _check_pieces(desc, "input_tensors", "output_tensor")
-        check_sizes(desc, "output_tensor", cls.output_sizes(desc)["output_tensor"], "the inputs one after the other")
+        cls.check_output(desc, "the inputs one after the other")
 
     @classmethod
     def moves(cls, desc: descs.Join) -> tuple[Move, ...]:
@@ -308,7 +307,7 @@ class SpaceToDepth1(Moving):
     @classmethod
     def check(cls, desc: descs.SpaceToDepth | descs.SpaceToDepth1) -> None:
         _check_divides(desc, (2, 3), desc.block_size, "block_size")
-        check_sizes(desc, "output_tensor", cls.output_sizes(desc)["output_tensor"], "blocks become channels")
+        cls.check_output(desc, "blocks become channels")
 
     @classmethod
     def moves(cls, desc: descs.SpaceToDepth1) -> tuple[Move, ...]:
@@ -336,7 +335,7 @@ class DepthToSpace1(Moving):
     @classmethod
     def check(cls, desc: descs.DepthToSpace | descs.DepthToSpace1) -> None:
         _check_divides(desc, (1,), desc.block_size * desc.block_size, "block_size * block_size")
-        check_sizes(desc, "output_tensor", cls.output_sizes(desc)["output_tensor"], "channels become blocks")
+        cls.check_output(desc, "channels become blocks")
 
     @classmethod
     def moves(cls, desc: descs.DepthToSpace1) -> tuple[Move, ...]:
@@ -415,7 +414,7 @@ class Padding1(Lowering):
             if length != rank:
                 raise invalid(desc, field, f"must have one entry per dimension of input_tensor ({rank}), got {length}")
         why = "start_padding + input_tensor.sizes + end_padding"
-        check_sizes(desc, "output_tensor", cls.output_sizes(desc)["output_tensor"], why)
+        cls.check_output(desc, why)
 
     @classmethod
     def moves(cls, desc: descs.Padding1) -> tuple[Move, ...]:

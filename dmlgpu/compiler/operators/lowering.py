@@ -50,6 +50,7 @@ class Lowering:
         newer: the description of the next operator of its line, to which an older operator upgrades. Where the older
             one says nothing itself, the newer one's checks and output sizes hold.
         filled: the fields that the newer description has beyond the older one, with the values that mean the same.
+        same_sizes: outputs that have the sizes of another tensor, by field.
     """
 
     desc: ClassVar[type[OperatorDesc]]
@@ -57,6 +58,7 @@ class Lowering:
     shaders: ClassVar[tuple[str, ...]] = ()
     newer: ClassVar[type[OperatorDesc] | None] = None
     filled: ClassVar[Mapping[str, Any]] = {}
+    same_sizes: ClassVar[Mapping[str, str]] = {}
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
@@ -103,7 +105,14 @@ class Lowering:
     @classmethod
     def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
         """Return the sizes that output tensors must have, by field: those of them that follow from the inputs."""
-        return {} if cls.newer is None else lowering(cls.newer.operator).output_sizes(desc)
+        if cls.newer is not None:
+            return lowering(cls.newer.operator).output_sizes(desc)
+        return {field: getattr(desc, other).sizes for field, other in cls.same_sizes.items()}
+
+    @classmethod
+    def check_output(cls, desc: Any, why: str) -> None:
+        """Raise InvalidDescription unless the output has the sizes that follow from the inputs."""
+        check_sizes(desc, "output_tensor", cls.output_sizes(desc)["output_tensor"], why)
 
     @classmethod
     def usual_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:

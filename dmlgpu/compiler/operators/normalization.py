@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType, FeatureLevel
@@ -102,16 +102,13 @@ class MeanVarianceNormalization2(Lowering):
         "normalization/moments_at_once",
         "normalization/mean_square",
     )
+    same_sizes: ClassVar[Mapping[str, str]] = {"output_tensor": "input_tensor"}
 
     @classmethod
     def minimal_example(cls, fields: Collection[str]) -> MinimalExample:
         """Return the older ones take scale and bias both or not at all, below feature level 5_2."""
         pair = ("scale_tensor", "bias_tensor")
         return MinimalExample(pair if set(pair) & set(fields) else ())
-
-    @classmethod
-    def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
-        return {"output_tensor": desc.input_tensor.sizes}
 
     @classmethod
     def check(cls, desc: Any) -> None:

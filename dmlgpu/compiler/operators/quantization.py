@@ -141,13 +141,11 @@ class _InBlocks(_Linear):
     their size divides the input's, and element i takes entry i div (input size / scale size).
     """
 
+    same_sizes: ClassVar[Mapping[str, str]] = {"output_tensor": "input_tensor"}
+
     @classmethod
     def minimal_example(cls, fields: Collection[str]) -> MinimalExample:
         return MinimalExample(values={"quantization_type": QuantizationType.SCALE})
-
-    @classmethod
-    def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
-        return {"output_tensor": desc.input_tensor.sizes}
 
     @classmethod
     def check(cls, desc: Any) -> None:
@@ -157,7 +155,7 @@ class _InBlocks(_Linear):
         expected, named = (1, "[scale]") if kind is QuantizationType.SCALE else (2, "[scale, zero point]")
         if len(tensors) != expected:
             raise invalid(desc, "quantization_tensors", f"must be {named} for type {kind.name}, got {len(tensors)}")
-        check_sizes(desc, "output_tensor", cls.output_sizes(desc)["output_tensor"], "input_tensor.sizes")
+        cls.check_output(desc, "input_tensor.sizes")
         scale, *zero = tensors
         for axis, (size, blocks) in enumerate(zip(desc.input_tensor.sizes, scale.sizes, strict=True)):
             if size % blocks:
@@ -257,10 +255,7 @@ class ElementWiseQuantizedLinearAdd(Lowering):
         NO_ZERO_POINT,
     )
     scalars = ("a_scale", "a_zero_point", "b_scale", "b_zero_point", "output_scale", "output_zero_point")
-
-    @classmethod
-    def output_sizes(cls, desc: descs.ElementWiseQuantizedLinearAdd) -> Mapping[str, tuple[int, ...]]:
-        return {"output_tensor": desc.a_tensor.sizes}
+    same_sizes: ClassVar[Mapping[str, str]] = {"output_tensor": "a_tensor"}
 
     @classmethod
     def check(cls, desc: descs.ElementWiseQuantizedLinearAdd) -> None:

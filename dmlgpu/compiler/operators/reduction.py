@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import AxisDirection, DataType, FeatureLevel, ReduceFunction
@@ -178,9 +178,7 @@ def _of_integers(function: ReduceFunction, data_type: DataType) -> Reduction:
 class _Cumulative(Lowering):
     """What running sums and products share."""
 
-    @classmethod
-    def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
-        return {"output_tensor": desc.input_tensor.sizes}
+    same_sizes: ClassVar[Mapping[str, str]] = {"output_tensor": "input_tensor"}
 
     @classmethod
     def check(cls, desc: Any) -> None:

@@ -275,7 +275,7 @@ class Builder:
         )
 
     def epilogue(self, body: Body, held: DataType) -> str:
-        """Return text that defines ``finish(at, product)``: an element-wise tree with a leaf ``RegisterValue`` of a type."""
+        """Return text that defines ``finish(at, product)``: an elementwise tree with a ``RegisterValue`` of a type."""
         region = _Region(self, raw=False)
         result = region.value(body, body.portable, is_root=True)
         product = vector(scalar_of(held, self.target, portable=True), body.lanes)
