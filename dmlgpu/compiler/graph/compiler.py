@@ -233,7 +233,11 @@ def _rewritten(plan: Plan, target: Target, disabled: Collection[str], notes: lis
 
     def rewritten(steps: Sequence[Step]) -> tuple[Step, ...]:
         fits = functools.partial(can_bind, target=target)
-        rewriting = Rewriting.of([_plain(step) for step in steps], notes, fits)
+        # Passes see through maps that read tensors in memory, not views of them.
+        plain = [
+            replace(step, body=as_body(simplified(step.body))) if isinstance(step, Map) else step for step in steps
+        ]
+        rewriting = Rewriting.of(plain, notes, fits)
         for name, rewrite in STEP_PASSES.items():
             if name not in disabled:
                 rewrite(rewriting)
@@ -249,11 +253,6 @@ def _program(schedule: Schedule, network: Network) -> Program:
     start = time.perf_counter()
     program = share_known(replace(render(schedule), constants=all_constants(network)))
     return replace(program, timings=Timings(rendering=time.perf_counter() - start))
-
-
-def _plain(step: Step) -> Step:
-    """Return a step that passes see through: maps read tensors in memory, not views of them."""
-    return replace(step, body=as_body(simplified(step.body))) if isinstance(step, Map) else step
 
 
 def _scheduled(plan: Plan, target: Target, network: Network) -> Schedule:

@@ -30,9 +30,10 @@ from dmlgpu.compiler.plan import (
     Step,
     Tensor,
     View,
-    apply,
     constants,
     element,
+    in_float32,
+    portable,
 )
 from dmlgpu.compiler.rewrites.sources import identity, rewrite
 
@@ -408,7 +409,7 @@ class _AttentionPlanner:
         if self.desc.bias_tensor is None:
             return tensor
         bias = bias_part(self.desc, part, self.heads)
-        return apply(BIASED, tensor.data_type, tensor.sizes, portable=True, input=tensor, bias=bias)
+        return portable(BIASED, tensor, input=tensor, bias=bias)
 
     # ---- keys and values
 
@@ -423,19 +424,16 @@ class _AttentionPlanner:
         has_present = getattr(self.desc, present) is not None
         if len(pieces) == 1 and not has_present:
             return pieces[0][0]
-        rows = self._present(present) if has_present else self._temporary(self._sizes(pieces))
+        if has_present:
+            rows = last_dimensions(output_tensor(self.desc, present), 4)
+        else:
+            batch, heads, _, size = pieces[0][0].sizes
+            rows = self._temporary((batch, heads, self.heads.keys, size))
         if self.desc.past_sequence_lengths_tensor is None:
             for source, start in pieces:
                 self._copy(source, rows, start, keeps_neighbours=len(pieces) > 1)
             return rows
         return self._cached(pieces, rows)
-
-    def _sizes(self, pieces: list[tuple[Tensor | Body, int]]) -> tuple[int, ...]:
-        sizes = pieces[0][0].sizes
-        return (*sizes[:2], self.heads.keys, sizes[3])
-
-    def _present(self, field: str) -> Tensor:
-        return last_dimensions(output_tensor(self.desc, field), 4)
 
     def _temporary(self, sizes: tuple[int, ...]) -> Tensor:
         return Tensor.temporary("rows", self.desc.output_tensor.data_type, sizes)
@@ -469,25 +467,20 @@ class _AttentionPlanner:
         """Return the body that makes a score of the product of query and key."""
         heads, desc = self.heads, self.desc
         sizes = (heads.batch, heads.shared, heads.group, heads.queries, heads.keys)
-        score = apply(
-            SCALED,
-            FLOAT32,
-            sizes,
-            portable=True,
-            values=_numbers(scale=desc.scale),
-            product=RegisterValue.product(FLOAT32, sizes),
+        score = in_float32(
+            SCALED, sizes, values=_numbers(scale=desc.scale), product=RegisterValue.product(FLOAT32, sizes)
         )
         if desc.relative_position_bias_tensor is not None:
             bias = grouped(self._of_scores("relative_position_bias_tensor"), heads.group)
-            score = apply(BIASED, FLOAT32, sizes, portable=True, input=score, bias=bias)
+            score = in_float32(BIASED, sizes, input=score, bias=bias)
         values = _numbers(masked=desc.mask_filter_value)
         if desc.mask_type is MaskType.BOOLEAN:
             mask = grouped(self._of_scores("mask_tensor"), heads.group)
-            return apply(MASKED, FLOAT32, sizes, portable=True, values=values, score=score, mask=mask)
+            return in_float32(MASKED, sizes, values=values, score=score, mask=mask)
         if desc.mask_type is MaskType.NONE:
             return score
         inside = element(UNPADDED, UINT32, sizes, portable=True, values=(), **self._bounds(sizes))
-        return apply(UNPADDED_SCORE, FLOAT32, sizes, portable=True, values=values, score=score, inside=inside)
+        return in_float32(UNPADDED_SCORE, sizes, values=values, score=score, inside=inside)
 
     def _of_scores(self, field: str) -> Tensor:
         return last_dimensions(input_tensor(self.desc, field), 4)

@@ -33,6 +33,7 @@ from dmlgpu.compiler.plan import (
     Tensor,
     apply,
     constants,
+    in_float32,
     reduce_stage,
     repeated,
     row_sizes,
@@ -237,7 +238,7 @@ class BatchNormalizationGrad(_Gradient):
         scaled = {"gradient": gradient, "variance": variance, "factor": batch.tensors["scale"]}
         batch.store("output", apply(GRADIENT, gradient.data_type, batch.sizes, portable=True, values=values, **scaled))
         sources = {**batch.named("gradient", "input", "mean"), "lack": number(0, batch.sizes)}
-        products = batch.total("products", apply(PRODUCT, FLOAT32, batch.sizes, portable=True, values=(), **sources))
+        products = batch.total("products", in_float32(PRODUCT, batch.sizes, (), **sources))
         ones = number(1, batch.sizes)
         batch.store_statistic("output_scale", GRADIENT, values, gradient=products, variance=variance, factor=ones)
         batch.store_statistic("output_bias", CONVERT, input=batch.total("total", gradient))
@@ -268,7 +269,7 @@ class BatchNormalizationTrainingGrad(_Gradient):
         own = {name: moments[name] for name in ("mean", "lack")}
         total = batch.total("total", batch.tensors["gradient"])
         centered = {**batch.named("gradient", "input"), **own}
-        products = batch.total("products", apply(PRODUCT, FLOAT32, batch.sizes, portable=True, values=(), **centered))
+        products = batch.total("products", in_float32(PRODUCT, batch.sizes, (), **centered))
         sources = {**centered, **batch.named("variance", "scale"), "total": total, "products": products}
         values = constants(compute=FLOAT32, epsilon=epsilon, count=batch.count)
         data_type = desc.output_gradient_tensor.data_type
@@ -280,7 +281,7 @@ class BatchNormalizationTrainingGrad(_Gradient):
             "output_scale",
             GRADIENT,
             constants(compute=FLOAT32, epsilon=epsilon),
-            gradient=apply(moved, FLOAT32, small, portable=True, values=(), **about),
+            gradient=in_float32(moved, small, (), **about),
             variance=batch.tensors["variance"],
             factor=number(1, small),
         )

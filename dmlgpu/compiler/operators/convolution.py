@@ -36,6 +36,7 @@ from dmlgpu.compiler.plan import (
     Tensor,
     apply,
     constants,
+    portable,
 )
 from dmlgpu.compiler.plan.windows import Sizes, WindowAxis, Windows, positions_of, windows_over
 from dmlgpu.compiler.rewrites.sources import CONVERT, permuted, stepped
@@ -245,9 +246,7 @@ class ConvolutionOperator(_Forward):
         else:
             bias = _of_output(input_tensor(desc, "bias_tensor"), desc)
             values = constants(compute=FLOAT32)
-            body = apply(
-                cls.shaders[0], output.data_type, output.sizes, portable=True, values=values, sum=held, bias=bias
-            )
+            body = portable(cls.shaders[0], output, values=values, sum=held, bias=bias)
         return activated(body, desc.fused_activation)
 
 
@@ -369,11 +368,9 @@ class QuantizedLinearConvolution(_Integers):
         if "bias_tensor" in parameters:
             total = apply(cls.shaders[1], INT32, output.sizes, portable=True, sum=total, bias=parameters["bias_tensor"])
         low, high = limits(output.data_type)
-        return apply(
+        return portable(
             QUANTIZED_PRODUCT,
-            output.data_type,
-            output.sizes,
-            portable=True,
+            output,
             values=constants(compute=FLOAT32, low=low, high=high),
             product=total,
             a_scale=parameters["input_scale_tensor"],

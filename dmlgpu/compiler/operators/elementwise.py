@@ -13,7 +13,7 @@ from dmlgpu.catalog.enums import DataType, FeatureLevel, IsInfinityMode
 from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias
 from dmlgpu.common.errors import InvalidDescription
 from dmlgpu.compiler.operators.lowering import Lowering, input_tensor, invalid, lowering, output_tensor
-from dmlgpu.compiler.plan import Body, Constants, Map, Plan, Source, Tensor, View, apply, constants
+from dmlgpu.compiler.plan import Body, Constants, Map, Plan, Source, Tensor, View, apply, constants, portable
 from dmlgpu.compiler.rewrites.sources import CONVERT, IDENTITY, identity
 
 SCALE_BIAS = "elementwise/scale_bias"
@@ -162,7 +162,7 @@ class _Bitwise(Lowering):
     def lower(cls, desc: Any) -> Plan:
         output = as_bits(output_tensor(desc))
         inputs: dict[str, Any] = {name: as_bits(input_tensor(desc, field)) for name, field in cls.operands.items()}
-        body = apply(cls.shaders[0], output.data_type, output.sizes, portable=True, **inputs)
+        body = portable(cls.shaders[0], output, **inputs)
         return Plan(desc.operator, (Map("map", body, output),))
 
 
@@ -244,11 +244,9 @@ class ElementWiseIf(Lowering):
     @classmethod
     def lower(cls, desc: Any) -> Plan:
         output = as_bits(output_tensor(desc))
-        body = apply(
+        body = portable(
             cls.shaders[0],
-            output.data_type,
-            output.sizes,
-            portable=True,
+            output,
             condition=input_tensor(desc, "condition_tensor"),
             a=as_bits(input_tensor(desc, "a_tensor")),
             b=as_bits(input_tensor(desc, "b_tensor")),

@@ -23,7 +23,7 @@ from dmlgpu.compiler.operators.lowering import (
     output_tensor,
     words_of,
 )
-from dmlgpu.compiler.plan import Body, Element, Map, Plan, Source, Tensor, View, apply, constants, element
+from dmlgpu.compiler.plan import Body, Element, Map, Plan, Source, Tensor, View, apply, constants, element, portable
 from dmlgpu.compiler.rewrites.collapse import merge_dimensions
 
 FLOAT32 = DataType.FLOAT32
@@ -46,7 +46,7 @@ class FillValueConstant(Lowering):
     def lower(cls, desc: descs.FillValueConstant) -> Plan:
         output = as_bits(output_tensor(desc))
         values = constants(words=words_of(desc.value, desc.value_data_type), hidden=False)
-        body = apply(cls.shaders[0], output.data_type, output.sizes, portable=True, values=values)
+        body = portable(cls.shaders[0], output, values=values)
         return Plan(desc.operator, (Map("fill", body, output),))
 
 
@@ -116,11 +116,9 @@ class OneHot(Lowering):
         )
         steps = tuple(int(dimension == axis) for dimension in range(output.rank))
         off, on = (_splat(as_bits(input_tensor(desc, "values_tensor")), number, output) for number in (0, 1))
-        body = apply(
+        body = portable(
             cls.shaders[0],
-            output.data_type,
-            output.sizes,
-            portable=True,
+            output,
             place=places(output.sizes, steps),
             found=element(
                 cls.shaders[1],
@@ -196,7 +194,7 @@ def _constant_bits(words: tuple[int, ...], output: Tensor) -> Body:
     Mesa takes a choice between the words of -1.0 and 0.0 for the negative of a truth value, which is -0.0 and not 0.0.
     """
     values = constants(words=words, hidden=MINUS_ONE in words)
-    return apply(FILL, output.data_type, output.sizes, portable=True, values=values)
+    return portable(FILL, output, values=values)
 
 
 class DiagonalMatrix(Lowering):

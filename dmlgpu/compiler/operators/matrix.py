@@ -39,6 +39,7 @@ from dmlgpu.compiler.plan import (
     Tensor,
     apply,
     constants,
+    portable,
 )
 from dmlgpu.compiler.rewrites.sources import CONVERT
 
@@ -161,10 +162,10 @@ class Gemm(_MatrixProduct):
         held = RegisterValue.product(FLOAT32, output.sizes)
         if desc.c_tensor is None or np.float32(desc.beta) == 0:
             values = constants(compute=FLOAT32, alpha=desc.alpha)
-            return apply(cls.shaders[1], output.data_type, output.sizes, portable=True, values=values, product=held)
+            return portable(cls.shaders[1], output, values=values, product=held)
         values = constants(compute=FLOAT32, alpha=desc.alpha, beta=desc.beta)
         c = input_tensor(desc, "c_tensor")
-        return apply(cls.shaders[0], output.data_type, output.sizes, portable=True, values=values, product=held, c=c)
+        return portable(cls.shaders[0], output, values=values, product=held, c=c)
 
     @classmethod
     def _softmax(cls, desc: descs.Gemm, product: Product, output: Tensor) -> Plan:
@@ -305,7 +306,7 @@ class MatrixMultiplyIntegerToFloat(_IntegerProduct):
             inputs["bias"] = input_tensor(desc, "bias_tensor")
         file = cls.shaders[0] if desc.bias_tensor is None else cls.shaders[1]
         values = constants(compute=FLOAT32)
-        body = apply(file, output.data_type, output.sizes, portable=True, values=values, **inputs)
+        body = portable(file, output, values=values, **inputs)
         return Plan(desc.operator, (Contract("", product, body, output),))
 
 
@@ -349,6 +350,6 @@ class QuantizedLinearMatrixMultiply(_IntegerProduct):
             inputs["zero_point"] = no_zero_point(output.sizes)
         limits = np.iinfo(output.data_type.numpy)
         values = constants(compute=FLOAT32, low=int(limits.min), high=int(limits.max))
-        body = apply(cls.shaders[0], output.data_type, output.sizes, portable=True, values=values, **inputs)
+        body = portable(cls.shaders[0], output, values=values, **inputs)
         product = cls.product(desc, *cls.operands(desc, INT32), cls.owned(desc))
         return Plan(desc.operator, (step, Contract("", product, body, output)))

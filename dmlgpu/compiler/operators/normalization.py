@@ -38,6 +38,8 @@ from dmlgpu.compiler.plan import (
     Tensor,
     apply,
     constants,
+    in_float32,
+    portable,
     repeated,
 )
 from dmlgpu.compiler.plan.reductions import rows
@@ -52,8 +54,7 @@ MOMENTS = Stage("moments", "normalization/moments", 4, parts=("mean", "lack", "v
 
 
 def _attribute(value: float, sizes: tuple[int, ...]) -> Body:
-    """Return a virtual tensor of a number of the description."""
-    return apply(NUMBER, FLOAT32, sizes, portable=True, values=constants(compute=FLOAT32, value=value))
+    return in_float32(NUMBER, sizes, values=constants(compute=FLOAT32, value=value))
 
 
 def normalized(data_type: DataType, epsilon: float, sources: Mapping[str, Source]) -> Body:
@@ -291,7 +292,7 @@ class ValueScale2d(Lowering):
         )
         values = constants(compute=FLOAT32, scale=float(desc.scale))
         source = input_tensor(desc, "input_tensor")
-        body = apply(file, output.data_type, output.sizes, portable=True, values=values, input=source, bias=bias)
+        body = portable(file, output, values=values, input=source, bias=bias)
         return Plan(desc.operator, (Map("map", body, output),))
 
 
@@ -370,7 +371,7 @@ class _Windows:
 
     def squares(self, source: Source) -> Body:
         """Return the sum of squares over each element's region."""
-        return self.sum(apply(SQUARE, FLOAT32, self.sizes, portable=True, input=source))
+        return self.sum(in_float32(SQUARE, self.sizes, input=source))
 
     def plan(self, operator: str, body: Body, output: Tensor) -> Plan:
         """Return the plan that ends with a map into the output."""
@@ -397,9 +398,7 @@ class LocalResponseNormalization(_LocalResponse):
         source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
         total = windows.squares(source)
         values = cls.values(desc, -desc.beta)
-        body = apply(
-            cls.shaders[0], output.data_type, output.sizes, portable=True, values=values, input=source, total=total
-        )
+        body = portable(cls.shaders[0], output, values=values, input=source, total=total)
         return windows.plan(desc.operator, body, output)
 
 
@@ -428,8 +427,8 @@ class LocalResponseNormalizationGrad(_LocalResponse):
             "total": total,
         }
         values = cls.values(desc, -desc.beta - 1)
-        weights = windows.stored(apply(weight, FLOAT32, output.sizes, portable=True, values=values, **inputs))
+        weights = windows.stored(in_float32(weight, output.sizes, values=values, **inputs))
         values = cls.values(desc, -desc.beta, twice=2 * float(desc.beta) * desc.alpha / desc.local_size)
         sums = windows.sum(weights, mirrored=True)
-        body = apply(file, output.data_type, output.sizes, portable=True, values=values, **inputs, weights=sums)
+        body = portable(file, output, values=values, **inputs, weights=sums)
         return windows.plan(desc.operator, body, output)

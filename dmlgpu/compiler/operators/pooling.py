@@ -44,9 +44,10 @@ from dmlgpu.compiler.plan import (
     Source,
     Tensor,
     View,
-    apply,
     constants,
     element,
+    in_float32,
+    portable,
 )
 from dmlgpu.compiler.plan.windows import Sizes, Windows, positions_of, sizes_of, windows_over
 from dmlgpu.compiler.rewrites.windows import (
@@ -290,14 +291,14 @@ class LpPooling1(Pooling):
         repeated_scale: dict[str, Tensor] = {}
         if not is_safe:
             largest = temporary(seen, FLOAT32, axes)
-            sizes = apply(size, FLOAT32, seen.sizes, portable=True, input=seen)
+            sizes = in_float32(size, seen.sizes, input=seen)
             steps.append(reduced(Reduction(maximum, FLOAT32, 1, portable=True), sizes, largest, axes))
             scale = {"largest": largest}
             strides = largest.strides + (0,) * axes
             repeated_scale = {"largest": replace(largest, sizes=seen.sizes, strides=strides)}
-        powers = apply(power, FLOAT32, seen.sizes, portable=True, values=values, input=seen, **repeated_scale)
+        powers = in_float32(power, seen.sizes, values=values, input=seen, **repeated_scale)
         sums = temporary(seen, FLOAT32, axes)
-        roots = apply(root, output.data_type, output.sizes, portable=True, values=values, input=sums, **scale)
+        roots = portable(root, output, values=values, input=sums, **scale)
         return Plan(desc.operator, (*steps, reduced(SUM, powers, sums, axes), Map("root", roots, output)))
 
 
@@ -340,11 +341,9 @@ class QuantizedLinearAveragePooling(Pooling):
         sums = temporary(seen, INT32, axes)
         total = reduced(Reduction("reduction/reduce_sum", INT32, 1, portable=False), seen, sums, axes)
         low, high = limits(output.data_type)
-        body = apply(
+        body = portable(
             cls.shaders[0],
-            output.data_type,
-            output.sizes,
-            portable=True,
+            output,
             values=constants(compute=FLOAT32, low=low, high=high),
             average=_average(desc, sums, windows, FLOAT32),
             input_scale=_parameter(desc, "input_scale_tensor", output.sizes),

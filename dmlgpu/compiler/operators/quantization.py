@@ -39,6 +39,8 @@ from dmlgpu.compiler.plan import (
     apply,
     constants,
     element,
+    in_float32,
+    portable,
 )
 
 QUANTIZE = "quantization/quantize"
@@ -58,18 +60,12 @@ def _quantizing(data_type: DataType) -> Constants:
     return constants(compute=FLOAT32, low=low, high=high)
 
 
-def _dequantizing(data_type: DataType) -> Constants:
-    """Return the constants of DEQUANTIZE; differences of 32-bit integers take 33 bits."""
-    integer = DataType.INT64 if data_type.bits == 32 else DataType.INT32
-    return constants(compute=FLOAT32, integer=integer)
-
-
 def _linear(
     file: str, output: Tensor, quantized: DataType, values: Constants, *, zero_point: Source | None, **inputs: Source
 ) -> Map:
     """Return the map of one of the two bodies, over elements with their scales and zero points."""
     inputs["zero_point"] = zero_point or no_zero_point(output.sizes, quantized)
-    return Map("map", apply(file, output.data_type, output.sizes, portable=True, values=values, **inputs), output)
+    return Map("map", portable(file, output, values=values, **inputs), output)
 
 
 def _quantize(output: Tensor, source: Source, scale: Source, zero_point: Source | None) -> Map:
@@ -80,7 +76,8 @@ def _quantize(output: Tensor, source: Source, scale: Source, zero_point: Source 
 
 def _dequantize(output: Tensor, source: Source, scale: Source, zero_point: Source | None) -> Map:
     """Return the map that dequantises a tensor; without a zero point it is 0."""
-    values = _dequantizing(source.data_type)
+    integer = DataType.INT64 if source.data_type.bits == 32 else INT32  # differences of 32-bit integers take 33 bits
+    values = constants(compute=FLOAT32, integer=integer)
     return _linear(DEQUANTIZE, output, source.data_type, values, input=source, scale=scale, zero_point=zero_point)
 
 
@@ -272,11 +269,9 @@ class ElementWiseQuantizedLinearAdd(Lowering):
         names = constants(names=cls.scalars)
         gather = element(cls.shaders[1], FLOAT32, parameters.sizes, portable=True, values=names, **sources)
         scalars = {name: everywhere(parameters, output.sizes, number) for number, name in enumerate(cls.scalars)}
-        body = apply(
+        body = portable(
             cls.shaders[0],
-            output.data_type,
-            output.sizes,
-            portable=True,
+            output,
             values=_quantizing(output.data_type),
             a=input_tensor(desc, "a_tensor"),
             b=input_tensor(desc, "b_tensor"),
@@ -332,9 +327,7 @@ class DynamicQuantizeLinear(Lowering):
         smallest, largest = (everywhere(replace(span, lanes=1), ones, element) for element in (0, 1))
         low, high = limits(output.data_type)
         steps_of_scale = constants(steps=high - low)
-        find_scale = apply(
-            cls.shaders[2], FLOAT32, ones, portable=True, values=steps_of_scale, smallest=smallest, largest=largest
-        )
+        find_scale = in_float32(cls.shaders[2], ones, values=steps_of_scale, smallest=smallest, largest=largest)
         find_zero = apply(
             cls.shaders[3],
             output.data_type,

@@ -23,7 +23,6 @@ from dmlgpu.compiler.operators.lowering import (
 )
 from dmlgpu.compiler.plan import (
     Body,
-    Constants,
     Plan,
     Recurrence,
     RecurrentLayer,
@@ -32,8 +31,8 @@ from dmlgpu.compiler.plan import (
     Sizes,
     Source,
     Tensor,
-    apply,
     constants,
+    in_float32,
 )
 from dmlgpu.compiler.plan.products import parts_of
 from dmlgpu.compiler.rewrites.sources import CONVERT, as_type, number
@@ -52,17 +51,12 @@ Cell: TypeAlias = Callable[["TimeStep"], Sequence[Recurrence]]
 """Returns the kernels of a time step."""
 
 
-def computed(file: str, sizes: Sizes, values: Constants = (), **inputs: Source) -> Body:
-    """Return an element-wise body in float32."""
-    return apply(file, FLOAT32, sizes, portable=True, values=values, **inputs)
-
-
 def total(first: Source, second: Source, *others: Source | None) -> Body:
     """Return the sum of sources, without those that are None."""
-    result = computed(ADD, first.sizes, a=first, b=second)
+    result = in_float32(ADD, first.sizes, a=first, b=second)
     for other in others:
         if other is not None:
-            result = computed(ADD, first.sizes, a=result, b=other)
+            result = in_float32(ADD, first.sizes, a=result, b=other)
     return result
 
 
@@ -192,7 +186,7 @@ class TimeStep:
         now = self._own(self.temporaries.lasts.at(0))
         lasts = replace(now, sizes=self.sizes, strides=(*now.strides[:3], 0))
         pairs = zip(states, self.before, strict=True)
-        return [computed(KEPT, self.sizes, lasts=lasts, value=after, other=before) for after, before in pairs]
+        return [in_float32(KEPT, self.sizes, lasts=lasts, value=after, other=before) for after, before in pairs]
 
     def _own(self, tensor: Tensor) -> Tensor:
         """Return the part of a tensor, whose second dimension is the direction, that belongs to these directions."""
@@ -260,7 +254,7 @@ def _sums(layer: Layer, direction: int) -> Body:
     _, _, sequences, elements = layer.state_sizes
     product = RegisterValue.product(FLOAT32, (layer.desc.input_tensor.sizes[1], sequences, layer.gates * elements))
     if layer.desc.bias_tensor is None:
-        return computed(CONVERT, product.sizes, input=product)
+        return in_float32(CONVERT, product.sizes, input=product)
     biases = input_tensor(layer.desc, "bias_tensor")
     _, _, apart, stride = biases.strides
     inputs = replace(biases, sizes=product.sizes, strides=(0, 0, stride), offset=direction * apart)
@@ -409,12 +403,12 @@ class Lstm(_Recurrent):
         write = cls._gate(now, sums, 0, 0, _seen(now, 0, memory))
         candidate = cls._gate(now, sums, 3, 1)
         if coupled:
-            cell = computed(BLEND, now.sizes, share=write, a=memory, b=candidate)
+            cell = in_float32(BLEND, now.sizes, share=write, a=memory, b=candidate)
         else:
             forget = cls._gate(now, sums, 2, 0, _seen(now, 2, memory))
-            cell = computed(PRODUCTS, now.sizes, a=forget, b=memory, c=write, d=candidate)
+            cell = in_float32(PRODUCTS, now.sizes, a=forget, b=memory, c=write, d=candidate)
         shown = cls._gate(now, sums, 1, 0, _seen(now, 1, cell))
-        return [now.end(hidden, sums, computed(MULTIPLY, now.sizes, a=shown, b=now.activated(cell, 2)), cell)]
+        return [now.end(hidden, sums, in_float32(MULTIPLY, now.sizes, a=shown, b=now.activated(cell, 2)), cell)]
 
     @classmethod
     def _gate(
@@ -430,14 +424,14 @@ class Lstm(_Recurrent):
         desc = now.layer.desc
         if desc.use_clip_threshold:
             bound = np.float32(desc.clip_threshold)
-            result = computed(CLIP, now.sizes, constants(min=-bound, max=bound), input=result)
+            result = in_float32(CLIP, now.sizes, constants(min=-bound, max=bound), input=result)
         return now.activated(result, activation)
 
 
 def _seen(now: TimeStep, entry: int, cell: Source) -> Body | None:
     """Return the product of a cell state and a gate's peephole weights."""
     weights = now.parameter("peephole_tensor", entry)
-    return None if weights is None else computed(MULTIPLY, now.sizes, a=weights, b=cell)
+    return None if weights is None else in_float32(MULTIPLY, now.sizes, a=weights, b=cell)
 
 
 class Gru(_Recurrent):
@@ -470,9 +464,9 @@ class Gru(_Recurrent):
         )
         bias = now.parameter("bias_tensor", 5)
         product = sums[2] if bias is None else total(sums[2], bias)
-        scaled = computed(MULTIPLY, now.sizes, a=reset, b=product)
+        scaled = in_float32(MULTIPLY, now.sizes, a=reset, b=product)
         candidate = now.activated(total(now.inputs(2), scaled), 1)
-        return [now.end(hidden, sums, computed(BLEND, now.sizes, share=update, a=candidate, b=hidden))]
+        return [now.end(hidden, sums, in_float32(BLEND, now.sizes, share=update, a=candidate, b=hidden))]
 
     @classmethod
     def _reset_before(cls, now: TimeStep) -> Sequence[Recurrence]:
@@ -480,9 +474,9 @@ class Gru(_Recurrent):
         (hidden,) = now.before
         sums = now.sums(0, 1)
         update, reset = (now.activated(total(now.inputs(gate), sums[gate]), 0) for gate in (0, 1))
-        scaled = computed(MULTIPLY, now.sizes, a=reset, b=hidden)
+        scaled = in_float32(MULTIPLY, now.sizes, a=reset, b=hidden)
         gates = now.compute("gates", hidden, sums, (update, scaled), now.scratch)
         update_now, scaled_now = parts_of(now.scratch)
         sums = now.sums(2)
         candidate = now.activated(total(now.inputs(2), sums[2]), 1)
-        return [gates, now.end(scaled_now, sums, computed(BLEND, now.sizes, share=update_now, a=candidate, b=hidden))]
+        return [gates, now.end(scaled_now, sums, in_float32(BLEND, now.sizes, share=update_now, a=candidate, b=hidden))]

@@ -12,7 +12,7 @@ import numpy as np
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import AxisDirection, DataType, InterpolationMode
 from dmlgpu.compiler.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
-from dmlgpu.compiler.plan import Body, Map, Plan, Reduce, Reduction, Step, Tensor, View, apply
+from dmlgpu.compiler.plan import Body, Map, Plan, Reduce, Reduction, Step, Tensor, View, portable
 from dmlgpu.compiler.rewrites.resampling import (
     ANTIALIASED,
     ANTIALIASED_SUM,
@@ -130,15 +130,9 @@ def _in_passes(operator: str, source: Tensor, works: Sequence[_Pass], output: Te
         passes.run(works[-1], output)
     else:
         passes.run(works[-1])
-        body = apply(ROUNDED, output.data_type, output.sizes, portable=True, input=passes.result)
+        body = portable(ROUNDED, output, input=passes.result)
         passes.steps.append(Map("round", body, output))
     return Plan(operator, tuple(passes.steps))
-
-
-def _moved(desc: Any, axes: Sequence[ResampledAxis], rounding: Rounding) -> Plan:
-    """Return one map that moves bits."""
-    source, output = input_tensor(desc, "input_tensor", View.RAW), output_tensor(desc, view=View.RAW)
-    return Plan(desc.operator, (Map("resample", nearest(source, axes, rounding), output),))
 
 
 def _copied(desc: Any, source: Tensor, output: Tensor) -> Plan:
@@ -146,23 +140,21 @@ def _copied(desc: Any, source: Tensor, output: Tensor) -> Plan:
     return Plan(desc.operator, (Map("copy", identity(replace(source, view=View.RAW)), output),))
 
 
-def _between(desc: Any, axes: Sequence[ResampledAxis]) -> Plan:
-    """Return the plan of linear interpolation, along two axes at a time: shaders for more become too long."""
-    source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
-    return _in_passes(desc.operator, source, _linear_works(axes), output)
-
-
 def _linear_works(axes: Sequence[ResampledAxis]) -> list[_Pass]:
-    """Return linear interpolation, a pass for two axes."""
+    """Return linear interpolation, a pass for two axes: shaders for more become too long."""
     pairs = [axes[number : number + AT_ONCE] for number in range(0, len(axes), AT_ONCE)]
     return [functools.partial(linear, axes=pair) for pair in pairs]
 
 
 def _interpolated(desc: Any, axes: Sequence[ResampledAxis], rounding: Rounding | None) -> Plan:
     """Return the plan without antialiasing."""
+    source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
     if not axes:
-        return _copied(desc, input_tensor(desc, "input_tensor"), output_tensor(desc))
-    return _between(desc, axes) if rounding is None else _moved(desc, axes, rounding)
+        return _copied(desc, source, output)
+    if rounding is None:
+        return _in_passes(desc.operator, source, _linear_works(axes), output)
+    source, output = replace(source, view=View.RAW), replace(output, view=View.RAW)
+    return Plan(desc.operator, (Map("resample", nearest(source, axes, rounding), output),))
 
 
 # ---- operators

@@ -9,7 +9,7 @@ import numpy as np
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.operators.lowering import Lowering, check_sizes, everywhere, input_tensor, invalid, output_tensor
-from dmlgpu.compiler.plan import Body, Map, Plan, Source, Tensor, apply, constants
+from dmlgpu.compiler.plan import Body, Map, Plan, Source, Tensor, apply, constants, in_float32
 
 FLOAT32 = DataType.FLOAT32
 
@@ -78,6 +78,4 @@ def _moment(moment: Source, gradient: Source, beta: float, *, squared: bool) -> 
     """Return the running mean of the gradient, or of its square."""
     exact = float(np.float32(beta))
     values = constants(compute=FLOAT32, beta=exact, rest=1 - exact, squared=squared)
-    return apply(
-        "training/moment", FLOAT32, moment.sizes, portable=True, values=values, moment=moment, gradient=gradient
-    )
+    return in_float32("training/moment", moment.sizes, values=values, moment=moment, gradient=gradient)

@@ -45,7 +45,9 @@ from dmlgpu.compiler.plan.sources import (
     apply,
     constants,
     element,
+    in_float32,
     only_moves,
+    portable,
 )
 from dmlgpu.compiler.plan.steps import (
     MOST_KERNELS,
@@ -110,7 +112,9 @@ __all__ = [
     "apply",
     "constants",
     "element",
+    "in_float32",
     "only_moves",
+    "portable",
     "record_lanes",
     "reduce_stage",
     "repeated",

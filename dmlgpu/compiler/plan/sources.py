@@ -394,6 +394,16 @@ def apply(
     return Apply(file, data_type, sizes, tuple(inputs.items()), values, portable)
 
 
+def portable(file: str, output: Tensor, values: Constants = (), **inputs: Source) -> Apply:
+    """Return an element-wise body of a tensor's type and sizes, whose text knows only the types of every adapter."""
+    return Apply(file, output.data_type, output.sizes, tuple(inputs.items()), values, portable=True)
+
+
+def in_float32(file: str, sizes: Sizes, values: Constants = (), **inputs: Source) -> Apply:
+    """Return such a body of float32."""
+    return Apply(file, DataType.FLOAT32, sizes, tuple(inputs.items()), values, portable=True)
+
+
 def element(
     file: str,
     data_type: DataType,

@@ -16,7 +16,6 @@ import functools
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from dmlgpu.compiler.plan.parts import read, written
 from dmlgpu.compiler.plan.products import Attend, Contract, Convolve, Pool, Product, Recurrence, RecurrentLayer
@@ -95,12 +94,8 @@ class _Equations:
         arguments = [self.of(child) for child in source.children]
         if isinstance(source, AffineView):
             return f"{arguments[0]} as {list(source.sizes)}"
-        numbers = [f"{name}={value!r}" for name, value in source.constants if _is_number(value)]
+        numbers = [f"{name}={value!r}" for name, value in source.constants if type(value) in (bool, int, float)]
         return f"{_stem(source.file)}({', '.join([*arguments, *numbers])})"
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and type(value) in (bool, int, float)
 
 
 def _stem(file: str) -> str:

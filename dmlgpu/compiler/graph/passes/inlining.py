@@ -53,6 +53,9 @@ CHEAP = frozenset(
 )
 """Bodies of a few instructions; all others hold a division, a transcendental function or a loop."""
 
+BITS = "layout/constant"
+"""A body that gives bits, which no body that computes can take."""
+
 MOST_NODES = 48
 """Bodies, at most, in one fused tree: text grows no further, and compilers of drivers stay quick."""
 
@@ -115,7 +118,9 @@ def inlined(tree: Source, leaf: Tensor, writer: Map) -> Source | None:
     """Return a tree with a map's body in the place of a leaf; None where no affine map leads from the leaf to what the
     map writes, or the tree becomes too large."""
     affine = affine_between(leaf, writer.output)
-    if affine is None or (leaf.view is not View.RAW and any(_is_bits(node) for node in nodes(writer.body))):
+    if affine is None or (
+        leaf.view is not View.RAW and BITS in {getattr(node, "file", "") for node in nodes(writer.body)}
+    ):
         return None
     seen = writer.body if leaf.view is View.RAW else computed(writer.body)
     body = reindex(seen, leaf.sizes, affine)
@@ -142,11 +147,6 @@ def take_in(rewriting: Rewriting, number: int, producer: int, fused: Step | str,
     rewriting.replace(number, fused)
     rewriting.drop(pass_name, producer, reader.label)
     return True
-
-
-def _is_bits(source: Source) -> bool:
-    """Return whether a body gives bits, which no body that computes can take."""
-    return isinstance(source, Body) and source.file == "layout/constant"
 
 
 ELEMENT_WISE = "element-wise"
