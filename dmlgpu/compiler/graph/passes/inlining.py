@@ -118,9 +118,8 @@ def inlined(tree: Source, leaf: Tensor, writer: Map) -> Source | None:
     """Return a tree with a map's body in the place of a leaf; None where no affine map leads from the leaf to what the
     map writes, or the tree becomes too large."""
     affine = affine_between(leaf, writer.output)
-    if affine is None or (
-        leaf.view is not View.RAW and BITS in {getattr(node, "file", "") for node in nodes(writer.body)}
-    ):
+    gives_bits = any(isinstance(node, Body) and node.file == BITS for node in nodes(writer.body))
+    if affine is None or (gives_bits and leaf.view is not View.RAW):
         return None
     seen = writer.body if leaf.view is View.RAW else computed(writer.body)
     body = reindex(seen, leaf.sizes, affine)
