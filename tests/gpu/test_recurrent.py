@@ -42,9 +42,9 @@ def check(backend: GpuBackend, desc: Any, profile: Profile) -> None:
     inputs = contents(desc)
     target = replace(backend.target, profile=profile)
     tolerance = {F32: 2e-5, F16: 2e-3}[desc.input_tensor.data_type]
-    wanted, found = reference.evaluate(desc, inputs), run_desc(backend, desc, inputs, target)
-    for one, other in zip(found, wanted, strict=True):
-        np.testing.assert_allclose(one.astype(np.float64), other, atol=tolerance)
+    expected, results = reference.evaluate(desc, inputs), run_desc(backend, desc, inputs, target)
+    for result, other in zip(results, expected, strict=True):
+        np.testing.assert_allclose(result.astype(np.float64), other, atol=tolerance)
 
 
 SIZES: dict[str, Sizes] = {

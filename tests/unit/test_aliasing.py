@@ -175,18 +175,18 @@ def in_place(slot: Slot) -> tuple[object, int]:
 def bound(kernel: Kernel, place: Place) -> BindingLayout:
     """A kernel's layout, every claim of which is checked."""
     ranges = [(place(slot)[0], place(slot)[1] + slot.offset, slot.size) for slot in kernel.slots]
-    found = layout(ranges, kernel.bindings, OFFSET_ALIGNMENT)
-    for (_, one, size), (_, other, other_size) in (
-        pair for pair in itertools.combinations(found.bound, 2) if pair[0][0] == pair[1][0]
+    shared = layout(ranges, kernel.bindings, OFFSET_ALIGNMENT)
+    for (_, start, size), (_, other, other_size) in (
+        pair for pair in itertools.combinations(shared.bound, 2) if pair[0][0] == pair[1][0]
     ):
-        assert one + size <= other or other + other_size <= one
-    numbers = found.bindings or range(len(ranges))
-    for (resource, start, size), number, base in zip(ranges, numbers, found.bases, strict=True):
-        held, begin, length = found.bound[number]
+        assert start + size <= other or other + other_size <= start
+    numbers = shared.bindings or range(len(ranges))
+    for (resource, start, size), number, base in zip(ranges, numbers, shared.bases, strict=True):
+        held, begin, length = shared.bound[number]
         assert (held, begin % OFFSET_ALIGNMENT, begin + 4 * base) == (resource, 0, start)
         assert start + size <= begin + length
-    assert len(found.bound) == max(numbers, default=-1) + 1
-    return found
+    assert len(shared.bound) == max(numbers, default=-1) + 1
+    return shared
 
 
 def programs(stem: str, profile: str) -> Iterator[tuple[str, Program]]:
@@ -205,10 +205,10 @@ def test_no_two_bindings_of_a_case_overlap(stem, request):
         for kernel in kernels:
             assert bound(kernel, apart).bindings == kernel.bindings, name
             for place in (packed(program), *([in_place] if OPERATOR_CASES[stem].schema.in_place else [])):
-                wanted = bound(kernel, place).bindings
-                text = share(program.operator, kernel, wanted).wgsl
+                expected = bound(kernel, place).bindings
+                text = share(program.operator, kernel, expected).wgsl
                 declared = re.findall(r"var<storage, read_write> (\w+)", text)
-                assert len(declared) == (max(wanted) + 1 if wanted else len(kernel.slots)), name
+                assert len(declared) == (max(expected) + 1 if expected else len(kernel.slots)), name
                 assert set(re.findall(r"\bbuffer\d+(?=\[)", text)) <= set(declared), name
 
 

@@ -55,10 +55,10 @@ def test_owned_inputs_are_copied_at_initialization_and_read_from_there():
 
 def test_copies_of_owned_inputs_are_steps_of_the_schedule():
     """Every kernel of a program is scheduled before anything is rendered."""
-    made = compiler.stages(gather(owned_input=True, owned_indices=True), ANY)
-    scheduled = [step.label for step, _ in in_turns(made.schedule.initialization)]
+    result = compiler.stages(gather(owned_input=True, owned_indices=True), ANY)
+    scheduled = [step.label for step, _ in in_turns(result.schedule.initialization)]
     assert scheduled == ["own input 0", "own input 1"]
-    assert len(made.program.initialization) == len(scheduled)
+    assert len(result.program.initialization) == len(scheduled)
 
 
 def test_one_owned_input_leaves_the_others_alone():

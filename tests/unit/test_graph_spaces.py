@@ -20,25 +20,25 @@ def tensor(sizes: tuple[int, ...], strides: tuple[int, ...] | None = None, offse
     return Tensor(BINDING, DataType.FLOAT32, sizes, strides or packed_strides(sizes), offset=offset)
 
 
-def places(one: Tensor) -> list[int]:
+def places(view: Tensor) -> list[int]:
     """Where each element of a tensor lies, in row-major order of its coordinates."""
     return [
-        one.offset + sum(c * stride for c, stride in zip(at, one.strides, strict=True))
-        for at in itertools.product(*map(range, one.sizes))
+        view.offset + sum(c * stride for c, stride in zip(at, view.strides, strict=True))
+        for at in itertools.product(*map(range, view.sizes))
     ]
 
 
 def places_through(affine: Affine, sizes: tuple[int, ...], written: Tensor) -> list[int]:
     """Where the elements lie to which a map leads, checked to be elements."""
-    found = []
+    numbers = []
     for at in itertools.product(*map(range, sizes)):
         there = [
             start + sum(step * c for step, c in zip(row, at, strict=True))
             for start, row in zip(affine.start, affine.steps, strict=True)
         ]
         assert all(0 <= c < size for c, size in zip(there, written.sizes, strict=True))
-        found.append(written.offset + sum(c * stride for c, stride in zip(there, written.strides, strict=True)))
-    return found
+        numbers.append(written.offset + sum(c * stride for c, stride in zip(there, written.strides, strict=True)))
+    return numbers
 
 
 @st.composite
@@ -57,8 +57,8 @@ def written_tensors(draw: st.DrawFn) -> Tensor:
 def test_views_are_located_where_they_lie(written: Tensor, data: st.DataObject) -> None:
     start = tuple(data.draw(st.integers(0, size - 1)) for size in written.sizes)
     order = data.draw(st.permutations(range(written.rank)))
-    sizes = tuple(data.draw(st.integers(1, written.sizes[one] - start[one])) for one in order)
-    strides = tuple(data.draw(st.sampled_from([written.strides[one], 0])) for one in order)
+    sizes = tuple(data.draw(st.integers(1, written.sizes[dimension] - start[dimension])) for dimension in order)
+    strides = tuple(data.draw(st.sampled_from([written.strides[dimension], 0])) for dimension in order)
     offset = written.offset + sum(c * stride for c, stride in zip(start, written.strides, strict=True))
     view = tensor(sizes, strides, offset)
     affine = affine_between(view, written)
@@ -85,9 +85,9 @@ def test_other_types_offsets_and_overlapping_elements_are_not_located() -> None:
 
 def test_offsets_of_bindings_count() -> None:
     view = Tensor(Binding(Role.TEMPORARY, 0, 32), DataType.FLOAT32, (2,), (1,))
-    found = affine_between(view, tensor((4, 6)))
-    assert found is not None
-    assert found.start == (1, 2)
+    affine = affine_between(view, tensor((4, 6)))
+    assert affine is not None
+    assert affine.start == (1, 2)
 
 
 @given(SIZES, st.data())
@@ -109,7 +109,7 @@ def test_split_views_are_located(sizes: tuple[int, ...], data: st.DataObject) ->
 def test_maps_compose(written: Tensor, data: st.DataObject) -> None:
     order = data.draw(st.permutations(range(written.rank)))
     outer = Affine.permutation(order)
-    sizes = tuple(written.sizes[one] for one in order)
+    sizes = tuple(written.sizes[dimension] for dimension in order)
     inner = Affine.box((0,) * written.rank, (1,) * written.rank)
     again = compose(outer, inner)
     assert places_through(again, sizes, written) == places(outer.of(written, sizes))
@@ -123,7 +123,7 @@ def test_trees_are_seen_whole_from_another_space() -> None:
     tree = apply("elementwise/element_wise_multiply", DataType.FLOAT32, sizes, a=body, b=held)
     seen = reindex(tree, turned, Affine.permutation((1, 0)))
     inner, stands = seen.children
-    assert [one.strides for one in inner.children] == [(1, 3), (1, 0)]
+    assert [child.strides for child in inner.children] == [(1, 3), (1, 0)]
     assert (seen.sizes, inner.sizes, stands.sizes) == (turned, turned, turned)
 
 

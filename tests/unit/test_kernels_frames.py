@@ -39,7 +39,7 @@ def pairs(framed):
 
 
 @pytest.mark.parametrize(
-    ("given", "whole_rows", "sizes", "large", "start"),
+    ("unmerged", "whole_rows", "sizes", "large", "start"),
     [
         pytest.param(frame((3, 4, 5), (0, 0, 0), (0, 0, 0)), False, (60,), (60,), (0,), id="no frame"),
         pytest.param(frame((3, 4, 5), (1, 0, 0), (1, 0, 0)), False, (3, 20), (5, 20), (1, 0), id="single elements"),
@@ -52,8 +52,8 @@ def pairs(framed):
         pytest.param(frame((3, 5), (1, 0), (1, 0), padded=2), True, (3, 5), (5, 5), (1, 0), id="rows apart"),
     ],
 )
-def test_what_is_merged(given, whole_rows, sizes, large, start):
-    merged = merge_frame(given, whole_rows=whole_rows)
+def test_what_is_merged(unmerged, whole_rows, sizes, large, start):
+    merged = merge_frame(unmerged, whole_rows=whole_rows)
     assert (merged.input.sizes, merged.output.sizes, merged.start) == (sizes, large, start)
 
 

@@ -163,8 +163,8 @@ def test_a_transposed_output_that_is_larger_is_padded(more: tuple[int, int]) -> 
         texts.append([kernel.wgsl for kernel in compiler.compile_operator(desc, GPU).kernels])
     assert texts[0] == texts[1]
     rng = np.random.default_rng(1)
-    given = larger.input_tensor, larger.filter_tensor
-    arrays = [rng.standard_normal(tensor.sizes).astype(np.float32) for tensor in given]
+    operands = larger.input_tensor, larger.filter_tensor
+    arrays = [rng.standard_normal(tensor.sizes).astype(np.float32) for tensor in operands]
     (got,), (expected,) = (evaluate(desc, arrays, "numpy") for desc in (larger, padded))
     assert np.array_equal(got, expected)
 
@@ -305,8 +305,8 @@ def apart(steps: int, side: int = 8, **changes: Any) -> descs.Convolution:
     """A transposed convolution whose windows do not overlap."""
     filters, output = TensorDesc(F32, (16, 32, steps, steps)), TensorDesc(F32, (2, 32, steps * 8, steps * side))
     padding = {"start_padding": (0, 0), "end_padding": (0, 0), "strides": (steps, steps)}
-    given = {"input_tensor": TensorDesc(F32, (2, 16, 8, side)), "filter_tensor": filters, "output_tensor": output}
-    return transposed(**given | padding | changes)
+    tensors = {"input_tensor": TensorDesc(F32, (2, 16, 8, side)), "filter_tensor": filters, "output_tensor": output}
+    return transposed(**tensors | padding | changes)
 
 
 @pytest.mark.parametrize("steps", [2, 4])

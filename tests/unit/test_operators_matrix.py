@@ -27,12 +27,12 @@ NONE, TRANSPOSE = MatrixTransform.NONE, MatrixTransform.TRANSPOSE
 
 def gemm(a: Any, b: Any, output: Any, **fields: Any) -> descs.Gemm:
     flags = fields.pop("b_flags", TensorFlags.NONE)
-    given = {"c_tensor": None, "trans_a": NONE, "trans_b": NONE, "alpha": 1.0, "beta": 1.0, **fields}
+    values = {"c_tensor": None, "trans_a": NONE, "trans_b": NONE, "alpha": 1.0, "beta": 1.0, **fields}
     return descs.Gemm(
         a_tensor=TensorDesc(F32, a),
         b_tensor=TensorDesc(F32, b, flags=flags),
         output_tensor=TensorDesc(F32, output),
-        **given,
+        **values,
     )
 
 

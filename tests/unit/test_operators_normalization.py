@@ -25,13 +25,13 @@ def tensor(*sizes, data_type=F32):
 
 
 def batch(spatial=True, **sizes):
-    given = {name: sizes.get(name, (1, 3, 1, 1)) for name in ("mean", "variance", "scale", "bias")}
+    parameters = {name: sizes.get(name, (1, 3, 1, 1)) for name in ("mean", "variance", "scale", "bias")}
     return descs.BatchNormalization(
         input_tensor=tensor(*BATCH),
         output_tensor=tensor(*BATCH),
         spatial=spatial,
         epsilon=1e-5,
-        **{f"{name}_tensor": tensor(*shape) for name, shape in given.items()},
+        **{f"{name}_tensor": tensor(*shape) for name, shape in parameters.items()},
     )
 
 
@@ -114,8 +114,8 @@ def test_scale_and_bias_come_together_below_level_5_2():
 
 
 def test_channels_are_not_broadcast_below_level_4_0():
-    one = tensor(1, 1, 1, 1)
-    desc = rows(desc_class=descs.MeanVarianceNormalization1, scale_tensor=one, bias_tensor=one)
+    scalar = tensor(1, 1, 1, 1)
+    desc = rows(desc_class=descs.MeanVarianceNormalization1, scale_tensor=scalar, bias_tensor=scalar)
     assert refusal(desc, FeatureLevel.LEVEL_3_1) == (
         "MEAN_VARIANCE_NORMALIZATION1: scale_tensor.sizes[1] must be input_tensor.sizes[1] (3) below feature level 4_0,"
         " got 1"
@@ -124,11 +124,11 @@ def test_channels_are_not_broadcast_below_level_4_0():
 
 
 def test_lp_normalization():
-    given = {"input_tensor": tensor(2, 3), "output_tensor": tensor(2, 3), "epsilon": 1e-5}
-    assert refusal(descs.LpNormalization(axis=2, p=1, **given)) == (
+    values = {"input_tensor": tensor(2, 3), "output_tensor": tensor(2, 3), "epsilon": 1e-5}
+    assert refusal(descs.LpNormalization(axis=2, p=1, **values)) == (
         "LP_NORMALIZATION: axis must be below input_tensor's dimension count (2), got 2"
     )
-    assert refusal(descs.LpNormalization(axis=0, p=3, **given)) == "LP_NORMALIZATION: p must be 1 or 2, got 3"
+    assert refusal(descs.LpNormalization(axis=0, p=3, **values)) == "LP_NORMALIZATION: p must be 1 or 2, got 3"
 
 
 def scaled(channels, bias):

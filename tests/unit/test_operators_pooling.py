@@ -22,8 +22,8 @@ RESULT = TensorDesc(FLOAT, (1, 2, 3, 5))
 
 
 def average(**changes):
-    given = {"input_tensor": SOURCE, "output_tensor": RESULT, "include_padding": False, **FIELDS}
-    return descs.AveragePooling(**(given | changes))
+    values = {"input_tensor": SOURCE, "output_tensor": RESULT, "include_padding": False, **FIELDS}
+    return descs.AveragePooling(**(values | changes))
 
 
 @pytest.mark.parametrize(
@@ -74,9 +74,9 @@ def test_windows_that_are_large_for_padding_alone_are_refused(changes, message):
 
 
 def test_windows_as_large_as_the_input_are_accepted():
-    whole, one = TensorDesc(FLOAT, (1, 1, HUGE, 3)), TensorDesc(FLOAT, (1, 1, 1, 1))
+    whole, single = TensorDesc(FLOAT, (1, 1, HUGE, 3)), TensorDesc(FLOAT, (1, 1, 1, 1))
     none = {"strides": (1, 1), "start_padding": (0, 0), "end_padding": (0, 0)}
-    operators.check(average(input_tensor=whole, output_tensor=one, window_size=(HUGE, 3), **none))
+    operators.check(average(input_tensor=whole, output_tensor=single, window_size=(HUGE, 3), **none))
 
 
 AXES = st.builds(

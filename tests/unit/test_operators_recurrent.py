@@ -49,9 +49,9 @@ def repeats_of(desc: Any, target: Target = CPU) -> list[ScheduledRepeat]:
 def steps_of(desc: Any, target: Target = CPU) -> list[ScheduledRecurrence]:
     """The kernels of a step in time."""
     (repeat,) = repeats_of(desc, target)
-    found = [step for step in repeat.steps if isinstance(step, ScheduledRecurrence)]
-    assert len(found) == len(repeat.steps)
-    return found
+    kernels = [step for step in repeat.steps if isinstance(step, ScheduledRecurrence)]
+    assert len(kernels) == len(repeat.steps)
+    return kernels
 
 
 def labels(desc: Any) -> list[str]:
@@ -239,9 +239,9 @@ def test_long_times_are_taken_in_parts() -> None:
     desc = network("LSTM", (300, 256, 3, 128))
     assert [repeat.turns for repeat in repeats_of(desc)] == [100, 100, 100]
     assert labels(desc).count("hand states on") == 2
-    made = [step for step in scheduled(desc) if not isinstance(step, ScheduledRepeat)]
-    assert all(step.output.reach <= LARGEST for step in made if step.output.binding.role is Role.TEMPORARY)
-    sequence = [step.output for step in made if step.label == "output sequence"]
+    steps = [step for step in scheduled(desc) if not isinstance(step, ScheduledRepeat)]
+    assert all(step.output.reach <= LARGEST for step in steps if step.output.binding.role is Role.TEMPORARY)
+    sequence = [step.output for step in steps if step.label == "output sequence"]
     assert [output.offset * output.lanes for output in sequence] == [first * 256 * 128 for first in (0, 100, 200)]
 
 

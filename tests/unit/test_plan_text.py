@@ -118,9 +118,9 @@ def test_every_operator_has_a_text_and_every_kernel_a_reason(target: Target) -> 
         for step in plan.steps:
             text = "\n".join(equations(step))
             tensors = (*read(step), *written(step))
-            unnamed += [f"{desc.operator}: {one.binding}" for one in tensors if str(one.binding) not in text]
-        kernels = [one for steps in (chosen.steps, chosen.initialization) for one, _ in in_turns(steps)]
-        silent += [f"{desc.operator}: {one.label}" for one in kernels if not one.reason]
+            unnamed += [f"{desc.operator}: {tensor.binding}" for tensor in tensors if str(tensor.binding) not in text]
+        kernels = [kernel for steps in (chosen.steps, chosen.initialization) for kernel, _ in in_turns(steps)]
+        silent += [f"{desc.operator}: {kernel.label}" for kernel in kernels if not kernel.reason]
         assert str(chosen).count("\n  ") >= len(kernels)
     assert (silent, unnamed) == ([], [])
     assert planned > 150
