@@ -99,7 +99,7 @@ class AdapterInfo:
 
     @property
     def is_software(self) -> bool:
-        """Whether the adapter runs on the host's processor."""
+        """Whether the adapter is a software rasterizer on the host's CPU."""
         return self.kind == "cpu"
 
     def __str__(self) -> str:
@@ -165,7 +165,7 @@ class Target:
 
     @property
     def moves_doubles(self) -> bool:
-        """Return whether kernels read and write two words as one 64-bit number: processors, which move what lies in
+        """Return whether kernels read and write two words as one 64-bit number: CPU adapters, which move what lies in
         vectors component by component, for each invocation."""
         return self.profile is Profile.CPU and self.has("shader-int64")
 

@@ -142,7 +142,7 @@ def test_a_residual_is_added_where_rows_are_normalized(device: Device, count: in
     softmax = dml.activation_softmax(dml.exp(x), axes=(3,))
     network = resolve(graph.desc([softmax]))
     (*_, rows) = compile_network(network, device.backend.target).plan.steps
-    assert len({tensor.binding for tensor in tensors(rows)}) == 2, "what is dear is computed once"
+    assert len({tensor.binding for tensor in tensors(rows)}) == 2, "expensive values are computed once"
 
 
 @pytest.mark.parametrize("count", [6, 300, 70000])

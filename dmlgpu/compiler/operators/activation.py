@@ -1,7 +1,7 @@
 """Activations, by themselves on a tensor or fused onto what another operator computes, and softmax of rows.
 
-All are computed in float32, halves as well, and rounded to the output's type once. NaN stays NaN where the formula lets
-it through: comparisons with it are false. No attribute value is refused: the formula is followed, in float32.
+All are computed in float32, float16 as well, and rounded to the output's type once. NaN stays NaN where the formula
+lets it through: comparisons with it are false. No attribute value is refused: the formula is followed, in float32.
 """
 
 from __future__ import annotations

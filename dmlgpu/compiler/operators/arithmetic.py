@@ -18,7 +18,7 @@ from dmlgpu.compiler.plan import Body, Constants, Map, Plan, Source, apply, cons
 
 
 class _Scalable(ElementWise):
-    """With a ScaleBias halves come as float32; so they do without one, that the body sees one type."""
+    """With a ScaleBias float16 comes as float32, and so it does without one: the body sees one type."""
 
     portable = True
 

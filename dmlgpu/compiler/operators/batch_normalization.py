@@ -1,6 +1,6 @@
 """Batch normalisation, with given statistics or with those of the batch, and the gradients of both.
 
-All compute in float32, halves as well, and round once to the output's type; sums keep the rounding error of every
+All compute in float32, float16 as well, and round once to the output's type; sums keep the rounding error of every
 addition. Variances divide by the count, as the gradient's formula has it.
 """
 

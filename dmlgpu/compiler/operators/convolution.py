@@ -157,7 +157,7 @@ def _of_output(tensor: Tensor, desc: Any) -> Tensor:
 
 
 class ConvolutionOperator(_Forward):
-    """Sums and bias in float32, also of halves; rounded to the output's type before the activation.
+    """Sums and bias in float32, also of float16; rounded to the output's type before the activation.
 
     BACKWARD is the transpose of FORWARD in the same mode (with CROSS_CORRELATION ONNX's ConvTranspose): its filter has
     sizes {channels of the input, outputs / groups, window..}, and the elements that ``output_padding`` adds are

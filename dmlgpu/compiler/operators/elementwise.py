@@ -25,7 +25,7 @@ class ElementWise(Lowering):
     """An operator whose every output element depends on the input elements at the same coordinates.
 
     Class attributes:
-        portable: as for ``plan.Body``: the body takes halves as f32 and 64-bit integers as pairs of words. Bodies of
+        portable: as for ``plan.Body``: the body takes float16 as f32 and 64-bit integers as pairs of words. Bodies of
             typed expressions leave it False; bodies that call library functions on f32 set it.
         operands: field of each of the body's inputs, by the name that the body uses.
         result: field of the output.
@@ -68,7 +68,7 @@ class Binary(ElementWise):
 def scaled(source: Source, scale_bias: ScaleBias, data_type: DataType | None = None) -> Body:
     """Return a tensor with ``x * scale + bias`` for each element.
 
-    Halves become float32, so that they are rounded once, at the end; integers are computed in float32 and converted
+    Float16 becomes float32, so that it is rounded once, at the end; integers are computed in float32 and converted
     back as CAST does (the pages are silent). With a ``data_type`` the result is rounded or converted to that.
     """
     source_type = source.data_type

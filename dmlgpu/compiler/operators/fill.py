@@ -191,7 +191,7 @@ class DiagonalMatrix1(Lowering):
 def _constant_bits(words: tuple[int, ...], output: Tensor) -> Body:
     """Return a virtual tensor that has the same bits everywhere, for a choice between it and another one.
 
-    Mesa takes a choice between the words of -1.0 and 0.0 for the negative of a truth value, which is -0.0 and not 0.0.
+    Mesa takes a choice between the words of -1.0 and 0.0 for the negative of a boolean, which is -0.0 and not 0.0.
     """
     values = constants(words=words, hidden=MINUS_ONE in words)
     return portable(FILL, output, values=values)

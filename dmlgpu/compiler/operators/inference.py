@@ -134,7 +134,7 @@ class _Completion:
         return self._usual_type(field)
 
     def _usual_type(self, field: FieldSchema) -> DataType:
-        """Return what DirectMLX takes: UINT8 for truth values and quantized numbers, UINT32 for indices."""
+        """Return what DirectMLX takes: UINT8 for booleans and quantized numbers, UINT32 for indices."""
         allowed = self.schema.support[max(self.schema.support)][field.name].types
         if self.op_cls.operator in ASKED:
             raise self._missing(field, "data_type", "several are allowed")

@@ -117,7 +117,7 @@ def _owned(desc: Any, *fields: str) -> bool:
 class Gemm(_MatrixProduct):
     """alpha * (A x B) + beta * C, then an activation, all in the kernel that multiplies; softmax in one of its own.
 
-    Sums and everything up to the activation are float32, also of halves. The result is rounded to the output's type
+    Sums and everything up to the activation are float32, also of float16. The result is rounded to the output's type
     before the activation, as if that were an operator of its own. A beta that is 0 in float32 drops C, whatever it
     holds, as BLAS and onnxruntime do; an alpha of 0 multiplies like any other, so that NaN and infinite products give
     NaN (the page is silent on both). C has the output's sizes; strides of 0 broadcast it. A softmax after GEMM takes

@@ -1,7 +1,7 @@
 """Normalization by the statistics of a tensor's own rows, by a norm, or by the sum of squares around an element.
 
-All compute in float32, halves as well, and round once to the output's type. A row's mean and variance come of one pass,
-merged pairwise; a mean far from 0 costs them nothing. Variances divide by the count (the pages are silent; so do the
+All compute in float32, float16 as well, and round once to the output's type. A row's mean and variance come of one
+pass, merged pairwise; a mean far from 0 costs them nothing. Variances divide by the count (the pages are silent; so do the
 operators of ONNX that map on these). A row with NaN or infinity becomes NaN; squares beyond float32 are infinite.
 """
 
@@ -245,7 +245,7 @@ class LpNormalization(Lowering):
     def _norm(cls, desc: descs.LpNormalization) -> tuple[Stage, str, int]:
         """Return the reduction, the form in which the body gets its result, and the exponent of the unit."""
         _, absolute, squares, absolute_halves, square_halves = cls.shaders
-        if desc.input_tensor.data_type is DataType.FLOAT16:  # no norm of halves comes near the limits of float32
+        if desc.input_tensor.data_type is DataType.FLOAT16:  # no norm of float16 comes near the limits of float32
             return (Stage("norm", absolute_halves, 2) if desc.p == 1 else Stage("norm", square_halves, 4)), "plain", 0
         if desc.p == 2:
             return Stage("norm", squares, 4), "signed", 86

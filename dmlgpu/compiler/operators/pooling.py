@@ -63,7 +63,7 @@ from dmlgpu.compiler.rewrites.windows import (
 
 FLOAT32, INT32, UINT32 = DataType.FLOAT32, DataType.INT32, DataType.UINT32
 SAFE_POWER_OF_HALVES = 5
-"""The 5th powers of all halves, and their sums, are normal numbers of float32."""
+"""The 5th powers of all float16 numbers, and their sums, are normal numbers of float32."""
 LEAD = 2
 """Batch and channel come before the spatial dimensions."""
 
@@ -251,7 +251,7 @@ class LpPooling1(Pooling):
     (the page prints none). A p of 0 is refused.
 
     No norm overflows or underflows before its result does: squares are taken in units that fit, and for p from 3 on
-    elements are divided by the largest one of their window first, but for halves up to the 5th power, which float32
+    elements are divided by the largest one of their window first, but for float16 up to the 5th power, which float32
     holds.
     """
 

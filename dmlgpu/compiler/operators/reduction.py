@@ -234,7 +234,7 @@ class CumulativeProduct(_Cumulative):
 class NonzeroCoordinates(Lowering):
     """A running count of what is not zero gives each element its row.
 
-    Floats are told from zero by their bits: -0 is zero, subnormals and NaN (on which the page is silent) are not.
+    Floats are compared with zero by their bits: -0 is zero, subnormals and NaN (on which the page is silent) are not.
     Rows beyond the count, which the page leaves undefined, are filled with 0 here.
     """
 

@@ -76,7 +76,7 @@ class Convolution:
         filter: {groups, outputs per group, channels per group, window..}: a ``Tensor``, whose strides along the window
             are negative where it is flipped, or an element-wise tree.
         windows: one axis per spatial dimension (1 to 3). ``start`` may be negative: then the first elements are unused.
-        accumulator: FLOAT32 (also for halves) or INT32.
+        accumulator: FLOAT32 (also for float16) or INT32.
         filter_owned: the filter depends on nothing but OWNED_BY_DML inputs.
     """
 

@@ -294,7 +294,7 @@ class Body:
         inputs: named sources.
         constants: values for the template.
         portable: the body's text knows only the types that every adapter has: it sees 64-bit operands as pairs of
-            words, and halves as f32, even where the adapter computes on them.
+            words, and float16 as f32, even where the adapter computes on them.
         lanes: elements of a unit, once a schedule has packed it; 1 in plans.
         packed: the dimension along which the elements of a unit lie; None in plans.
     """

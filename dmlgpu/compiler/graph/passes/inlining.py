@@ -104,11 +104,11 @@ def reason_to_keep(rewriting: Rewriting, writer: Map, leaf: Tensor, *, repeats: 
     """
     cheap = is_cheap(writer.body)
     if not cheap and (repeats or math.prod(leaf.sizes) > math.prod(writer.output.sizes)):
-        return "is dear, and repeated"
+        return "is expensive, and repeated"
     if vanishes(rewriting, leaf) and not repeats:
         return None
     if not cheap:
-        return "is dear, and read elsewhere, too"
+        return "is expensive, and read elsewhere, too"
     if sum(tensor.distinct_bytes for tensor in set(leaves(writer.body))) > writer.output.distinct_bytes:
         return "is smaller than what it is computed from, and read again"
     return None
@@ -154,7 +154,7 @@ ELEMENT_WISE = "element-wise"
 def fuse_element_wise(rewriting: Rewriting) -> None:
     """Compute maps inside the maps and reductions that read them.
 
-    A value that one step reads is always computed there, unless it repeats there and is dear. A value that several
+    A value that one step reads is always computed there, unless it repeats there and is expensive. A value that several
     steps read is computed in each of them only if that is cheap and reads no more memory than the value itself. What
     changes coordinates (gathers, resampling, padding) is computed in the only map that reads it at the same
     coordinates, and takes in what it moves.
@@ -228,7 +228,7 @@ class _Place:
     Attributes:
         tree: as it is.
         repeats: each of its elements is read by many invocations.
-        cheap: what is dear may not be computed there, since one invocation reads an element several times.
+        cheap: what is expensive may not be computed there, since one invocation reads an element several times.
         changed: returns the step with another tree.
     """
 
@@ -281,7 +281,7 @@ def _fused(rewriting: Rewriting, place: _Place, leaf: Tensor, writer: Map) -> St
     if not is_fusable(writer.body):
         return "changes coordinates"
     if place.cheap and not is_cheap(writer.body):
-        return "is dear, and repeated"
+        return "is expensive, and repeated"
     reason = reason_to_keep(rewriting, writer, leaf, repeats=place.repeats)
     if reason is not None:
         return reason
@@ -290,7 +290,7 @@ def _fused(rewriting: Rewriting, place: _Place, leaf: Tensor, writer: Map) -> St
         return "lies unevenly for"
     fused = place.changed(tree)
     read_again = any(memory_of(tensor) == memory_of(leaf) for tensor in read(fused))
-    return "is dear, and read again" if read_again and not is_cheap(writer.body) else fused
+    return "is expensive, and read again" if read_again and not is_cheap(writer.body) else fused
 
 
 def _with_source(step: Rows, tree: Source) -> Rows:

@@ -184,7 +184,7 @@ computed at each execution: they would take more memory to keep, and more time t
 def initialize_early(network: Network, notes: list[Note]) -> Network:
     """Compute nodes that read nothing but data and OWNED_BY_DML inputs at initialisation.
 
-    Whatever reads such values is told so by OWNED_BY_DML: filters and matrices are laid out anew at initialisation.
+    What reads such values gets OWNED_BY_DML: filters and matrices are laid out anew at initialisation.
     """
     known: set[Value] = {Constant(number) for number in range(len(network.constants))}
     known |= {NetworkInput(number) for number, tensor in enumerate(network.inputs) if tensor and tensor.owned_by_dml}

@@ -125,7 +125,7 @@ class Rewriting:
             self.note(pass_name, step.label, f"computed in {where}")
 
     def refuse(self, subject: str, reason: str) -> None:
-        """Remember why a step is not part of another: told at the end, if it is still there."""
+        """Remember why a step is not part of another, for ``explain``."""
         self._refusals[subject] = reason
 
     def explain(self) -> None:
