@@ -169,7 +169,7 @@ def test_a_word_is_no_part_of_another():
             "dmlgpu/compiler/operators/indexing.py",
             ["tests/unit/test_operators_indexing.py", "tests/reference/test_indexing.py"],
         ),
-        ("dmlgpu/compiler/rewrites/packing.py", ["tests/unit/test_kernels_packing.py"]),
+        ("dmlgpu/compiler/rewrites/packing.py", ["tests/unit/test_rewrites_packing.py"]),
         ("dmlgpu/compiler/wgsl/linker.py", ["tests/unit/test_wgsl_linker.py"]),
     ],
 )

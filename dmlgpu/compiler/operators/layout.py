@@ -66,7 +66,7 @@ class Slice1(Moving):
         return (Move(sizes, window, Affine.box((0,) * len(sizes))),)
 
 
-class Slice(Lowering):
+class SliceOperator(Lowering):
     """A box of the input with positive strides; strides of 0 are refused (the page is silent)."""
 
     desc = descs.Slice
