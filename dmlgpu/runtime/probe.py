@@ -10,7 +10,7 @@ from dmlgpu.catalog.enums import DataType, FeatureLevel
 from dmlgpu.catalog.operator_desc import OperatorDesc, Size2D
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler import operators
-from dmlgpu.compiler.operators.lowering import Probe
+from dmlgpu.compiler.operators.lowering import MinimalExample
 
 _USUAL_TYPES = (DataType.FLOAT32, DataType.UINT32, DataType.INT32)
 _USUAL_RANK = 4
@@ -43,7 +43,7 @@ def _members(schema: OperatorSchema, variant: Variant) -> Iterator[dict[str, Any
 def _probe(
     schema: OperatorSchema, table: SupportTable, types: Mapping[str, DataType], values: dict[str, Any]
 ) -> OperatorDesc:
-    needed = operators.probe(schema.name, types)
+    needed = operators.minimal_example(schema.name, types)
     chosen = _complete_types(schema, table, types, needed)
     ranks = {
         name: min(max(_USUAL_RANK, support.min_dimensions), support.max_dimensions) for name, support in table.items()
@@ -63,7 +63,7 @@ def _probe(
 
 
 def _complete_types(
-    schema: OperatorSchema, table: SupportTable, types: Mapping[str, DataType], needed: Probe
+    schema: OperatorSchema, table: SupportTable, types: Mapping[str, DataType], needed: MinimalExample
 ) -> dict[str, DataType]:
     """Return the types of all tensors that are required or asked for, by DirectML's field name."""
     chosen = {schema.field(name).name: data_type for name, data_type in types.items()}

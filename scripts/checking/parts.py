@@ -16,7 +16,7 @@ from dmlgpu.cli.ops import shader_paths
 from dmlgpu.compiler import operators
 from dmlgpu.compiler.operators.lowering import lowering
 from dmlgpu.compiler.plan import Step
-from dmlgpu.compiler.schedule.scheduling import schedule_step
+from dmlgpu.compiler.schedule.scheduling import plain_steps, schedule_step
 from dmlgpu.compiler.schedule.steps import Scheduled
 from dmlgpu.compiler.wgsl.steps import render_step
 from dmlgpu.conformance.cases.profiles import quick_names
@@ -110,6 +110,7 @@ def lacking_schedules(scheduled: Iterable[type[Scheduled]], planned: Iterable[ty
         names = [rf"\b{step.__name__}\b", *(rf"dmlgpu\.compiler\.schedule\.{module}\b" for module in modules(step))]
         return any(re.search("|".join(names), text) for text in tests)
 
+    schedules = {*schedule_step.registry, *plain_steps.registry}
     needs = [
         *(
             (step, *need)
@@ -125,7 +126,7 @@ def lacking_schedules(scheduled: Iterable[type[Scheduled]], planned: Iterable[ty
             )
         ),
         *(
-            (step, "schedule", step in schedule_step.registry, "register a function in dmlgpu/compiler/schedule/")
+            (step, "schedule", step in schedules, "register a function in dmlgpu/compiler/schedule/")
             for step in planned
         ),
     ]
@@ -179,4 +180,13 @@ def _place(item: Any) -> str:
     """Where a class or function is defined: ``dmlgpu/compiler/operators/indexing.py:28 GatherNd1``."""
     path = Path(inspect.getfile(item))
     shown = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
-    return f"{shown}:{inspect.getsourcelines(item)[1]} {item.__name__}"
+    return f"{shown}:{_line(item, path)} {item.__name__}"
+
+
+def _line(item: Any, path: Path) -> int:
+    """Return the line of a definition, or of an operator's row in a table of its module."""
+    try:
+        return inspect.getsourcelines(item)[1]
+    except OSError:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        return next(number for number, line in enumerate(lines, 1) if f"descs.{item.__name__}" in line)

@@ -13,22 +13,17 @@ import pytest
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
 from dmlgpu.common.errors import DmlError
-from dmlgpu.compiler.graph import compiler, lowering
-from dmlgpu.compiler.graph.network import Network, Result
+from dmlgpu.compiler.graph import compiler
+from dmlgpu.compiler.graph.network import Network, NodeResult
 from dmlgpu.compiler.graph.passes import (
     attention,
-    batch_normalization,
-    bias,
+    convolutions,
     epilogues,
-    initialization,
     inlining,
     layouts,
     nodes,
     numbers,
-    padding,
-    prologues,
-    trees,
-    views,
+    rewriting,
 )
 from dmlgpu.compiler.graph.passes.rewriting import Rewriting
 from dmlgpu.compiler.plan import Affine, Contract, Convolve, Tensor
@@ -102,10 +97,10 @@ def _drops_a_node(drop_dead: Any) -> Any:
         """The last node reads what the node before its own producer computed, where that has as many bytes."""
         found = drop_dead(network, notes)
         for number, position, value in reversed(list(found.reads())):
-            if not isinstance(value, Result):
+            if not isinstance(value, NodeResult):
                 continue
             earlier = found.nodes[value.node].inputs[0]
-            if isinstance(earlier, Result) and found.tensor(earlier).byte_size == found.tensor(value).byte_size:
+            if isinstance(earlier, NodeResult) and found.tensor(earlier).byte_size == found.tensor(value).byte_size:
                 node = found.nodes[number]
                 inputs = (*node.inputs[:position], earlier, *node.inputs[position + 1 :])
                 changed = dataclasses.replace(node, inputs=inputs)
@@ -120,7 +115,7 @@ def _merges_by_description_alone(merge: Any) -> Any:
         """Nodes of one description count as one, whatever they read."""
         first: dict[Any, int] = {}
         same = {number: first.setdefault(node.desc, number) for number, node in enumerate(network.nodes)}
-        known = {Result(number, 0): Result(other, 0) for number, other in same.items() if number != other}
+        known = {NodeResult(number, 0): NodeResult(other, 0) for number, other in same.items() if number != other}
         return nodes._kept(network, known)
 
     return merged
@@ -156,9 +151,9 @@ def _forgets_the_epilogue(with_epilogue: Any) -> Any:
     return plain
 
 
-def _swaps_operands(seen_from: Any) -> Any:
+def _swaps_operands(reindex: Any) -> Any:
     def seen(root: Any, *rest: Any) -> Any:
-        found = seen_from(root, *rest)
+        found = reindex(root, *rest)
         inputs = getattr(found, "inputs", ())
         if len(inputs) != 2:
             return found
@@ -184,16 +179,16 @@ def _ignores_strides(copied: Any) -> Any:
     return found
 
 
-def _loses_offsets(locate: Any) -> Any:
+def _loses_offsets(affine_between: Any) -> Any:
     def located(view: Tensor, written: Tensor) -> Any:
-        found = locate(view, written)
+        found = affine_between(view, written)
         return None if found is None else Affine((0,) * len(found.start), found.steps)
 
     return located
 
 
-def _reads_bytes_as_another_type(locate: Any) -> Any:
-    return lambda view, written: locate(dataclasses.replace(view, data_type=written.data_type), written)
+def _reads_bytes_as_another_type(affine_between: Any) -> Any:
+    return lambda view, written: affine_between(dataclasses.replace(view, data_type=written.data_type), written)
 
 
 def _sees_one_reader_only(readers: Any) -> Any:
@@ -278,29 +273,29 @@ FAULTS: Mapping[str, tuple[Fault, tuple[tuple[Any, str], ...]]] = {
     "different nodes are merged": (_merges_by_description_alone, ((compiler.NODE_PASSES, "duplicates"),)),
     "a constant is folded wrongly": (_folds_with_the_wrong_data, ((nodes, "_evaluated"),)),
     "constants are exchanged": (_exchanges_constants, ((compiler.NODE_PASSES, "dead"),)),
-    "a scale is forgotten": (_takes_a_scale_for_a_copy, ((trees, "is_identity"),)),
+    "a scale is forgotten": (_takes_a_scale_for_a_copy, ((rewriting, "is_identity"),)),
     "an epilogue is forgotten": (_forgets_the_epilogue, ((epilogues, "with_epilogue"),)),
     "scale and mask are forgotten": (_forgets_the_epilogue, ((attention, "with_epilogue"),)),
-    "operands are swapped": (_swaps_operands, ((inlining, "seen_from"), (trees, "seen_from"))),
+    "operands are swapped": (_swaps_operands, ((inlining, "reindex"), (rewriting, "reindex"))),
     "memory is free too early": (_frees_too_early, ((memory, "_smallest"),)),
     "memory is taken too late": (_takes_memory_too_late, ((memory, "_smallest"),)),
-    "a stride is ignored": (_ignores_strides, ((views, "_copied"),)),
-    "a view loses its offset": (_loses_offsets, ((inlining, "locate"), (views, "locate"))),
-    "a type is not read anew": (_reads_bytes_as_another_type, ((inlining, "locate"),)),
+    "a stride is ignored": (_ignores_strides, ((layouts, "_copied"),)),
+    "a view loses its offset": (_loses_offsets, ((inlining, "affine_between"), (layouts, "affine_between"))),
+    "a type is not read anew": (_reads_bytes_as_another_type, ((inlining, "affine_between"),)),
     "a second reader is overlooked": (_sees_one_reader_only, ((Rewriting, "readers"),)),
     "pieces are written in one place": (_writes_pieces_in_one_place, ((epilogues, "_stored"),)),
     "halves are not rounded": (_forgets_to_round_halves, ((epilogues, "_seen"),)),
     "kernels run in the wrong order": (_executes_in_the_wrong_order, ((compiler, "_rewritten"),)),
-    "an output is not copied": (_copies_no_outputs, ((lowering, "_copies"),)),
+    "an output is not copied": (_copies_no_outputs, ((compiler, "_copies"),)),
     "rows of any kind become attention": (_takes_all_rows_for_softmax, ((attention, "_is_softmax"),)),
-    "padding is on the other side": (_pads_on_the_other_side, ((padding, "_padded"),)),
+    "padding is on the other side": (_pads_on_the_other_side, ((convolutions, "_padded"),)),
     "a root is forgotten": (
         _takes_the_variance_for_the_deviation,
-        ((batch_normalization._Weights, "_deviation"),),
+        ((convolutions._Weights, "_deviation"),),
     ),
-    "what changes is computed once": (_initializes_what_changes, ((initialization, "_is_initial"),)),
-    "rows are reduced without what is added": (_normalizes_what_it_does_not_store, ((prologues, "_with_source"),)),
-    "a bias is forgotten": (_adds_no_bias, ((bias, "changed"),)),
+    "what changes is computed once": (_initializes_what_changes, ((nodes, "_is_initial"),)),
+    "rows are reduced without what is added": (_normalizes_what_it_does_not_store, ((inlining, "_with_source"),)),
+    "a bias is forgotten": (_adds_no_bias, ((convolutions, "changed"),)),
     "another number is written": (_writes_another_number, ((numbers, "_value"),)),
     "a reader misses a new layout": (_leaves_readers_behind, ((layouts, "replace_parts"),)),
     "keys and values are exchanged": (_exchanges_keys_and_values, ((attention, "_attention"),)),

@@ -17,7 +17,7 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler import operators
 from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.plan import AffineView, Map
-from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.target import Profile
 from dmlgpu.conformance.cases.contents import any_bits
 from dmlgpu.runtime.wgpu import GpuBackend
 from tests.gpu.descriptions import run_desc
@@ -168,7 +168,7 @@ def test_blocks_of_every_size(backend: GpuBackend, block: int, data_type: DataTy
 
 def viewed(node: Node, desc: OperatorDesc) -> Node:
     """An operator's move of something computed, over its space, which has the order of the output's elements."""
-    (step,) = operators.lower(desc, Target("any")).steps
+    (step,) = operators.lower(desc).steps
     assert isinstance(step, Map)
     (view,) = step.body.children
     assert isinstance(view, AffineView)

@@ -12,13 +12,12 @@ from dmlgpu import descs, reference
 from dmlgpu.catalog.enums import DataType, InterpolationMode, ReduceFunction
 from dmlgpu.catalog.operator_desc import OperatorDesc, Size2D
 from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.compiler import operators
-from dmlgpu.compiler.plan import Tiles
 from dmlgpu.compiler.target import Profile
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
 from dmlgpu.conformance.running.comparison import compare
 from dmlgpu.runtime.wgpu import GpuBackend
 from tests.gpu.descriptions import run_desc
+from tests.schedules import steps_of
 
 STEMS = ("roi_pooling", "roi_align1", "roi_align_grad")
 SOME = 2
@@ -93,7 +92,7 @@ def test_cases_with_the_schedules_of_gpus(backend: GpuBackend, stem: str) -> Non
 def test_samples_in_shares(backend: GpuBackend, function: ReduceFunction) -> None:
     desc = align(reduction_function=function)
     target = replace(backend.target.exact, loop_limit=SHORT // 2)
-    assert len(operators.lower(desc, target).steps) > 1
+    assert len(steps_of(desc, target)) > 1
     check(backend, desc, [IMAGE, REGIONS, BATCHES], loop_limit=SHORT // 2)
 
 
@@ -102,7 +101,7 @@ def test_gradients_in_shares(backend: GpuBackend, function: ReduceFunction) -> N
     desc = gradient(reduction_function=function)
     given = RNG.standard_normal(FORWARD.sizes).astype(np.float32)
     target = replace(backend.target.exact, loop_limit=SHORT // 2)
-    labels = [step.label for step in operators.lower(desc, target).steps if isinstance(step, Tiles)]
+    labels = [step.label for step in steps_of(desc, target)]
     assert ("share 1" in labels) == (function is ReduceFunction.MAX)
     check(backend, desc, [IMAGE, given, REGIONS, BATCHES], loop_limit=SHORT // 2)
 
@@ -142,7 +141,7 @@ def test_bins_in_shares(backend: GpuBackend) -> None:
         pooled_size=Size2D(1, 2),
     )
     target = replace(backend.target.exact, loop_limit=320)
-    assert len(operators.lower(desc, target).steps) > 2
+    assert len(steps_of(desc, target)) > 2
     check(backend, desc, [IMAGE, rois], loop_limit=320)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import element_offsets, packed_strides
 from dmlgpu.compiler.plan import Binding, Role, Tensor
-from dmlgpu.compiler.rewrites.frames import Frame, merge_frame
+from dmlgpu.compiler.rewrites.moves import Frame, merge_frame
 
 F32, U8 = DataType.FLOAT32, DataType.UINT8
 

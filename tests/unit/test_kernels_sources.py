@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import element_offsets
-from dmlgpu.compiler.plan import Affine, AffineView, Binding, Held, Role, Tensor, View, apply, element
+from dmlgpu.compiler.plan import Affine, AffineView, Binding, RegisterValue, Role, Tensor, View, apply, element
 from dmlgpu.compiler.rewrites.sources import (
     computed,
     fold_views,
@@ -85,11 +85,11 @@ def test_only_bodies_over_the_outputs_coordinates_are_element_wise():
 
 
 def test_an_element_wise_tree_is_permuted_in_its_tensors():
-    tree = apply("add", F32, (2, 3, 4), a=tensor((2, 3, 4), (12, 4, 1)), b=Held.product(F32, (2, 3, 4)))
+    tree = apply("add", F32, (2, 3, 4), a=tensor((2, 3, 4), (12, 4, 1)), b=RegisterValue.product(F32, (2, 3, 4)))
     turned = permuted(tree, (2, 0, 1))
     (_, a), (_, b) = turned.inputs
     assert turned.sizes == a.sizes == b.sizes == (4, 2, 3)
-    assert a.strides == (1, 12, 4) and isinstance(b, Held)
+    assert a.strides == (1, 12, 4) and isinstance(b, RegisterValue)
 
 
 def test_a_permuted_body_that_changes_coordinates_reads_them_in_its_own_order():
@@ -102,9 +102,9 @@ def test_a_permuted_body_that_changes_coordinates_reads_them_in_its_own_order():
 
 
 def test_steps_through_a_tree_are_steps_through_its_tensors():
-    tree = apply("add", F32, (6, 8), a=tensor((6, 8), (8, 1)), b=Held.product(F32, (6, 8)))
+    tree = apply("add", F32, (6, 8), a=tensor((6, 8), (8, 1)), b=RegisterValue.product(F32, (6, 8)))
     part = stepped(tree, (2, 4), (1, 7), (3, -2))
     (_, a), (_, b) = part.inputs
     offsets = element_offsets(a.sizes, a.strides) + a.offset
     np.testing.assert_array_equal(offsets, np.arange(48).reshape(6, 8)[1::3, 7::-2])
-    assert isinstance(b, Held) and part.sizes == b.sizes == (2, 4)
+    assert isinstance(b, RegisterValue) and part.sizes == b.sizes == (2, 4)

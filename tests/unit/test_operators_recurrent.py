@@ -13,9 +13,9 @@ from dmlgpu.catalog.validation import fusable_activations, validate
 from dmlgpu.common.errors import InvalidDescription, NotSupported
 from dmlgpu.compiler import operators
 from dmlgpu.compiler import stages as compiler
-from dmlgpu.compiler.operators.unrolling import LARGEST
 from dmlgpu.compiler.plan import Role
 from dmlgpu.compiler.schedule.steps import ScheduledRecurrence, ScheduledRepeat
+from dmlgpu.compiler.schedule.unrolling import LARGEST
 from dmlgpu.compiler.target import Profile, Target
 from tests import schedules
 from tests.networks import ACTIVATIONS, BACKWARD, BOTH, CLASSES, SIGMOID, TANH, network
@@ -63,8 +63,8 @@ def labels(desc: Any) -> list[str]:
 
 def test_more_steps_than_one_execution_may_have_are_refused():
     with pytest.raises(NotSupported) as caught:
-        operators.lower(network("GRU", (1 << 14, 1, 1, 1)), GPU)
-    assert str(caught.value) == "16384 steps in time exceed the 8192 that one execution may have"
+        schedules.steps_of(network("GRU", (1 << 14, 1, 1, 1)), GPU)
+    assert str(caught.value) == "16384 time steps exceed the 8192 that one execution may have"
 
 
 def test_more_kernels_than_one_execution_may_have_are_refused():
@@ -75,9 +75,9 @@ def test_more_kernels_than_one_execution_may_have_are_refused():
 
 def test_more_parts_of_the_time_than_are_worth_it_are_refused():
     with pytest.raises(NotSupported) as caught:
-        operators.lower(network("GRU", (256, 1 << 16, 1, 256)), GPU)
+        schedules.steps_of(network("GRU", (256, 1 << 16, 1, 256)), GPU)
     assert str(caught.value) == (
-        "256 steps in time fit into temporary tensors only in 256 parts, more than the 64 that one execution may have"
+        "256 time steps fit into temporary tensors only in 256 parts, more than the 64 that one execution may have"
     )
 
 

@@ -9,7 +9,8 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler import operators
 from dmlgpu.compiler import stages as compiler
-from dmlgpu.compiler.rewrites.regions import Sampling, Shares
+from dmlgpu.compiler.operators.regions import sampling_of
+from dmlgpu.compiler.schedule.regions import Shares
 from dmlgpu.compiler.schedule.steps import ScheduledMap, ScheduledReduce, ScheduledTiles
 from dmlgpu.compiler.target import Profile, Target
 from tests.schedules import steps_of
@@ -247,14 +248,14 @@ def test_no_kernel_has_more_than_eight_buffers(make, function):
 )
 def test_samples_on_the_input_are_bounded(fewest, most, longest):
     desc = align(minimum_samples_per_output=fewest, maximum_samples_per_output=most)
-    sampling = Sampling.of(desc, (20, 30), (7, 6))
+    sampling = sampling_of(desc, (20, 30), (7, 6))
     assert tuple(axis.longest for axis in sampling.axes) == longest
     assert (sampling.fewest, sampling.most) == (max(fewest, 1), most)
 
 
 @pytest.mark.parametrize(("corners", "range_"), [(False, ((-1, 20), (-1, 30))), (True, ((0, 19), (0, 29)))])
 def test_where_samples_are_on_the_input(corners, range_):
-    sampling = Sampling.of(align(align_regions_to_corners=corners), (20, 30), (7, 6))
+    sampling = sampling_of(align(align_regions_to_corners=corners), (20, 30), (7, 6))
     assert tuple((axis.lowest, axis.highest) for axis in sampling.axes) == range_
 
 
@@ -281,8 +282,8 @@ def test_large_inputs_take_several_maps_where_loops_are_cut_short():
 def test_too_many_samples_are_refused_where_loops_are_cut_short(make):
     desc = make(minimum_samples_per_output=5000)
     with pytest.raises(NotSupported) as caught:
-        operators.lower(desc, LIMITED)
+        steps_of(desc, LIMITED)
     assert str(caught.value) == (
         "5000 x 5000 elements behind one output element exceed the loops that 'limited' runs to their end (65535)"
     )
-    operators.lower(desc, TARGET)
+    steps_of(desc, TARGET)

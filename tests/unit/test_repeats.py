@@ -6,8 +6,7 @@ import pytest
 from dmlgpu import DataType
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler.plan import Affine, AffineView, Role, Tensor, View, apply
-from dmlgpu.compiler.rewrites.repeats import split_repeats
-from dmlgpu.compiler.rewrites.resampling import Axis, Rounding, nearest
+from dmlgpu.compiler.rewrites.resampling import ResampledAxis, Rounding, nearest, split_repeats
 from dmlgpu.compiler.rewrites.sources import IDENTITY, identity, leaves, nodes
 
 DOWN, UP = Rounding(increasing=False), Rounding(increasing=True)
@@ -22,7 +21,7 @@ def output(*sizes, data_type=DataType.FLOAT32):
 
 
 def axis(dimension, size, factor, offset=0.0):
-    return Axis(dimension, size, size * factor, float(factor), offset, 0.0)
+    return ResampledAxis(dimension, size, size * factor, float(factor), offset, 0.0)
 
 
 def test_a_repeated_dimension_is_split_and_has_no_stride():
@@ -65,7 +64,7 @@ def test_elements_that_are_only_moved_are_moved_as_integers():
     [
         (nearest(tensor(0, 5), [axis(0, 5, 4)], UP), (20,)),  # element 1 lies at 0.25: up is the next one
         (nearest(tensor(0, 5), [axis(0, 5, 4, 0.5)], DOWN), (20,)),
-        (nearest(tensor(0, 5), [Axis(0, 5, 12, 2.4, 0.0, 0.0)], DOWN), (12,)),
+        (nearest(tensor(0, 5), [ResampledAxis(0, 5, 12, 2.4, 0.0, 0.0)], DOWN), (12,)),
         (nearest(tensor(0, 5, 4), [axis(0, 5, 2)], DOWN), (10, 4)),  # runs of neighbours are moved as a whole
         (
             apply(

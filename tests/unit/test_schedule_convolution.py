@@ -14,7 +14,7 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import aligned, packed_strides
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.compiler.plan import Binding, Body, Convolution, Convolve, Role, Tensor
-from dmlgpu.compiler.plan.windows import Axis, windows_over
+from dmlgpu.compiler.plan.windows import WindowAxis, windows_over
 from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.rewrites.packing import is_paired
 from dmlgpu.compiler.schedule.convolution_choice import choose
@@ -82,7 +82,7 @@ def program_of(found: Steps, target: Target) -> Program:
 )
 def test_a_patch_reads_what_its_windows_see(lanes: int, stride: int, dilation: int, size: int, start: int) -> None:
     """Every position and tap finds, by name, the element of the input that it sees."""
-    axis = Axis(32, 8, size, stride, dilation, start)
+    axis = WindowAxis(32, 8, size, stride, dilation, start)
     patch = Patch(axis, 4, lanes)
     image = np.arange(1, axis.spatial + 1)
     for first in (0, 4):
@@ -98,31 +98,31 @@ def test_a_patch_reads_what_its_windows_see(lanes: int, stride: int, dilation: i
 
 
 def test_a_patch_knows_which_units_may_lie_beside_the_input() -> None:
-    patch = Patch(Axis(16, 16, 3, 1, 1, 1), 4, 4)
+    patch = Patch(WindowAxis(16, 16, 3, 1, 1, 1), 4, 4)
     assert patch.units == (-1, 0, 1)
     assert [patch.is_checked(unit) for unit in patch.units] == [True, False, True]
-    uneven = Patch(Axis(16, 14, 3, 1, 1, 0), 4, 4)
+    uneven = Patch(WindowAxis(16, 14, 3, 1, 1, 0), 4, 4)
     assert [(unit, uneven.is_checked(unit)) for unit in uneven.units] == [(0, False), (1, True)]
 
 
 def test_every_use_of_an_element_is_found_once() -> None:
-    patch = Patch(Axis(20, 9, 3, 2, 1, 1), 3)
+    patch = Patch(WindowAxis(20, 9, 3, 2, 1, 1), 3)
     uses = [use for element in patch.seen for use in patch.uses(element)]
     assert sorted(uses) == list(itertools.product(range(3), range(3)))
 
 
 def test_a_patch_is_packed_only_where_tiles_begin_at_units() -> None:
     source = tensor(Role.INPUT, 0, (1, 1, 1, 8, 16))
-    assert packed_patch(source, Axis(16, 16, 3, 1, 1, 1), 4, CPU)[1].lanes == 4
-    assert packed_patch(source, Axis(16, 16, 3, 1, 1, 1), 2, CPU)[1].lanes == 1
-    assert packed_patch(source, Axis(16, 8, 3, 2, 1, 1), 2, CPU)[1].lanes == 4
+    assert packed_patch(source, WindowAxis(16, 16, 3, 1, 1, 1), 4, CPU)[1].lanes == 4
+    assert packed_patch(source, WindowAxis(16, 16, 3, 1, 1, 1), 2, CPU)[1].lanes == 1
+    assert packed_patch(source, WindowAxis(16, 8, 3, 2, 1, 1), 2, CPU)[1].lanes == 4
     odd = tensor(Role.INPUT, 0, (1, 1, 1, 8, 15))
-    assert packed_patch(odd, Axis(15, 15, 3, 1, 1, 1), 4, CPU) == (odd, Patch(Axis(15, 15, 3, 1, 1, 1), 4))
+    assert packed_patch(odd, WindowAxis(15, 15, 3, 1, 1, 1), 4, CPU) == (odd, Patch(WindowAxis(15, 15, 3, 1, 1, 1), 4))
 
 
 def test_units_are_read_in_pairs_where_tiles_begin_at_them() -> None:
     doubles = replace(CPU, features=frozenset({"shader-int64"}))
-    whole, seen = Tensor.temporary("x", F32, (1, 1, 1, 8, 16)), Axis(16, 16, 3, 1, 1, 1)
+    whole, seen = Tensor.temporary("x", F32, (1, 1, 1, 8, 16)), WindowAxis(16, 16, 3, 1, 1, 1)
     source, patch = packed_patch(whole, seen, 8, doubles)
     assert is_paired(source)
     assert patch.units == (-2, -1, 0, 1, 2, 3)

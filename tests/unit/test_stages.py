@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
@@ -33,26 +34,22 @@ OTHER = Target(
     max_workgroup_invocations=1024,
     max_workgroup_storage=32768,
 )
-"""Differs in everything but the loop limit and the largest binding, by which lowering cuts what it computes."""
+"""Differs in everything but the loop limit and the largest binding, by which schedules cut what they compute."""
 
 COMPATIBLE = Target("an old phone", Profile.DISCRETE, max_workgroup_invocations=128)
 """The fewest invocations that WebGPU has, in its compatibility mode."""
 
 
 @functools.cache
-def plans(profile: Profile = Profile.CPU) -> dict[str, Plan]:
-    return {name: operators.lower(case_by_name(name).desc, STANDARD[profile]) for name in case_names("quick")}
-
-
-def plans_for(target: Target) -> dict[str, Plan]:
-    return plans(Profile.CPU if target.profile is Profile.CPU else Profile.DISCRETE)
+def plans() -> dict[str, Plan]:
+    return {name: operators.lower(case_by_name(name).desc) for name in case_names("quick")}
 
 
 @functools.cache
 def schedules(target: Target) -> dict[str, Schedule]:
     """By case; what the target lacks a limit for is left out."""
     found = {}
-    for name, plan in plans_for(target).items():
+    for name, plan in plans().items():
         try:
             found[name] = schedule(plan, target, [slot.tensor for slot in case_by_name(name).desc.inputs])
         except NotSupported:
@@ -112,12 +109,10 @@ def test_plans_count_elements_but_where_a_result_is_several_numbers():
                 assert isinstance(part, Tensor) and part.binding in several and part.lanes > 1, name
 
 
-@pytest.mark.parametrize("profile", [Profile.CPU, Profile.INTEGRATED])
-def test_plans_ask_a_target_for_nothing_but_how_long_loops_and_bindings_are(profile):
-    """And whether it is a CPU adapter, on which the gradients of ROI_ALIGN take more channels at once."""
-    other = replace(OTHER, profile=profile)
-    for name, plan in plans_for(other).items():
-        assert described(operators.lower(case_by_name(name).desc, other)) == described(plan), name
+def test_plans_depend_on_nothing_but_the_description():
+    assert list(inspect.signature(operators.lower).parameters) == ["desc"]
+    for name, plan in plans().items():
+        assert described(operators.lower(case_by_name(name).desc)) == described(plan), name
 
 
 # ---- schedule

@@ -14,8 +14,7 @@ from dmlgpu.bench.ratios import Ratio
 from dmlgpu.bench.tuning import storing
 from dmlgpu.bench.tuning.search import Finding
 from dmlgpu.common.errors import InvalidArgument
-from dmlgpu.compiler.target import AdapterInfo, Target
-from dmlgpu.compiler.tuned import UNTUNED, Tuned
+from dmlgpu.compiler.target import UNTUNED, AdapterInfo, Target, Tuned
 from dmlgpu.compiler.tuned_files import TunedFileWarning, read_tuned, tuned_file, tuned_folder, tuned_for
 
 CARD = AdapterInfo("Card 7 (rev. A)", "Vulkan", "discrete", "maker", "driver 1.2")

@@ -8,10 +8,9 @@ from typing import Any
 
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.compiler.explain.explanation import ExplainedKernel, Explanation
-from dmlgpu.compiler.explain.fusion import Traffic, multiplications, traffic
+from dmlgpu.compiler.explain.explanation import ExplainedKernel, Explanation, Traffic, multiplications, traffic
 from dmlgpu.compiler.graph.description import ConstantNode, GraphDesc
-from dmlgpu.compiler.graph.network import Node
+from dmlgpu.compiler.graph.network import NetworkNode
 from dmlgpu.compiler.plan import Allocation, Binding, Step, Tensor
 from dmlgpu.compiler.plan.parts import read, written
 from dmlgpu.compiler.plan.text import equations, kind_of
@@ -94,7 +93,7 @@ def _step(explanation: Explanation, number: int, step: Step) -> dict[str, Any]:
     }
 
 
-def _nodes(nodes: tuple[Node, ...]) -> list[dict[str, str]]:
+def _nodes(nodes: tuple[NetworkNode, ...]) -> list[dict[str, str]]:
     return [{"name": node.name, "operator": node.desc.operator} for node in nodes]
 
 

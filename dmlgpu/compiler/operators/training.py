@@ -10,7 +10,6 @@ from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.operators.lowering import Lowering, check_sizes, everywhere, input_tensor, invalid, output_tensor
 from dmlgpu.compiler.plan import Body, Map, Plan, Source, Tensor, apply, constants
-from dmlgpu.compiler.target import Target
 
 FLOAT32 = DataType.FLOAT32
 
@@ -37,14 +36,14 @@ class AdamOptimizer(Lowering):
                 raise invalid(desc, field, f"must be from 0 to 1, got {getattr(desc, field)}")
 
     @classmethod
-    def lower(cls, desc: descs.AdamOptimizer, target: Target) -> Plan:
+    def lower(cls, desc: descs.AdamOptimizer) -> Plan:
         """Both moments into temporary tensors, the parameters, then the moments into their outputs."""
         gradient = input_tensor(desc, "gradient_tensor")
         sizes, moments, steps = gradient.sizes, [], []
         for name, beta in (("first", desc.beta1), ("second", desc.beta2)):
             moment = Tensor.temporary(f"{name} moment", FLOAT32, sizes)
-            given = input_tensor(desc, f"input_{name}_moment_tensor")
-            steps.append(Map(f"{name} moment", _moment(given, gradient, beta, squared=name == "second"), moment))
+            before = input_tensor(desc, f"input_{name}_moment_tensor")
+            steps.append(Map(f"{name} moment", _moment(before, gradient, beta, squared=name == "second"), moment))
             moments.append(moment)
         parameters = output_tensor(desc, "output_parameters_tensor")
         steps.append(Map("parameters", cls._parameters(desc, moments, parameters.data_type), parameters))

@@ -1,24 +1,6 @@
 """What an operator computes: shader bodies over sources, written to tensors, in steps. Nothing here chooses how."""
 
-from dmlgpu.compiler.plan.sources import (
-    Affine,
-    AffineView,
-    Apply,
-    Body,
-    Constants,
-    Element,
-    Held,
-    Lookup,
-    Source,
-    Virtual,
-    apply,
-    constants,
-    element,
-    only_moves,
-)
-from dmlgpu.compiler.plan.steps.base import MOST_KERNELS, Map, Plan, Repeat, Step, Tiles
-from dmlgpu.compiler.plan.steps.ordering import Scatter, Sort, record_lanes
-from dmlgpu.compiler.plan.steps.products import (
+from dmlgpu.compiler.plan.products import (
     Attend,
     Contract,
     Convolution,
@@ -26,9 +8,11 @@ from dmlgpu.compiler.plan.steps.products import (
     Pool,
     Product,
     Recurrence,
+    RecurrentLayer,
+    Series,
     Space,
 )
-from dmlgpu.compiler.plan.steps.reductions import (
+from dmlgpu.compiler.plan.reductions import (
     Compact,
     Reduce,
     Reduction,
@@ -41,7 +25,42 @@ from dmlgpu.compiler.plan.steps.reductions import (
     row_sizes,
     stage_results,
 )
-from dmlgpu.compiler.plan.tensors import Allocation, Binding, Role, Sizes, Tensor, View
+from dmlgpu.compiler.plan.sources import (
+    Affine,
+    AffineView,
+    Allocation,
+    Apply,
+    Binding,
+    Body,
+    Constants,
+    Element,
+    Lookup,
+    RegisterValue,
+    Role,
+    Sizes,
+    Source,
+    Tensor,
+    View,
+    Virtual,
+    apply,
+    constants,
+    element,
+    only_moves,
+)
+from dmlgpu.compiler.plan.steps import (
+    MOST_KERNELS,
+    Loop,
+    Map,
+    Plan,
+    RegionAxis,
+    RegionGradient,
+    Repeat,
+    Sampling,
+    Scatter,
+    Sort,
+    Step,
+    record_lanes,
+)
 
 __all__ = [
     "MOST_KERNELS",
@@ -58,21 +77,27 @@ __all__ = [
     "Convolution",
     "Convolve",
     "Element",
-    "Held",
     "Lookup",
+    "Loop",
     "Map",
     "Plan",
     "Pool",
     "Product",
     "Recurrence",
+    "RecurrentLayer",
     "Reduce",
     "Reduction",
+    "RegionAxis",
+    "RegionGradient",
+    "RegisterValue",
     "Repeat",
     "Role",
     "Rows",
+    "Sampling",
     "Scan",
     "Scanning",
     "Scatter",
+    "Series",
     "Sizes",
     "Sort",
     "Source",
@@ -80,7 +105,6 @@ __all__ = [
     "Stage",
     "Step",
     "Tensor",
-    "Tiles",
     "View",
     "Virtual",
     "apply",

@@ -22,7 +22,7 @@ from dataclasses import replace
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
-from dmlgpu.compiler.plan import Attend, Body, Held, Map, Source, Tensor, View, apply, constants, element
+from dmlgpu.compiler.plan import Attend, Body, Map, RegisterValue, Source, Tensor, View, apply, constants, element
 from dmlgpu.compiler.rewrites.packing import UNIT, pack_source, pack_tensor, packs_source
 from dmlgpu.compiler.rewrites.sources import CONVERT, identity
 from dmlgpu.compiler.schedule.launch import Launch, fold
@@ -204,7 +204,7 @@ class _Planner:
 
     def _epilogue(self, output: Tensor) -> Body:
         """Return what stores a row's columns."""
-        held = Held.product(FLOAT32, output.sizes)
+        held = RegisterValue.product(FLOAT32, output.sizes)
         return apply(CONVERT, output.data_type, output.sizes, portable=True, input=held)
 
     def _kernels(self, epilogue: Body, output: Tensor, parts: int, share: int) -> Steps:

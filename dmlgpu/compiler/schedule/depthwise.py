@@ -42,7 +42,7 @@ def depthwise_steps(convolution: Convolution, epilogue: Body, output: Tensor, ta
 
     Args:
         convolution: what is summed.
-        epilogue: over {batch, groups, outputs per group, positions..}, with a leaf ``Held``.
+        epilogue: over {batch, groups, outputs per group, positions..}, with a leaf ``RegisterValue``.
         output: where the result goes.
         target: the adapter.
     """

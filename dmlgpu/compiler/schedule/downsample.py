@@ -13,7 +13,7 @@ import numpy as np
 from dmlgpu.catalog.tensor_desc import WORD_BITS
 from dmlgpu.compiler.plan import Map, Tensor, View
 from dmlgpu.compiler.rewrites.packing import pack_tensor, packs_tensor, running_dimension
-from dmlgpu.compiler.rewrites.resampling import ANTIALIASED_SUM, FEW_TAPS, Axis
+from dmlgpu.compiler.rewrites.resampling import ANTIALIASED_SUM, FEW_TAPS, ResampledAxis
 from dmlgpu.compiler.schedule.launch import item_launch
 from dmlgpu.compiler.schedule.steps import ScheduledDownsample, Stencil
 from dmlgpu.compiler.schedule.upsample import LONGEST_AXIS
@@ -49,7 +49,7 @@ def find_downsample(step: Map, target: Target) -> ScheduledDownsample | None:
     return ScheduledDownsample("downsample", launch, packed, source, units, walk, stencil, rows, reason=reason)
 
 
-def find_stencil(axis: Axis) -> Stencil | None:
+def find_stencil(axis: ResampledAxis) -> Stencil | None:
     """Return what every output element of an antialiased axis adds up, if that is exactly the same for all, and few."""
     step = round(1 / axis.scale)
     if np.float32(step) * np.float32(axis.scale) != 1 or 2 * step > FEW_TAPS or axis.count > LONGEST_AXIS:

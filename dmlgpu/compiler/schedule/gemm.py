@@ -24,9 +24,9 @@ from dmlgpu.compiler.plan import (
     Body,
     Contract,
     Element,
-    Held,
     Map,
     Product,
+    RegisterValue,
     Sizes,
     Space,
     Tensor,
@@ -159,7 +159,7 @@ class _Planner:
             last = self._contract(step.epilogue, step.output, share, parts, keeps_neighbours=step.keeps_neighbours)
         else:
             partials = Tensor.temporary("partial sums", accumulator, (parts, *step.output.sizes))
-            held = Held.product(accumulator, step.output.sizes)
+            held = RegisterValue.product(accumulator, step.output.sizes)
             sums = apply(CONVERT, accumulator, step.output.sizes, portable=True, input=held)
             total = _with_sum(step.epilogue, _merged(partials))
             merge = Map("sum of parts", total, step.output, step.keeps_neighbours)
@@ -284,4 +284,4 @@ def _merged(partials: Tensor) -> Body:
 
 def _with_sum(epilogue: Body, total: Body) -> Body:
     """Return an epilogue on sums that a body computes."""
-    return rewrite(epilogue, lambda node: total if isinstance(node, Held) else node)
+    return rewrite(epilogue, lambda node: total if isinstance(node, RegisterValue) else node)

@@ -7,12 +7,22 @@ from dataclasses import replace
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import WORD_BITS
-from dmlgpu.compiler.plan import Body, Map, Source, Tensor, View
+from dmlgpu.common.errors import NotSupported
+from dmlgpu.compiler.plan import Body, Map, Source, Tensor, View, apply, constants, element
 from dmlgpu.compiler.rewrites.collapse import collapse
 from dmlgpu.compiler.rewrites.packing import UNIT, pack, running_dimension
-from dmlgpu.compiler.rewrites.regions import is_costly
-from dmlgpu.compiler.rewrites.repeats import split_repeats
-from dmlgpu.compiler.rewrites.sources import computed, fold_views, is_identity
+from dmlgpu.compiler.rewrites.resampling import split_repeats
+from dmlgpu.compiler.rewrites.sources import (
+    CONVERT,
+    HARDMAX,
+    HARDMAX_FLAT,
+    computed,
+    fold_views,
+    is_costly,
+    is_identity,
+    nodes,
+)
+from dmlgpu.compiler.rewrites.windows import WINDOW_SUM
 from dmlgpu.compiler.schedule.antialiased import find_antialiased
 from dmlgpu.compiler.schedule.blocks import find_blocks
 from dmlgpu.compiler.schedule.downsample import find_downsample
@@ -103,7 +113,41 @@ MAP_SCHEDULES: tuple[Candidate[MapProblem], ...] = (
 
 @schedule_step.register
 def _map(step: Map, target: Target) -> Steps:
-    return first_fitting(MAP_SCHEDULES, MapProblem(step, target))
+    _check_loops(step.body, target)
+    body, output = _flat_hardmax(step.body, step.output)
+    return first_fitting(MAP_SCHEDULES, MapProblem(replace(step, body=body, output=output), target))
+
+
+def _check_loops(body: Body, target: Target) -> None:
+    """Raise NotSupported if the driver would stop the loop over a window before its end."""
+    limit = target.loop_limit
+    for node in nodes(body) if limit is not None else ():
+        if isinstance(node, Body) and node.file == WINDOW_SUM:
+            axis, before, after = (dict(node.constants)[name] for name in ("axis", "before", "after"))
+            longest = min(before + after + 1, node.sizes[axis])
+            if limit is not None and longest > limit:
+                raise NotSupported(
+                    f"a region of {longest} elements in a row exceeds the loops that {target.name!r} runs to their end"
+                    f" ({limit})"
+                )
+
+
+def _flat_hardmax(body: Body, output: Tensor) -> tuple[Body, Tensor]:
+    """Return what compares places in rows that no unit divides, and the output as one row, which units do; other maps
+    as they are."""
+    if body.file != HARDMAX or output.rank != 2 or dict(body.constants)["axes"] != (1,):
+        return body, output
+    rows, columns = output.sizes
+    divides = columns % UNIT == 0 or rows * columns % UNIT != 0
+    if divides or columns < UNIT or output.strides != (columns, 1):
+        return body, output
+    (first,) = body.children
+    assert isinstance(first, Tensor)
+    places = replace(first, sizes=(rows,), strides=first.strides[:1], view=View.INDEX)
+    flat = replace(output, sizes=(rows * columns,), strides=(1,))
+    values = constants(columns=columns)
+    ones = element(HARDMAX_FLAT, DataType.UINT32, flat.sizes, portable=True, values=values, first=places)
+    return apply(CONVERT, output.data_type, flat.sizes, portable=True, input=ones), flat
 
 
 def _units(problem: MapProblem) -> ScheduledMap:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dmlgpu.compiler.plan import Source
-from dmlgpu.compiler.plan.windows import Axis, Windows
+from dmlgpu.compiler.plan.windows import WindowAxis, Windows
 from dmlgpu.compiler.rewrites.packing import UNIT, in_pairs, is_paired, pack_source, packs_source
 from dmlgpu.compiler.target import Profile, Target
 
@@ -38,7 +38,7 @@ class Patch:
         paired: units are read two at a time, the first of them at an even place.
     """
 
-    axis: Axis
+    axis: WindowAxis
     tile: int
     lanes: int = 1
     paired: bool = False
@@ -91,7 +91,7 @@ class Patch:
                     yield position, tap
 
 
-def packed_patch(source: Source, axis: Axis, tile: int, target: Target) -> tuple[Source, Patch]:
+def packed_patch(source: Source, axis: WindowAxis, tile: int, target: Target) -> tuple[Source, Patch]:
     """Return the patch along the last dimension, and the source in units of four, or pairs of them, if it and the tile
     allow that."""
     last = len(source.sizes) - 1

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import WORD_BITS
-from dmlgpu.compiler.plan import Plan, Pool, Step, Tensor, constants, element
+from dmlgpu.compiler.plan import Pool, Step, Tensor, constants, element
 from dmlgpu.compiler.plan.windows import Windows
 from dmlgpu.compiler.rewrites.packing import UNIT
 from dmlgpu.compiler.rewrites.windows import largest_places, taken_from_places
 from dmlgpu.compiler.schedule.launch import light_tile_launch, tile_launch
 from dmlgpu.compiler.schedule.patches import Patch, packed_patch, tile_columns, tile_rows
-from dmlgpu.compiler.schedule.scheduling import schedule_step, schedule_steps
+from dmlgpu.compiler.schedule.scheduling import plain_steps, schedule_step, schedule_steps
 from dmlgpu.compiler.schedule.steps import Steps
 from dmlgpu.compiler.schedule.tiles import tiles, unchanged
 from dmlgpu.compiler.target import Profile, Target
@@ -33,14 +33,10 @@ MOST_ACROSS = 32
 """Elements of a window along its last dimension up to which a kernel may go through them one by one."""
 
 
-def in_plain_steps(plan: Plan, target: Target) -> Plan:
-    """Return a plan whose pools, unless they are computed in tiles, are a reduction to places and a map: graphs fuse
-    these with other steps, and they keep padding."""
-
-    def plain(step: Step) -> tuple[Step, ...]:
-        return _by_places(step) if isinstance(step, Pool) and not _is_tiled(step, target) else (step,)
-
-    return replace(plan, steps=tuple(itertools.chain.from_iterable(map(plain, plan.steps))))
+@plain_steps.register
+def _plain_pool(step: Pool, target: Target) -> Sequence[Step]:
+    """A reduction to places and a map, unless the pool is computed in tiles."""
+    return (step,) if _is_tiled(step, target) else _by_places(step)
 
 
 def _is_tiled(step: Pool, target: Target) -> bool:

@@ -13,7 +13,19 @@ from typing import TypeAlias
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import WORD_BITS
-from dmlgpu.compiler.plan import Body, Held, Map, Rows, Source, Stage, Step, Tensor, apply, reduce_stage, row_sizes
+from dmlgpu.compiler.plan import (
+    Body,
+    Map,
+    RegisterValue,
+    Rows,
+    Source,
+    Stage,
+    Step,
+    Tensor,
+    apply,
+    reduce_stage,
+    row_sizes,
+)
 from dmlgpu.compiler.rewrites.collapse import merge_tensor, merge_tree, row_groups
 from dmlgpu.compiler.rewrites.packing import pack_along, pack_source
 from dmlgpu.compiler.rewrites.sources import is_elementwise, leaves, rewrite, sameness
@@ -214,14 +226,14 @@ def _why_together(body: Body, output: Tensor, axes: tuple[int, ...], walk: Walk,
 
 def _read_once(
     source: Source, body: Body, axes: tuple[int, ...], *, together: bool
-) -> tuple[Body, Tensor | Held, _Named, _Named]:
+) -> tuple[Body, Tensor | RegisterValue, _Named, _Named]:
     """Return the body on what is reduced, the leaf that stands for this, and the leaves that are read once for a row
     and for rows that are stored together."""
-    if isinstance(source, Tensor | Held):
-        element: Tensor | Held = source
+    if isinstance(source, Tensor | RegisterValue):
+        element: Tensor | RegisterValue = source
     else:
         same = sameness()
-        element = Held("unit", source.data_type, source.sizes, lanes=source.lanes)
+        element = RegisterValue("unit", source.data_type, source.sizes, lanes=source.lanes)
         body = rewrite(body, lambda node: element if same(node, source) else node)
     fixed = tuple((name, leaf) for name, leaf in fixed_leaves(body, axes) if leaf != element)
     shared = tuple((name, leaf) for name, leaf in shared_leaves(body, axes) if leaf != element) if together else ()
@@ -267,7 +279,7 @@ def _split_rows(problem: RowsProblem) -> Steps:
         results |= result
 
     def replaced(node: Source) -> Source:
-        return results[node.name] if isinstance(node, Held) else node
+        return results[node.name] if isinstance(node, RegisterValue) else node
 
     last: Step = Map("map", rewrite(rows.body, replaced), rows.output)
     split = "rows are long, or share words of the output: each stage is a reduction of its own, then a map"

@@ -11,11 +11,11 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.plan import MOST_KERNELS, Allocation, Binding, Map, Plan, Repeat, Role, Step, Tensor, View
-from dmlgpu.compiler.plan.parts import replace_parts, tensors
+from dmlgpu.compiler.plan.parts import read, replace_parts, tensors, written
 from dmlgpu.compiler.rewrites.sources import identity
 from dmlgpu.compiler.schedule.memory import Memory, Use, lay_out, lay_out_persistent, least_size
 from dmlgpu.compiler.schedule.steps import AnyScheduled, Schedule, Scheduled, ScheduledRepeat, Steps, in_turns
-from dmlgpu.compiler.target import Target
+from dmlgpu.compiler.target import MAX_SLOTS, Target
 
 
 def schedule(plan: Plan, target: Target, inputs: Sequence[TensorDesc | None] = ()) -> Schedule:
@@ -93,6 +93,13 @@ def _keep_owned(steps: Steps, inputs: Sequence[TensorDesc | None], target: Targe
     return Steps(redirected, steps.initialization) + copies.as_initialization
 
 
+def can_bind(step: Step, target: Target) -> bool:
+    """Return whether a step's kernels can bind all that it reads and writes; some schedules take one buffer more."""
+    bound = {tensor.binding for tensor in (*read(step), *written(step))}
+    spare = 0 if isinstance(step, Map) else 1
+    return len(bound) + spare <= min(target.max_storage_buffers, MAX_SLOTS)
+
+
 def schedule_steps(steps: Iterable[Step], target: Target) -> Steps:
     """Schedule several steps, one after the other."""
     return sum((schedule_step(step, target) for step in steps), Steps())
@@ -128,7 +135,25 @@ def schedule_step(step: Step, target: Target) -> Steps:
     Raises:
         NotSupported: when the adapter lacks a limit that the step needs.
     """
-    raise TypeError(f"no schedule for {type(step).__name__}")
+    plain = plain_steps(step, target)
+    if len(plain) == 1 and plain[0] is step:
+        raise TypeError(f"no schedule for {type(step).__name__}")
+    return schedule_steps(plain, target)
+
+
+@functools.singledispatch
+def plain_steps(step: Step, target: Target) -> Sequence[Step]:
+    """Return the plainer steps that compute what a step does on a target; itself if it has kernels of its own.
+
+    Raises:
+        NotSupported: when the adapter lacks a limit that the step needs.
+    """
+    return (step,)
+
+
+def in_plain_steps(plan: Plan, target: Target) -> Plan:
+    """Return a plan of plain steps: graphs fuse these with other steps, and they keep padding."""
+    return replace(plan, steps=tuple(plain for step in plan.steps for plain in plain_steps(step, target)))
 
 
 @schedule_step.register

@@ -6,27 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.compiler.plan import Body, Held, Sizes, Tensor, Tiles, apply
+from dmlgpu.compiler.plan import Body, RegisterValue, Sizes, Tensor, apply
 from dmlgpu.compiler.rewrites.packing import UNIT, in_pairs, pack_source, pack_tensor, packs_source, packs_tensor
 from dmlgpu.compiler.rewrites.sources import CONVERT
 from dmlgpu.compiler.schedule.launch import Launch, tile_launch
-from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps import ScheduledTiles, Steps
 from dmlgpu.compiler.schedule.walk import Walk, choose_walk
-from dmlgpu.compiler.target import Profile, Target
-
-
-@schedule_step.register
-def _tiles(step: Tiles, target: Target) -> Steps:
-    """Return the kernel of tiles whose numbers are stored as they are."""
-    body, output = step.body, step.output
-    epilogue, first = unchanged(output.data_type, output.sizes), None
-    if target.profile is Profile.CPU:  # whose invocations that are neighbours run in step
-        first = step.alike
-    steps = tiles(step.label, body, step.tile, epilogue, output, target=target, first=first)
-    return steps.because(
-        f"an invocation computes {'x'.join(map(str, step.tile))} elements, from what it reads only once"
-    )
+from dmlgpu.compiler.target import Target
 
 
 def tiles(
@@ -70,4 +56,4 @@ def _walk(tile: Sizes, output: Tensor, first: int | None) -> Walk:
 
 def unchanged(data_type: DataType, sizes: Sizes) -> Body:
     """Return the epilogue that stores the numbers as they are."""
-    return apply(CONVERT, data_type, sizes, portable=True, input=Held.product(data_type, sizes))
+    return apply(CONVERT, data_type, sizes, portable=True, input=RegisterValue.product(data_type, sizes))

@@ -24,15 +24,15 @@ from dmlgpu.compiler.plan import (
     Convolution,
     Convolve,
     Element,
-    Held,
     Map,
     Product,
+    RegisterValue,
     Sizes,
     Source,
     Space,
     constants,
 )
-from dmlgpu.compiler.plan.windows import Axis, Windows
+from dmlgpu.compiler.plan.windows import WindowAxis, Windows
 from dmlgpu.compiler.rewrites.sources import AnySource, is_plain, permuted, rewrite, split, stepped
 from dmlgpu.compiler.schedule.convolution import IMPLICIT_GEMM, implicit_gemm
 from dmlgpu.compiler.schedule.gemm import interleaved_steps
@@ -64,7 +64,7 @@ class Part:
 
     first: int
     stride: int
-    axis: Axis
+    axis: WindowAxis
     tap: int
     step: int
 
@@ -97,7 +97,7 @@ def phases(windows: Windows) -> Iterator[Phase]:
         yield Phase(parts)
 
 
-def _parts(axis: Axis) -> Iterator[Part]:
+def _parts(axis: WindowAxis) -> Iterator[Part]:
     common = math.gcd(axis.dilation, axis.stride)
     step, dilation = axis.stride // common, axis.dilation // common
     for first in range(min(axis.stride, axis.spatial)):
@@ -106,7 +106,7 @@ def _parts(axis: Axis) -> Iterator[Part]:
         size = max(0, -((tap - axis.size) // step))
         nearest = (reached - tap * axis.dilation) // axis.stride
         positions = -((first - axis.spatial) // axis.stride)
-        window = Axis(axis.positions, positions, size, 1, dilation, (size - 1) * dilation - nearest)
+        window = WindowAxis(axis.positions, positions, size, 1, dilation, (size - 1) * dilation - nearest)
         yield Part(first, axis.stride, window, tap + (size - 1) * step, -step)
 
 
@@ -159,7 +159,7 @@ def _at_once(step: Convolve, target: Target) -> Steps | None:
     return interleaved_steps(contract, taps[-1], target)
 
 
-def _is_apart(axis: Axis) -> bool:
+def _is_apart(axis: WindowAxis) -> bool:
     """Return whether windows lie side by side, and cover the output."""
     dense = axis.size == axis.stride and axis.dilation == 1
     return dense and axis.start == 0 and axis.spatial == axis.size * axis.positions
@@ -207,7 +207,7 @@ def _without_sum(epilogue: Body) -> Body:
     """Return an epilogue on sums of nothing."""
 
     def empty(node: Source) -> Source:
-        return Element(ZERO, node.data_type, node.sizes) if isinstance(node, Held) else node
+        return Element(ZERO, node.data_type, node.sizes) if isinstance(node, RegisterValue) else node
 
     return rewrite(epilogue, empty)
 

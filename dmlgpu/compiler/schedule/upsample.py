@@ -11,7 +11,7 @@ import numpy as np
 
 from dmlgpu.compiler.plan import Map, Tensor, View
 from dmlgpu.compiler.rewrites.packing import pack_tensor, packs_tensor, running_dimension
-from dmlgpu.compiler.rewrites.resampling import LINEAR, NEAREST, Axis, Rounding
+from dmlgpu.compiler.rewrites.resampling import LINEAR, NEAREST, ResampledAxis, Rounding
 from dmlgpu.compiler.schedule.launch import item_launch
 from dmlgpu.compiler.schedule.steps import Pattern, ScheduledUpsample, Tap
 from dmlgpu.compiler.schedule.walk import choose_walk
@@ -51,7 +51,7 @@ def find_upsample(step: Map, target: Target) -> ScheduledUpsample | None:
     return ScheduledUpsample("upsample", launch, packed, source, units, walk, columns, rows, reason=reason)
 
 
-def find_pattern(axis: Axis, rounding: Rounding | None = None) -> Pattern | None:
+def find_pattern(axis: ResampledAxis, rounding: Rounding | None = None) -> Pattern | None:
     """Return the pattern of an axis, if it repeats exactly for every input element and reaches to the next ones at
     most."""
     factor = axis.count // axis.size

@@ -27,7 +27,7 @@ from fractions import Fraction
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.plan import Body, Contract, Convolution, Product, Sizes, Space, Tensor, constants, element
-from dmlgpu.compiler.plan.windows import Axis
+from dmlgpu.compiler.plan.windows import WindowAxis
 from dmlgpu.compiler.rewrites.packing import UNIT, pack_tensor, packs_tensor
 from dmlgpu.compiler.schedule.gemm_choice import Shape, expected_cost
 from dmlgpu.compiler.schedule.patches import Patch, packed_patch
@@ -175,7 +175,7 @@ def winograd_pays(convolution: Convolution, target: Target, tile: int) -> bool:
     return fewest >= FEWEST_CHANNELS and fewest * sides.batch * sides.down * sides.across >= FEWEST_SHARED
 
 
-def _is_dense(axis: Axis) -> bool:
+def _is_dense(axis: WindowAxis) -> bool:
     return (axis.size, axis.stride, axis.dilation) == (WINDOW, 1, 1)
 
 
@@ -184,7 +184,7 @@ def winograd_steps(convolution: Convolution, epilogue: Body, output: Tensor, tar
 
     Args:
         convolution: what is summed.
-        epilogue: over {batch, groups, outputs per group, positions..}, with a leaf ``Held``.
+        epilogue: over {batch, groups, outputs per group, positions..}, with a leaf ``RegisterValue``.
         output: where the result goes.
         target: the adapter; its ``schedule`` is that of the products.
         tile: 2 or 4.

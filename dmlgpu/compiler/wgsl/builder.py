@@ -10,7 +10,7 @@ from typing import Any
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import WORD_BITS
 from dmlgpu.common.errors import NotSupported
-from dmlgpu.compiler.plan import AffineView, Apply, Binding, Body, Held, Lookup, Source, Tensor, View, Virtual
+from dmlgpu.compiler.plan import AffineView, Apply, Binding, Body, Lookup, RegisterValue, Source, Tensor, View, Virtual
 from dmlgpu.compiler.rewrites.packing import is_paired
 from dmlgpu.compiler.target import Target
 from dmlgpu.compiler.wgsl import templates
@@ -188,7 +188,7 @@ class Builder:
         """Return the accessor of a source, in memory or virtual."""
         if isinstance(source, Tensor):
             return self.load(name, source, portable)
-        if isinstance(source, Held):
+        if isinstance(source, RegisterValue):
             raise TypeError(f"{source.name} is held in registers, where only element-wise bodies find it")
         own = (isinstance(source, Body) and source.portable) or (portable and not isinstance(source, Apply))
         kind, lanes = self._kind(source, raw, own), source.lanes
@@ -275,14 +275,14 @@ class Builder:
         )
 
     def epilogue(self, body: Body, held: DataType) -> str:
-        """Return text that defines ``finish(at, product)``: an element-wise tree with a leaf ``Held`` of that type."""
+        """Return text that defines ``finish(at, product)``: an elementwise tree with a ``RegisterValue`` of a type."""
         region = _Region(self, raw=False)
         result = region.value(body, body.portable, is_root=True)
         product = vector(scalar_of(held, self.target, portable=True), body.lanes)
         text = templates.render("access/epilogue", values=region.values, result=result, product=product)
         return "".join(region.accessors) + text
 
-    def element_of(self, body: Body, given: Mapping[Tensor | Held, str]) -> str:
+    def element_of(self, body: Body, given: Mapping[Tensor | RegisterValue, str]) -> str:
         """Return text that defines ``element(at, ...)`` for an element-wise tree, with more arguments: the units, in
         float32, of some of its leaves, under these names."""
         region = _Region(self, raw=False, given=given)
@@ -291,7 +291,7 @@ class Builder:
         text = templates.render("access/region", parameters=parameters, values=region.values, result=result)
         return "".join(region.accessors) + text
 
-    def elements(self, bodies: Sequence[Body], given: Mapping[Tensor | Held, str]) -> str:
+    def elements(self, bodies: Sequence[Body], given: Mapping[Tensor | RegisterValue, str]) -> str:
         """Return text that defines ``elements(at, ...)``: the same for several trees at once, with an array of their
         units."""
         region = _Region(self, raw=False, given=given)
@@ -300,7 +300,7 @@ class Builder:
         text = templates.render("access/elements", parameters=parameters, values=region.values, results=results)
         return "".join(region.accessors) + text
 
-    def _parameters(self, given: Mapping[Tensor | Held, str], lanes: int) -> list[tuple[str, str]]:
+    def _parameters(self, given: Mapping[Tensor | RegisterValue, str], lanes: int) -> list[tuple[str, str]]:
         """Return the names and types of units, of so many lanes, that a region gets as arguments."""
         return [
             (name, vector(scalar_of(leaf.data_type, self.target, portable=True), lanes)) for leaf, name in given.items()
@@ -333,7 +333,7 @@ class Builder:
 class _Region:
     """The values of one region, in the order they are computed."""
 
-    def __init__(self, builder: Builder, raw: bool, given: Mapping[Tensor | Held, str] | None = None):
+    def __init__(self, builder: Builder, raw: bool, given: Mapping[Tensor | RegisterValue, str] | None = None):
         self.builder, self.raw, self.given = builder, raw, given or {}
         self.accessors: list[str] = []
         self.values: list[tuple[str, str]] = []
@@ -358,7 +358,11 @@ class _Region:
 
     def _loaded(self, source: Source, portable: bool) -> str:
         argument = (
-            source.name if isinstance(source, Held) else self.given.get(source) if isinstance(source, Tensor) else None
+            source.name
+            if isinstance(source, RegisterValue)
+            else self.given.get(source)
+            if isinstance(source, Tensor)
+            else None
         )
         if argument is not None:
             target = self.builder.target

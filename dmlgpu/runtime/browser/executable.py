@@ -14,8 +14,8 @@ from dmlgpu.common.errors import BindingError, NotSupported
 from dmlgpu.common.timings import Timings
 from dmlgpu.compiler import aliasing
 from dmlgpu.compiler.plan import Role
-from dmlgpu.compiler.program import MAX_SLOTS, Kernel, Program, Slot, parameter_bytes
-from dmlgpu.compiler.target import AdapterInfo, Target
+from dmlgpu.compiler.program import Kernel, Program, Slot, parameter_bytes
+from dmlgpu.compiler.target import MAX_SLOTS, AdapterInfo, Target
 from dmlgpu.compiler.wgsl.sharing import share
 from dmlgpu.runtime.executor import Executable, Range, Resources
 

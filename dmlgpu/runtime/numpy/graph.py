@@ -11,7 +11,7 @@ import numpy as np
 from dmlgpu.catalog.enums import TensorFlags
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc, aligned
-from dmlgpu.compiler.graph.network import Constant, GraphInput, Network, Result, Value
+from dmlgpu.compiler.graph.network import Constant, Network, NetworkInput, NodeResult, Value
 from dmlgpu.compiler.plan import Allocation
 from dmlgpu.compiler.schedule.memory import Use, lay_out
 from dmlgpu.runtime.executor import Executable, Range, Resources
@@ -47,7 +47,7 @@ class NumPyGraph(Executable):
         for number, (node, executable) in enumerate(zip(self._network.nodes, self._nodes, strict=True)):
             inputs = tuple(None if value is None else self._value(value, resources) for value in node.inputs)
             outputs = tuple(
-                None if slot.tensor is None else self._value(Result(number, output), resources)
+                None if slot.tensor is None else self._value(NodeResult(number, output), resources)
                 for output, slot in enumerate(node.desc.outputs)
             )
             work += executable.bind(Resources(inputs, outputs))
@@ -71,9 +71,9 @@ class NumPyGraph(Executable):
     def _value(self, value: Value, resources: Resources) -> Range[Memory]:
         """Return where a value lies."""
         match value:
-            case GraphInput() if value.index in self._owned:
+            case NetworkInput() if value.index in self._owned:
                 return self._kept(value.index, resources)
-            case GraphInput():
+            case NetworkInput():
                 bound = resources.inputs[value.index]
                 assert bound is not None
                 return bound
@@ -95,15 +95,15 @@ def _temporaries(network: Network) -> tuple[dict[Value, Range[None]], int]:
     """Return where the results that are no outputs lie in the temporary resource, and its size."""
     ends = set(network.outputs)
     tensors = {
-        Result(number, output): (Allocation(node.name), slot.tensor)
+        NodeResult(number, output): (Allocation(node.name), slot.tensor)
         for number, node in enumerate(network.nodes)
         for output, slot in enumerate(node.desc.outputs)
-        if slot.tensor is not None and Result(number, output) not in ends
+        if slot.tensor is not None and NodeResult(number, output) not in ends
     }
     uses = []
     for number, node in enumerate(network.nodes):
-        for value in (*node.inputs, *(Result(number, output) for output in range(len(node.desc.outputs)))):
-            if isinstance(value, Result) and value in tensors:
+        for value in (*node.inputs, *(NodeResult(number, output) for output in range(len(node.desc.outputs)))):
+            if isinstance(value, NodeResult) and value in tensors:
                 allocation, tensor = tensors[value]
                 uses.append(Use(number, allocation, tensor.byte_size))
     arena = lay_out(uses, reuse=True)

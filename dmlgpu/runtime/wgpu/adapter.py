@@ -10,8 +10,7 @@ from typing import Any
 import wgpu
 
 from dmlgpu.common.errors import AdapterNotFound
-from dmlgpu.compiler.target import FEWEST_LANES, PARAMETER_BYTES, AdapterInfo, Profile, Target
-from dmlgpu.compiler.tuned import Tuned
+from dmlgpu.compiler.target import FEWEST_LANES, PARAMETER_BYTES, AdapterInfo, Profile, Target, Tuned
 from dmlgpu.compiler.tuned_files import tuned_for
 from dmlgpu.runtime.wgpu import forks
 

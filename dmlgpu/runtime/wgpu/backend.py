@@ -15,8 +15,8 @@ from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.compiler import programs
 from dmlgpu.compiler.graph.network import Network
 from dmlgpu.compiler.plan import Role
-from dmlgpu.compiler.program import MAX_SLOTS, Kernel, Program, Slot
-from dmlgpu.compiler.target import AdapterInfo, Target
+from dmlgpu.compiler.program import Kernel, Program, Slot
+from dmlgpu.compiler.target import MAX_SLOTS, AdapterInfo, Target
 from dmlgpu.runtime.executor import Range, Resources, Timing
 from dmlgpu.runtime.wgpu import forks
 from dmlgpu.runtime.wgpu.buffers import Allocator, GpuBuffer, Guard

@@ -19,8 +19,8 @@ from dmlgpu.common.errors import BindingError, NotSupported
 from dmlgpu.common.timings import Timings
 from dmlgpu.compiler import aliasing
 from dmlgpu.compiler.plan import Role
-from dmlgpu.compiler.program import MAX_SLOTS, Kernel, Program, Slot, parameter_bytes
-from dmlgpu.compiler.target import PARAMETER_BYTES
+from dmlgpu.compiler.program import Kernel, Program, Slot, parameter_bytes
+from dmlgpu.compiler.target import MAX_SLOTS, PARAMETER_BYTES
 from dmlgpu.runtime.executor import Range, Resources
 from dmlgpu.runtime.wgpu import native, releases
 from dmlgpu.runtime.wgpu.buffers import Allocator, GpuBuffer, Guard
@@ -125,7 +125,7 @@ class Binder:
             ranges = [((slot.role, slot.index), slot.offset, slot.size) for slot in kernel.slots]
             self._check_sizes(program.operator, kernel, aliasing.layout(ranges, kernel.bindings, TENSOR_ALIGNMENT))
 
-    def _check_sizes(self, operator: str, kernel: Kernel, layout: aliasing.Layout) -> None:
+    def _check_sizes(self, operator: str, kernel: Kernel, layout: aliasing.BindingLayout) -> None:
         limit = self.context.target.max_binding_size
         for binding, (_, _, size) in enumerate(layout.bound):
             if size > limit:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.compiler.plan import Body, Held, Sizes, Source, Space, Tensor
+from dmlgpu.compiler.plan import Body, RegisterValue, Sizes, Source, Space, Tensor
 from dmlgpu.compiler.plan.windows import Windows
 from dmlgpu.compiler.rewrites.packing import UNIT, is_paired
 from dmlgpu.compiler.schedule.patches import Patch
@@ -178,8 +178,8 @@ class ScheduledTiles(Scheduled):
     Attributes:
         body: computes the numbers of a tile.
         tile: elements along each dimension of the output.
-        epilogue: an element-wise tree over the output's sizes with a leaf ``Held.product`` that stands for the number;
-            packed in units of four along the last dimension like the output, or not at all.
+        epilogue: an element-wise tree over the output's sizes with a leaf ``RegisterValue.product`` that stands for the
+            number; packed in units of four along the last dimension like the output, or not at all.
         walk: over the tiles.
     """
 
@@ -304,7 +304,7 @@ class ScheduledRecurrence(Scheduled):
 
     hidden: Tensor
     weights: Tensor
-    sums: tuple[tuple[int, Held], ...]
+    sums: tuple[tuple[int, RegisterValue], ...]
     states: tuple[Body, ...]
     along: bool
     rows: int

@@ -6,7 +6,7 @@ import functools
 import math
 import re
 
-from dmlgpu.compiler.plan import Body, Held
+from dmlgpu.compiler.plan import Body, RegisterValue
 from dmlgpu.compiler.rewrites.sources import nodes
 from dmlgpu.compiler.schedule.steps import ReduceSchedule, ScheduledReduce
 from dmlgpu.compiler.wgsl import templates
@@ -81,9 +81,9 @@ def _monoid(step: ScheduledReduce, builder: Builder) -> str:
     return f"alias result_s = {output_kind.wgsl};\n" + re.sub(r"\boutput_s\b", "result_s", text)
 
 
-def _held(epilogue: Body) -> Held:
+def _held(epilogue: Body) -> RegisterValue:
     """Return the leaf that stands for the result of a row."""
-    return next(node for node in nodes(epilogue) if isinstance(node, Held))
+    return next(node for node in nodes(epilogue) if isinstance(node, RegisterValue))
 
 
 def _epilogue(step: ScheduledReduce, builder: Builder) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.compiler.plan import Held, Source, Stage, Tensor, apply, stage_results
+from dmlgpu.compiler.plan import RegisterValue, Source, Stage, Tensor, apply, stage_results
 from dmlgpu.compiler.schedule.steps import ReduceSchedule, ScheduledRows
 from dmlgpu.compiler.target import Target
 from dmlgpu.compiler.wgsl import templates
@@ -40,7 +40,7 @@ def _rows(step: ScheduledRows, builder: Builder) -> str:
         for stage, run in zip(step.stages, runs, strict=True)
     )
     results = stage_results(step.stages, output.sizes, step.axes)
-    names: dict[Tensor | Held, str] = {step.element: "unit"}
+    names: dict[Tensor | RegisterValue, str] = {step.element: "unit"}
     names |= {held: name for name, held in results.items()}
     names |= {leaf: name for name, leaf in read_once}
     text += builder.element_of(step.body, names)
@@ -105,7 +105,7 @@ def _stages(builder: Builder, step: ScheduledRows) -> list[dict[str, Any]]:
 def _prepare_function(builder: Builder, step: ScheduledRows, file: str, before: list[str]) -> str:
     """Return the name of the function that computes what is reduced from an element and the results of earlier
     stages."""
-    results = {name: Held(name, DataType.FLOAT32, step.source.sizes) for name in before}
+    results = {name: RegisterValue(name, DataType.FLOAT32, step.source.sizes) for name in before}
     sources: dict[str, Source] = {"input": step.source, **results}
     body = apply(file, DataType.FLOAT32, step.source.sizes, portable=True, values=(), **sources)
     return builder.apply_function(body, {name: Scalar.F32 for name, _ in body.inputs})

@@ -1,13 +1,13 @@
-"""Products of matrices, convolutions, attention, steps in time."""
+"""Products of matrices, convolutions, attention, recurrent layers."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.compiler.plan.sources import Body, Held, Source
-from dmlgpu.compiler.plan.steps.base import Step
-from dmlgpu.compiler.plan.tensors import Sizes, Tensor
+from dmlgpu.catalog.tensor_desc import packed_strides
+from dmlgpu.compiler.plan.sources import Binding, Body, RegisterValue, Sizes, Source, Tensor
+from dmlgpu.compiler.plan.steps import Step
 from dmlgpu.compiler.plan.windows import Windows, positions_of
 
 
@@ -56,7 +56,7 @@ class Contract(Step):
             epilogue(sum over inner.. of a[batch.., row.., inner..] * b[batch.., inner.., column..])
 
     Attributes:
-        epilogue: an element-wise tree over the output's sizes with a leaf ``Held.product``, which stands for the sum.
+        epilogue: an element-wise tree over the output's sizes with a leaf ``RegisterValue.product``: the sum.
         keeps_neighbours: as for ``Map``.
     """
 
@@ -117,7 +117,7 @@ class Convolve(Step):
 
     Attributes:
         epilogue: an element-wise tree over {batch, groups, outputs per group, positions..} with a leaf
-            ``Held.product``, which stands for the sum.
+            ``RegisterValue.product``, which stands for the sum.
         output: a view of the same sizes.
         transposed: the filter scatters instead, in its own order: element p of the input reaches the elements
             p * stride + tap * dilation - start of the output, over which the windows slide.
@@ -141,7 +141,7 @@ class Attend(Step):
         query: {batch, shared heads, heads that share one, rows, head size}.
         key, value: {batch, shared heads, keys, head size} and {batch, shared heads, keys, value head size}.
         score: an element-wise tree over {batch, shared heads, heads that share one, rows, keys} with a leaf
-            ``Held.product``, which stands for the product of a query and a key.
+            ``RegisterValue.product``, which stands for the product of a query and a key.
         visible: how many keys, from the first on, a row sees, over the query's sizes but the last and ascending along
             the rows; None: all.
         output: {batch, shared heads, heads that share one, rows, value head size}.
@@ -172,7 +172,9 @@ class Attend(Step):
     @property
     def is_plain(self) -> bool:
         """Whether scores depend on nothing but the product."""
-        return self.visible is None and len(self.score.inputs) == 1 and isinstance(self.score.inputs[0][1], Held)
+        return (
+            self.visible is None and len(self.score.inputs) == 1 and isinstance(self.score.inputs[0][1], RegisterValue)
+        )
 
 
 @dataclass(frozen=True)
@@ -192,6 +194,92 @@ class Recurrence(Step):
 
     hidden: Tensor
     weights: Tensor
-    sums: tuple[tuple[int, Held], ...]
+    sums: tuple[tuple[int, RegisterValue], ...]
     states: tuple[Body, ...]
     output: Tensor
+
+
+WORDS = 4
+"""What is bound starts at multiples of so many words."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """A temporary tensor with a block of (part, direction, sequence, element) for each of some time steps."""
+
+    binding: Binding
+    data_type: DataType
+    sizes: Sizes
+
+    @classmethod
+    def temporary(cls, label: str, data_type: DataType, sizes: Sizes) -> Series:
+        """Return a series in new memory."""
+        return cls(Tensor.temporary(label, data_type, sizes).binding, data_type, sizes)
+
+    @property
+    def block(self) -> int:
+        """Words of a block."""
+        return -(-packed_strides(self.sizes)[0] * self.sizes[0] // WORDS) * WORDS
+
+    def at(self, step: int) -> Tensor:
+        """Return a view of one block."""
+        binding = replace(self.binding, offset=4 * self.block * step)
+        return Tensor(binding, self.data_type, self.sizes, packed_strides(self.sizes))
+
+    def during(self, first: int, steps: int, direction: int, *, reverse: bool = False) -> Tensor:
+        """View some steps, in order or the last one first, over (step, sequence, element)."""
+        _, apart, *strides = packed_strides(self.sizes)
+        start = (first + steps - 1 if reverse else first) * self.block + direction * apart
+        stride = -self.block if reverse else self.block
+        sizes = (steps, *self.sizes[2:])
+        return Tensor(self.binding, self.data_type, sizes, (stride, *strides), offset=start)
+
+
+def parts_of(tensor: Tensor) -> tuple[Tensor, ...]:
+    """Return the tensors that lie along the first dimension."""
+    sizes, stride = (1, *tensor.sizes[1:]), tensor.strides[0]
+    return tuple(replace(tensor, sizes=sizes, offset=tensor.offset + part * stride) for part in range(tensor.sizes[0]))
+
+
+@dataclass(frozen=True)
+class RecurrentLayer(Step):
+    """Computes the states of a recurrent layer, time step after time step.
+
+    Temporary tensors are in the order of execution: a backward direction starts at the end of the longest possible
+    sequence, and a sequence that is shorter keeps its initial states until its own end is reached.
+
+    Attributes:
+        backward: of each direction, whether it starts at the end.
+        input: over (1, time step, sequence, element).
+        weights: over (1, direction, row of a gate, element of the input).
+        sums: per direction what becomes of the products of inputs and weights, over (time step, sequence, row of a
+            gate) with a leaf ``RegisterValue.product``.
+        recurrence: the recurrent weights, over (gate, direction, element, element before).
+        initial: the states before the first time step, over (1, direction, sequence, element).
+        lengths: of each sequence; None where all last.
+        cells: the first of some directions, and the kernels of their first time step.
+        inputs: the sums of each time step, gate after gate.
+        states: the states before the first time step, and after each.
+        lasts: which sequences last at each time step; None where all do.
+        output: the hidden states, over (time step, direction, sequence, element); None where they are not asked for.
+        singles: the label and the output of each state after the last time step; None likewise.
+    """
+
+    backward: tuple[bool, ...]
+    input: Tensor
+    weights: Tensor
+    sums: tuple[Body, ...]
+    recurrence: Tensor
+    initial: tuple[Body, ...]
+    lengths: Tensor | None
+    cells: tuple[tuple[int, tuple[Recurrence, ...]], ...]
+    inputs: Series
+    states: Series
+    lasts: Series | None
+    output: Tensor | None
+    singles: tuple[tuple[str, Tensor | None], ...]
+
+    @property
+    def time_steps(self) -> int:
+        """Time steps of the longest possible sequence."""
+        return self.input.sizes[1]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.compiler.plan.sources import Body, Constants, Held, Source
-from dmlgpu.compiler.plan.steps.base import Step
-from dmlgpu.compiler.plan.tensors import Sizes, Tensor
+from dmlgpu.compiler.plan.sources import Body, Constants, RegisterValue, Sizes, Source, Tensor
+from dmlgpu.compiler.plan.steps import Step
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Reduce(Step):
         source: what is reduced.
         axes: the dimensions along which a row lies; the last ones of a source that changes coordinates.
         output: of the source's sizes, 1 along the axes. Its lanes are the numbers of a result.
-        epilogue: computes what is stored, an element-wise tree over the output's sizes with a leaf ``Held.product`` of
-            32 bits, which stands for the result; None: the result itself.
+        epilogue: computes what is stored, an element-wise tree over the output's sizes with a leaf
+            ``RegisterValue.product`` of 32 bits, which stands for the result; None: the result itself.
     """
 
     reduction: Reduction
@@ -88,8 +88,8 @@ class Rows(Step):
         stages: the reductions, in order.
         source: what is reduced, an element-wise tree.
         axes: the dimensions along which a row lies.
-        body: computes an element, an element-wise tree over the source, other tensors and ``Held`` results of the
-            stages, which are repeated along the axes.
+        body: computes an element, an element-wise tree over the source, other tensors and results of the stages
+            (``RegisterValue``), which are repeated along the axes.
         output: of the source's sizes.
     """
 
@@ -157,7 +157,7 @@ class Compact(Step):
 
 def repeated(tensor: Tensor, sizes: Sizes) -> Tensor:
     """Return a tensor repeated along the dimensions in which it has size 1 and ``sizes`` more: results of rows, say."""
-    strides = tuple(0 if one == 1 else stride for one, stride in zip(tensor.sizes, tensor.strides, strict=True))
+    strides = tuple(0 if size == 1 else stride for size, stride in zip(tensor.sizes, tensor.strides, strict=True))
     return replace(tensor, sizes=sizes, strides=strides)
 
 
@@ -166,9 +166,9 @@ def row_sizes(sizes: Sizes, axes: tuple[int, ...]) -> Sizes:
     return tuple(1 if axis in axes else size for axis, size in enumerate(sizes))
 
 
-def stage_results(stages: tuple[Stage, ...], sizes: Sizes, axes: tuple[int, ...]) -> dict[str, Held]:
+def stage_results(stages: tuple[Stage, ...], sizes: Sizes, axes: tuple[int, ...]) -> dict[str, RegisterValue]:
     """Return what stands for the results of stages among the leaves of a row's body, by name."""
-    return {name: Held(name, DataType.FLOAT32, sizes, axes) for stage in stages for name in stage.results}
+    return {name: RegisterValue(name, DataType.FLOAT32, sizes, axes) for stage in stages for name in stage.results}
 
 
 def reduce_stage(stage: Stage, source: Source, axes: tuple[int, ...]) -> tuple[Reduce, dict[str, Tensor]]:
@@ -183,3 +183,26 @@ def reduce_stage(stage: Stage, source: Source, axes: tuple[int, ...]) -> tuple[R
         for number, name in enumerate(stage.results)
     }
     return Reduce(stage.name, reduction, source, axes, result), results
+
+
+RowBody = Callable[[DataType, Mapping[str, Source]], Body]
+"""Makes the body that computes an element, of a type, from ``input``, the results of the stages and other sources."""
+
+
+def rows(
+    stages: tuple[Stage, ...],
+    body: RowBody,
+    source: Tensor,
+    axes: Sequence[int],
+    output: Tensor,
+    *,
+    others: Mapping[str, Tensor] | None = None,
+) -> Rows:
+    """Return the step for a tensor whose rows lie along axes.
+
+    Args:
+        others: further tensors that the body reads, by name, with the source's sizes.
+    """
+    results = stage_results(stages, source.sizes, tuple(axes))
+    tree = body(output.data_type, {"input": source, **results, **(others or {})})
+    return Rows("", stages, source, tuple(axes), tree, output)
