@@ -1,9 +1,9 @@
-"""Activations by element, and those along an axis: Softmax, LogSoftmax, Hardmax."""
+"""Activations: by element, along an axis, and those of com.microsoft with a bias."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -97,3 +97,89 @@ def along_rest(node: Node) -> Value:
     axis = node.axis(axis, len(shape) + (axis >= 0)) if shape else 0
     rows = reshaped(node.tensor(0), (math.prod(shape[:axis]), math.prod(shape[axis:])))
     return node.valued(ALONG_AXES[node.op_type](rows, axes=(1,)), shape)
+
+
+MICROSOFT = "com.microsoft"
+
+
+def gelu_by_tanh(x: Expression) -> Expression:
+    """Return the Gaussian error linear unit in its approximation by tanh."""
+    inner = dml.multiply(x, dml.multiply(x, x) * 0.044715 + 1) * math.sqrt(2 / math.pi)
+    return dml.multiply(x * 0.5, dml.activation_tanh(inner) + 1)
+
+
+def _with_bias(node: Node) -> Expression:
+    """Return the first input and, where there is one, the bias of its last dimension."""
+    x = node.tensor(0)
+    return dml.add(x, broadcast_to(node.tensor(1), x.sizes)) if node.has(1) else x
+
+
+@operator("BiasGelu", domain=MICROSOFT)
+def bias_gelu(node: Node) -> Value:
+    """Gelu after a bias."""
+    return node.valued(functions.activation_gelu(_with_bias(node)), node.shape(0))
+
+
+@operator("FastGelu", domain=MICROSOFT)
+def fast_gelu(node: Node) -> Value:
+    """Gelu by tanh, after a bias where there is one."""
+    return node.valued(gelu_by_tanh(_with_bias(node)), node.shape(0))
+
+
+@operator("QuickGelu", domain=MICROSOFT)
+def quick_gelu(node: Node) -> Value:
+    """x * sigmoid(alpha * x)."""
+    result = functions.activation_swish(node.tensor(0), sigmoid_input_scale=node.number("alpha", 1.702))
+    return node.valued(result, node.shape(0))
+
+
+@operator("BiasSplitGelu", domain=MICROSOFT)
+def bias_split_gelu(node: Node) -> Value:
+    """Add a bias, and multiply the first half of the last dimension by the Gelu of the second."""
+    x = _with_bias(node)
+    rank, size = len(x.sizes), x.sizes[-1]
+    if size % 2:
+        raise node.refusal(f"the last dimension must be even, got {size}")
+    left, right = dml.split(x, rank - 1, [size // 2, size // 2])
+    return node.valued(dml.multiply(left, functions.activation_gelu(right)))
+
+
+@operator("BiasAdd", domain=MICROSOFT)
+def bias_add(node: Node) -> Value:
+    """Add a bias of the last dimension, and another tensor."""
+    return node.valued(dml.add(_with_bias(node), node.tensor(2)), node.shape(0))
+
+
+def _clipped(x: Expression, min: float, max: float) -> Expression:
+    """Return elements between bounds; the upper one counts if it is below the lower one, as for ONNX's Clip."""
+    return dml.clip(x, min if min < max else max, max)
+
+
+_FUSED: dict[str, tuple[Callable[..., Expression], dict[str, float]]] = {
+    "": (lambda x: x, {}),
+    "Relu": (functions.activation_relu, {}),
+    "Tanh": (functions.activation_tanh, {}),
+    "Sigmoid": (functions.activation_sigmoid, {}),
+    "Softplus": (functions.activation_softplus, {}),
+    "Softsign": (functions.activation_softsign, {}),
+    "LeakyRelu": (functions.activation_leaky_relu, {"alpha": 0.01}),
+    "ThresholdedRelu": (functions.activation_thresholded_relu, {"alpha": 1.0}),
+    "Elu": (functions.activation_elu, {"alpha": 1.0}),
+    "Clip": (_clipped, {"min": -3.402823e38, "max": 3.402823e38}),
+    "HardSigmoid": (functions.activation_hard_sigmoid, {"alpha": 0.2, "beta": 0.5}),
+    "ScaledTanh": (functions.activation_scaled_tanh, {"alpha": 1.0, "beta": 1.0}),
+    "Selu": (functions.activation_scaled_elu, {"alpha": 1.6732632423543772, "gamma": 1.0507009873554805}),
+}
+"""By name: the function, and its parameters with their usual values, in the order of ``activation_params``."""
+
+
+def activated(node: Node, x: Expression, parameters: Sequence[float | None]) -> Expression:
+    """Apply the activation that the node names, with parameters where they are given."""
+    name = node.text("activation")
+    if name not in _FUSED:
+        raise node.refusal(f"activation {name!r} is not supported")
+    function, usual = _FUSED[name]
+    values = dict(usual)
+    for key, value in zip(usual, parameters, strict=False):
+        values[key] = values[key] if value is None else value
+    return function(x, **values)

@@ -22,8 +22,8 @@ from dmlgpu.frontends.onnx.attention import (
     without_blind,
 )
 from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped
-from dmlgpu.frontends.onnx.operators.fused_activation import MICROSOFT
-from dmlgpu.frontends.onnx.operators.rotary import angles, rotated
+from dmlgpu.frontends.onnx.operators.activation import MICROSOFT
+from dmlgpu.frontends.onnx.operators.attention import angles, rotated
 from dmlgpu.frontends.onnx.registry import Result, operator
 from dmlgpu.frontends.onnx.values import Bounds
 from dmlgpu.tensors.graphs import directmlx as dml
@@ -60,24 +60,24 @@ def group_query_attention(node: Node) -> Sequence[Result]:
     known = dml.cast(reshaped(node.tensor(5), (sizes.batch,)), DataType.INT32)
     lengths = dml.max(known + (1 - sizes.rows), node.constant([0], DataType.INT32).broadcast_to((sizes.batch,)))
     if node.has(14):
-        query, key = (_normalized(node, one, number) for one, number in ((query, 14), (key, 15)))
+        query, key = _normalized(node, query, 14), _normalized(node, key, 15)
     if node.flag("do_rotary"):
         query, key = _rotated(node, sizes, lengths, query, key)
     wide = (sizes.batch, sizes.rows)
     scale = node.number("scale", 0.0) or 1 / math.sqrt(sizes.size)
-    parts = [reshaped(one, (*wide, one.sizes[2] * one.sizes[3])) for one in (query, key, value)]
+    parts = [reshaped(part, (*wide, part.sizes[2] * part.sizes[3])) for part in (query, key, value)]
     softcap, sink, added = node.number("softcap"), _sink(node, sizes, query.data_type), _added(node, sizes)
     is_composed = bool(softcap) or sink is not None
     may_be_blind = added is not None or node.integer("local_window_size", -1) == 0
     seen = _seen(node, sizes, lengths, causal=is_composed or may_be_blind)
     bias = bias_of(seen, added, query.data_type)
-    given = Given(parts[0], parts[1], parts[2], sizes.heads, sizes.shared, scale, bias, _past(node, sizes))
-    results = attend(given, lengths=lengths, present=True)
+    operands = Given(parts[0], parts[1], parts[2], sizes.heads, sizes.shared, scale, bias, _past(node, sizes))
+    results = attend(operands, lengths=lengths, present=True)
     output = results.output
     if is_composed:
         assert results.key is not None
         assert results.value is not None
-        cached = replace(given, key=None, value=None, past=(results.key, results.value))
+        cached = replace(operands, key=None, value=None, past=(results.key, results.value))
         output = composed(cached, softcap=softcap, sink=sink).output
     if bias is not None and may_be_blind:
         output = side_by_side(without_blind(by_head(output, sizes.heads), bias))
@@ -127,24 +127,23 @@ def _parts(node: Node, sizes: _Sizes) -> list[Expression]:
     """Return queries, keys and values {batch, rows, heads, size}."""
     counts = (sizes.heads, sizes.shared, sizes.shared)
     if node.has(1):
-        given: Sequence[Expression] = [node.tensor(number) for number in range(3)]
+        parts: Sequence[Expression] = [node.tensor(number) for number in range(3)]
     else:
-        given = dml.split(node.tensor(0), 2, [count * sizes.size for count in counts])
+        parts = dml.split(node.tensor(0), 2, [count * sizes.size for count in counts])
     return [
-        reshaped(one, (sizes.batch, sizes.rows, count, sizes.size)) for one, count in zip(given, counts, strict=True)
+        reshaped(part, (sizes.batch, sizes.rows, count, sizes.size)) for part, count in zip(parts, counts, strict=True)
     ]
 
 
 def _normalized(node: Node, x: Expression, number: int) -> Expression:
     """Return heads divided by the root of the mean of their squares, and scaled."""
-    found = functions.mean_variance_normalization2(
+    return functions.mean_variance_normalization2(
         x,
         broadcast_to(reshaped(node.tensor(number), (1, 1, 1, x.sizes[3])), x.sizes),
         axes=(3,),
         epsilon=node.number("qk_norm_epsilon", 1e-6),
         use_mean=False,
     )
-    return found
 
 
 def _rotated(
@@ -190,9 +189,9 @@ def _added(node: Node, sizes: _Sizes) -> Expression | None:
     """Return the bias of the model, with as many keys as the cache."""
     if not node.has(10):
         return None
-    given = node.tensor(10)
-    missing = sizes.keys - given.sizes[3]
-    return functions.padding1(given, start_padding=(0,) * 4, end_padding=(0, 0, 0, missing)) if missing > 0 else given
+    bias = node.tensor(10)
+    missing = sizes.keys - bias.sizes[3]
+    return functions.padding1(bias, start_padding=(0,) * 4, end_padding=(0, 0, 0, missing)) if missing > 0 else bias
 
 
 def _sink(node: Node, sizes: _Sizes, kind: DataType) -> Expression | None:

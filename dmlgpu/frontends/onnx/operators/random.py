@@ -51,10 +51,10 @@ def _states(node: Node, words: int) -> Callable[[], NDArray[Any]]:
 def _uniform(node: Node, count: int) -> Expression:
     """Return multiples of 2^-24 from 0 to below 1 {count}."""
     state = node.fill((6,), DataType.UINT32, _states(node, count))
-    found = functions.random_generator(
+    generated = functions.random_generator(
         state, output_sizes=(count,), type=RandomGeneratorType.PHILOX_4X32_10, output_state=False
     )
-    shifted = spread(dml.bit_shift_right, found.output, 8)
+    shifted = spread(dml.bit_shift_right, generated.output, 8)
     return multiply(cast(shifted, DataType.FLOAT32), _STEP)
 
 
@@ -87,8 +87,8 @@ def random_uniform(node: Node) -> Value:
     if 0 in shape:
         return node.known(np.zeros(shape, data_type.numpy))
     low, high = node.number("low", 0.0), node.number("high", 1.0)
-    found = add(multiply(_uniform(node, math.prod(shape)), high - low), low)
-    return node.valued(cast(found, data_type), shape)
+    numbers = add(multiply(_uniform(node, math.prod(shape)), high - low), low)
+    return node.valued(cast(numbers, data_type), shape)
 
 
 @operator("RandomNormal", "RandomNormalLike")
@@ -97,8 +97,8 @@ def random_normal(node: Node) -> Value:
     shape, data_type = _made(node, None if node.op_type.endswith("Like") else 1)
     if 0 in shape:
         return node.known(np.zeros(shape, data_type.numpy))
-    found = add(multiply(_normal(node, math.prod(shape)), node.number("scale", 1.0)), node.number("mean", 0.0))
-    return node.valued(cast(found, data_type), shape)
+    numbers = add(multiply(_normal(node, math.prod(shape)), node.number("scale", 1.0)), node.number("mean", 0.0))
+    return node.valued(cast(numbers, data_type), shape)
 
 
 @operator("Multinomial")
@@ -114,9 +114,9 @@ def multinomial(node: Node) -> Value:
     sums = reshaped(sums, (batch, 1, classes))
     total = dml.slice(sums, (0, 0, classes - 1), (batch, 1, 1))
     passed = cast(spread(dml.less_than_or_equal, sums, multiply(drawn, total)), DataType.INT32)
-    found = dml.reduce(passed, ReduceFunction.SUM, axes=(2,))
-    found = spread(dml.min, found, classes - 1)
-    return node.valued(cast(found, data_type), (batch, samples))
+    drawn_classes = dml.reduce(passed, ReduceFunction.SUM, axes=(2,))
+    drawn_classes = spread(dml.min, drawn_classes, classes - 1)
+    return node.valued(cast(drawn_classes, data_type), (batch, samples))
 
 
 @operator("Bernoulli", since=15)
@@ -125,8 +125,8 @@ def bernoulli(node: Node) -> Value:
     shape, element = node.shape(0), node.integer("dtype")
     data_type = data_type_of(element, str(node)) if element else node.data_type(0)
     drawn = reshaped(_uniform(node, math.prod(shape)), shape or (1,))
-    found = dml.less_than(drawn, cast(node.tensor(0), DataType.FLOAT32))
-    return node.valued(cast(found, data_type), shape, is_bool=element == TensorProto.BOOL)
+    result = dml.less_than(drawn, cast(node.tensor(0), DataType.FLOAT32))
+    return node.valued(cast(result, data_type), shape, is_bool=element == TensorProto.BOOL)
 
 
 @operator("Dropout", since=12)
@@ -138,12 +138,22 @@ def dropout(node: Node) -> tuple[Value, Value | None]:
     if not 0 <= ratio < 1:
         raise node.refusal(f"the ratio must be at least 0 and less than 1, got {ratio}")
     if not training or not ratio:
-        found, sizes = node.expression(x), shape or (1,)
-        kept = dml.fill_value_constant(node.builder, sizes, DataType.UINT8, 1)
+        result, sizes = node.expression(x), shape or (1,)
+        is_kept = dml.fill_value_constant(node.builder, sizes, DataType.UINT8, 1)
     else:
         drawn = reshaped(_uniform(node, math.prod(shape)), shape or (1,))
-        kept = spread(dml.greater_than_or_equal, drawn, ratio)
-        given = node.expression(x)
-        found = choose(kept, multiply(given, 1 / (1 - ratio)), number_like(given, 0.0))
-    mask = node.valued(kept, shape, is_bool=True) if node.wants(1) else None
-    return node.valued(found, shape), mask
+        is_kept = spread(dml.greater_than_or_equal, drawn, ratio)
+        elements = node.expression(x)
+        result = choose(is_kept, multiply(elements, 1 / (1 - ratio)), number_like(elements, 0.0))
+    mask = node.valued(is_kept, shape, is_bool=True) if node.wants(1) else None
+    return node.valued(result, shape), mask
+
+
+@operator("Dropout")
+def inference_dropout(node: Node) -> tuple[Value, Value | None]:
+    """Hand elements on, all of them, as versions before 12 of the operator do outside training."""
+    x, shape = node.tensor(0), node.shape(0)
+    if not node.wants(1):
+        return node.valued(x, shape), None
+    mask = dml.fill_value_constant(node.builder, x.sizes, DataType.UINT8 if node.version >= 10 else x.data_type, 1)
+    return node.valued(x, shape), node.valued(mask, shape, is_bool=node.version >= 10)
