@@ -22,7 +22,7 @@ from dmlgpu.frontends.onnx.attention import (
     without_blind,
 )
 from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped, transposed
-from dmlgpu.frontends.onnx.operators.activation import MICROSOFT
+from dmlgpu.frontends.onnx.operators import MICROSOFT
 from dmlgpu.frontends.onnx.registry import AS_FUNCTION, Result, operator
 from dmlgpu.frontends.onnx.values import Shape, Value
 from dmlgpu.tensors.graphs import directmlx as dml
@@ -94,7 +94,7 @@ def _check_masks(node: Node, sizes: Shape) -> None:
 
 
 def _seen(node: Node, rows: int, keys: int, past: int) -> Expression | None:
-    """Return which keys a query sees, as far as booleans, lengths, order and windows say; None for all."""
+    """Return which keys each query sees by boolean mask, lengths, causality and windows; None for all."""
     conditions = []
     if node.has(3) and node.value(3).is_bool:
         conditions.append(_widened(node.tensor(3), keys, 0))
@@ -104,22 +104,22 @@ def _seen(node: Node, rows: int, keys: int, past: int) -> Expression | None:
         before = lengths - rows
         sizes = (lengths.sizes[0], 1, 1, keys)
         conditions.append(dml.less_than(broadcast_to(numbered(node, keys, 3), sizes), broadcast_to(lengths, sizes)))
-    places = Places.of(node, rows, keys, before)
+    positions = Places.of(node, rows, keys, before)
     windows = [node.integer(f"{side}_window_size", -1) for side in ("left", "right")]
     if min(windows) < -1:
         raise node.refusal(f"left_window_size and right_window_size must be at least -1, got {windows}")
     left, right = windows
     if node.flag("is_causal"):
-        conditions.append(places.no_later())
+        conditions.append(positions.no_later())
     if right >= 0:
-        conditions.append(places.no_later(right))
+        conditions.append(positions.no_later(right))
     if left >= 0:
-        conditions.append(places.no_earlier(left))
+        conditions.append(positions.no_earlier(left))
     return everywhere(conditions) if conditions else None
 
 
 def _widened(mask: Expression, keys: int, filler: float) -> Expression:
-    """Return a mask with 4 dimensions, and with a filler for keys behind its end."""
+    """Return a mask with 4 dimensions, padded with a filler up to the number of keys."""
     mask = reshaped(mask, (*(1,) * (4 - len(mask.sizes)), *mask.sizes))
     missing = keys - mask.sizes[3]
     if missing <= 0:
@@ -129,7 +129,7 @@ def _widened(mask: Expression, keys: int, filler: float) -> Expression:
 
 @operator("Attention", domain=MICROSOFT)
 def fused_attention(node: Node) -> Sequence[Result]:
-    """Attention of one input with itself, its projections included."""
+    """Self-attention of one input, including its projections."""
     if node.flag("do_rotary"):
         raise node.refusal("attribute do_rotary is not supported")
     if node.flag("past_present_share_buffer") or node.has(6):
@@ -162,13 +162,13 @@ def fused_attention(node: Node) -> Sequence[Result]:
 def _biases(
     node: Node, *, mask: int, added: int, rows: int, keys: int, before: int, kind: DataType
 ) -> Expression | None:
-    """Return the sum of what hides keys and of the bias of the model."""
+    """Return the sum of the masks of keys and the bias of the model."""
     causal = causal_bias(node, rows, keys, before, kind) if node.flag("unidirectional") else None
     return total(_hidden(node, mask, rows, keys, kind), causal, node.optional_tensor(added))
 
 
 def _hidden(node: Node, number: int, rows: int, keys: int, kind: DataType) -> Expression | None:
-    """Return a mask of keys, of one of com.microsoft's shapes, as a bias.
+    """Return a mask of keys, in any of com.microsoft's shapes, as a bias.
 
     {batch} has the ends of sequences, {2 * batch} then their starts, {3 * batch + 2} their lengths first;
     {batch, keys}, {batch, rows, keys} and {batch, 1, longest, longest} have 0 where a key is hidden.
@@ -194,7 +194,7 @@ def _hidden(node: Node, number: int, rows: int, keys: int, kind: DataType) -> Ex
 
 
 def _behind_ends(node: Node, mask: Expression, batch: int, keys: int) -> Expression:
-    """Return which keys are behind the end of their sequence or, where the mask says it, before its start."""
+    """Return which keys lie behind the end of their sequence or before its start, if the mask has starts."""
     count = mask.sizes[0]
     if count not in (batch, 2 * batch, 3 * batch + 2):
         raise node.refusal(
@@ -240,7 +240,7 @@ def multi_head_attention(node: Node) -> Sequence[Result]:
 
 
 def _parts(node: Node, heads: int) -> tuple[Expression, Expression | None, Expression | None]:
-    """Return queries, keys and values {batch, rows, heads * size}; keys and values of 4 dimensions are left out."""
+    """Return queries, keys and values {batch, rows, heads * size}; None for keys and values of 4 dimensions."""
     node.check_rank(0, 3, 5)
     query = node.tensor(0)
     if heads < 1:
@@ -269,7 +269,7 @@ def _unpacked(packed: Expression) -> list[Expression]:
 def _with_bias(
     node: Node, number: int, query: Expression, key: Expression | None, value: Expression | None
 ) -> tuple[Expression, Expression | None, Expression | None]:
-    """Return the parts with their shares of the bias."""
+    """Return queries, keys and values plus their shares of the bias."""
     if not node.has(number):
         return query, key, value
     bias = node.tensor(number)
@@ -284,7 +284,7 @@ def _with_bias(
 
 
 def rotated(x: Expression, cos: Expression, sin: Expression, *, interleaved: bool) -> Expression:
-    """Return pairs of numbers of each head turned by angles.
+    """Return the pairs of elements of each head, rotated by angles.
 
     Args:
         x: {batch, rows, heads, size}.
@@ -309,18 +309,18 @@ def rotated(x: Expression, cos: Expression, sin: Expression, *, interleaved: boo
     return dml.join([turned_pairs, *rest], 3) if rest else turned_pairs
 
 
-def angles(table: Expression, places: Expression) -> Expression:
-    """Return the rows {batch, rows, 1, pairs} of a table {places, pairs} that places {batch, rows} name."""
-    batch, rows = places.sizes
+def angles(table: Expression, positions: Expression) -> Expression:
+    """Return the rows {batch, rows, 1, pairs} of a table {positions, pairs} at positions {batch, rows}."""
+    batch, rows = positions.sizes
     rows_of_table = functions.gather(
-        reshaped(table, (1, *table.sizes)), reshaped(places, (1, batch, rows)), axis=1, index_dimensions=2
+        reshaped(table, (1, *table.sizes)), reshaped(positions, (1, batch, rows)), axis=1, index_dimensions=2
     )
     return reshaped(rows_of_table, (batch, rows, 1, table.sizes[1]))
 
 
 @operator("RotaryEmbedding", since=23)
 def rotary_embedding_as_function(node: Node) -> Sequence[Result]:
-    """ONNX's own body, whose Gather would take negative places."""
+    """Use ONNX's own body, after a check of positions: its Gather would accept negative ones."""
     if node.has(3):
         node.check_range(3, 0, node.shape(1)[0] - 1, "position_ids")
     return AS_FUNCTION
@@ -328,7 +328,7 @@ def rotary_embedding_as_function(node: Node) -> Sequence[Result]:
 
 @operator("RotaryEmbedding", domain=MICROSOFT)
 def rotary_embedding(node: Node) -> Value:
-    """Turn pairs of numbers by angles that depend on the place: given for all, or counted from one number on."""
+    """Rotate pairs of elements by angles that depend on the position; one position is that of the first row."""
     if node.flag("is_packed_batching"):
         raise node.refusal("attribute is_packed_batching is not supported")
     node.check_rank(0, 3, 4)
@@ -347,11 +347,13 @@ def rotary_embedding(node: Node) -> Value:
     batch, rows = x.sizes[:2]
     last = node.shape(2)[0] - (1 if node.shape(1) == (batch, rows) else rows)
     node.check_range(1, 0, last, "position_ids")
-    places = dml.cast(node.tensor(1), DataType.INT32)
-    if places.sizes != (batch, rows):
+    positions = dml.cast(node.tensor(1), DataType.INT32)
+    if positions.sizes != (batch, rows):
         counted = dml.fill_value_sequence(node.builder, (1, rows), DataType.INT32, 0, 1)
-        places = dml.add(broadcast_to(counted, (batch, rows)), broadcast_to(reshaped(places, (1, 1)), (batch, rows)))
-    cos, sin = (angles(node.tensor(number), places) for number in (2, 3))
+        positions = dml.add(
+            broadcast_to(counted, (batch, rows)), broadcast_to(reshaped(positions, (1, 1)), (batch, rows))
+        )
+    cos, sin = (angles(node.tensor(number), positions) for number in (2, 3))
     result = rotated(x, cos, sin, interleaved=node.flag("interleaved"))
     if len(shape) == 4:
         return node.valued(transposed(result, (0, 2, 1, 3)))

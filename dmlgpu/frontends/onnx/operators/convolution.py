@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from dmlgpu.catalog.enums import ConvolutionDirection
 from dmlgpu.frontends.onnx.node import Node, broadcast_to, checked_shape, reshaped, transposed
-from dmlgpu.frontends.onnx.operators.activation import MICROSOFT, activated
+from dmlgpu.frontends.onnx.operators import MICROSOFT
+from dmlgpu.frontends.onnx.operators.activation import activated
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Value
-from dmlgpu.frontends.onnx.windows import window_of, with_dimensions
+from dmlgpu.frontends.onnx.windows import Window, window_of, with_dimensions
 from dmlgpu.tensors.graphs import directmlx as dml
 from dmlgpu.tensors.graphs import functions
 from dmlgpu.tensors.graphs.expression import Expression
+
+
+def sliding(window: Window) -> dict[str, Any]:
+    """Return how windows slide over a tensor, as arguments of DirectML's operators."""
+    return {
+        "strides": window.strides,
+        "dilations": window.dilations,
+        "start_padding": window.start,
+        "end_padding": window.end,
+    }
 
 
 def _bias(node: Node, number: int, rank: int) -> Expression | None:
@@ -35,10 +48,7 @@ def convolution(node: Node) -> Value:
         with_dimensions(x, rank),
         with_dimensions(filters, rank),
         _bias(node, 2, rank),
-        strides=wide.strides,
-        dilations=wide.dilations,
-        start_padding=wide.start,
-        end_padding=wide.end,
+        **sliding(wide),
         group_count=node.integer("group", 1),
     )
     return node.valued(result, (*result.sizes[:2], *window.outputs(x.sizes[2:])))
@@ -109,7 +119,7 @@ def fused_convolution(node: Node) -> Value:
 
 @operator("NhwcConv", domain=MICROSOFT)
 def nhwc_convolution(node: Node) -> Value:
-    """Conv of pictures, and by filters, whose channels come last."""
+    """Convolve images with filters, both with the channels last."""
     last, first = (0, 3, 1, 2), (0, 2, 3, 1)
     for number in (0, 1):
         node.check_rank(number, 4)

@@ -18,7 +18,7 @@ from dmlgpu.tensors.graphs import functions
 
 @operator("ConstantOfShape")
 def constant_of_shape(node: Node) -> Value:
-    """One number everywhere."""
+    """Fill with one number."""
     shape = checked_shape(node, node.host_integers(0))
     attribute = node.attribute("value")
     value = Value.of_array(np.zeros(1, np.float32)) if attribute is None else Value.of_tensor(attribute, str(node))
@@ -32,7 +32,7 @@ def constant_of_shape(node: Node) -> Value:
 
 @operator("Range")
 def range_(node: Node) -> Value:
-    """Numbers from a start on, by steps."""
+    """Fill with start, start + step, ... below a limit."""
     data_type = node.data_type(0)
     read = node.host_number if data_type.is_float else node.host_integer
     start, limit, delta = (read(number) for number in range(3))
@@ -47,7 +47,7 @@ def range_(node: Node) -> Value:
 
 @operator("EyeLike")
 def eye_like(node: Node) -> Value:
-    """Ones on a diagonal of a matrix of zeros."""
+    """Fill a diagonal of a matrix of zeros with ones."""
     shape = node.shape(0)
     if len(shape) != 2:
         raise node.refusal(f"input 0 must have 2 dimensions, got {list(shape)}")
@@ -69,7 +69,7 @@ def eye_like(node: Node) -> Value:
 
 @operator("Trilu", since=14)
 def triangle(node: Node) -> Value:
-    """Keep one side of a diagonal, that included; zeros elsewhere."""
+    """Keep one side of a diagonal and the diagonal itself; fill the rest with zeros."""
     shape = node.shape(0)
     if len(shape) < 2:
         raise node.refusal(f"input 0 must have at least 2 dimensions, got {list(shape)}")
@@ -84,5 +84,5 @@ def triangle(node: Node) -> Value:
 
 
 def _bounded(place: int, rows: int, columns: int) -> int:
-    """Return the number of a diagonal, or that of the next one outside the matrix."""
+    """Return the index of a diagonal, clamped to the first one outside the matrix."""
     return min(max(place, -rows), columns)

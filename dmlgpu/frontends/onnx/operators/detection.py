@@ -36,7 +36,7 @@ _MOST_SAMPLES = 256
 
 @operator("RoiAlign")
 def roi_align(node: Node) -> Value:
-    """Mean or largest of samples in each part of a region."""
+    """Take the mean or the maximum of samples in each part of a region."""
     mode = node.text("mode", "avg")
     if mode not in ("avg", "max"):
         raise node.refusal(f"mode must be avg or max, got {mode!r}")
@@ -96,7 +96,7 @@ def _halves(rois: Expression) -> tuple[Expression, Expression]:
 
 
 def _at_least_one(rois: Expression, scale: float) -> Expression:
-    """Return regions in elements of the picture, at least one wide and high.
+    """Return regions in pixels, at least one wide and high.
 
     Rounding leaves a widened extent at 1 or just below it: above 1, the region would get a second sample.
     """
@@ -107,7 +107,7 @@ def _at_least_one(rois: Expression, scale: float) -> Expression:
 
 
 def _with_area(rois: Expression, scale: float) -> Expression:
-    """Return which regions {R, 1, 1, 1} have a width and a height: others have no samples, and are 0."""
+    """Return which regions {R, 1, 1, 1} have an area: others have no samples, and their result is 0."""
     first, second = _halves(multiply(rois, scale))
     width, height = dml.split(spread(dml.greater_than, subtract(second, first), 0.0), 1, [1, 1])
     return reshaped(dml.logical_and(width, height), (rois.sizes[0], 1, 1, 1))
@@ -116,7 +116,7 @@ def _with_area(rois: Expression, scale: float) -> Expression:
 def _largest(
     node: Node, x: Expression, rois: Expression, scale: float, *, sizes: tuple[int, int], shift: float
 ) -> Expression:
-    """Return the largest product of a neighbour and its weight over all samples, as ONNX has the maximum."""
+    """Return the largest product of a neighbour and its weight over all samples: ONNX's maximum."""
     batch, channels, height, width = x.sizes
     count = rois.sizes[0]
     first, second = _halves(multiply(cast(rois, DataType.FLOAT32), scale))
@@ -131,13 +131,13 @@ def _largest(
     rows = reshaped(rows, (batch * height * width, channels))
     origin = multiply(reshaped(cast(node.tensor(2), DataType.INT32), (count, 1, 1)), height * width)
     total: Expression | None = None
-    places = (count, sizes[0] * slots[0], sizes[1] * slots[1])
+    sampled = (count, sizes[0] * slots[0], sizes[1] * slots[1])
     for vertical, horizontal in itertools.product(*axes):
         row, above = (reshaped(part, (*part.sizes, 1)) for part in vertical)
         column, beside = (reshaped(part, (part.sizes[0], 1, part.sizes[1])) for part in horizontal)
-        place = reshaped(add(origin, add(multiply(row, width), column)), (math.prod(places),))
-        picked = cast(taken(rows, place), DataType.FLOAT32)
-        product = multiply(picked, reshaped(multiply(above, beside), (place.sizes[0], 1)))
+        position = reshaped(add(origin, add(multiply(row, width), column)), (math.prod(sampled),))
+        picked = cast(taken(rows, position), DataType.FLOAT32)
+        product = multiply(picked, reshaped(multiply(above, beside), (position.sizes[0], 1)))
         total = product if total is None else dml.max(total, product)
     assert total is not None
     split = reshaped(total, (count, sizes[0], slots[0], sizes[1], slots[1], channels))
@@ -146,7 +146,7 @@ def _largest(
 
 
 def _slots(node: Node, rois: Expression, scale: float, sizes: tuple[int, int]) -> list[int]:
-    """Return the most samples per element along each axis, a power of 2 where the largest region decides."""
+    """Return the most samples per element along each axis, a power of 2 if the largest region decides it."""
     samples = node.integer("sampling_ratio")
     if samples > 0:
         return [samples, samples]
@@ -221,7 +221,7 @@ _FIRST_ROUNDS = 8
 
 @operator("NonMaxSuppression", since=10)
 def non_max_suppression(node: Node) -> Value:
-    """Return batch, class and number of the boxes that no better box of their class overlaps too much.
+    """Return batch, class and index of the boxes that no better box of their class overlaps too much.
 
     Only boxes above the score are compared, so many as the class with the most of them has, up to a power of 2. A box
     stays unless one before it stays and overlaps it: all boxes are decided in rounds at once, until a round changes
@@ -248,11 +248,11 @@ def non_max_suppression(node: Node) -> Value:
         keeps, changed = node.finish(partial(_go_on, node, overlaps, eligible, keeps, rounds))
         rounds *= 2
     sizes = batch, classes, count
-    number_found, places = node.finish(lambda: _places(node.expression(keeps), sizes, most))
+    number_found, coordinates = node.finish(lambda: _coordinates(node.expression(keeps), sizes, most))
     total = int(node.read(number_found).reshape(-1)[0])
     if not total:
         return node.known(np.zeros((0, 3), np.int64))
-    where = dml.slice(node.expression(places), (0, 0), (total, 3))
+    where = dml.slice(node.expression(coordinates), (0, 0), (total, 3))
     boxes = functions.gather_nd1(
         reshaped(node.expression(order), sizes),
         reshaped(where, (1, total, 3)),
@@ -264,7 +264,7 @@ def non_max_suppression(node: Node) -> Value:
 
 
 def _candidates(scores: Expression, threshold: float) -> Expression:
-    """Return how many boxes the class with the most of them has above a score, as ``doublings``."""
+    """Return the largest number of boxes above a score in any class, as ``doublings``."""
     above = cast(spread(dml.greater_than, scores, threshold), DataType.INT32)
     counts = dml.reduce(above, ReduceFunction.SUM, axes=(2,))
     return doublings(reshaped(dml.reduce(counts, ReduceFunction.MAX, axes=(0, 1)), (1,)))
@@ -295,7 +295,7 @@ def _ranked(node: Node, count: int, threshold: float | None) -> list[Expression]
 
 
 def _overlaps(boxes: Expression, sizes: tuple[int, ...], centred: bool, threshold: float) -> Expression:
-    """Return 1 where the box of the column comes before that of the row and overlaps it more than a threshold."""
+    """Return 1 if the box of the column comes before that of the row and overlaps it more than a threshold."""
     count = sizes[2]
     first, second = dml.split(boxes, 1, [2, 2])
     if centred:
@@ -329,8 +329,8 @@ def _decided(overlaps: Expression, eligible: Expression, keeps: Expression, roun
     return [keeps, dml.reduce(dml.abs(subtract(keeps, before)), ReduceFunction.MAX, axes=(0, 1, 2, 3))]
 
 
-def _places(keeps: Expression, sizes: tuple[int, int, int], most: int) -> list[Expression]:
-    """Return count and coordinates of boxes that stay, at most so many of a class."""
+def _coordinates(keeps: Expression, sizes: tuple[int, int, int], most: int) -> list[Expression]:
+    """Return the number and the coordinates of boxes that stay, at most ``most`` per class."""
     stays = cast(reshaped(keeps, sizes), DataType.INT32)
     rank = dml.cumulative_summation(stays, axis=2, axis_direction=AxisDirection.INCREASING, has_exclusive_sum=False)
     limit = min(most, sizes[2])

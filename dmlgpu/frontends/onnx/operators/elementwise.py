@@ -84,7 +84,7 @@ def unary(node: Node) -> Value:
 
 @operator("Not")
 def logical_not(node: Node) -> Value:
-    """Turn truth values round."""
+    """Negate booleans."""
     return node.valued(dml.logical_not(node.tensor(0)), node.shape(0), is_bool=True)
 
 
@@ -105,10 +105,9 @@ def is_infinite(node: Node) -> Value:
 @operator(*BINARY)
 def binary(node: Node) -> Value:
     """Apply a function to the elements of two tensors."""
-    values = node.value(0), node.value(1)
     if node.version < 7 and node.flag("broadcast"):
         raise node.refusal("broadcasting along an axis, of operator sets before 7, is not supported")
-    (a, b), shape = node.broadcast(*values)
+    (a, b), shape = node.broadcast(node.value(0), node.value(1))
     return node.valued(BINARY[node.op_type](a, b), shape)
 
 
@@ -143,7 +142,7 @@ def several(node: Node) -> Value:
 
 @operator("Where")
 def where(node: Node) -> Value:
-    """Take elements of one tensor or the other."""
+    """Select elements of one tensor or the other."""
     (condition, a, b), shape = node.broadcast(*(node.value(number) for number in range(3)))
     return node.valued(dml.if_(condition, a, b), shape)
 
@@ -161,9 +160,8 @@ def clip(node: Node) -> Value:
         if bound is not None and math.prod(bound.shape) != 1:
             raise node.refusal(f"bounds must have one element, got shape {list(bound.shape)}")
     if all(bound is None or bound.array is not None for bound in bounds) and any(bounds):
-        kind = x.data_type.numpy
-        info = np.finfo(kind) if x.data_type.is_float else np.iinfo(kind)
-        defaults = (-np.inf, np.inf) if x.data_type.is_float else (info.min, info.max)
+        dtype = x.data_type.numpy
+        defaults = (-np.inf, np.inf) if x.data_type.is_float else (np.iinfo(dtype).min, np.iinfo(dtype).max)
         low, high = (
             default if bound is None or bound.array is None else bound.array.reshape(-1)[0].item()
             for bound, default in zip(bounds, defaults, strict=True)
@@ -181,12 +179,13 @@ _MAX_EXPONENT = 63
 
 @operator("Pow")
 def power(node: Node) -> Value:
-    """Raise to a power of whatever type; the result is of the base's, truncated where that is of integers."""
+    """Raise to a power of any type; the result has the type of the base, truncated if that is an integer type."""
     exponent = node.value(1)
     known = exponent.array
     if known is not None and known.size == 1 and node.data_type(0).is_float:
         shape = np.broadcast_shapes(node.shape(0), exponent.shape)
-        return node.valued(dml.pow(_spread(node, shape), float(known.reshape(-1)[0])), shape)
+        base = broadcast_to(node.tensor(0), shape or (1,))
+        return node.valued(dml.pow(base, float(known.reshape(-1)[0])), shape)
     (a, b), shape = node.broadcast(node.value(0), exponent)
     if a.data_type.is_float:
         return node.valued(dml.pow(a, _narrow(b)), shape)
@@ -200,13 +199,8 @@ def power(node: Node) -> Value:
     return node.valued(dml.if_(is_whole, _of_integers(a, whole, None), rounded), shape)
 
 
-def _spread(node: Node, shape: tuple[int, ...]) -> Expression:
-    """Return the base with the sizes of the result."""
-    return node.tensor(0).broadcast_to(shape or (1,)) if node.shape(0) != shape else node.tensor(0)
-
-
 def _narrow(exponent: Expression) -> Expression:
-    """Return an exponent of a type that POW takes; integers of 64 bits saturate."""
+    """Return an exponent of a type that POW takes; 64-bit integers saturate."""
     if exponent.data_type.bits < 64:
         return exponent
     low = 0 if exponent.data_type is DataType.UINT64 else -(1 << 31)
@@ -214,7 +208,7 @@ def _narrow(exponent: Expression) -> Expression:
 
 
 def _of_integers(base: Expression, exponent: Expression, known: np.ndarray | None) -> Expression:
-    """Return powers that wrap as products do; POW has them up to 32 bits."""
+    """Return powers that wrap as products do; POW computes them up to 32 bits."""
     exponent = _narrow(exponent)
     if base.data_type.bits < 64:
         return dml.pow(base, exponent)
@@ -254,7 +248,7 @@ def bit_shift(node: Node) -> Value:
 
     if signed is unsigned or node.text("direction") == "LEFT":
         result = shifted(x)
-    else:  # the complement of a negative number is shifted, and turned round again
+    else:  # the complement of a negative number is shifted and complemented again
         zero = same(a, 0)
         every = dml.if_(a < zero, same(a, -1), zero)
         every = every.reinterpret(every.sizes, every.desc.strides, unsigned)
@@ -262,23 +256,15 @@ def bit_shift(node: Node) -> Value:
     return node.valued(result.reinterpret(result.sizes, result.desc.strides, signed), shape)
 
 
-@operator("Cast")
-def cast_(node: Node) -> Value:
-    """Convert elements."""
-    element = node.integer("to")
-    data_type = data_type_of(element, str(node))
-    return _converted(node, data_type, element == TensorProto.BOOL)
-
-
-@operator("CastLike")
-def cast_like(node: Node) -> Value:
-    """Convert elements to the type of another tensor."""
-    return _converted(node, node.data_type(1), node.value(1).is_bool)
-
-
-def _converted(node: Node, data_type: DataType, is_bool: bool) -> Value:
-    value = node.value(0)
-    x = node.tensor(0)
+@operator("Cast", "CastLike")
+def cast(node: Node) -> Value:
+    """Convert elements, to the type of another tensor for CastLike."""
+    if node.op_type == "CastLike":
+        data_type, is_bool = node.data_type(1), node.value(1).is_bool
+    else:
+        element = node.integer("to")
+        data_type, is_bool = data_type_of(element, str(node)), element == TensorProto.BOOL
+    value, x = node.value(0), node.tensor(0)
     if is_bool and not value.is_bool:
         x = as_truth(x)
     elif data_type is not value.data_type:
@@ -287,9 +273,9 @@ def _converted(node: Node, data_type: DataType, is_bool: bool) -> Value:
 
 
 def converted(x: Expression, data_type: DataType) -> Expression:
-    """Return elements in another type as CAST has it: floats are truncated and saturate, integers wrap.
+    """Return elements in another type as CAST converts them: floats are truncated and saturate, integers wrap.
 
-    Elements of 4 bits, which CAST has not, are dequantised and quantised by a scale of 1; what becomes one wraps.
+    4-bit elements, which CAST lacks, are dequantized and quantized by a scale of 1; conversions to 4 bits wrap.
     """
     if x.data_type is data_type:
         return x
@@ -311,14 +297,14 @@ def _scale_of_one(x: Expression) -> Expression:
 
 
 def as_truth(x: Expression) -> Expression:
-    """Return 1 where an element is not 0, NaN included, of type UINT8."""
+    """Return a mask of UINT8: 1 for elements that are not 0, NaN included."""
     x = converted(x, DataType.FLOAT32) if x.data_type.bits < 8 else x
     return dml.logical_not(dml.equals(x, same(x, 0)))
 
 
 @operator("BitCast")
 def bit_cast(node: Node) -> Value:
-    """See the bits as elements of another type of the same width."""
+    """Reinterpret the bits as elements of another type of the same width."""
     element = node.integer("to")
     data_type = data_type_of(element, str(node))
     value = node.value(0)

@@ -22,7 +22,7 @@ from dmlgpu.frontends.onnx.attention import (
     without_blind,
 )
 from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped
-from dmlgpu.frontends.onnx.operators.activation import MICROSOFT
+from dmlgpu.frontends.onnx.operators import MICROSOFT
 from dmlgpu.frontends.onnx.operators.attention import angles, rotated
 from dmlgpu.frontends.onnx.registry import Result, operator
 from dmlgpu.frontends.onnx.values import Bounds
@@ -35,7 +35,7 @@ _REFUSED_INPUTS = {12: "k_scale", 13: "v_scale"}
 
 @dataclass(frozen=True)
 class _Sizes:
-    """Heads of queries, heads of keys and values, numbers of a head; sequences, new rows, rows of the cache."""
+    """Heads of queries, heads of keys and values, size of a head; sequences, new rows, rows of the cache."""
 
     heads: int
     shared: int
@@ -87,7 +87,7 @@ def group_query_attention(node: Node) -> Sequence[Result]:
 def _refuse(node: Node) -> None:
     for number, name in _REFUSED_INPUTS.items():
         if node.has(number):
-            raise node.refusal(f"input {name} is not supported: caches are not quantised")
+            raise node.refusal(f"input {name} is not supported: caches are not quantized")
     if node.wants(3):
         raise node.refusal("output output_qk is not supported")
     if not node.flag("causal", True):
@@ -149,21 +149,21 @@ def _normalized(node: Node, x: Expression, number: int) -> Expression:
 def _rotated(
     node: Node, sizes: _Sizes, lengths: Expression, query: Expression, key: Expression
 ) -> tuple[Expression, Expression]:
-    """Return queries and keys turned by the angles of their places."""
+    """Return queries and keys rotated by the angles of their positions."""
     wide = (sizes.batch, sizes.rows)
     node.check_range(9 if node.has(9) else 5, 0, node.shape(7)[0] - 1, "places in cos_cache")
     if node.has(9):
-        places = dml.cast(node.tensor(9), DataType.INT32)
+        positions = dml.cast(node.tensor(9), DataType.INT32)
     else:
         counted = dml.fill_value_sequence(node.builder, (1, sizes.rows), DataType.INT32, 0, 1)
-        places = dml.add(broadcast_to(counted, wide), broadcast_to(reshaped(lengths, (sizes.batch, 1)), wide))
-    cos, sin = (angles(node.tensor(number), places) for number in (7, 8))
+        positions = dml.add(broadcast_to(counted, wide), broadcast_to(reshaped(lengths, (sizes.batch, 1)), wide))
+    cos, sin = (angles(node.tensor(number), positions) for number in (7, 8))
     interleaved = node.flag("rotary_interleaved")
     return rotated(query, cos, sin, interleaved=interleaved), rotated(key, cos, sin, interleaved=interleaved)
 
 
 def _past(node: Node, sizes: _Sizes) -> tuple[Expression, Expression]:
-    """Return past keys and values with as many rows as the cache; behind their own, 0."""
+    """Return past keys and values, padded with zeros to the rows of the cache."""
     return _cache(node, 3, sizes), _cache(node, 4, sizes)
 
 
@@ -177,16 +177,16 @@ def _cache(node: Node, number: int, sizes: _Sizes) -> Expression:
 
 
 def _seen(node: Node, sizes: _Sizes, lengths: Expression, *, causal: bool) -> Expression | None:
-    """Return which keys of the cache a query sees, by its window and if asked by causality; None for all."""
-    places = Places.of(node, sizes.rows, sizes.keys, reshaped(lengths, (sizes.batch, 1, 1, 1)))
+    """Return which keys of the cache each query sees, by its window and optionally by causality; None for all."""
+    positions = Places.of(node, sizes.rows, sizes.keys, reshaped(lengths, (sizes.batch, 1, 1, 1)))
     window = node.integer("local_window_size", -1)
-    conditions = [places.no_later()] if causal else []
-    conditions += [places.no_earlier(window - 1)] if window >= 0 else []
+    conditions = [positions.no_later()] if causal else []
+    conditions += [positions.no_earlier(window - 1)] if window >= 0 else []
     return everywhere(conditions) if conditions else None
 
 
 def _added(node: Node, sizes: _Sizes) -> Expression | None:
-    """Return the bias of the model, with as many keys as the cache."""
+    """Return the bias of the model, padded to the keys of the cache."""
     if not node.has(10):
         return None
     bias = node.tensor(10)
@@ -195,7 +195,7 @@ def _added(node: Node, sizes: _Sizes) -> Expression | None:
 
 
 def _sink(node: Node, sizes: _Sizes, kind: DataType) -> Expression | None:
-    """Return what takes part in the softmax of each head beside the scores."""
+    """Return the extra term of each head's softmax beside the scores."""
     if node.has(11):
         return reshaped(node.tensor(11), (1, sizes.heads, 1, 1))
     if node.integer("smooth_softmax", -1) == 1:

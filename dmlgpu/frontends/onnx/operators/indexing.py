@@ -19,7 +19,7 @@ from dmlgpu.tensors.graphs.expression import Expression
 
 @operator("Gather")
 def gather(node: Node) -> Value:
-    """Take parts along an axis; negative indices count from its end."""
+    """Gather slices along an axis; negative indices count from its end."""
     shape, indices = node.shape(0), node.shape(1)
     axis = node.axis(node.integer("axis"), len(shape))
     node.check_indices(1, shape[axis])
@@ -47,7 +47,7 @@ def _from_pieces(
     taken: Callable[[Expression, Expression], Expression],
     spread: Sequence[int],
 ) -> Expression:
-    """Return what is taken from pieces of these sizes, one behind the other: from each, and then the one that is meant.
+    """Gather from a tensor that is cut into pieces: from every piece, then select the piece that the index lies in.
 
     Args:
         sizes: of the pieces.
@@ -73,7 +73,7 @@ def _from_pieces(
 
 @operator("GatherElements")
 def gather_elements(node: Node) -> Value:
-    """Take single elements, each by its place along an axis."""
+    """Gather single elements, each by its index along an axis."""
     axis = node.axis(node.integer("axis"), len(node.shape(0)))
     node.check_indices(1, node.shape(0)[axis])
     x, where = node.tensor(0), node.tensor(1)
@@ -85,7 +85,7 @@ def gather_elements(node: Node) -> Value:
 
 @operator("GatherND")
 def gather_nd(node: Node) -> Value:
-    """Take parts by tuples of indices."""
+    """Gather slices by tuples of indices."""
     shape, indices = node.shape(0), node.shape(1)
     batch = node.integer("batch_dims")
     if not shape or not indices or not 0 <= batch < min(len(shape), len(indices)):
@@ -114,7 +114,7 @@ def gather_nd(node: Node) -> Value:
 
 @operator("NonZero")
 def non_zero(node: Node) -> Value:
-    """Return where elements are not 0: their number is known when they are counted."""
+    """Return the indices of nonzero elements; the host reads their number."""
     shape = node.shape(0)
 
     def coordinates() -> tuple[dml.Expression, dml.Expression]:
@@ -125,12 +125,12 @@ def non_zero(node: Node) -> Value:
         nonzero = functions.nonzero_coordinates(x)
         return nonzero.output_count, nonzero.output_coordinates
 
-    count, places = node.finish(coordinates)
+    count, indices = node.finish(coordinates)
     total = int(node.read(count).reshape(-1)[0])
     rank = len(shape)
     if not total or not rank:
         return node.known(np.zeros((rank, total), np.int64))
-    taken = dml.slice(node.expression(places), (0, 0), (total, rank))
+    taken = dml.slice(node.expression(indices), (0, 0), (total, rank))
     return node.valued(dml.cast(transposed(taken, (1, 0)), DataType.INT64))
 
 
@@ -146,7 +146,7 @@ def loss(node: Node) -> Sequence[Result]:
 
 @operator("OneHot")
 def one_hot(node: Node) -> Value:
-    """One value where an index says, the other elsewhere, along a new axis."""
+    """Put one value at the index and another elsewhere, along a new axis."""
     shape = node.shape(0)
     depth = int(node.host_number(1))
     axis = node.axis(node.integer("axis", -1), len(shape) + 1)
@@ -168,7 +168,7 @@ _MOST_COLUMNS = 64
 
 @operator("Compress", since=9)
 def compress(node: Node) -> Value:
-    """Take the parts along an axis for which a condition holds."""
+    """Gather the slices along an axis whose condition is true."""
     shape = node.shape(0)
     axis = node.attribute("axis")
     if axis is None:
@@ -188,11 +188,11 @@ def compress(node: Node) -> Value:
         nonzero = functions.nonzero_coordinates(dml.slice(node.tensor(1), (0,), (count,)))
         return [nonzero.output_count, nonzero.output_coordinates]
 
-    total, places = node.finish(chosen)
+    total, indices = node.finish(chosen)
     remaining = int(node.read(total).reshape(-1)[0])
     if not remaining:
         return empty
-    where = dml.slice(node.expression(places), (0, 0), (remaining, 1))
+    where = dml.slice(node.expression(indices), (0, 0), (remaining, 1))
     x = reshaped(node.tensor(0), shape)
     parts = functions.gather(x, reshaped(where, (*(1,) * (len(shape) - 1), remaining)), axis=number, index_dimensions=1)
     return node.valued(parts, is_bool=node.value(0).is_bool)
@@ -200,7 +200,7 @@ def compress(node: Node) -> Value:
 
 @operator("Unique", since=11)
 def unique(node: Node) -> list[Value]:
-    """Return elements or subtensors once each, where they come first, which ones all are, and how often they come.
+    """Return distinct elements or subtensors, their first indices, the inverse indices, and the counts.
 
     Rows are sorted, numbered by how many differ from the row before them, and each number's first row is taken.
     """
@@ -236,7 +236,7 @@ def unique(node: Node) -> list[Value]:
 
 
 def _rows(node: Node, axis: int, sizes: tuple[int, int]) -> Expression:
-    """Return what is compared, a subtensor in each row."""
+    """Return the compared subtensors, one per row."""
     x = node.tensor(0)
     if sizes[1] == 1:
         return reshaped(x, sizes)
@@ -244,7 +244,7 @@ def _rows(node: Node, axis: int, sizes: tuple[int, int]) -> Expression:
 
 
 def _grouped(rows: Expression) -> list[Expression]:
-    """Return the order that sorts rows, the number of each sorted row's group, and count and places of first ones."""
+    """Return the sorting order of rows, each sorted row's group, and the number and indices of first rows."""
     count, width = rows.sizes
     order: Expression | None = None
     for column in reversed(range(width)):

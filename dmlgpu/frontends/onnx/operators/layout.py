@@ -25,7 +25,7 @@ from dmlgpu.tensors.graphs import functions
 
 @operator("Reshape")
 def reshape(node: Node) -> Value:
-    """See the elements in another shape; 0 keeps a size, -1 stands for what is left."""
+    """Reinterpret the elements in another shape; 0 keeps a size, -1 is inferred."""
     sizes = list(node.host_integers(1)) if node.version >= 5 else list(node.integers("shape") or ())
     shape = node.shape(0)
     if not node.flag("allowzero"):
@@ -42,7 +42,7 @@ def reshape(node: Node) -> Value:
 
 @operator("Flatten")
 def flatten(node: Node) -> Value:
-    """See the elements as a matrix."""
+    """Reinterpret the elements as a matrix."""
     shape = node.shape(0)
     axis = node.integer("axis", 1)
     axis = axis + len(shape) if axis < 0 else axis
@@ -51,7 +51,7 @@ def flatten(node: Node) -> Value:
 
 @operator("Squeeze")
 def squeeze(node: Node) -> Value:
-    """Leave out dimensions of size 1."""
+    """Remove dimensions of size 1."""
     listed = node.host_integers(1) if node.has(1) else node.integers("axes")
     shape = node.shape(0)
     if listed is None:
@@ -65,7 +65,7 @@ def squeeze(node: Node) -> Value:
 
 @operator("Unsqueeze")
 def unsqueeze(node: Node) -> Value:
-    """Put dimensions of size 1 in."""
+    """Insert dimensions of size 1."""
     listed = node.host_integers(1) if node.has(1) else node.integers("axes") or ()
     rank = len(node.shape(0)) + len(listed)
     axes = {node.axis(axis, rank) for axis in listed}
@@ -77,7 +77,7 @@ def unsqueeze(node: Node) -> Value:
 
 @operator("Transpose")
 def transpose(node: Node) -> Value:
-    """Put dimensions into another order."""
+    """Permute dimensions."""
     x = node.tensor(0)
     order = node.integers("perm") or tuple(reversed(range(len(node.shape(0)))))
     if not node.shape(0):
@@ -103,7 +103,7 @@ def expand(node: Node) -> Value:
 
 @operator("Tile")
 def tile(node: Node) -> Value:
-    """Repeat the whole along each dimension."""
+    """Repeat the tensor along each dimension."""
     repeats = node.host_integers(1, len(node.shape(0)))
     shape = checked_shape(node, [size * count for size, count in zip(node.shape(0), repeats, strict=True)])
     if 0 in shape:
@@ -134,7 +134,7 @@ def space_to_depth(node: Node) -> Value:
 
 @operator("ReverseSequence", since=10)
 def reverse_sequence(node: Node) -> Value:
-    """Turn the beginning of each sequence round, as long as it is."""
+    """Reverse the first elements of each sequence, as many as its length."""
     x, batch, time = node.tensor(0), node.integer("batch_axis", 1), node.integer("time_axis")
     batch, time = node.axis(batch, len(x.sizes)), node.axis(time, len(x.sizes))
     if batch == time:
@@ -149,7 +149,7 @@ def reverse_sequence(node: Node) -> Value:
 
 @operator("Col2Im", since=18)
 def column_to_image(node: Node) -> Value:
-    """Add columns of windows up to the picture that they were taken from."""
+    """Sum columns of windows into the image that they were taken from."""
     node.check_rank(0, 3)
     sizes = node.host_integers(1)
     count = len(sizes)
@@ -173,7 +173,7 @@ def column_to_image(node: Node) -> Value:
 
 @operator("Concat")
 def concat(node: Node) -> Value:
-    """Join tensors along an axis; those without elements add nothing, and may have another rank."""
+    """Concatenate tensors along an axis; empty ones add nothing, and may have another rank."""
     values = [node.value(number) for number in range(len(node))]
     rank = len(values[0].shape)
     axis = node.axis(node.integer("axis", 1), rank)
@@ -187,7 +187,7 @@ def concat(node: Node) -> Value:
 
 @operator("Split")
 def split(node: Node) -> list[Value]:
-    """Cut a tensor into pieces along an axis."""
+    """Split a tensor into pieces along an axis."""
     shape = node.shape(0)
     axis = node.axis(node.integer("axis"), len(shape))
     sizes = split_sizes(node, shape[axis])
@@ -233,7 +233,7 @@ def slice_(node: Node) -> Value:
 
 
 def _slice_on_device(node: Node) -> Value:
-    """Take ranges that begin where the device says: only their lengths are known, and decide what is compiled."""
+    """Slice from starts on the device: only the lengths are read by the host, and decide what is compiled."""
     shape = node.shape(0)
     node.check_rank(1, 1)
     (count,) = node.shape(1)
@@ -267,9 +267,9 @@ def _slice_on_device(node: Node) -> Value:
         first = dml.slice(starts, (number,), (1,))
         zero = node.constant([0], DataType.INT32)
         first = dml.clip(dml.if_(dml.less_than(first, zero), first + size, first), 0, size - 1)
-        places = dml.fill_value_sequence(node.builder, (length,), DataType.INT32, 0, step)
-        places = dml.add(places, broadcast_to(first, (length,)))
-        indices = reshaped(places, (*(1,) * (len(shape) - 1), length))
+        positions = dml.fill_value_sequence(node.builder, (length,), DataType.INT32, 0, step)
+        positions = dml.add(positions, broadcast_to(first, (length,)))
+        indices = reshaped(positions, (*(1,) * (len(shape) - 1), length))
         x = functions.gather(x, indices, axis=axis, index_dimensions=1)
     return node.valued(x, result)
 
@@ -284,7 +284,7 @@ _PADDING_MODES = {
 
 @operator("Pad")
 def pad(node: Node) -> Value:
-    """Put elements around; negative counts cut off."""
+    """Pad with elements; negative counts crop."""
     shape = node.shape(0)
     pads = node.host_integers(1) if node.version >= 11 else node.integers("pads") or ()
     axes = node.axes(node.host_integers(3) if node.has(3) else range(len(shape)), len(shape))

@@ -12,7 +12,8 @@ import numpy as np
 from dmlgpu.catalog.enums import AxisDirection, DataType, MatrixTransform, ReduceFunction
 from dmlgpu.frontends.onnx.compose import cast, choose, divide, multiply, sequence, spread, subtract
 from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped, transposed
-from dmlgpu.frontends.onnx.operators.activation import MICROSOFT, activated
+from dmlgpu.frontends.onnx.operators import MICROSOFT
+from dmlgpu.frontends.onnx.operators.activation import activated
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Shape, Value
 from dmlgpu.tensors.graphs import directmlx as dml
@@ -33,19 +34,11 @@ def matmul(node: Node) -> Value:
 
 
 def product(node: Node, a: Expression, left: Shape, b: Expression, right: Shape) -> tuple[Expression, Shape]:
-    """Return the product of stacks of matrices as NumPy's matmul has it, and its shape.
+    """Return the product of stacks of matrices as in NumPy's matmul, and its shape.
 
     Integers are multiplied as integers, element by element, since GEMM has floats only.
     """
-    if not left or not right:
-        raise node.refusal(f"factors must have at least 1 dimension, got {list(left)} and {list(right)}")
-    rows, columns = left[-2:-1], right[-1:] if len(right) > 1 else ()
-    left = left if len(left) > 1 else (1, *left)
-    right = right if len(right) > 1 else (*right, 1)
-    if left[-1] != right[-2]:
-        raise node.refusal(f"inner sizes must be equal, got {list(left)} and {list(right)}")
-    stack = _stack(node, left[:-2], right[:-2])
-    shape = (*stack, *rows, *columns)
+    left, right, stack, shape = stacks_of_matrices(node, left, right)
     a, b = reshaped(a, left), reshaped(b, right)
     if not a.data_type.is_float:
         return _integers(a, b, stack), shape
@@ -60,15 +53,25 @@ def product(node: Node, a: Expression, left: Shape, b: Expression, right: Shape)
     return functions.gemm(a, b), shape
 
 
-def _stack(node: Node, left: Shape, right: Shape) -> Shape:
+def stacks_of_matrices(node: Node, left: Shape, right: Shape) -> tuple[Shape, Shape, Shape, Shape]:
+    """Return the shapes of factors as stacks of matrices, that of the stack, and that of NumPy's matmul of them."""
+    if not left or not right:
+        raise node.refusal(f"factors must have at least 1 dimension, got {list(left)} and {list(right)}")
+    rows, columns = left[-2:-1], right[-1:] if len(right) > 1 else ()
+    left = left if len(left) > 1 else (1, *left)
+    right = right if len(right) > 1 else (*right, 1)
+    if left[-1] != right[-2]:
+        raise node.refusal(f"inner sizes must be equal, got {list(left)} and {list(right)}")
     try:
-        return np.broadcast_shapes(left, right)
+        stack = np.broadcast_shapes(left[:-2], right[:-2])
     except ValueError:
-        raise node.refusal(f"stacks of matrices must broadcast, got {list(left)} and {list(right)}") from None
+        got = f"{list(left[:-2])} and {list(right[:-2])}"
+        raise node.refusal(f"stacks of matrices must broadcast, got {got}") from None
+    return left, right, stack, (*stack, *rows, *columns)
 
 
 def _integers(a: Expression, b: Expression, stack: Shape) -> Expression:
-    """Return the product of matrices of integers: products of all elements, summed."""
+    """Return the product of integer matrices: products of all elements, summed."""
     (*_, m, k), n = a.sizes, b.sizes[-1]
     a = broadcast_to(reshaped(a, (*a.sizes, 1)), (*stack, m, k, n))
     b = broadcast_to(reshaped(b, (*b.sizes[:-2], 1, k, n)), (*stack, m, k, n))
@@ -154,7 +157,7 @@ def fused_matmul(node: Node) -> Value:
 
 
 def _factor(node: Node, number: int, letter: str) -> tuple[Expression, Shape]:
-    """Return a factor with the dimensions in the order that the node asks for, and its shape."""
+    """Return a factor, transposed as the node's attributes say, and its shape."""
     factor, shape = node.tensor(number), node.shape(number)
     rank = len(shape)
     if rank < 2:
@@ -173,7 +176,7 @@ Labels = tuple[str, ...]
 
 @operator("Einsum", since=12)
 def einsum(node: Node) -> Value:
-    """Multiply the operands one after the other, and sum what no later one and the result do not name."""
+    """Multiply the operands one after the other; sum over labels that neither a later operand nor the result names."""
     terms, result = _parsed(node)
     operands = [
         _diagonal(node, node.tensor(number), labels, len(node.shape(number))) for number, labels in enumerate(terms)
@@ -304,7 +307,7 @@ def determinant(node: Node) -> Value:
 
 
 def _eliminated(matrix: Expression, size: int) -> tuple[Expression, Expression]:
-    """Return the factor {B, 1, 1} that one step of elimination adds, and what is left, a row and a column less."""
+    """Return the factor {B, 1, 1} of one step of elimination, and the remaining matrix, a row and a column smaller."""
     batch = matrix.sizes[0]
     if size == 1:
         return matrix, matrix

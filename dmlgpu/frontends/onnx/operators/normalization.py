@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dmlgpu.catalog.enums import DataType, ReduceFunction
 from dmlgpu.frontends.onnx.compose import add, cast, choose, divide, multiply, spread
 from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped, transposed
-from dmlgpu.frontends.onnx.operators.activation import MICROSOFT
+from dmlgpu.frontends.onnx.operators import MICROSOFT
 from dmlgpu.frontends.onnx.registry import AS_FUNCTION, Result, operator
 from dmlgpu.frontends.onnx.values import Value
 from dmlgpu.tensors.graphs import directmlx as dml
@@ -17,7 +17,7 @@ from dmlgpu.tensors.graphs.expression import Expression
 
 
 def per_channel(node: Node, number: int, rank: int) -> Expression:
-    """Return an input of one element per channel, or per place in a picture, with the dimensions of {N, C, ...}."""
+    """Return an input of one element per channel or pixel, with the dimensions of {N, C, ...}."""
     tensor = node.tensor(number)
     if len(tensor.sizes) > 1:
         return reshaped(tensor, (1, *tensor.sizes))
@@ -26,7 +26,7 @@ def per_channel(node: Node, number: int, rank: int) -> Expression:
 
 @operator("BatchNormalization")
 def batch_normalization(node: Node) -> Value | Sequence[Result]:
-    """Normalise channels by given means and variances, in training by their own."""
+    """Normalize channels by given means and variances, in training by their own."""
     x = node.tensor(0)
     if len(x.sizes) < 2:
         x = reshaped(x, (x.sizes[0], 1))
@@ -40,7 +40,7 @@ def batch_normalization(node: Node) -> Value | Sequence[Result]:
 
 
 def _training(node: Node, x: Expression) -> Sequence[Result]:
-    """Normalise channels by the batch's statistics; return the running ones, and the batch's own before version 14."""
+    """Normalize channels by the batch's statistics; return the running ones, and the batch's own before version 14."""
     scale, bias, mean, variance = (per_channel(node, number, len(x.sizes)) for number in range(1, 5))
     trained = functions.batch_normalization_training(
         x, cast(scale, x.data_type), cast(bias, x.data_type), epsilon=node.number("epsilon", 1e-5)
@@ -58,7 +58,7 @@ def _training(node: Node, x: Expression) -> Sequence[Result]:
 
 @operator("InstanceNormalization")
 def instance_normalization(node: Node) -> Value:
-    """Normalise each channel of each picture by its own statistics."""
+    """Normalize each channel of each picture by its own statistics."""
     x = node.tensor(0)
     rank = len(x.sizes)
     result = functions.mean_variance_normalization2(
@@ -73,7 +73,7 @@ def instance_normalization(node: Node) -> Value:
 
 @operator("LayerNormalization", since=17)
 def layer_normalization(node: Node) -> Value | Sequence[Result]:
-    """Normalise over the dimensions from an axis on; the statistics, where they are wanted, by ONNX's own function."""
+    """Normalize over the dimensions from an axis on; requested statistics by ONNX's own function."""
     if node.wants(1) or node.wants(2):
         return AS_FUNCTION
     x, shape = node.tensor(0), node.shape(0)
@@ -116,7 +116,7 @@ def local_response_normalization(node: Node) -> Value:
 
 @operator("LpNormalization")
 def lp_normalization(node: Node) -> Value:
-    """Divide by the p-norm along an axis; where it is 0, so is the result."""
+    """Divide by the p-norm along an axis; the result is 0 if the norm is."""
     x, p = node.tensor(0), node.integer("p", 2)
     if p not in (1, 2):
         raise node.refusal(f"p must be 1 or 2, got {p}")
@@ -138,16 +138,16 @@ def normalized(
     bias: Expression | None = None,
     centred: bool = True,
 ) -> Expression:
-    """Return the rows of a tensor divided by their deviation, after their mean is taken off, scaled and shifted.
+    """Return rows less their mean, divided by their standard deviation, scaled and shifted.
 
     Float16 is computed as float32.
 
     Args:
-        node: it has the epsilon.
+        node: the node with the epsilon.
         x: any tensor.
-        axes: of a row.
+        axes: axes of a row.
         scale, bias: broadcast with ``x``.
-        centred: whether the mean is taken off.
+        centred: whether the mean is subtracted.
     """
     epsilon, sizes = _epsilon(node), x.sizes
     scale, bias = broadcast_to(scale, sizes), None if bias is None else broadcast_to(bias, sizes)
@@ -169,7 +169,7 @@ def _epsilon(node: Node) -> float:
 def _statistics(
     node: Node, x: Expression, axes: Sequence[int], first: int, *, centred: bool = True
 ) -> tuple[Result, Result]:
-    """Return the mean and the inverse deviation of rows, as outputs from a number on, those that the node wants."""
+    """Return the mean and the inverse deviation of rows, outputs ``first`` and the next, or None if not requested."""
     if not (node.wants(first) or node.wants(first + 1)):
         return None, None
     wide = dml.cast(x, DataType.FLOAT32) if x.data_type is DataType.FLOAT16 else x
@@ -197,7 +197,7 @@ def _axes_from(node: Node) -> tuple[int, ...]:
 @operator("SimplifiedLayerNormalization")
 @operator("SimplifiedLayerNormalization", domain=MICROSOFT)
 def simplified_layer_normalization(node: Node) -> Sequence[Result]:
-    """RMSNormalization, and the inverse of the root."""
+    """RMSNormalization, and the inverse of the root mean square."""
     x, axes = node.tensor(0), _axes_from(node)
     result = normalized(node, x, axes, scale=node.tensor(1), centred=False)
     _, inverse = _statistics(node, x, axes, 0, centred=False) if node.wants(1) else (None, None)
@@ -207,7 +207,7 @@ def simplified_layer_normalization(node: Node) -> Sequence[Result]:
 @operator("LayerNormalization", domain=MICROSOFT)
 @operator("LayerNormalization", since=1)
 def fused_layer_normalization(node: Node) -> Sequence[Result]:
-    """Normalise over the dimensions from an axis on."""
+    """Normalize over the dimensions from an axis on."""
     x, axes = node.tensor(0), _axes_from(node)
     result = normalized(node, x, axes, scale=node.tensor(1), bias=node.optional_tensor(2))
     return [node.valued(result, node.shape(0)), *_statistics(node, x, axes, 1)]
@@ -215,7 +215,7 @@ def fused_layer_normalization(node: Node) -> Sequence[Result]:
 
 @operator("SkipLayerNormalization", "SkipSimplifiedLayerNormalization", domain=MICROSOFT)
 def skip_layer_normalization(node: Node) -> Sequence[Result]:
-    """Add tensors and a bias, and normalise the last dimension; also the sum."""
+    """Add tensors and a bias, and normalize the last dimension; also the sum."""
     simplified = node.op_type == "SkipSimplifiedLayerNormalization"
     x = node.tensor(0)
     bias = node.optional_tensor(3 if simplified else 4)
@@ -231,7 +231,7 @@ def skip_layer_normalization(node: Node) -> Sequence[Result]:
 
 @operator("GroupNorm", "SkipGroupNorm", domain=MICROSOFT)
 def group_normalization(node: Node) -> Sequence[Result]:
-    """Normalise groups of channels of each picture, after a sum for SkipGroupNorm; then Swish where asked for."""
+    """Normalize groups of channels of each image, after a sum for SkipGroupNorm; optionally apply Swish."""
     x = node.tensor(0)
     last = node.flag("channels_last", True)
     node.check_rank(0, 4)
@@ -262,7 +262,7 @@ def group_normalization(node: Node) -> Sequence[Result]:
 
 
 def _per_picture(node: Node, number: int, x: Expression, last: bool) -> Expression:
-    """Return an input of x's sizes, or of one number per channel, for all pictures or for each."""
+    """Return an input of the sizes of x or one of an element per channel, for all images or for each."""
     parameter = node.tensor(number)
     if len(parameter.sizes) < 4:
         pictures, channels = (1, *parameter.sizes)[-2:]
@@ -272,7 +272,7 @@ def _per_picture(node: Node, number: int, x: Expression, last: bool) -> Expressi
 
 @operator("EmbedLayerNormalization", domain=MICROSOFT)
 def embed_layer_normalization(node: Node) -> Sequence[Result]:
-    """Add the embeddings of words, positions and segments, and normalise; also the number of unmasked words."""
+    """Add the embeddings of words, positions and segments, and normalize; also the number of unmasked words."""
     for number in (0, 2, 3):
         node.check_rank(number, 2)
     words, (batch, length) = node.tensor(0), node.shape(0)
@@ -294,7 +294,7 @@ def embed_layer_normalization(node: Node) -> Sequence[Result]:
 
 
 def _embedded(node: Node, number: int, indices: Expression, shape: Sequence[int]) -> Expression:
-    """Return the rows of a table that indices name."""
+    """Return the rows of a table at indices."""
     table = node.tensor(number)
     rank = len(shape)
     rows = functions.gather(

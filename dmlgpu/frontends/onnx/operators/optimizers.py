@@ -22,7 +22,7 @@ Step = Callable[[Sequence[Expression], Expression, Expression], Sequence[Express
 
 
 def _optimized(node: Node, states: int, step: Step) -> list[Value]:
-    """Return what a step makes of each tensor, its gradient and its states; outputs are grouped alike."""
+    """Apply a step to each tensor, its gradient and its states; outputs are grouped like inputs."""
     if len(node) < 2 or (len(node) - 2) % (states + 2):
         raise node.refusal(f"inputs must be rate, count, and {states + 2} for each tensor, got {len(node)}")
     count = (len(node) - 2) // (states + 2)
@@ -37,7 +37,7 @@ def _optimized(node: Node, states: int, step: Step) -> list[Value]:
 
 
 def _regular(node: Node, x: Expression, gradient: Expression) -> Expression:
-    """Return the gradient with that of the squared norm of the tensor."""
+    """Return the gradient plus that of the regularization by the squared norm."""
     factor = node.number("norm_coefficient")
     return add(gradient, multiply(x, factor)) if factor else gradient
 

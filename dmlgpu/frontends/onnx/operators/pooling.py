@@ -1,4 +1,4 @@
-"""Pooling over windows and over whole pictures, and MaxUnpool."""
+"""Pooling over windows and over whole images, and MaxUnpool."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import replace
 from dmlgpu.catalog.enums import DataType, ReduceFunction
 from dmlgpu.frontends.onnx.compose import add, cast, divide, multiply, number_like, spread, subtract
 from dmlgpu.frontends.onnx.node import Node, reshaped
+from dmlgpu.frontends.onnx.operators.convolution import sliding
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Shape, Value
 from dmlgpu.frontends.onnx.windows import Window, window_of, with_dimensions
@@ -39,7 +40,7 @@ def _windows(node: Node) -> tuple[Expression, Window, Shape]:
 
 
 def _with_zeros(x: Expression, window: Window) -> tuple[Expression, Window]:
-    """Return the input with the windows' padding around it as elements, and the windows without it."""
+    """Return the input padded with zeros by the windows' padding, and the windows without padding."""
     nothing = (0,) * len(window.sizes)
     if any((*window.start, *window.end)):
         start, end = (0, 0, *window.start), (0, 0, *window.end)
@@ -49,15 +50,12 @@ def _with_zeros(x: Expression, window: Window) -> tuple[Expression, Window]:
 
 @operator("MaxPool")
 def max_pool(node: Node) -> tuple[Value, Value | None]:
-    """Take the largest element of each window, and where it stands."""
+    """Take the largest element of each window, and its index."""
     x, window, shape = _windows(node)
     pooled = functions.max_pooling2(
         x,
         window_size=window.sizes,
-        strides=window.strides,
-        dilations=window.dilations,
-        start_padding=window.start,
-        end_padding=window.end,
+        **sliding(window),
         output_indices=node.wants(1),
         output_type=DataType.UINT64 if node.wants(1) else None,
     )
@@ -71,7 +69,7 @@ def max_pool(node: Node) -> tuple[Value, Value | None]:
 
 
 def _column_major(indices: Expression, spatial: Shape) -> Expression:
-    """Return places in a tensor of pictures, in each of them counted with the first dimension fastest, not the last."""
+    """Return indices of images' elements, converted from row-major to column-major within each image."""
     total = number_like(indices, 0)
     for number in reversed(range(len(spatial))):
         place = spread(dml.modulus_floor, indices, spatial[number])
@@ -82,15 +80,12 @@ def _column_major(indices: Expression, spatial: Shape) -> Expression:
 
 @operator("AveragePool")
 def average_pool(node: Node) -> Value:
-    """Take the mean of each window; padding counts where it is asked for, but never what is behind it."""
+    """Average each window; padding counts if ``count_include_pad`` is set, but nothing beyond the padding does."""
     x, window, shape = _windows(node)
     pooled = functions.average_pooling1(
         x,
         window_size=window.sizes,
-        strides=window.strides,
-        dilations=window.dilations,
-        start_padding=window.start,
-        end_padding=window.end,
+        **sliding(window),
         include_padding=node.flag("count_include_pad") and not node.flag("ceil_mode"),
     )
     return node.valued(pooled, shape)
@@ -104,10 +99,7 @@ def lp_pool(node: Node) -> Value:
         x,
         p=node.integer("p", 2),
         window_size=window.sizes,
-        strides=window.strides,
-        dilations=window.dilations,
-        start_padding=window.start,
-        end_padding=window.end,
+        **sliding(window),
     )
     return node.valued(pooled, shape)
 
@@ -142,7 +134,7 @@ def global_pool(node: Node) -> Value:
 
 @operator("MaxUnpool")
 def max_unpool(node: Node) -> Value:
-    """Put elements where a MaxPool took them from, zeros elsewhere.
+    """Put elements back where a MaxPool took them from; fill the rest with zeros.
 
     Indices are those of the output, ``output_shape`` where it is given, so that the operator undoes a MaxPool of that
     size; onnxruntime does so, too.

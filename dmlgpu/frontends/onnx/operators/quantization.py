@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,9 @@ import numpy as np
 from dmlgpu.catalog.enums import DataType, QuantizationType, ReduceFunction
 from dmlgpu.frontends.onnx.elements import data_type_of
 from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped, transposed
+from dmlgpu.frontends.onnx.operators import MICROSOFT
+from dmlgpu.frontends.onnx.operators.activation import apply_activation
+from dmlgpu.frontends.onnx.operators.convolution import sliding
 from dmlgpu.frontends.onnx.operators.elementwise import converted
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Shape, Value
@@ -36,7 +39,7 @@ class Quantization:
     blocks: Shape
 
     def fits(self, sizes: Sequence[int]) -> bool:
-        """Return whether no last block is cut, so that QUANTIZE and DEQUANTIZE read the blocks as they are."""
+        """Return whether blocks cover the sizes exactly, as QUANTIZE and DEQUANTIZE require."""
         return all(
             count * block == size for count, block, size in zip(self.scale.sizes, self.blocks, sizes, strict=True)
         )
@@ -58,11 +61,16 @@ class Quantization:
 
 
 def block_sizes(node: Node, default: int) -> tuple[int, int]:
-    """Return the bits of an element and how many elements make a block, as com.microsoft has these attributes."""
+    """Return the bits per element and the elements per block from com.microsoft's attributes."""
     bits, block = node.integer("bits", 4), node.integer("block_size", default)
     if bits not in (4, 8) or block < 16 or block & (block - 1):
         raise node.refusal(f"bits must be 4 or 8 and block_size a power of 2 from 16 on, got {bits} and {block}")
     return bits, block
+
+
+def bits_as(x: Expression, sizes: Sequence[int], data_type: DataType) -> Expression:
+    """Return the bits of a tensor as elements of another width."""
+    return (x if x.desc.is_packed else dml.identity(x)).reinterpret(sizes, None, data_type)
 
 
 def quantization(node: Node, scale: int, zero_point: int, sizes: Shape, axis: int = 1) -> Quantization:
@@ -111,7 +119,7 @@ def dequantized(x: Expression, by: Quantization) -> Expression:
 
 
 def difference(x: Expression, by: Quantization) -> Expression:
-    """Return what DEQUANTIZE computes by floats, where blocks are cut or zero points are of another type.
+    """Dequantize by float arithmetic, for partial blocks and zero points of another type.
 
     Integers of 4 and 8 bits are exact as floats.
     """
@@ -123,7 +131,7 @@ def difference(x: Expression, by: Quantization) -> Expression:
 
 
 def quantized(x: Expression, by: Quantization, data_type: DataType) -> Expression:
-    """Return round(x / scale) + zero point, halves rounded to even, saturated."""
+    """Return round(x / scale) + zero point, rounded half to even, saturated."""
     if data_type.bits == 8 and (by.is_even(x.sizes) or not by.fits(x.sizes)):
         zero = None if by.zero_point is None else by.repeated(by.zero_point, x.sizes)
         return functions.element_wise_quantize_linear(x, by.repeated(by.scale, x.sizes), zero, output_type=data_type)
@@ -146,7 +154,7 @@ def _kind(by: Quantization) -> QuantizationType:
 
 
 @operator("DequantizeLinear")
-@operator("DequantizeLinear", domain="com.microsoft")
+@operator("DequantizeLinear", domain=MICROSOFT)
 def dequantize_linear(node: Node) -> Value:
     """Integers become floats: (x - zero point) * scale."""
     x = node.tensor(0)
@@ -156,7 +164,7 @@ def dequantize_linear(node: Node) -> Value:
 
 
 @operator("QuantizeLinear")
-@operator("QuantizeLinear", domain="com.microsoft")
+@operator("QuantizeLinear", domain=MICROSOFT)
 def quantize_linear(node: Node) -> Value:
     """Floats become integers: round(x / scale) + zero point, saturated."""
     x = node.tensor(0)
@@ -183,7 +191,7 @@ def quantize_linear(node: Node) -> Value:
 
 @operator("DynamicQuantizeLinear", since=11)
 def dynamic_quantize_linear(node: Node) -> tuple[Value, Value, Value]:
-    """Quantise by the range of the elements; the scale and the zero point are results, too."""
+    """Quantize by the range of the elements; the scale and the zero point are results, too."""
     result = functions.dynamic_quantize_linear(node.tensor(0))
     return (
         node.valued(result.output, node.shape(0)),
@@ -192,17 +200,14 @@ def dynamic_quantize_linear(node: Node) -> tuple[Value, Value, Value]:
     )
 
 
-MICROSOFT = "com.microsoft"
-
-
 def real(node: Node, number: int) -> Expression:
-    """Return the floats that an input with its scale and zero point stands for."""
+    """Return an input, dequantized by the two inputs after it."""
     x = node.tensor(number)
     return dequantized(x, quantization(node, number + 1, number + 2, x.sizes))
 
 
 def stored(node: Node, x: Expression, scale: int, shape: Sequence[int], like: int = 0) -> Value:
-    """Return floats quantised by a scale and the zero point behind it, without one of the type of an input."""
+    """Return floats quantized by an input and the zero point after it; without one, in the type of an input."""
     by = quantization(node, scale, scale + 1, x.sizes)
     data_type = node.data_type(like) if by.zero_point is None else by.zero_point.data_type
     return node.valued(quantized(x, by, data_type), shape)
@@ -232,27 +237,21 @@ def qlinear_multiply(node: Node) -> Value:
 
 @operator("QLinearWhere", domain=MICROSOFT)
 def qlinear_where(node: Node) -> Value:
-    """Take elements of one tensor or the other."""
+    """Select elements of one tensor or the other."""
     values = [node.value(0), *(node.valued(real(node, number), node.shape(number)) for number in (1, 4))]
     (condition, a, b), shape = node.broadcast(*values)
     return stored(node, dml.if_(condition, a, b), 7, shape, like=1)
 
 
-_BY_ELEMENT: dict[str, Callable[[Node, Expression], Expression]] = {
-    "QLinearSigmoid": lambda node, x: functions.activation_sigmoid(x),
-    "QLinearLeakyRelu": lambda node, x: functions.activation_leaky_relu(x, alpha=node.number("alpha", 0.01)),
-}
-
-
-@operator(*_BY_ELEMENT, domain=MICROSOFT)
+@operator("QLinearSigmoid", "QLinearLeakyRelu", domain=MICROSOFT)
 def qlinear_activation(node: Node) -> Value:
     """Apply an activation to each element."""
-    return stored(node, _BY_ELEMENT[node.op_type](node, real(node, 0)), 3, node.shape(0))
+    return stored(node, apply_activation(node, node.op_type.removeprefix("QLinear"), real(node, 0)), 3, node.shape(0))
 
 
 @operator("QLinearSoftmax", domain=MICROSOFT)
 def qlinear_softmax(node: Node) -> Value:
-    """Normalise along an axis, or, as before operator set 13, over all dimensions from it on."""
+    """Normalize along an axis, or, as before operator set 13, over all dimensions from it on."""
     shape, x = node.shape(0), real(node, 0)
     axis = node.axis(node.integer("axis", -1), len(shape))
     if node.integer("opset") < 13:
@@ -313,10 +312,7 @@ def qlinear_average_pool(node: Node) -> Value:
         zero,
         output_zero,
         window_size=wide.sizes,
-        strides=wide.strides,
-        dilations=wide.dilations,
-        start_padding=wide.start,
-        end_padding=wide.end,
+        **sliding(wide),
         include_padding=node.flag("count_include_pad"),
         output_type=x.data_type,
     )
@@ -326,13 +322,12 @@ def qlinear_average_pool(node: Node) -> Value:
 
 @operator("GatherBlockQuantized", domain=MICROSOFT)
 def gather_block_quantized(node: Node) -> Value:
-    """Take parts along an axis of a quantised tensor, whose scales are those of blocks along another, as floats."""
+    """Take parts along an axis of a quantized tensor, whose scales are those of blocks along another, as floats."""
     bits, block = block_sizes(node, 128)
     data, shape = node.tensor(0), node.shape(0)
     if data.data_type is DataType.UINT8 and bits == 4:  # two to a byte along the last axis
         shape = (*shape[:-1], 2 * shape[-1])
-        packed = data if data.desc.is_packed else dml.identity(data)
-        data = packed.reinterpret(shape, None, DataType.UINT4)
+        data = bits_as(data, shape, DataType.UINT4)
     rank = len(shape)
     axis = node.axis(node.integer("gather_axis"), rank)
     node.check_indices(1, shape[axis])
@@ -343,7 +338,7 @@ def gather_block_quantized(node: Node) -> Value:
         raise node.refusal(f"scales of shape {list(scale.sizes)} do not fit {list(shape)} in blocks of {block}")
     zero = node.optional_tensor(3)
     if zero is not None and zero.data_type is not data.data_type:
-        zero = (zero if zero.desc.is_packed else dml.identity(zero)).reinterpret(scale.sizes, None, data.data_type)
+        zero = bits_as(zero, scale.sizes, data.data_type)
     if zero is None and node.data_type(0) is DataType.UINT8:
         middle = node.constant([[1 << (bits - 1)]], data.data_type)
         zero = reshaped(middle, (1,) * rank).broadcast_to(scale.sizes)

@@ -1,4 +1,4 @@
-"""Products of quantized matrices, exact in 32 bits before they are scaled, and convolutions of quantized pictures."""
+"""Products of quantized matrices, exact in 32 bits before they are scaled, and quantized convolutions."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ import numpy as np
 from dmlgpu.catalog.enums import DataType, MatrixTransform, ReduceFunction
 from dmlgpu.frontends.onnx.constants import same
 from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped, transposed
+from dmlgpu.frontends.onnx.operators import MICROSOFT
+from dmlgpu.frontends.onnx.operators.convolution import sliding
 from dmlgpu.frontends.onnx.operators.elementwise import converted
+from dmlgpu.frontends.onnx.operators.matrix import stacks_of_matrices
 from dmlgpu.frontends.onnx.operators.quantization import (
     Quantization,
+    bits_as,
     block_sizes,
     dequantized,
     difference,
@@ -37,24 +41,13 @@ class Factors:
     """
 
     def __init__(self, node: Node, a: Expression, left: Shape, b: Expression, right: Shape):
-        if not left or not right:
-            raise node.refusal(f"factors must have at least 1 dimension, got {list(left)} and {list(right)}")
-        rows, columns = left[-2:-1], right[-1:] if len(right) > 1 else ()
-        first = left if len(left) > 1 else (1, *left)
-        second = right if len(right) > 1 else (*right, 1)
-        if first[-1] != second[-2]:
-            raise node.refusal(f"inner sizes must be equal, got {list(first)} and {list(second)}")
-        try:
-            self.stack = np.broadcast_shapes(first[:-2], second[:-2])
-        except ValueError:
-            raise node.refusal(f"stacks must broadcast, got {list(first)} and {list(second)}") from None
-        self.shape = (*self.stack, *rows, *columns)
-        self.a = self._placed(reshaped(a, first))
-        self.b = self._placed(reshaped(b, second))
+        left, right, self.stack, self.shape = stacks_of_matrices(node, left, right)
+        self.a = self._placed(reshaped(a, left))
+        self.b = self._placed(reshaped(b, right))
 
     @classmethod
     def of(cls, node: Node, left: int, right: int) -> Factors:
-        """Return the factors that two inputs of a node are."""
+        """Return two inputs of a node as factors."""
         return cls(node, node.tensor(left), node.shape(left), node.tensor(right), node.shape(right))
 
     def _placed(self, matrices: Expression) -> Expression:
@@ -65,9 +58,9 @@ class Factors:
         return reshaped(matrices, (1, math.prod(self.stack), *matrices.sizes[-2:]))
 
     def parameter(self, node: Node, number: int, *, of_rows: bool) -> Expression | None:
-        """Return a scale or zero point: one, or one for each row of A or column of B; None for others or where absent.
+        """Return a scale or zero point that is one element, or has one per row of A or column of B; else None.
 
-        Those of a matrix of their own each are left to ``spread``.
+        ``spread`` takes those that differ between matrices.
         """
         if not node.has(number):
             return None
@@ -91,7 +84,7 @@ class Factors:
         return self._placed(broadcast_to(node.tensor(number), sizes))
 
     def is_plain(self, node: Node, rows: tuple[int, ...], columns: tuple[int, ...]) -> bool:
-        """Return whether all of these inputs that are there are one element, or one for each row or column."""
+        """Return whether all of these inputs that are present have one element, or one per row or column."""
         return all(
             not node.has(number) or self.parameter(node, number, of_rows=of_rows) is not None
             for numbers, of_rows in ((rows, True), (columns, False))
@@ -133,7 +126,7 @@ def matmul_integer(node: Node) -> Value:
 
 @operator("QLinearMatMul", since=10)
 def qlinear_matmul(node: Node) -> Value:
-    """Product of quantised matrices, quantised."""
+    """Product of quantized matrices, quantized."""
     factors = Factors.of(node, 0, 3)
     if factors.is_plain(node, (1, 2, 6, 7), (4, 5)):
         scales = [
@@ -168,7 +161,7 @@ def qlinear_matmul(node: Node) -> Value:
     return node.valued(quantized(result, by, zero.data_type), factors.shape)
 
 
-@operator("MatMulIntegerToFloat", domain="com.microsoft")
+@operator("MatMulIntegerToFloat", domain=MICROSOFT)
 def matmul_integer_to_float(node: Node) -> Value:
     """Product of 8-bit integers, scaled to floats; inputs are A, B, their scales, their zero points, and a bias."""
     node.check_rank(2, 0, 1)
@@ -194,9 +187,9 @@ def _with_bias(node: Node, product: Expression, shape: Shape, number: int) -> Ex
     return dml.add(product, broadcast_to(node.tensor(number), product.sizes))
 
 
-@operator("DynamicQuantizeMatMul", domain="com.microsoft")
+@operator("DynamicQuantizeMatMul", domain=MICROSOFT)
 def dynamic_quantize_matmul(node: Node) -> Value:
-    """Quantise A by its range and multiply it with B: inputs are A, B, B's scale and zero point, and a bias."""
+    """Quantize A by its range and multiply it with B: inputs are A, B, B's scale and zero point, and a bias."""
     factors = Factors.of(node, 0, 1)
     a = functions.dynamic_quantize_linear(factors.a)
     factors.a = a.output
@@ -208,9 +201,9 @@ def dynamic_quantize_matmul(node: Node) -> Value:
     return node.valued(_with_bias(node, result, factors.shape, 4), factors.shape)
 
 
-@operator("QGemm", domain="com.microsoft")
+@operator("QGemm", domain=MICROSOFT)
 def qgemm(node: Node) -> Value:
-    """alpha * A' * B' + C of quantised matrices, C of INT32 in units of the product.
+    """alpha * A' * B' + C of quantized matrices, C of INT32 in units of the product.
 
     Floats without a scale and zero point of the output, either of which alone is refused.
     """
@@ -239,7 +232,7 @@ def qgemm(node: Node) -> Value:
     return node.valued(result, factors.shape)
 
 
-@operator("MatMulNBits", domain="com.microsoft")
+@operator("MatMulNBits", domain=MICROSOFT)
 def matmul_bits(node: Node) -> Value:
     """Product with a matrix of {N, K} of 4 or 8 bits, whose scales and zero points are those of blocks along K."""
     if node.has(4):
@@ -250,10 +243,7 @@ def matmul_bits(node: Node) -> Value:
     shape, scale = node.shape(0), reshaped(node.tensor(2), (columns, blocks))
     if not shape or shape[-1] != inner or math.prod(node.shape(1)) * 8 != columns * blocks * block * bits:
         raise node.refusal(f"inputs must be of {columns} columns of {inner}, got {list(shape)}, {list(node.shape(1))}")
-    b = node.tensor(1)
-    b = (b if b.desc.is_packed else dml.identity(b)).reinterpret(
-        (columns, blocks * block), None, DataType.UINT4 if bits == 4 else UINT8
-    )
+    b = bits_as(node.tensor(1), (columns, blocks * block), DataType.UINT4 if bits == 4 else UINT8)
     by = Quantization(scale, _zero_points(node, b.data_type, (columns, blocks)), (1, block))
     exact = by.zero_point is not None and by.zero_point.data_type is b.data_type
     weights = dequantized(b, by) if exact else difference(b, by)
@@ -266,7 +256,7 @@ def matmul_bits(node: Node) -> Value:
 
 
 def _zero_points(node: Node, data_type: DataType, blocks: Shape) -> Expression:
-    """Return zero points of blocks, of the wanted type or of another that holds the numbers."""
+    """Return zero points of blocks, of a type or of another that holds its numbers."""
     if not node.has(3):
         middle = np.full((1, 1), 1 << (data_type.bits - 1), np.uint8)
         return node.constant(middle, data_type).broadcast_to(blocks)
@@ -276,7 +266,7 @@ def _zero_points(node: Node, data_type: DataType, blocks: Shape) -> Expression:
     columns, count = blocks
     packed = reshaped(zero_points, (columns, -(-count // 2), 1))
     if count % 2 == 0:
-        return (packed if packed.desc.is_packed else dml.identity(packed)).reinterpret(blocks, None, data_type)
+        return bits_as(packed, blocks, data_type)
     pairs = dml.join([dml.bit_and(packed, same(packed, 15)), dml.bit_shift_right(packed, same(packed, 4))], 2)
     return dml.slice(reshaped(pairs, (columns, count + 1)), (0, 0), blocks)
 
@@ -311,19 +301,16 @@ def convolution_integer(node: Node) -> Value:
         filters,
         _parameter(node, 2),
         _parameter(node, 3),
-        strides=window.strides,
-        dilations=window.dilations,
-        start_padding=window.start,
-        end_padding=window.end,
+        **sliding(window),
         group_count=node.integer("group", 1),
     )
     return node.valued(result, shape)
 
 
 @operator("QLinearConv", since=10)
-@operator("QLinearConv", domain="com.microsoft")
+@operator("QLinearConv", domain=MICROSOFT)
 def qlinear_convolution(node: Node) -> Value:
-    """Convolution of quantised pictures, quantised; the bias is of INT32, in units of the product."""
+    """Convolve quantized images to quantized ones; the bias is INT32, in units of the product."""
     pictures, last = node.tensor(0), node.flag("channels_last")
     rank = len(pictures.sizes)
     if last and rank > 2:
@@ -339,10 +326,7 @@ def qlinear_convolution(node: Node) -> Value:
         _parameter(node, 5),
         _parameter(node, 8),
         _parameter(node, 7),
-        strides=window.strides,
-        dilations=window.dilations,
-        start_padding=window.start,
-        end_padding=window.end,
+        **sliding(window),
         group_count=node.integer("group", 1),
         output_type=node.data_type(7),
     )

@@ -33,7 +33,7 @@ _STEP = 2.0**-24
 
 
 def _states(node: Node, words: int) -> Callable[[], NDArray[Any]]:
-    """Return what makes the generator's state for the next run: a counter of 4 words, then a key of 2."""
+    """Return a function that makes the generator's state for the next run: a counter of 4 words, then a key of 2."""
     seed = node.attribute("seed")
     bits = secrets.randbits(64) if seed is None else int.from_bytes(struct.pack("<d", float(seed)), "little")
     key = [bits & 0xFFFFFFFF, bits >> 32]
@@ -49,7 +49,7 @@ def _states(node: Node, words: int) -> Callable[[], NDArray[Any]]:
 
 
 def _uniform(node: Node, count: int) -> Expression:
-    """Return multiples of 2^-24 from 0 to below 1 {count}."""
+    """Return uniform multiples of 2^-24 in [0, 1), {count}."""
     state = node.fill((6,), DataType.UINT32, _states(node, count))
     generated = functions.random_generator(
         state, output_sizes=(count,), type=RandomGeneratorType.PHILOX_4X32_10, output_state=False
@@ -59,7 +59,7 @@ def _uniform(node: Node, count: int) -> Expression:
 
 
 def _normal(node: Node, count: int) -> Expression:
-    """Return numbers of mean 0 and deviation 1 {count}: Box and Muller's, two of a pair of uniform ones."""
+    """Return standard normal numbers {count} by the Box-Muller transform: two from two uniform ones."""
     half = -(-count // 2)
     radii, angles = dml.split(_uniform(node, 2 * half), 0, [half, half])
     radius = dml.sqrt(multiply(dml.log(add(radii, _STEP)), -2.0))
@@ -69,7 +69,7 @@ def _normal(node: Node, count: int) -> Expression:
 
 
 def _made(node: Node, usual: int | None) -> tuple[Shape, DataType]:
-    """Return the shape and the type that a node is to make."""
+    """Return the requested shape and data type."""
     shape = node.shape(0) if node.op_type.endswith("Like") else node.integers("shape") or ()
     if any(size < 0 for size in shape) or math.prod(shape) > MAX_ELEMENTS:
         raise node.refusal(f"sizes must be at least 0, and at most {MAX_ELEMENTS} elements, got {list(shape)}")
@@ -82,7 +82,7 @@ def _made(node: Node, usual: int | None) -> tuple[Shape, DataType]:
 
 @operator("RandomUniform", "RandomUniformLike")
 def random_uniform(node: Node) -> Value:
-    """Draw numbers that are equally likely between two bounds."""
+    """Draw from a uniform distribution between two bounds."""
     shape, data_type = _made(node, None if node.op_type.endswith("Like") else 1)
     if 0 in shape:
         return node.known(np.zeros(shape, data_type.numpy))
@@ -93,7 +93,7 @@ def random_uniform(node: Node) -> Value:
 
 @operator("RandomNormal", "RandomNormalLike")
 def random_normal(node: Node) -> Value:
-    """Draw numbers of a normal distribution."""
+    """Draw from a normal distribution."""
     shape, data_type = _made(node, None if node.op_type.endswith("Like") else 1)
     if 0 in shape:
         return node.known(np.zeros(shape, data_type.numpy))
@@ -103,7 +103,7 @@ def random_normal(node: Node) -> Value:
 
 @operator("Multinomial")
 def multinomial(node: Node) -> Value:
-    """Draw classes by the logarithms of their likelihoods: the first whose sum with those before exceeds a number."""
+    """Draw classes by their logits: the first whose cumulative probability exceeds a uniform number."""
     node.check_rank(0, 2)
     batch, classes = node.shape(0)
     samples = node.integer("sample_size", 1)
@@ -121,7 +121,7 @@ def multinomial(node: Node) -> Value:
 
 @operator("Bernoulli", since=15)
 def bernoulli(node: Node) -> Value:
-    """Draw 1 with the probability that each element says, else 0."""
+    """Draw 1 with the probability of each element, else 0."""
     shape, element = node.shape(0), node.integer("dtype")
     data_type = data_type_of(element, str(node)) if element else node.data_type(0)
     drawn = reshaped(_uniform(node, math.prod(shape)), shape or (1,))
@@ -131,7 +131,7 @@ def bernoulli(node: Node) -> Value:
 
 @operator("Dropout", since=12)
 def dropout(node: Node) -> tuple[Value, Value | None]:
-    """Put zeros where numbers fall below a ratio, and scale the others up; outside of training nothing changes."""
+    """Zero elements with a probability and scale the others up; outside of training, return the input."""
     x, shape = node.value(0), node.shape(0)
     training = node.has(2) and bool(node.host_integer(2))
     ratio = node.host_number(1) if node.has(1) else 0.5
@@ -151,7 +151,7 @@ def dropout(node: Node) -> tuple[Value, Value | None]:
 
 @operator("Dropout")
 def inference_dropout(node: Node) -> tuple[Value, Value | None]:
-    """Hand elements on, all of them, as versions before 12 of the operator do outside training."""
+    """Return the input, as versions of Dropout before 12 do at inference."""
     x, shape = node.tensor(0), node.shape(0)
     if not node.wants(1):
         return node.valued(x, shape), None

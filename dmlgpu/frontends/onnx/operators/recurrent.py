@@ -10,6 +10,7 @@ from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType, RecurrentNetworkDirection
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.frontends.onnx.node import Node, reshaped, transposed, unowned
+from dmlgpu.frontends.onnx.operators import MICROSOFT
 from dmlgpu.frontends.onnx.operators.quantization import Quantization, dequantized
 from dmlgpu.frontends.onnx.registry import Result, operator
 from dmlgpu.frontends.onnx.values import Value
@@ -40,7 +41,7 @@ _FUNCTIONS: dict[str, tuple[Callable[..., OperatorDesc], dict[str, float]]] = {
 
 
 def _activations(node: Node, usual: tuple[str, ...], directions: int) -> list[OperatorDesc]:
-    """Return the activations of all directions; each takes the next values that the node has for its parameters."""
+    """Return the activations of all directions; each takes the next values of the attributes for its parameters."""
     named = node.attribute("activations")
     names = [name.decode() for name in named] if named else [*usual] * directions
     if len(names) != len(usual) * directions:
@@ -88,7 +89,7 @@ class _Layer:
         }
 
     def _turned(self, number: int) -> Expression:
-        """Return an input of 3 dimensions, the first two exchanged where sequences come first."""
+        """Return an input of 3 dimensions, the first two exchanged if the batch comes first."""
         tensor = self.node.tensor(number)
         return _raised(dml.identity(transposed(tensor, (1, 0, 2))) if self.batch_first else tensor)
 
@@ -97,7 +98,7 @@ class _Layer:
         return self._turned(number) if self.node.has(number) else None
 
     def outputs(self, sequence: Expression | None, *states: Expression | None) -> list[Result]:
-        """Return the layer's outputs as ONNX's: the hidden states of all steps, and the last states."""
+        """Return ONNX's outputs: the hidden states of all time steps, and the last states."""
         results: list[Result] = []
         if sequence is None:
             results.append(None)
@@ -120,7 +121,7 @@ def _raised(tensor: Expression) -> Expression:
 
 @operator("RNN")
 def rnn(node: Node) -> list[Result]:
-    """One activation of inputs and hidden state."""
+    """Vanilla recurrent network: one activation of inputs and hidden state."""
     _without_clip(node)
     layer = _Layer(node, ("Tanh",))
     result = functions.rnn(**layer.tensors, **layer.settings, **_wanted(node))
@@ -161,7 +162,7 @@ def lstm(node: Node) -> list[Result]:
     return layer.outputs(result.output_sequence, result.output_single, result.output_cell_single)
 
 
-@operator("DynamicQuantizeLSTM", domain="com.microsoft")
+@operator("DynamicQuantizeLSTM", domain=MICROSOFT)
 def dynamic_quantize_lstm(node: Node) -> list[Result]:
     """LSTM with weights of 8 bits, which become floats as the layer lays them out; inputs and states stay floats.
 
@@ -174,7 +175,7 @@ def dynamic_quantize_lstm(node: Node) -> list[Result]:
 
 
 def _dequantized(node: Node, number: int, scale: int) -> Value:
-    """Return weights of {directions, inputs, gates} as floats of {directions, gates, inputs}, as LSTM has them.
+    """Return weights {directions, inputs, gates} as floats {directions, gates, inputs}, LSTM's layout.
 
     Scale and zero point, the input after it, are one for a direction, or for each of its gates.
     """

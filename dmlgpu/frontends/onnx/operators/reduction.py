@@ -48,7 +48,7 @@ def reduction(node: Node) -> Value:
 
 
 def _reduced(node: Node, x: Expression, along: list[int]) -> Expression:
-    """Return a reduction over axes: of integers exact, but for logarithms."""
+    """Return a reduction over axes; integers are exact except for logarithms."""
     data_type = x.data_type
     if data_type.is_float:
         result = dml.reduce(x, FUNCTIONS[node.op_type], axes=along)
@@ -69,13 +69,13 @@ def _reduced(node: Node, x: Expression, along: list[int]) -> Expression:
 
 
 def _widened(x: Expression) -> Expression:
-    """Return integers as those of 64 bits, in which sums do not overflow."""
+    """Return integers with 64 bits, so that sums do not overflow."""
     wide = DataType.INT64 if x.data_type.is_signed else DataType.UINT64
     return x if x.data_type is wide else dml.cast(x, wide)
 
 
 def _root(square: Expression) -> Expression:
-    """Return the integer parts of square roots: Newton's step mends what a float leaves off, a comparison the rest."""
+    """Return the integer parts of square roots: a float estimate, a Newton step, and a comparison."""
     kind = square.data_type
     guess = dml.max(dml.cast(dml.sqrt(dml.cast(square, DataType.FLOAT32)), kind), same(square, 1))
     guess = dml.divide(dml.add(guess, dml.divide(square, guess)), same(square, 2))
@@ -86,7 +86,7 @@ def _root(square: Expression) -> Expression:
 
 @operator("ArgMax", "ArgMin")
 def extreme(node: Node) -> Value:
-    """Return where along an axis the largest or smallest element stands."""
+    """Return the index of the largest or smallest element along an axis."""
     shape = node.shape(0)
     axis = node.axis(node.integer("axis"), max(len(shape), 1))
     direction = AxisDirection.DECREASING if node.flag("select_last_index") else AxisDirection.INCREASING
@@ -99,7 +99,7 @@ def extreme(node: Node) -> Value:
 
 @operator("TopK")
 def top_k(node: Node) -> tuple[Value, Value]:
-    """Return the largest or smallest elements along an axis, and where they stand."""
+    """Return the largest or smallest elements along an axis, and their indices."""
     count = node.host_integer(1) if node.version >= 10 else node.integer("k")
     shape = node.shape(0)
     axis = node.axis(node.integer("axis", -1), len(shape))
@@ -114,23 +114,14 @@ def top_k(node: Node) -> tuple[Value, Value]:
 
 
 @operator("CumSum")
-def cumulative_sum(node: Node) -> Value:
-    """Sum along an axis, up to each element."""
+@operator("CumProd", since=26)
+def cumulative(node: Node) -> Value:
+    """Sum or multiply along an axis, up to each element."""
+    x, exclusive = node.tensor(0), node.flag("exclusive")
     axis = node.axis(node.host_integer(1), len(node.shape(0)))
     direction = AxisDirection.DECREASING if node.flag("reverse") else AxisDirection.INCREASING
-    sums = dml.cumulative_summation(
-        node.tensor(0), axis=axis, axis_direction=direction, has_exclusive_sum=node.flag("exclusive")
-    )
-    return node.valued(sums, node.shape(0))
-
-
-@operator("CumProd", since=26)
-def cumulative_product(node: Node) -> Value:
-    """Multiply along an axis, up to each element."""
-    products = functions.cumulative_product(
-        node.tensor(0),
-        axis=node.axis(node.host_integer(1), len(node.shape(0))),
-        axis_direction=AxisDirection.DECREASING if node.flag("reverse") else AxisDirection.INCREASING,
-        has_exclusive_product=node.flag("exclusive"),
-    )
-    return node.valued(products, node.shape(0))
+    if node.op_type == "CumSum":
+        result = functions.cumulative_summation(x, axis=axis, axis_direction=direction, has_exclusive_sum=exclusive)
+    else:
+        result = functions.cumulative_product(x, axis=axis, axis_direction=direction, has_exclusive_product=exclusive)
+    return node.valued(result, node.shape(0))

@@ -1,4 +1,4 @@
-"""Resize and Upsample; pictures sampled between their elements: GridSample, AffineGrid, DeformConv."""
+"""Resampling of images: Resize, Upsample, GridSample, AffineGrid and DeformConv."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NEAREST: dict[str, tuple[float, AxisDirection]] = {
     "floor": (0.0, AxisDirection.DECREASING),
     "ceil": (0.0, AxisDirection.INCREASING),
 }
-"""What is added to the input's offset, and where coordinates are rounded: up for INCREASING, else down."""
+"""Addition to the input's offset, and the rounding of coordinates: up for INCREASING, else down."""
 
 
 def _target(node: Node) -> tuple[Shape, list[float]]:
@@ -129,7 +129,7 @@ def _is_plain(node: Node, axes: list[Axis], mode: str) -> bool:
 
 
 def _by_resample(node: Node, axes: list[Axis], mode: str) -> Expression:
-    """Return the node's result by RESAMPLE3: coordinates are linear functions of places."""
+    """Return the result by RESAMPLE3: input coordinates are linear functions of output coordinates."""
     how = axes[0].transformation if axes else "asymmetric"
     before, behind = _OFFSETS.get(how, (0.5, -0.5))
     direction = AxisDirection.INCREASING
@@ -156,7 +156,7 @@ def _corner_scale(axis: Axis) -> float:
 
 
 def _by_axis(node: Node, axes: list[Axis], mode: str) -> Expression:
-    """Return the node's result axis by axis: a GATHER, and weighted sums of what it picked."""
+    """Return the result axis by axis: a GATHER, and a weighted sum of the gathered elements."""
     x, cubic = node.tensor(0), node.number("cubic_coeff_a", -0.75)
     if not math.isfinite(cubic):
         raise node.refusal(f"cubic_coeff_a must be finite, got {cubic}")
@@ -191,7 +191,7 @@ def _by_axis(node: Node, axes: list[Axis], mode: str) -> Expression:
 
 
 def _with_extrapolation(node: Node, x: Expression, axes: list[Axis]) -> Expression:
-    """Return a result with ``extrapolation_value`` where it lies beyond the input, for tf_crop_and_resize."""
+    """Return a result with ``extrapolation_value`` outside of the input, for tf_crop_and_resize."""
     if not axes or axes[0].transformation != "tf_crop_and_resize":
         return x
     number = node.number("extrapolation_value")
@@ -210,7 +210,7 @@ _MODES = {"bilinear": "linear", "linear": "linear", "bicubic": "cubic", "cubic":
 
 @operator("GridSample", since=16)
 def grid_sample(node: Node) -> Value:
-    """Read a picture at the places that a grid names, from -1 to 1 over each dimension."""
+    """Sample an image at the coordinates of a grid, from -1 to 1 over each dimension."""
     mode, padding = node.text("mode", "linear"), node.text("padding_mode", "zeros")
     if mode not in _MODES:
         raise node.refusal(f"mode must be one of {', '.join(_MODES)}, got {mode!r}")
@@ -238,14 +238,14 @@ def grid_sample(node: Node) -> Value:
 
 
 def _columns(x: Expression) -> list[Expression]:
-    """Return the parts along the first dimension, without it."""
+    """Return the slices along the first dimension, without it."""
     parts = functions.split(x, axis=0, output_sizes=[(1, *x.sizes[1:])] * x.sizes[0])
     return [reshaped(part, x.sizes[1:]) for part in parts]
 
 
 @operator("AffineGrid", since=20)
 def affine_grid(node: Node) -> Value:
-    """Return where in a picture, from -1 to 1 over each dimension, each element of an affine image of it lies.
+    """Return the coordinates, from -1 to 1 over each dimension, of each element of an affine transform of an image.
 
     With ``align_corners``, the only element of a dimension lies at 1, as in onnxruntime.
     """
@@ -274,7 +274,7 @@ def affine_grid(node: Node) -> Value:
 
 @operator("DeformConv", since=19)
 def deformable_convolution(node: Node) -> Value:
-    """Slide filters whose elements are read at places that offsets move, and weighted by a mask."""
+    """Convolve with samples at coordinates that offsets move, weighted by a mask."""
     for number in range(3):
         node.check_rank(number, 4)
     x, filters = node.tensor(0), node.tensor(1)
@@ -282,22 +282,22 @@ def deformable_convolution(node: Node) -> Value:
     groups, count = node.integer("offset_group", 1), len(spatial)
     window = window_of(node, node.integers("kernel_shape") or filters.sizes[2:], tuple(spatial))
     sizes = window.outputs(tuple(spatial))
-    taps, places = math.prod(window.sizes), math.prod(sizes)
-    offsets = reshaped(cast(node.tensor(2), DataType.FLOAT32), (batch * groups, taps, count, places))
+    taps, pixels = math.prod(window.sizes), math.prod(sizes)
+    offsets = reshaped(cast(node.tensor(2), DataType.FLOAT32), (batch * groups, taps, count, pixels))
     moved = _columns(transposed(offsets, (2, 0, 1, 3)))
     steps = np.stack(np.meshgrid(*map(np.arange, window.sizes), indexing="ij")).reshape(count, taps, 1)
-    corners = np.stack(np.meshgrid(*map(np.arange, sizes), indexing="ij")).reshape(count, 1, places)
+    corners = np.stack(np.meshgrid(*map(np.arange, sizes), indexing="ij")).reshape(count, 1, pixels)
     coordinates = []
     for number, offset in enumerate(moved):
         start = corners[number] * window.strides[number] - window.start[number]
         where = (start + steps[number] * window.dilations[number]).astype(np.float32)
         moved_by = add(offset, node.constant(where[None], DataType.FLOAT32))
-        coordinates.append(reshaped(moved_by, (batch * groups, taps * places)))
+        coordinates.append(reshaped(moved_by, (batch * groups, taps * pixels)))
     split = reshaped(x, (batch * groups, channels // groups, *spatial))
     samples = sample(split, coordinates, mode="linear", padding="zeros")
     if node.has(4):
-        samples = multiply(samples, reshaped(node.tensor(4), (batch * groups, taps * places, 1)))
-    columns = reshaped(transposed(samples, (0, 2, 1)), (batch, channels, taps, places))
+        samples = multiply(samples, reshaped(node.tensor(4), (batch * groups, taps * pixels, 1)))
+    columns = reshaped(transposed(samples, (0, 2, 1)), (batch, channels, taps, pixels))
     bias = reshaped(node.tensor(3), (1, filters.sizes[0], 1, 1)) if node.has(3) else None
     flat = reshaped(filters, (*filters.sizes[:2], taps, 1))
     result = functions.convolution(columns, flat, bias, group_count=node.integer("group", 1))

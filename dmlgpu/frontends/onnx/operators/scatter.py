@@ -1,4 +1,4 @@
-"""Elements written where indices say: Scatter with and without reductions, TensorScatter."""
+"""Elements written at indices: Scatter with and without reductions, TensorScatter."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _REDUCTIONS: dict[str, tuple[ReduceFunction, Callable[..., Expression]]] = {
 
 
 def _neutral(reduction: str, data_type: DataType) -> float:
-    """Return the number that changes nothing."""
+    """Return the neutral element of a reduction."""
     if reduction in ("add", "mul"):
         return 0 if reduction == "add" else 1
     if data_type.is_float:
@@ -49,7 +49,7 @@ def _reduction(node: Node) -> str:
 
 @operator("ScatterElements", "Scatter")
 def scatter_elements(node: Node) -> Value:
-    """Put single elements into a copy, each by its place along an axis."""
+    """Write single elements into a copy, each at its index along an axis."""
     reduction, shape = _reduction(node), node.shape(0)
     axis = node.axis(node.integer("axis"), len(shape))
     node.check_indices(1, shape[axis])
@@ -72,7 +72,7 @@ def scatter_elements(node: Node) -> Value:
 
 
 def _in_place(x: Expression, head: Expression) -> Expression:
-    """Return a tensor with its beginning along every dimension replaced."""
+    """Return a tensor with its leading block replaced."""
     for axis in reversed(range(len(x.sizes))):
         rest = x.sizes[axis] - head.sizes[axis]
         if rest:
@@ -83,14 +83,14 @@ def _in_place(x: Expression, head: Expression) -> Expression:
 
 
 def _positive(where: Expression, size: int) -> Expression:
-    """Return indices counted from the first, also those that count from the end."""
+    """Return indices with negative ones counted from the end."""
     if where.data_type in (DataType.UINT32, DataType.UINT64):
         return where
     return choose(spread(dml.less_than, where, 0), add(where, size), where)
 
 
 def _combined(node: Node, x: Expression, where: Expression, updates: Expression, reduction: str) -> Expression:
-    """Return {outer, size, inner} combined with updates at places along the middle.
+    """Return {outer, size, inner} combined with updates at indices along the middle.
 
     Every element is compared with every place, so that several updates of one element all count, in any number, and
     integers stay exact. Where there are many, updates are taken in rounds.
@@ -114,9 +114,9 @@ def _combined(node: Node, x: Expression, where: Expression, updates: Expression,
     nothing = number_like(x, _neutral(reduction, computed))
     for begin in range(0, count, part):
         taken = min(part, count - begin)
-        places = dml.slice(where, (0, begin, 0), (outer, taken, where.sizes[2]))
+        positions = dml.slice(where, (0, begin, 0), (outer, taken, where.sizes[2]))
         values = dml.slice(updates, (0, begin, 0), (outer, taken, inner))
-        hits = spread(dml.equals, reshaped(places, (outer, 1, taken, places.sizes[2])), numbers)
+        hits = spread(dml.equals, reshaped(positions, (outer, 1, taken, positions.sizes[2])), numbers)
         chosen = choose(hits, reshaped(values, (outer, 1, taken, inner)), nothing)
         x = combine(x, reshaped(dml.reduce(chosen, function, axes=(2,)), x.sizes))
     return cast(x, data_type)
@@ -124,7 +124,7 @@ def _combined(node: Node, x: Expression, where: Expression, updates: Expression,
 
 @operator("ScatterND")
 def scatter_nd(node: Node) -> Value:
-    """Put parts into a copy by tuples of indices."""
+    """Write slices into a copy at tuples of indices."""
     shapes, reduction = [node.shape(number) for number in range(3)], _reduction(node)
     if not shapes[0] or not shapes[1] or not 1 <= shapes[1][-1] <= len(shapes[0]):
         raise node.refusal(f"indices must name 1 to {len(shapes[0])} dimensions, got shape {list(shapes[1])}")
@@ -132,7 +132,7 @@ def scatter_nd(node: Node) -> Value:
     if shapes[2] != shapes[1][:-1] + shape[tuples:]:
         raise node.refusal(f"updates must have shape {list(shapes[1][:-1] + shape[tuples:])}, got {list(shapes[2])}")
     node.check_range(1, tuple(-size for size in shape[:tuples]), tuple(size - 1 for size in shape[:tuples]), "indices")
-    where = _flat_places(node.tensor(1), shape[:tuples])
+    where = _flat_indices(node.tensor(1), shape[:tuples])
     size, inner, count = math.prod(shape[:tuples]), math.prod(shape[tuples:]), where.sizes[0]
     x = reshaped(node.tensor(0), (1, size, inner))
     updates = reshaped(node.tensor(2), (1, count, inner))
@@ -144,8 +144,8 @@ def scatter_nd(node: Node) -> Value:
     return node.valued(result, shape, is_bool=node.value(0).is_bool)
 
 
-def _flat_places(tuples: Expression, sizes: Sequence[int]) -> Expression:
-    """Return tuples of indices, the last dimension, as numbers {count} of elements in row-major order.
+def _flat_indices(tuples: Expression, sizes: Sequence[int]) -> Expression:
+    """Return tuples of indices, the last dimension, as flat row-major indices {count}.
 
     A tuple with an index out of range has the number behind the last element, so that its update is dropped.
     """
@@ -171,7 +171,7 @@ def _is_between(index: Expression, size: int) -> Expression:
 
 @operator("TensorScatter", since=24)
 def tensor_scatter(node: Node) -> Value:
-    """Put new rows into a copy of a cache, behind as many as each sequence has; round about where it is circular."""
+    """Write new rows into a copy of a cache, behind those of each sequence; wrap around if it is circular."""
     node.check_rank(1, len(node.shape(0)))
     cache, update = node.tensor(0), node.tensor(1)
     sizes, new = cache.sizes, update.sizes
@@ -186,14 +186,14 @@ def tensor_scatter(node: Node) -> Value:
         node.check_range(2, 0, int(most) - new[axis], "write_indices")
     rows = [1] * len(sizes)
     rows[axis] = new[axis]
-    places = dml.fill_value_sequence(node.builder, rows, DataType.INT32, 0, 1)
+    positions = dml.fill_value_sequence(node.builder, rows, DataType.INT32, 0, 1)
     rows[0] = sizes[0]
-    places = broadcast_to(places, rows)
+    positions = broadcast_to(positions, rows)
     if node.has(2):
         starts = dml.cast(reshaped(node.tensor(2), (sizes[0], *(1,) * (len(sizes) - 1))), DataType.INT32)
-        places = dml.add(places, broadcast_to(starts, rows))
+        positions = dml.add(positions, broadcast_to(starts, rows))
     if mode == "circular":
         count = node.constant([sizes[axis]], DataType.INT32)
-        places = dml.modulus_floor(places, broadcast_to(reshaped(count, (1,) * len(sizes)), rows))
-    indices = dml.identity(broadcast_to(places, new))
+        positions = dml.modulus_floor(positions, broadcast_to(reshaped(count, (1,) * len(sizes)), rows))
+    indices = dml.identity(broadcast_to(positions, new))
     return node.valued(functions.scatter_elements(cache, indices, update, axis=axis))

@@ -28,16 +28,16 @@ _MOST_LENGTH = 4096
 
 @lru_cache(maxsize=16)
 def _transform(length: int, known: int, bins: int, parts: int, *, inverse: bool) -> Array:
-    """Return the matrix {given * parts, bins * 2} that transforms signals of real or complex numbers.
+    """Return the matrix {known * parts, bins * 2} that transforms real or complex signals.
 
     One object for equal arguments, so that a session uploads it once.
 
     Args:
         length: of the transform.
-        given: how many elements of the signal there are; others are 0.
-        bins: how many frequencies are wanted.
+        known: number of elements of the signal; others are 0.
+        bins: number of frequencies.
         parts: 1 for real signals, 2 for complex ones, real and imaginary parts in turn.
-        inverse: whether frequencies are turned into a signal.
+        inverse: whether to transform frequencies into a signal.
     """
     turns = np.outer(np.arange(known), np.arange(bins)) % length
     angles = turns * (2 * math.pi / length)
@@ -49,7 +49,7 @@ def _transform(length: int, known: int, bins: int, parts: int, *, inverse: bool)
 
 @lru_cache(maxsize=16)
 def _inverse_of_half(length: int, known: int) -> Array:
-    """Return the matrix {given * 2, length} that turns the half of a spectrum into a real signal."""
+    """Return the matrix {known * 2, length} that transforms half of a spectrum into a real signal."""
     whole = _transform(length, known, length, 2, inverse=True).reshape(known, 2, length, 2)[..., 0]
     twice = np.array([1 if frequency == 0 or 2 * frequency == length else 2 for frequency in range(known)])
     return (whole * twice[:, None, None]).reshape(known * 2, length).astype(np.float32)
@@ -135,7 +135,7 @@ def short_time_fourier_transform(node: Node) -> Value:
 
 @operator("MelWeightMatrix", since=17)
 def mel_weight_matrix(node: Node) -> Value:
-    """Triangles of weights that gather frequencies into bands; five numbers decide about all of it."""
+    """Return triangular weights that sum frequencies into mel bands, computed on the host."""
     bands, length, rate = (node.host_integer(number) for number in range(3))
     low, high = (node.host_number(number) for number in (3, 4))
     if bands < 0 or length < 1 or rate < 1 or bands * length > MAX_ELEMENTS // 64:
