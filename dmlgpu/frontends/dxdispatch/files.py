@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.common.errors import ModelError, OutOfMemory
-from dmlgpu.common.memory import host_budget
+from dmlgpu.common.errors import ModelError
+from dmlgpu.common.memory import check_host_memory
 from dmlgpu.frontends.dxdispatch.json_node import JsonNode, quoted
 
 
@@ -137,7 +137,7 @@ def read_image(
     shape = (1, 3, height, width) if sizes is None else sizes
     if width * height > _MOST_PIXELS:
         raise source.error(f"{quoted(path.name)} must have at most {_MOST_PIXELS:,} pixels, got {width:,} x {height:,}")
-    _check_room(source, 4 * width * height + 8 * math.prod(shape))
+    check_host_memory(4 * width * height + 8 * math.prod(shape), source.path, "read a picture")
 
     def make() -> NDArray[Any]:
         try:
@@ -219,12 +219,3 @@ def _is_picture(sizes: tuple[int, ...]) -> bool:
 
 def _expected_shape(sizes: tuple[int, ...]) -> str:
     return f"a picture must have dimensions [1, channels, height, width] with 1, 3 or 4 channels, got {list(sizes)}"
-
-
-def _check_room(source: JsonNode, needed: int) -> None:
-    budget = host_budget()
-    if budget is not None and needed > budget:
-        raise OutOfMemory(
-            f"{source.path}: {needed:,} bytes to read a picture exceed the {budget:,} that may be used of the host's "
-            "memory"
-        )

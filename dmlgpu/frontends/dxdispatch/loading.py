@@ -10,8 +10,8 @@ from typing import Any
 from dmlgpu.catalog import FieldKind, operator
 from dmlgpu.catalog.enums import ExecutionFlags
 from dmlgpu.catalog.operator_desc import OperatorDesc
-from dmlgpu.common.errors import ModelError, OutOfMemory
-from dmlgpu.common.memory import host_budget
+from dmlgpu.common.errors import ModelError
+from dmlgpu.common.memory import check_host_memory
 from dmlgpu.frontends.dxdispatch.bindings import allow_points, lookup, parse_bindings
 from dmlgpu.frontends.dxdispatch.files import IMAGE_SUFFIXES, FileAccess, MissingFile, check_writable
 from dmlgpu.frontends.dxdispatch.json_node import (
@@ -260,12 +260,7 @@ def _graph(name: str, node: JsonNode, access: FileAccess) -> GraphDispatchable:
 
 
 def _file(path: Path, source: JsonNode) -> bytes:
-    needed, budget = 4 * path.stat().st_size, host_budget()
-    if budget is not None and needed > budget:
-        raise OutOfMemory(
-            f"{source.path}: {needed:,} bytes to read {quoted(str(path))} exceed the {budget:,} that may be used of "
-            "the host's memory"
-        )
+    check_host_memory(4 * path.stat().st_size, source.path, f"read {quoted(str(path))}")
     try:
         return path.read_bytes()
     except OSError as error:

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.common.errors import InvalidArgument, OutOfMemory, abridged
-from dmlgpu.common.memory import host_budget
+from dmlgpu.common.errors import InvalidArgument, abridged
+from dmlgpu.common.memory import check_host_memory
 from dmlgpu.frontends.dxdispatch.files import IMAGE_SUFFIXES, FileAccess, parse_resample, read_image
 from dmlgpu.frontends.dxdispatch.json_node import (
     UINT32_MAX,
@@ -125,12 +125,8 @@ class Resource:
         Raises:
             OutOfMemory: when that takes more than ``memory.host_budget``.
         """
-        needed, budget = self.allocated_size + self.values.memory, host_budget()
-        if budget is not None and needed > budget:
-            raise OutOfMemory(
-                f"resource {quoted(self.name)}: {needed:,} bytes to make its initial values exceed the {budget:,}"
-                " that may be used of the host's memory"
-            )
+        needed = self.allocated_size + self.values.memory
+        check_host_memory(needed, f"resource {quoted(self.name)}", "make its initial values")
         raw = np.zeros(self.allocated_size, np.uint8)
         raw[self.offset : self.extent] = self.values.to_bytes()
         return raw
@@ -267,20 +263,11 @@ def _from_file(
     if resample is not None:
         raise source.error(f"resampleSize is for pictures, got the file {quoted(path.name)}")
     try:
-        _check_room(source, path)
+        # Sparse files take no disk: their size says nothing of what the host can hold.
+        check_host_memory(2 * path.stat().st_size, source.path, f"read {quoted(str(path))}")
         return _from_npy(source, path, data_type) if suffix == ".npy" else _from_raw(source, path, data_type)
     except OSError as error:
         raise source.error(f"cannot read {quoted(str(path))}: {error.strerror or error}") from error
-
-
-def _check_room(source: JsonNode, path: Path) -> None:
-    """Raise OutOfMemory where reading a file would take more than ``memory.host_budget``: sparse files take no disk."""
-    needed, budget = 2 * path.stat().st_size, host_budget()
-    if budget is not None and needed > budget:
-        raise OutOfMemory(
-            f"{source.path}: {needed:,} bytes to read {quoted(str(path))} exceed the {budget:,}"
-            " that may be used of the host's memory"
-        )
 
 
 def _from_npy(source: JsonNode, path: Path, data_type: DataType) -> InitialValues:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +15,8 @@ from numpy.typing import NDArray
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.common.errors import ModelError, NotSupported, OutOfMemory
-from dmlgpu.common.memory import host_budget
+from dmlgpu.common.errors import ModelError, NotSupported
+from dmlgpu.common.memory import check_host_memory
 from dmlgpu.compiler.graph.description import GraphDesc, InputEdge, OperatorNode, OutputEdge
 from dmlgpu.frontends.dxdispatch.json_node import quoted
 from dmlgpu.frontends.dxdispatch.model import (
@@ -43,17 +44,20 @@ from dmlgpu.runtime.operator import CompiledOperator, Dispatchable
 Buffers = Mapping[str, Buffer]
 
 
-class DispatchRunner(Protocol):
-    """A dispatchable that was made ready."""
+class DispatchRunner(ABC):
+    """A compiled and initialized dispatchable."""
 
+    @abstractmethod
     def bind(self, command: Any, repeat: int) -> Sequence[OnnxBound]:
-        """Bind what a command binds, for so many dispatches per run; returns what there is to tell."""
+        """Bind the resources of a command, for ``repeat`` dispatches per run; return the events of ONNX tensors."""
 
+    @abstractmethod
     def run(self) -> Duration:
-        """Dispatch what was bound last, wait, and say how long it took."""
+        """Dispatch with the last bindings, wait, and return the time it took."""
 
     def finish(self) -> Mapping[str, NDArray[Any]]:
-        """Put results into their resources; returns those of deferred ones."""
+        """Store results in their resources; return those of deferred resources."""
+        return {}
 
 
 def graph_of(desc: OperatorDesc, name: str) -> GraphDesc:
@@ -70,7 +74,7 @@ def graph_of(desc: OperatorDesc, name: str) -> GraphDesc:
     )
 
 
-class TableRunner:
+class TableRunner(DispatchRunner):
     """An operator or a graph, compiled and initialised, with the binding table of its dispatches.
 
     Attributes:
@@ -125,10 +129,6 @@ class TableRunner:
         """Run what was recorded."""
         return self._device.queue.measure([self._commands] if self._commands else [])
 
-    def finish(self) -> Mapping[str, NDArray[Any]]:
-        """Return nothing: results are where they belong."""
-        return {}
-
     def _recorded(self, dispatchable: Dispatchable, table: Any, repeat: int) -> CommandList:
         commands = self._device.create_command_list()
         for _ in range(repeat):
@@ -153,7 +153,7 @@ class TableRunner:
             table.bind_temporary_resource(buffer)
 
 
-class ShaderRunner:
+class ShaderRunner(DispatchRunner):
     """A compute shader, compiled.
 
     Raises:
@@ -185,12 +185,8 @@ class ShaderRunner:
         """Run what was bound."""
         return measure(self._backend, self._work)
 
-    def finish(self) -> Mapping[str, NDArray[Any]]:
-        """Return nothing: results are where they belong."""
-        return {}
 
-
-class OnnxRunner:
+class OnnxRunner(DispatchRunner):
     """An ONNX model on a device; tensors that no resource is bound to are implicit, and inputs then hold zeros."""
 
     def __init__(self, device: Device, dispatchable: OnnxDispatchable, buffers: Buffers):
@@ -247,9 +243,7 @@ class OnnxRunner:
 
     def _input(self, name: str, bound: BoundArray | None, shape: tuple[int, ...], data_type: DataType) -> NDArray[Any]:
         size = -(-math.prod(shape) * data_type.bits // 8)
-        budget = host_budget()
-        if budget is not None and 2 * size > budget:
-            raise OutOfMemory(f"input {quoted(name)}: {size:,} bytes are more than may be used of the host's memory")
+        check_host_memory(2 * size, f"input {quoted(name)}", "hold its elements")
         if bound is None or bound.resource is None:
             return np.zeros(shape, data_type.numpy)
         raw = self._buffers[bound.resource].read()
@@ -329,9 +323,9 @@ def make_runner(device: Device, dispatchable: Any, buffers: Buffers, own: list[B
     Raises:
         NotSupported, InvalidDescription, InvalidGraph, ShaderError, OutOfMemory: the device refuses it.
     """
-    makers: dict[type, Callable[[], DispatchRunner]] = {
-        ShaderDispatchable: lambda: ShaderRunner(device, dispatchable, buffers),
-        OnnxDispatchable: lambda: OnnxRunner(device, dispatchable, buffers),
-    }
-    maker = makers.get(type(dispatchable))
-    return maker() if maker is not None else TableRunner(device, dispatchable, buffers, own)
+    match dispatchable:
+        case ShaderDispatchable():
+            return ShaderRunner(device, dispatchable, buffers)
+        case OnnxDispatchable():
+            return OnnxRunner(device, dispatchable, buffers)
+    return TableRunner(device, dispatchable, buffers, own)
