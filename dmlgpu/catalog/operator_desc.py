@@ -57,10 +57,10 @@ class Entries:
 
     def of(self, values: Mapping[str, Any]) -> tuple[float, ...] | None:
         """Return the array beside the values of other fields; None where they do not say how long it is."""
-        given = values.get(self.like)
-        if isinstance(given, TensorDesc):
-            return (self.value,) * max(given.dimension_count - self.less, 0)
-        return (self.value,) * len(given) if isinstance(given, tuple | list) else None
+        like = values.get(self.like)
+        if isinstance(like, TensorDesc):
+            return (self.value,) * max(like.dimension_count - self.less, 0)
+        return (self.value,) * len(like) if isinstance(like, tuple | list) else None
 
 
 def entries(value: float, like: str, *, less: int = 0) -> Any:
@@ -241,8 +241,8 @@ class OperatorDesc:
             else:
                 put[name] = self._converted(name, convert, value)
         for name in repeated:
-            found = put[name] = defaults[name].of(put)
-            if found is None:
+            default = put[name] = defaults[name].of(put)
+            if default is None:
                 raise InvalidDescription(self.operator, name, "is required")
         for name in values:
             known = ", ".join(self.field_names)

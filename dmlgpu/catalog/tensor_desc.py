@@ -194,8 +194,8 @@ class TensorDesc:
         """Whether the elements lie row-major without gaps."""
         packed = packed_strides(self.sizes)
         return all(
-            size == 1 or given == want
-            for size, given, want in zip(self.sizes, self.element_strides, packed, strict=True)
+            size == 1 or stride == want
+            for size, stride, want in zip(self.sizes, self.element_strides, packed, strict=True)
         )
 
     @property
@@ -246,7 +246,7 @@ class TensorDesc:
             return elements.reshape(self.sizes).copy() if self.is_packed else elements[self._offsets()]
 
     @contextlib.contextmanager
-    def _reporting(self, method: str, argument: str, given: object) -> Iterator[None]:
+    def _reporting(self, method: str, argument: str, array: object) -> Iterator[None]:
         """Name the tensor and the argument where NumPy cannot convert."""
         try:
             yield
@@ -255,7 +255,7 @@ class TensorDesc:
         except MemoryError as error:
             raise OutOfMemory(f"TensorDesc.{method}: the host has no memory for {self.byte_size:,} bytes") from error
         except Exception as error:
-            got = f"{given.dtype} with shape {given.shape}" if isinstance(given, np.ndarray) else shown(given)
+            got = f"{array.dtype} with shape {array.shape}" if isinstance(array, np.ndarray) else shown(array)
             raise InvalidArgument(
                 f"TensorDesc.{method}: {argument} does not fit {self.data_type.name} with sizes {shown(self.sizes)}, "
                 f"got {got}: {error}"

@@ -68,22 +68,22 @@ def as_index(value: Any) -> int | None:
 
 def integer(value: Any) -> int:
     """Take integers of up to 64 bits and a sign; no bool."""
-    found = as_index(value)
-    if found is None:
+    number = as_index(value)
+    if number is None:
         raise WrongKind("an integer", value)
-    if not -UINT64_MAX <= found <= UINT64_MAX:
-        raise WrongKind("an integer of at most 64 bits", found)
-    return found
+    if not -UINT64_MAX <= number <= UINT64_MAX:
+        raise WrongKind("an integer of at most 64 bits", number)
+    return number
 
 
 def between(low: int, high: int) -> Converter[int]:
     """Take integers of a range; no bool."""
 
     def convert(value: Any) -> int:
-        found = as_index(value)
-        if found is None or not low <= found <= high:
+        number = as_index(value)
+        if number is None or not low <= number <= high:
             raise WrongKind(f"an integer between {low} and {high}", value)
-        return found
+        return number
 
     return convert
 
@@ -104,17 +104,17 @@ def real(value: Any) -> float:
 
 def seconds(value: Any) -> float:
     """Take a time in seconds; infinity too, but not NaN, which no clock ever reaches."""
-    found = real(value)
-    if math.isnan(found):
-        raise WrongKind("a number of seconds", found)
-    return found
+    number = real(value)
+    if math.isnan(number):
+        raise WrongKind("a number of seconds", number)
+    return number
 
 
 def number(value: Any) -> int | float:
     """Take what ``real`` takes; an integer stays one."""
     as_float = real(value)
-    found = as_index(value) if isinstance(value, numbers.Integral) else None
-    return as_float if found is None else found
+    integral = as_index(value) if isinstance(value, numbers.Integral) else None
+    return as_float if integral is None else integral
 
 
 def boolean(value: Any) -> bool:
@@ -155,9 +155,9 @@ def member_of(cls: type[Member]) -> Converter[Member]:
     def convert(value: Any) -> Member:
         if isinstance(value, cls):
             return value
-        found = None if isinstance(value, IntEnum) else as_index(value)
+        number = None if isinstance(value, IntEnum) else as_index(value)
         for member in cls:
-            if member == found:
+            if member == number:
                 return member
         raise WrongKind(expected, value)
 
@@ -170,10 +170,10 @@ def flags_of(cls: type[Flags]) -> Converter[Flags]:
     highest = sum(cls)
 
     def convert(value: Any) -> Flags:
-        found = None if isinstance(value, IntEnum) else as_index(value)
-        if found is None or not 0 <= found <= highest:
+        number = None if isinstance(value, IntEnum) else as_index(value)
+        if number is None or not 0 <= number <= highest:
             raise WrongKind(expected, value)
-        return cls(found)
+        return cls(number)
 
     return convert
 

@@ -52,10 +52,10 @@ def element_wise_is_nan(desc: descs.ElementWiseIsNan, input_tensor: Array) -> Ar
 @reference(descs.ElementWiseIsInfinity)
 def element_wise_is_infinity(desc: descs.ElementWiseIsInfinity, input_tensor: Array) -> Array:
     """Whether the element is an infinity of the sign that is sought."""
-    found = np.isinf(input_tensor)
+    is_infinite = np.isinf(input_tensor)
     if desc.infinity_mode is not IsInfinityMode.EITHER:
-        found &= np.signbit(input_tensor) == (desc.infinity_mode is IsInfinityMode.NEGATIVE)
-    return found.astype(desc.output_tensor.data_type.numpy)
+        is_infinite &= np.signbit(input_tensor) == (desc.infinity_mode is IsInfinityMode.NEGATIVE)
+    return is_infinite.astype(desc.output_tensor.data_type.numpy)
 
 
 @reference(descs.ElementWiseIf)

@@ -27,9 +27,9 @@ def diagonal_matrix1(desc: descs.DiagonalMatrix1, input_tensor: Array | None) ->
     begin, end = desc.diagonal_fill_begin, desc.diagonal_fill_end
     distance = _distances(sizes)
     filled = (end >= begin) ^ (distance >= begin) ^ (distance < end)
-    given = np.zeros(sizes, dtype) if input_tensor is None else input_tensor
+    matrices = np.zeros(sizes, dtype) if input_tensor is None else input_tensor
     value = np.full((), desc.value, dtype)
-    return np.where(filled, as_bits(value), as_bits(given)).view(dtype)
+    return np.where(filled, as_bits(value), as_bits(matrices)).view(dtype)
 
 
 @reference(descs.DiagonalMatrix)

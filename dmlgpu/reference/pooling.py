@@ -158,8 +158,8 @@ def max_unpooling(desc: descs.MaxUnpooling, input_tensor: Array, indices_tensor:
     """Elements at the flat numbers that the indices name, the last of several; those beyond the output are dropped."""
     output = np.zeros(desc.output_tensor.sizes, input_tensor.dtype)
     numbers = indices_tensor.ravel()
-    kept = numbers < output.size
-    for number, value in zip(numbers[kept].astype(np.int64), input_tensor.ravel()[kept], strict=True):
+    inside = numbers < output.size
+    for number, value in zip(numbers[inside].astype(np.int64), input_tensor.ravel()[inside], strict=True):
         output.flat[number] = value
     return output
 

@@ -97,6 +97,6 @@ def dynamic_quantize_linear(desc: descs.DynamicQuantizeLinear, input_tensor: Arr
     smallest, largest = min(known.min(), F32(0)), max(known.max(), F32(0))
     scale = F32(1) if smallest == largest else (largest - smallest) / F32(high - low)
     zero_point = quantized(np.asarray(F32(low) - smallest / scale), 0, data_type)
-    one = desc.output_scale_tensor.sizes
+    scalar_sizes = desc.output_scale_tensor.sizes
     elements = quantized(values / scale, zero_point, data_type)
-    return elements, np.full(one, scale, F32), zero_point.reshape(one)
+    return elements, np.full(scalar_sizes, scale, F32), zero_point.reshape(scalar_sizes)

@@ -83,7 +83,7 @@ def _layer(
     x, weights, recurrence, bias = tensors
     (_, steps, sequences, _), (_, directions, _, hidden) = x.shape, recurrence.shape
     shape = (directions, sequences, hidden)
-    states = [np.zeros(shape) if given is None else _wide(given[0]) for given in initial]
+    states = [np.zeros(shape) if state is None else _wide(state[0]) for state in initial]
     claim("the states of all steps", steps, *shape, each=16)
     whole = np.zeros((steps, *shape))
     lasting = np.full(sequences, steps) if lengths is None else lengths.ravel()

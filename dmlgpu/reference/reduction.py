@@ -19,8 +19,8 @@ Array = NDArray[Any]
 def _rows(array: Array, axes: Sequence[int]) -> Array:
     """Return the array with all ``axes`` flattened, row-major and in ascending order, into one last dimension."""
     reduced = sorted(set(axes))
-    kept = [axis for axis in range(array.ndim) if axis not in reduced]
-    return array.transpose(*kept, *reduced).reshape(*(array.shape[axis] for axis in kept), -1)
+    remaining = [axis for axis in range(array.ndim) if axis not in reduced]
+    return array.transpose(*remaining, *reduced).reshape(*(array.shape[axis] for axis in remaining), -1)
 
 
 def _position(rows: Array, best: Array, direction: AxisDirection) -> Array:

@@ -79,11 +79,11 @@ def evaluate(
     """
     if desc.operator not in _FUNCTIONS:
         raise OperatorNotImplemented(desc.operator)
-    kept = {"before": before} if keeps_outputs(desc.operator) else {}
+    extra = {"before": before} if keeps_outputs(desc.operator) else {}
     # Overflow, wrapping and NaN are results here, not accidents.
     with np.errstate(all="ignore"), allowing(desc.operator, host_budget() if budget is None else budget):
         claim_tensors(desc)
-        result = _FUNCTIONS[desc.operator](desc, *_by_field(desc, inputs), **kept)
+        result = _FUNCTIONS[desc.operator](desc, *_by_field(desc, inputs), **extra)
     return result if isinstance(result, tuple) else (result,)
 
 

@@ -75,6 +75,6 @@ def cumulative_product(desc: descs.CumulativeProduct, input_tensor: Array) -> Ar
 def nonzero_coordinates(desc: descs.NonzeroCoordinates, input_tensor: Array) -> tuple[Array, Array]:
     """How many elements are not zero, and their last coordinates in row-major order; rows of 0 after them."""
     coordinates = np.zeros(desc.output_coordinates_tensor.sizes, np.uint32)
-    found = np.argwhere(input_tensor != 0)
-    coordinates.reshape(coordinates.shape[-2:])[: len(found)] = found[:, -coordinates.shape[-1] :]
-    return np.full(desc.output_count_tensor.sizes, len(found), np.uint32), coordinates
+    nonzero = np.argwhere(input_tensor != 0)
+    coordinates.reshape(coordinates.shape[-2:])[: len(nonzero)] = nonzero[:, -coordinates.shape[-1] :]
+    return np.full(desc.output_count_tensor.sizes, len(nonzero), np.uint32), coordinates

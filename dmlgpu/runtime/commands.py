@@ -15,10 +15,9 @@ from dmlgpu.common import coercion as kinds
 from dmlgpu.common.errors import InvalidArgument, InvalidState, shown
 from dmlgpu.runtime.buffer import Buffer, check_range
 from dmlgpu.runtime.child import DeviceChild, as_tuple, expect_child
-from dmlgpu.runtime.executor import WORD_BYTES, Dispatch, Range
-from dmlgpu.runtime.measuring import Duration, measure
+from dmlgpu.runtime.executor import WORD_BYTES, Dispatch, Duration, Range, measure
 from dmlgpu.runtime.operator import CompiledOperator, Dispatchable, OperatorInitializer
-from dmlgpu.runtime.recording import Batch, Bindings, Recorded
+from dmlgpu.runtime.recording import Bindings, CommandBatch, Recorded
 from dmlgpu.runtime.table import BindingTable
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ class CommandList(DeviceChild):
         self._open = True
         self._entries: list[Recorded | Bindings] = []
         self._volatile = False
-        self._batch: Batch | None = None
+        self._batch: CommandBatch | None = None
         self._serial: int | None = None
 
     @property
@@ -60,7 +59,7 @@ class CommandList(DeviceChild):
         self._check_open("close")
         if not self._volatile:
             entries = [entry for entry in self._entries if isinstance(entry, Recorded)]
-            self._batch = Batch.of(entries, self._state.backend)
+            self._batch = CommandBatch.of(entries, self._state.backend)
         self._open = False
 
     def reset(self) -> None:
@@ -125,12 +124,12 @@ class CommandList(DeviceChild):
                 raise _second_initialization(recorded.label, compiled)
         self._entries.append(recorded)
 
-    def _ready(self) -> Batch:
+    def _ready(self) -> CommandBatch:
         """Return the list's work; volatile bindings are read now."""
         if self._batch is not None:
             return self._batch
         entries = [entry.recorded() if isinstance(entry, Bindings) else entry for entry in self._entries]
-        return Batch.of(entries, self._state.backend)
+        return CommandBatch.of(entries, self._state.backend)
 
 
 class CommandRecorder(DeviceChild):

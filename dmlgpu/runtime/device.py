@@ -202,13 +202,13 @@ class Device(DmlObject):
 
     def _check_pageable(self, method: str, objects: Sequence[DeviceChild]) -> None:
         self._state.check()
-        for index, one in enumerate(as_tuple(method, "objects", objects, "pageable objects")):
-            if not isinstance(one, Operator | CompiledOperator | OperatorInitializer | Buffer):
+        for index, pageable in enumerate(as_tuple(method, "objects", objects, "pageable objects")):
+            if not isinstance(pageable, Operator | CompiledOperator | OperatorInitializer | Buffer):
                 raise InvalidArgument(
                     f"{method}: objects[{index}] must be an operator, an initializer or a buffer, "
-                    f"got {type(one).__name__}"
+                    f"got {type(pageable).__name__}"
                 )
-            expect_child(method, f"objects[{index}]", one, type(one), self._state)
+            expect_child(method, f"objects[{index}]", pageable, type(pageable), self._state)
 
     # ---- operators --------------------------------------------------------------------------------------------------
 
@@ -423,6 +423,6 @@ def _options(
     )
 
 
-def _names(caller: str, argument: str, given: object) -> tuple[str, ...]:
+def _names(caller: str, argument: str, listed: object) -> tuple[str, ...]:
     """Return the names in a sequence or a set."""
-    return kinds.argument(caller, argument, _NAMES, tuple(given) if isinstance(given, Set) else given)
+    return kinds.argument(caller, argument, _NAMES, tuple(listed) if isinstance(listed, Set) else listed)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dmlgpu.common import coercion as kinds
 from dmlgpu.common.errors import InvalidArgument
-from dmlgpu.runtime.measuring import Duration
+from dmlgpu.runtime.executor import Duration
 
 
 @dataclass(frozen=True)
