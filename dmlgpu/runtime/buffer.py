@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu.common import coercion as kinds
+from dmlgpu.common import coercion
 from dmlgpu.common.coercion import UINT64_MAX, as_index
 from dmlgpu.common.errors import InvalidArgument, InvalidState, TimedOut, abridged, shown
 from dmlgpu.runtime.child import DeviceChild, DmlObject
@@ -281,7 +281,7 @@ class Readback(DeviceChild):
             DeviceRemoved: the device is gone, or goes meanwhile, and the bytes were not fetched before.
         """
         if timeout is not None:
-            timeout = kinds.argument(self.description, "timeout", kinds.seconds, timeout)
+            timeout = coercion.argument(self.description, "timeout", coercion.seconds, timeout)
         if not self._found and self._reading is not None:
             self._state.check()
             # The lock is not held: other threads go on submitting.

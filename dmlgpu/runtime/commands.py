@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from dmlgpu.catalog.enums import ExecutionFlags
-from dmlgpu.common import coercion as kinds
+from dmlgpu.common import coercion
 from dmlgpu.common.errors import InvalidArgument, InvalidState, shown
 from dmlgpu.runtime.buffer import Buffer, check_range
 from dmlgpu.runtime.child import DeviceChild, as_tuple, expect_child
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dmlgpu.runtime.device import Device
     from dmlgpu.runtime.state import DeviceState
 
-FENCE_VALUE = kinds.between(0, kinds.UINT64_MAX)
+FENCE_VALUE = coercion.between(0, coercion.UINT64_MAX)
 
 
 class CommandList(DeviceChild):
@@ -312,9 +312,11 @@ class Fence(DeviceChild):
             DeviceRemoved: the device is gone, or goes meanwhile.
         """
         self._state.check()
-        value = kinds.argument(self.description, "value", FENCE_VALUE, value)
+        value = coercion.argument(self.description, "value", FENCE_VALUE, value)
         if timeout is not None:
-            timeout = min(kinds.argument(self.description, "timeout", kinds.seconds, timeout), threading.TIMEOUT_MAX)
+            timeout = min(
+                coercion.argument(self.description, "timeout", coercion.seconds, timeout), threading.TIMEOUT_MAX
+            )
         deadline = None if timeout is None else time.monotonic() + timeout
         if value > self._last and deadline is None:
             raise InvalidState(
@@ -357,8 +359,8 @@ class Fence(DeviceChild):
         self._signals = [signal for signal in self._signals if signal[0] > self._completed]
 
     def _signal(self, value: int, serial: int | None) -> None:
-        number = kinds.as_index(value)
-        if number is None or not self._last < number <= kinds.UINT64_MAX:
+        number = coercion.as_index(value)
+        if number is None or not self._last < number <= coercion.UINT64_MAX:
             raise InvalidArgument(
                 f"{self.description}: signal: value must be an integer above the last one, {self._last}, "
                 f"got {shown(value)}"

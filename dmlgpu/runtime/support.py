@@ -9,7 +9,7 @@ from dmlgpu.catalog import FieldSchema, OperatorSchema, SupportTable, Variant, d
 from dmlgpu.catalog.enums import DataType, FeatureLevel
 from dmlgpu.catalog.operator_desc import OperatorDesc, Size2D
 from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.common import coercion as kinds
+from dmlgpu.common import coercion
 from dmlgpu.common.errors import DmlError, InvalidArgument, InvalidDescription, OperatorNotImplemented, shown
 from dmlgpu.compiler import operators
 from dmlgpu.compiler.operators.lowering import Probe
@@ -27,7 +27,7 @@ from dmlgpu.runtime.features import (
 Refusal = Callable[[OperatorDesc], DmlError | None]
 """Returns the exception with which a device would refuse a description, or None."""
 
-_FEATURE_LEVELS = kinds.tuple_of(kinds.member_of(FeatureLevel), "feature levels")
+_FEATURE_LEVELS = coercion.tuple_of(coercion.member_of(FeatureLevel), "feature levels")
 
 
 def answer(query: Query, level: FeatureLevel, refusal: Refusal, implemented: frozenset[str]) -> Answer:
@@ -56,7 +56,7 @@ def answer(query: Query, level: FeatureLevel, refusal: Refusal, implemented: fro
 
 def _feature_levels(query: FeatureLevelsQuery, level: FeatureLevel) -> FeatureLevels:
     caller, argument = "FeatureLevelsQuery", "requested_feature_levels"
-    requested = kinds.argument(caller, argument, _FEATURE_LEVELS, query.requested_feature_levels)
+    requested = coercion.argument(caller, argument, _FEATURE_LEVELS, query.requested_feature_levels)
     if not requested:
         raise InvalidArgument("FeatureLevelsQuery: requested_feature_levels must not be empty")
     return FeatureLevels(max((candidate for candidate in requested if candidate <= level), default=None))
