@@ -7,16 +7,13 @@ indices count from the end when negative: signed index types exist from feature 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.catalog import descs
-from dmlgpu.reference.bits import as_bits
-from dmlgpu.reference.registry import reference
-
-Array = NDArray[Any]
+from dmlgpu.reference.elementwise import as_bits
+from dmlgpu.reference.registry import Array, reference
 
 
 def _positions(indices: Array, extent: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

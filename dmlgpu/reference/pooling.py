@@ -6,13 +6,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dmlgpu.catalog import descs
-from dmlgpu.reference.memory import claim
-from dmlgpu.reference.registry import reference
-
-Array = NDArray[Any]
+from dmlgpu.reference.registry import Array, claim, reference
 
 
 def _axis(desc: Any, axis: int, spatial: int) -> Array:

@@ -9,13 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.reference.registry import reference
+from dmlgpu.reference.registry import Array, reference
 
-Array = NDArray[Any]
 F32 = np.float32
 
 

@@ -14,11 +14,8 @@ from dmlgpu.catalog.enums import DataType, RecurrentNetworkDirection
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.reference.elementwise import attribute
-from dmlgpu.reference.fused import activated
-from dmlgpu.reference.memory import claim
-from dmlgpu.reference.registry import reference
+from dmlgpu.reference.registry import Array, activated, claim, reference
 
-Array = NDArray[Any]
 Wide = NDArray[np.float64]
 Optional = Array | None
 States = tuple[Wide, ...]

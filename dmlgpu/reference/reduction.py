@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import AxisDirection, ReduceFunction
 from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.reference.registry import reference
-
-Array = NDArray[Any]
+from dmlgpu.reference.registry import Array, reference
 
 
 def _rows(array: Array, axes: Sequence[int]) -> Array:

@@ -6,15 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import InterpolationMode, ReduceFunction
-from dmlgpu.reference.memory import claim
-from dmlgpu.reference.registry import reference
-
-Array = NDArray[Any]
-
+from dmlgpu.reference.registry import Array, claim, reference
 
 # ---- pooling
 
