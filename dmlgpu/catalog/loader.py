@@ -23,8 +23,8 @@ from dmlgpu.catalog.model import (
     SupportTable,
     TensorSupport,
     Variant,
+    to_snake,
 )
-from dmlgpu.catalog.names import to_snake
 from dmlgpu.common.errors import InvalidArgument, shown
 
 _DIRECTORY = Path(__file__).parent

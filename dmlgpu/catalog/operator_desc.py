@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple, NoReturn, Self, dataclass_transfor
 
 from dmlgpu.catalog import FieldSchema, OperatorSchema, enums
 from dmlgpu.catalog.documentation import annotation, description_docstring, output_names, single_type
-from dmlgpu.catalog.names import to_directml, to_snake
+from dmlgpu.catalog.model import to_directml, to_snake
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.catalog.usual import length, usual
 from dmlgpu.common import coercion
