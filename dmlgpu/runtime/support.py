@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from dmlgpu.catalog import OperatorSchema, operator
 from dmlgpu.catalog.enums import DataType, FeatureLevel
+from dmlgpu.catalog.minimal import minimal_examples
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common import coercion as kinds
 from dmlgpu.common.errors import DmlError, InvalidArgument, InvalidDescription, OperatorNotImplemented, shown
@@ -19,7 +20,6 @@ from dmlgpu.runtime.features import (
     TensorDataTypeSupport,
     TensorDataTypeSupportQuery,
 )
-from dmlgpu.runtime.probe import probes
 
 Refusal = Callable[[OperatorDesc], DmlError | None]
 """Returns the exception with which a device would refuse a description, or None."""
@@ -71,7 +71,7 @@ def _data_type_support(
             if data_type in support.types:
                 listed = True
                 types = {schema.field(tensor).python_name: data_type}
-                for refused_by in map(refusal, probes(schema, types, level)):
+                for refused_by in map(refusal, minimal_examples(schema, types, level)):
                     if _is_the_adapters(refused_by):
                         refused.setdefault(name, str(refused_by))
     return TensorDataTypeSupport(listed and not refused, refused)
@@ -86,7 +86,7 @@ def _operator_support(query: OperatorSupportQuery, level: FeatureLevel, refusal:
         if level < schema.feature_level:
             needed = f"needs feature level {schema.feature_level.label}, the device behaves as {level.label}"
             return OperatorSupport(False, f"{schema.name}: {needed}")
-        refusals = list(map(refusal, probes(schema, data_types, level)))
+        refusals = list(map(refusal, minimal_examples(schema, data_types, level)))
         refused = None if None in refusals else min(refusals, key=_distance)
     return OperatorSupport(refused is None, "" if refused is None else str(refused))
 

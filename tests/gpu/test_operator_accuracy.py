@@ -25,7 +25,7 @@ def test_winograd_s_filtering_is_beyond_the_direct_limit(backend: GpuBackend) ->
     "options", [{"precise": True}, {"deterministic": True}], ids=lambda options: next(iter(options))
 )
 def test_a_device_that_keeps_digits_is_within_the_direct_limit(backend: GpuBackend, options: dict[str, bool]) -> None:
-    desc = DIRECT.build(DATA_TYPE)
+    desc = DIRECT.desc(DATA_TYPE)
     images, filters = DIRECT.inputs(desc)
     device = Device(backend.info, **options)
     try:

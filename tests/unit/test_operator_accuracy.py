@@ -94,7 +94,7 @@ def test_schedules_need_shaders(numpy_device: Device) -> None:
 def test_workloads_are_named_once_and_draw_the_same_numbers_again() -> None:
     assert len(CASES) == sum(len(workload.data_types) for workload in WORKLOADS)
     for workload in WORKLOADS:
-        desc = workload.build(DataType.FLOAT16)
+        desc = workload.desc(DataType.FLOAT16)
         for first, second in zip(workload.inputs(desc), workload.inputs(desc), strict=True):
             np.testing.assert_array_equal(first, second)
             assert np.isfinite(first).all()

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Collection
 
 from dmlgpu.catalog import validation
 from dmlgpu.catalog.enums import FeatureLevel
 from dmlgpu.catalog.operator_desc import OperatorDesc
-from dmlgpu.compiler.operators.lowering import Probe, lowering, registered
+from dmlgpu.compiler.operators.lowering import lowering, registered
 from dmlgpu.compiler.plan import Plan
 from dmlgpu.compiler.rewrites.moves import Move
 from dmlgpu.compiler.target import Target
@@ -56,16 +55,6 @@ def upgrade(desc: OperatorDesc) -> OperatorDesc:
     """Return the description as the newest operator of its line."""
     newer = lowering(desc.operator).upgrade(desc)
     return desc if newer is None else upgrade(newer)
-
-
-def probe(operator: str, asked: Collection[str]) -> Probe:
-    """Return what an operator's smallest description needs beyond tensors of one element; nothing where none is known.
-
-    Args:
-        operator: DirectML's name.
-        asked: fields of the tensors that the description is to have.
-    """
-    return lowering(operator).probe(asked) if operator in registered() else Probe()
 
 
 def moves(desc: OperatorDesc) -> tuple[Move, ...]:

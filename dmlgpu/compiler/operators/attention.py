@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +23,7 @@ from dmlgpu.compiler.operators.attention_tensors import (
     per_batch,
 )
 from dmlgpu.compiler.operators.indices import last_dimensions
-from dmlgpu.compiler.operators.lowering import Lowering, Probe, input_tensor, invalid, output_tensor
+from dmlgpu.compiler.operators.lowering import Lowering, input_tensor, invalid, output_tensor
 from dmlgpu.compiler.plan import Attend, Body, Held, Map, Plan, Scatter, Step, Tensor, View, apply, constants, element
 from dmlgpu.compiler.rewrites.sources import identity
 from dmlgpu.compiler.target import Target
@@ -89,29 +88,6 @@ class MultiheadAttention1(Lowering):
 
     desc = descs.MultiheadAttention1
     shaders = (SCALED, BIASED, MASKED, UNPADDED_SCORE, UNPADDED, VISIBLE, CACHED, "attention/merge")
-
-    @classmethod
-    def probe(cls, asked: Collection[str]) -> Probe:
-        apart = ("query_tensor", "key_tensor", "value_tensor")
-        beside = {
-            "stacked_query_key_tensor": ("value_tensor",),
-            "stacked_key_value_tensor": ("query_tensor",),
-            "stacked_query_key_value_tensor": (),
-            "past_key_tensor": (*apart, "past_value_tensor"),
-            "past_value_tensor": (*apart, "past_key_tensor"),
-            "past_sequence_lengths_tensor": (*apart, "output_present_key_tensor", "output_present_value_tensor"),
-        }
-        needed = [beside[field] for field in asked if field in beside] or [apart]
-        return Probe(
-            tensors=tuple(itertools.chain.from_iterable(needed)),
-            sizes={
-                "stacked_query_key_tensor": (2, 1),
-                "stacked_key_value_tensor": (2, 1),
-                "stacked_query_key_value_tensor": (3, 1),
-                "bias_tensor": (3,),
-            },
-            values={"mask_type": MaskType.BOOLEAN if "mask_tensor" in asked else MaskType.NONE},
-        )
 
     @classmethod
     def usual_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:

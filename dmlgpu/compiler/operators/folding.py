@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,6 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
 from dmlgpu.compiler.operators.lowering import (
     Lowering,
-    Probe,
     check_padded,
     check_sizes,
     input_tensor,
@@ -86,10 +85,6 @@ class Unfold(Lowering):
     shaders = ("window/taken",)
 
     @classmethod
-    def probe(cls, asked: Collection[str]) -> Probe:
-        return Probe(ranks={"output_tensor": 3})
-
-    @classmethod
     def output_sizes(cls, desc: descs.Unfold) -> Mapping[str, tuple[int, ...]]:
         """{N, C * places, positions}."""
         (batch, channels, *spatial) = desc.input_tensor.sizes
@@ -117,10 +112,6 @@ class Fold(Lowering):
 
     desc = descs.Fold
     shaders = ("window/covering",)
-
-    @classmethod
-    def probe(cls, asked: Collection[str]) -> Probe:
-        return Probe(ranks={"input_tensor": 3})
 
     @classmethod
     def check(cls, desc: descs.Fold) -> None:

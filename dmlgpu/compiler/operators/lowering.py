@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from dmlgpu.catalog.enums import FeatureLevel
@@ -17,23 +17,6 @@ MOST_PADDED = 2**31 - 1
 """Most elements of a spatial dimension with its padding: shaders count them in signed 32-bit integers."""
 
 _LOWERINGS: dict[str, type[Lowering]] = {}
-
-
-@dataclass(frozen=True)
-class Probe:
-    """What an operator's smallest description needs beyond required tensors of one element and plain attributes.
-
-    Attributes:
-        tensors: optional tensors that must be there, by field.
-        ranks: dimension counts that the tables leave open, by field.
-        sizes: sizes of the last dimensions that are not 1, by field.
-        values: attributes that are neither 0 or 1 nor the first member of their enumeration.
-    """
-
-    tensors: tuple[str, ...] = ()
-    ranks: Mapping[str, int] = field(default_factory=dict)
-    sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    values: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Lowering:
@@ -85,11 +68,6 @@ class Lowering:
         They follow from the inputs; the description's outputs may have any sizes.
         """
         return {} if cls.newer is None else lowering(cls.newer.operator).usual_sizes(desc)
-
-    @classmethod
-    def probe(cls, asked: Collection[str]) -> Probe:
-        """Return what the smallest description with the tensors that are asked for needs besides."""
-        return Probe() if cls.newer is None else lowering(cls.newer.operator).probe(asked)
 
     @classmethod
     def upgrade(cls, desc: Any) -> OperatorDesc | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.operators.bits import as_bits
 from dmlgpu.compiler.operators.fill import FILL, PLACE, places
 from dmlgpu.compiler.operators.indices import check_axis, check_single_along_axis, merged_around_axis
-from dmlgpu.compiler.operators.lowering import Lowering, Probe, check_sizes, input_tensor, invalid, output_tensor
+from dmlgpu.compiler.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
 from dmlgpu.compiler.operators.scalars import converted, words_of
 from dmlgpu.compiler.plan import Body, Map, Plan, Source, Tensor, View, apply, constants, element
 from dmlgpu.compiler.rewrites.collapse import merge_dimensions
@@ -30,10 +30,6 @@ class OneHot(Lowering):
 
     desc = descs.OneHot
     shaders = ("indexing/one_hot", "indexing/found", PLACE)
-
-    @classmethod
-    def probe(cls, asked: Collection[str]) -> Probe:
-        return Probe(sizes={"values_tensor": (2,)})
 
     @classmethod
     def check(cls, desc: descs.OneHot) -> None:

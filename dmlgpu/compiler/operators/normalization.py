@@ -8,7 +8,7 @@ operators of ONNX that map on these). A row with NaN or infinity becomes NaN; sq
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from dmlgpu.catalog import descs
@@ -17,7 +17,6 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.compiler.operators.fused import activated
 from dmlgpu.compiler.operators.lowering import (
     Lowering,
-    Probe,
     check_axes,
     check_sizes,
     input_tensor,
@@ -94,12 +93,6 @@ class MeanVarianceNormalization2(Lowering):
         "normalization/moments_at_once",
         "normalization/mean_square",
     )
-
-    @classmethod
-    def probe(cls, asked: Collection[str]) -> Probe:
-        """Return the older ones take scale and bias both or not at all, below feature level 5_2."""
-        pair = ("scale_tensor", "bias_tensor")
-        return Probe(pair if set(pair) & set(asked) else ())
 
     @classmethod
     def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:

@@ -8,7 +8,7 @@ quotient is infinite or NaN.)
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -18,7 +18,6 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler.operators.lowering import (
     Lowering,
-    Probe,
     check_sizes,
     everywhere,
     input_tensor,
@@ -144,10 +143,6 @@ class _InBlocks(_Linear):
     The quantisation tensors are the scale and, for SCALE_ZERO_POINT, the zero point, of equal sizes. In each dimension
     their size divides the input's, and element i takes entry i div (input size / scale size).
     """
-
-    @classmethod
-    def probe(cls, asked: Collection[str]) -> Probe:
-        return Probe(values={"quantization_type": QuantizationType.SCALE})
 
     @classmethod
     def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
 from dmlgpu.compiler.operators.fill import PLACE, places
-from dmlgpu.compiler.operators.lowering import Lowering, Probe, check_sizes, everywhere, input_tensor, output_tensor
+from dmlgpu.compiler.operators.lowering import Lowering, check_sizes, everywhere, input_tensor, output_tensor
 from dmlgpu.compiler.plan import Body, Element, Map, Plan, Source, Tensor, constants, element
 from dmlgpu.compiler.rewrites.collapse import merge_dimensions
 from dmlgpu.compiler.target import Target
@@ -31,10 +31,6 @@ class RandomGenerator(Lowering):
 
     desc = descs.RandomGenerator
     shaders = ("random/random_generator", "random/next_state", PLACE)
-
-    @classmethod
-    def probe(cls, asked: Collection[str]) -> Probe:
-        return Probe(sizes={"input_state_tensor": (6,), "output_state_tensor": (6,)})
 
     @classmethod
     def output_sizes(cls, desc: descs.RandomGenerator) -> Mapping[str, tuple[int, ...]]:

@@ -11,7 +11,7 @@ What they share, where the pages are silent:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,7 +21,7 @@ from dmlgpu.catalog.enums import FeatureLevel
 from dmlgpu.common.errors import InvalidDescription
 from dmlgpu.compiler.operators.arithmetic import ElementWiseClip1, ElementWiseMultiply
 from dmlgpu.compiler.operators.elementwise import CAST
-from dmlgpu.compiler.operators.lowering import Lowering, Probe, check_sizes, invalid, lowering
+from dmlgpu.compiler.operators.lowering import Lowering, check_sizes, invalid, lowering
 from dmlgpu.compiler.operators.timestep import ADD, BACKWARD, KEPT, Layer, TimeStep, computed, parts_of, total
 from dmlgpu.compiler.operators.unrolling import LASTS, unrolled
 from dmlgpu.compiler.plan import Body, Held, Plan, Source, Step, constants
@@ -50,19 +50,6 @@ class _Recurrent(Lowering):
     activations: ClassVar[int]
     initial: ClassVar[tuple[str, ...]] = ("hidden_init_tensor",)
     singles: ClassVar[tuple[str, ...]] = ("output_single_tensor",)
-
-    @classmethod
-    def probe(cls, asked: Collection[str]) -> Probe:
-        return Probe(
-            tensors=("output_sequence_tensor",),
-            sizes={
-                "weight_tensor": (cls.gates, 1),
-                "recurrence_tensor": (cls.gates, 1),
-                "bias_tensor": (2 * cls.gates,),
-                "peephole_tensor": (3,),
-            },
-            values={"activation_descs": (descs.ActivationRelu(),) * cls.activations},
-        )
 
     @classmethod
     def output_sizes(cls, desc: Any) -> Mapping[str, Sizes]:

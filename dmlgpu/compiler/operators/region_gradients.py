@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType, ReduceFunction
 from dmlgpu.compiler.operators.indices import last_dimensions
-from dmlgpu.compiler.operators.lowering import Lowering, Probe, check_sizes, input_tensor, invalid, output_tensor
+from dmlgpu.compiler.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
 from dmlgpu.compiler.operators.regions import FLOAT32, INCLUDED, UINT32, check_sampling, region_inputs
 from dmlgpu.compiler.plan import Element, Map, Plan, Reduction, Sizes, Source, Tensor, Tiles, constants, element
 from dmlgpu.compiler.rewrites.regions import Axis, Sampling, Shares, Work
@@ -77,14 +77,6 @@ class RoiAlignGrad(Lowering):
         "regions/fractions",
         *INCLUDED,
     )
-
-    @classmethod
-    def probe(cls, asked: Collection[str]) -> Probe:
-        return Probe(
-            tensors=("input_tensor",) if "output_roi_gradient_tensor" in asked else ("output_gradient_tensor",),
-            sizes={"roi_tensor": (4,), "output_roi_gradient_tensor": (4,)},
-            values={"reduction_function": ReduceFunction.AVERAGE},
-        )
 
     @classmethod
     def output_sizes(cls, desc: descs.RoiAlignGrad) -> Mapping[str, tuple[int, ...]]:

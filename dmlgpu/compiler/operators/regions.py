@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -12,7 +12,7 @@ from dmlgpu.catalog.enums import DataType, ReduceFunction
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import packed_strides
 from dmlgpu.compiler.operators.indices import last_dimensions
-from dmlgpu.compiler.operators.lowering import Lowering, Probe, check_sizes, input_tensor, invalid, output_tensor
+from dmlgpu.compiler.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
 from dmlgpu.compiler.plan import Lookup, Map, Plan, Source, Tensor, View, constants
 from dmlgpu.compiler.rewrites.regions import Sampling, Shares, Work, element
 from dmlgpu.compiler.rewrites.resampling import bits_of_float
@@ -85,10 +85,6 @@ class RoiPooling(Lowering):
     most_bins = 1 << 16
 
     @classmethod
-    def probe(cls, asked: Collection[str]) -> Probe:
-        return Probe(sizes={"roi_tensor": (5,)})
-
-    @classmethod
     def output_sizes(cls, desc: descs.RoiPooling) -> Mapping[str, tuple[int, ...]]:
         """{regions, channels, height, width}."""
         pooled = desc.pooled_size
@@ -151,10 +147,6 @@ class RoiAlign1(Lowering):
 
     desc = descs.RoiAlign1
     shaders = ("regions/roi_align1", *INCLUDED)
-
-    @classmethod
-    def probe(cls, asked: Collection[str]) -> Probe:
-        return Probe(sizes={"roi_tensor": (4,)}, values={"reduction_function": ReduceFunction.AVERAGE})
 
     @classmethod
     def check(cls, desc: descs.RoiAlign1) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dmlgpu.catalog.enums import DataType, ExecutionFlags
 from dmlgpu.conformance.accuracy.functions import Doubles
-from dmlgpu.conformance.accuracy.workloads import Workload, true_result
+from dmlgpu.conformance.accuracy.workloads import AccuracyWorkload, true_result
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.evaluate import run_compiled
 
@@ -80,13 +80,13 @@ class Errors:
         }
 
 
-def operator_errors(workload: Workload, data_type: DataType, device: Device) -> Errors:
+def operator_errors(workload: AccuracyWorkload, data_type: DataType, device: Device) -> Errors:
     """The errors of a workload in a type on a device, computed by the way that the workload says.
 
     Raises:
         NotSupported: when the adapter lacks what the operator needs.
     """
-    desc = workload.build(data_type)
+    desc = workload.desc(data_type)
     inputs = workload.inputs(desc)
     flags = ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION if workload.half_precision else ExecutionFlags.NONE
     backend = device.backend

@@ -15,13 +15,13 @@ import numpy as np
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import InvalidArgument, NotSupported
 from dmlgpu.conformance.accuracy.operator_errors import ROUNDING, Errors, operator_errors
-from dmlgpu.conformance.accuracy.workloads import WORKLOADS, Workload
+from dmlgpu.conformance.accuracy.workloads import WORKLOADS, AccuracyWorkload
 from dmlgpu.conformance.cases.profiles import PROFILES
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.executor import ShaderBackend
 
-CASES: Mapping[str, tuple[Workload, DataType]] = {
+CASES: Mapping[str, tuple[AccuracyWorkload, DataType]] = {
     workload.name(data_type): (workload, data_type) for workload in WORKLOADS for data_type in workload.data_types
 }
 
