@@ -51,7 +51,7 @@ class OperatorCases(ABC):
         long_sizes: sizes of long axes, in the standard profile too.
     """
 
-    desc_class: ClassVar[type[OperatorDesc]]
+    desc_class: type[OperatorDesc]
     type_fields: ClassVar[tuple[str, ...]] = ()
     telling: ClassVar[tuple[Telling, ...]] = ()
     standard_count: ClassVar[int] = 60
@@ -61,6 +61,10 @@ class OperatorCases(ABC):
     random_count: ClassVar[int] = 100
     ranks: ClassVar[tuple[int, ...]] = tuple(range(1, MAX_DIMENSIONS + 1))
     """Dimension counts of the (first) input."""
+
+    def __init__(self, desc_class: type[OperatorDesc], **attributes: Any):
+        self.desc_class = desc_class
+        vars(self).update(attributes)
 
     # ---- What an operator says -------------------------------------------------------------------------------------
 
@@ -237,14 +241,25 @@ REGISTRY: dict[str, OperatorCases] = {}
 
 
 def cases(desc_class: type[OperatorDesc]) -> Callable[[Cases], Cases]:
-    """Register a subclass of ``OperatorCases`` as what tests ``desc_class``."""
+    """Register a subclass of ``OperatorCases`` as the cases of an operator."""
 
-    def register(cls: Cases) -> Cases:
-        cls.desc_class = desc_class
-        REGISTRY[desc_class.operator.lower()] = cls()
-        return cls
+    def decorate(family: Cases) -> Cases:
+        register(family, desc_class)
+        return family
 
-    return register
+    return decorate
+
+
+def register(family: type[OperatorCases], *desc_classes: type[OperatorDesc], **attributes: Any) -> None:
+    """Register the cases of operators that differ from each other in attributes of their class of cases only.
+
+    Args:
+        family: the class of cases.
+        desc_classes: the operators' descriptions.
+        attributes: of the class, with values for these operators.
+    """
+    for desc_class in desc_classes:
+        REGISTRY[desc_class.operator.lower()] = family(desc_class, **attributes)
 
 
 def draw_axes(key: Key, rng: np.random.Generator) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import few, mixed, numbers, specials
 from dmlgpu.conformance.cases.keys import PLAIN, Combination, Key, Types
-from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
 from dmlgpu.conformance.cases.telling import BOTH_SIGNS, HALVES, HUGE_PAIRS, ODD_SUMS, Rows, Telling, draw_scale_bias
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Tolerance, Ulp
 
@@ -112,9 +112,7 @@ def eighths(rng: np.random.Generator, data_type: DataType, sizes: tuple[int, ...
 # ---- sums, products, quotients
 
 
-@cases(descs.ElementWiseAdd)
-class AddCases(ElementWiseCases):
-    """ELEMENT_WISE_ADD."""
+register(ElementWiseCases, descs.ElementWiseAdd)
 
 
 @cases(descs.ElementWiseAdd1)
@@ -138,21 +136,9 @@ class Add1Cases(ElementWiseCases):
         return {"fused_activation": self.activations[rng.integers(len(self.activations))]}
 
 
-@cases(descs.ElementWiseSubtract)
-class SubtractCases(ElementWiseCases):
-    """ELEMENT_WISE_SUBTRACT."""
-
-
-@cases(descs.ElementWiseMultiply)
-class MultiplyCases(ElementWiseCases):
-    """ELEMENT_WISE_MULTIPLY."""
-
-
-@cases(descs.ElementWiseDifferenceSquare)
-class DifferenceSquareCases(ElementWiseCases):
-    """ELEMENT_WISE_DIFFERENCE_SQUARE: the difference is rounded before it is squared, which triples its error."""
-
-    tolerance_of_floats = Ulp(3)
+register(ElementWiseCases, descs.ElementWiseSubtract, descs.ElementWiseMultiply)
+# the difference is rounded before it is squared, which triples its error
+register(ElementWiseCases, descs.ElementWiseDifferenceSquare, tolerance_of_floats=Ulp(3))
 
 
 class _QuotientCases(ElementWiseCases):
@@ -169,72 +155,40 @@ class _QuotientCases(ElementWiseCases):
         return a, np.where(contents.random(sizes) < 0.5, small.astype(data_type.numpy), b)
 
 
-@cases(descs.ElementWiseDivide)
-class DivideCases(_QuotientCases):
-    """ELEMENT_WISE_DIVIDE."""
-
-
-@cases(descs.ElementWiseModulusTruncate)
-class ModulusTruncateCases(_QuotientCases):
-    """ELEMENT_WISE_MODULUS_TRUNCATE: exact."""
-
-
-@cases(descs.ElementWiseModulusFloor)
-class ModulusFloorCases(_QuotientCases):
-    """ELEMENT_WISE_MODULUS_FLOOR: rounded once, where the signs differ."""
-
-
-@cases(descs.ElementWiseMean)
-class MeanCases(ElementWiseCases):
-    """ELEMENT_WISE_MEAN."""
-
-    telling = (
+register(_QuotientCases, descs.ElementWiseDivide)
+# exact
+register(_QuotientCases, descs.ElementWiseModulusTruncate)
+# rounded once, where the signs differ
+register(_QuotientCases, descs.ElementWiseModulusFloor)
+register(
+    ElementWiseCases,
+    descs.ElementWiseMean,
+    telling=(
         Telling("a half that is floored for truncated", OPERANDS, ODD_SUMS),
         Telling("a sum that overflows before it is halved", OPERANDS, HUGE_PAIRS),
-    )
+    ),
+)
 
 
-@cases(descs.ElementWiseRecip)
-class RecipCases(ElementWiseCases):
-    """ELEMENT_WISE_RECIP."""
-
-
-@cases(descs.ElementWiseSqrt)
-class SqrtCases(ElementWiseCases):
-    """ELEMENT_WISE_SQRT."""
+register(ElementWiseCases, descs.ElementWiseRecip, descs.ElementWiseSqrt)
 
 
 # ---- signs
 
 
-@cases(descs.ElementWiseAbs)
-class AbsCases(ElementWiseCases):
-    """ELEMENT_WISE_ABS."""
-
-
-@cases(descs.ElementWiseSign)
-class SignCases(ElementWiseCases):
-    """ELEMENT_WISE_SIGN."""
-
-    telling = (Telling("a sign of zero", ("input_tensor",), ((0,), (-0.0,), (1,), (-1,))),)
-
-
-@cases(descs.ElementWiseNegate)
-class NegateCases(ElementWiseCases):
-    """ELEMENT_WISE_NEGATE."""
+register(ElementWiseCases, descs.ElementWiseAbs)
+register(
+    ElementWiseCases,
+    descs.ElementWiseSign,
+    telling=(Telling("a sign of zero", ("input_tensor",), ((0,), (-0.0,), (1,), (-1,))),),
+)
+register(ElementWiseCases, descs.ElementWiseNegate)
 
 
 # ---- extremes
 
 
-@cases(descs.ElementWiseMin)
-class MinCases(ElementWiseCases):
-    """ELEMENT_WISE_MIN."""
-
-
-@cases(descs.ElementWiseMax)
-class MaxCases(ElementWiseCases):
-    """ELEMENT_WISE_MAX."""
+register(ElementWiseCases, descs.ElementWiseMin, descs.ElementWiseMax)
 
 
 def _at_bounds(desc: Any) -> Rows:
@@ -264,14 +218,7 @@ class _BoundedCases(ElementWiseCases):
         return {"min": low, "max": high}
 
 
-@cases(descs.ElementWiseClip)
-class ClipCases(_BoundedCases):
-    """ELEMENT_WISE_CLIP."""
-
-
-@cases(descs.ElementWiseClipGrad)
-class ClipGradCases(_BoundedCases):
-    """ELEMENT_WISE_CLIP_GRAD."""
+register(_BoundedCases, descs.ElementWiseClip, descs.ElementWiseClipGrad)
 
 
 @cases(descs.ElementWiseThreshold)
@@ -303,14 +250,7 @@ def scalar(choices: Array, rng: np.random.Generator) -> Any:
     return choices[rng.integers(choices.size)].item()
 
 
-@cases(descs.ElementWiseClip1)
-class Clip1Cases(_TypedBoundCases):
-    """ELEMENT_WISE_CLIP1."""
-
-
-@cases(descs.ElementWiseClipGrad1)
-class ClipGrad1Cases(_TypedBoundCases):
-    """ELEMENT_WISE_CLIP_GRAD1."""
+register(_TypedBoundCases, descs.ElementWiseClip1, descs.ElementWiseClipGrad1)
 
 
 # ---- rounding
@@ -333,14 +273,7 @@ class _RoundingCases(ElementWiseCases):
         return (np.where(contents.random(key.sizes) < 0.5, near, x),)
 
 
-@cases(descs.ElementWiseCeil)
-class CeilCases(_RoundingCases):
-    """ELEMENT_WISE_CEIL."""
-
-
-@cases(descs.ElementWiseFloor)
-class FloorCases(_RoundingCases):
-    """ELEMENT_WISE_FLOOR."""
+register(_RoundingCases, descs.ElementWiseCeil, descs.ElementWiseFloor)
 
 
 @cases(descs.ElementWiseRound)

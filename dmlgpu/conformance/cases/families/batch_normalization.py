@@ -23,7 +23,7 @@ from dmlgpu.conformance.cases.families.normalization import (
     wide,
 )
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
-from dmlgpu.conformance.cases.operator_cases import cases
+from dmlgpu.conformance.cases.operator_cases import cases, register
 from dmlgpu.conformance.cases.tolerance import Accumulated, Bound
 
 CHANNELS = "channels"  # the statistics have the second dimension only
@@ -173,9 +173,7 @@ class _GradientCases(NormalizationCases):
         )
 
 
-@cases(descs.BatchNormalizationGrad)
-class BatchNormalizationGradCases(_GradientCases):
-    """BATCH_NORMALIZATION_GRAD."""
+register(_GradientCases, descs.BatchNormalizationGrad)
 
 
 @cases(descs.BatchNormalizationTrainingGrad)

@@ -8,7 +8,7 @@ from dmlgpu.catalog import descs
 from dmlgpu.conformance.cases.case import Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits
 from dmlgpu.conformance.cases.keys import Key
-from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
 
 
 class _BitCases(OperatorCases):
@@ -27,24 +27,7 @@ class _BitCases(OperatorCases):
         return Case(name, desc, lambda contents: self.draw(key, contents, len(desc.inputs)))
 
 
-@cases(descs.ElementWiseBitAnd)
-class BitAndCases(_BitCases):
-    """ELEMENT_WISE_BIT_AND."""
-
-
-@cases(descs.ElementWiseBitOr)
-class BitOrCases(_BitCases):
-    """ELEMENT_WISE_BIT_OR."""
-
-
-@cases(descs.ElementWiseBitXor)
-class BitXorCases(_BitCases):
-    """ELEMENT_WISE_BIT_XOR."""
-
-
-@cases(descs.ElementWiseBitNot)
-class BitNotCases(_BitCases):
-    """ELEMENT_WISE_BIT_NOT."""
+register(_BitCases, descs.ElementWiseBitAnd, descs.ElementWiseBitOr, descs.ElementWiseBitXor, descs.ElementWiseBitNot)
 
 
 class _ShiftCases(_BitCases):
@@ -58,14 +41,7 @@ class _ShiftCases(_BitCases):
         return bits, np.where(contents.random(key.sizes) < 0.8, small, any_count)
 
 
-@cases(descs.ElementWiseBitShiftLeft)
-class BitShiftLeftCases(_ShiftCases):
-    """ELEMENT_WISE_BIT_SHIFT_LEFT."""
-
-
-@cases(descs.ElementWiseBitShiftRight)
-class BitShiftRightCases(_ShiftCases):
-    """ELEMENT_WISE_BIT_SHIFT_RIGHT."""
+register(_ShiftCases, descs.ElementWiseBitShiftLeft, descs.ElementWiseBitShiftRight)
 
 
 @cases(descs.ElementWiseBitCount)

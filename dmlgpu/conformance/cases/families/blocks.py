@@ -11,7 +11,7 @@ from dmlgpu.catalog.enums import DepthSpaceOrder
 from dmlgpu.conformance.cases.case import Case
 from dmlgpu.conformance.cases.families.layout import MovingCases, moving_case
 from dmlgpu.conformance.cases.keys import Key, SizesList, Types
-from dmlgpu.conformance.cases.operator_cases import cases, draw_tensors
+from dmlgpu.conformance.cases.operator_cases import draw_tensors, register
 
 DEPTH_FIRST = "depth"  # DEPTH_COLUMN_ROW
 COLUMN_FIRST = "column"  # COLUMN_ROW_DEPTH
@@ -48,29 +48,7 @@ class _OrderedBlockCases(_BlockCases):
         return tuple(_ORDERS)
 
 
-@cases(descs.SpaceToDepth1)
-class SpaceToDepth1Cases(_OrderedBlockCases):
-    """SPACE_TO_DEPTH1."""
-
-    to_depth = True
-
-
-@cases(descs.SpaceToDepth)
-class SpaceToDepthCases(_BlockCases):
-    """SPACE_TO_DEPTH."""
-
-    to_depth = True
-
-
-@cases(descs.DepthToSpace1)
-class DepthToSpace1Cases(_OrderedBlockCases):
-    """DEPTH_TO_SPACE1."""
-
-    to_depth = False
-
-
-@cases(descs.DepthToSpace)
-class DepthToSpaceCases(_BlockCases):
-    """DEPTH_TO_SPACE."""
-
-    to_depth = False
+register(_OrderedBlockCases, descs.SpaceToDepth1, to_depth=True)
+register(_BlockCases, descs.SpaceToDepth, to_depth=True)
+register(_OrderedBlockCases, descs.DepthToSpace1, to_depth=False)
+register(_BlockCases, descs.DepthToSpace, to_depth=False)

@@ -33,7 +33,7 @@ from dmlgpu.conformance.cases.families.matrix import (
 )
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
 from dmlgpu.conformance.cases.layouts import EDGE_SIZES, Layout
-from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound, Transformed, ulp
 from dmlgpu.conformance.cases.windows import Window
 from dmlgpu.conformance.cases.winograd import transformed_magnitude
@@ -378,9 +378,7 @@ class _IntegerCases(_ConvolutionCases):
         return integers(rng, tensor.data_type, tensor.sizes)
 
 
-@cases(descs.ConvolutionInteger)
-class ConvolutionIntegerCases(_IntegerCases):
-    """CONVOLUTION_INTEGER."""
+register(_IntegerCases, descs.ConvolutionInteger)
 
 
 @cases(descs.QuantizedLinearConvolution)

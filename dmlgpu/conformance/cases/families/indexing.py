@@ -12,7 +12,7 @@ from dmlgpu.conformance.cases.case import Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits
 from dmlgpu.conformance.cases.indices import OUTSIDE, IndexingCases, draw_indices, draw_outside, draw_sizes_within
 from dmlgpu.conformance.cases.keys import Key, SizesList
-from dmlgpu.conformance.cases.operator_cases import cases, draw_tensors
+from dmlgpu.conformance.cases.operator_cases import cases, draw_tensors, register
 from dmlgpu.conformance.cases.telling import SHARE
 
 SMALL_OUTPUT = 8192
@@ -69,13 +69,8 @@ class GatherNd1Cases(IndexingCases):
         return Case(name, desc, fill)
 
 
-@cases(descs.GatherNd)
-class GatherNdCases(GatherNd1Cases):
-    """GATHER_ND: as GATHER_ND1, without batches."""
-
-    batches = False
-    standard_count = 30
-    large_sizes: ClassVar[SizesList] = ()
+# as GATHER_ND1, without batches
+register(GatherNd1Cases, descs.GatherNd, batches=False, standard_count=30, large_sizes=())
 
 
 @cases(descs.Gather)

@@ -17,7 +17,7 @@ from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, few, mixed, numbers
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
 from dmlgpu.conformance.cases.layouts import Layout, draw_tensor
-from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
 from dmlgpu.conformance.cases.telling import with_rivals
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound, Ulp
 from dmlgpu.conformance.cases.windows import Window, Windows, positions_of, sizes_of
@@ -125,16 +125,8 @@ def _of_sizes(desc: Any, *inputs: Array | None) -> Bound:
     return np.asarray(2 * total.astype(np.float64))
 
 
-@cases(descs.AveragePooling1)
-class AveragePooling1Cases(_AverageCases):
-    """AVERAGE_POOLING1."""
-
-
-@cases(descs.AveragePooling)
-class AveragePoolingCases(_AverageCases):
-    """AVERAGE_POOLING."""
-
-    standard_count = 16
+register(_AverageCases, descs.AveragePooling1)
+register(_AverageCases, descs.AveragePooling, standard_count=16)
 
 
 class _NormCases(_WindowCases):
@@ -151,16 +143,8 @@ class _NormCases(_WindowCases):
         return Case(name, desc, lambda contents: (_contents(contents, key, key.sizes),), Ulp(2 if p < 3 else 6))
 
 
-@cases(descs.LpPooling1)
-class LpPooling1Cases(_NormCases):
-    """LP_POOLING1."""
-
-
-@cases(descs.LpPooling)
-class LpPoolingCases(_NormCases):
-    """LP_POOLING."""
-
-    standard_count = 16
+register(_NormCases, descs.LpPooling1)
+register(_NormCases, descs.LpPooling, standard_count=16)
 
 
 class _MaximumCases(_WindowCases):
@@ -200,11 +184,7 @@ class MaxPooling2Cases(_NumberedMaximumCases):
         yield Key((DataType.FLOAT32, DataType.UINT32), (3, 1, 3, 1, 9), Layout.MIXED, DILATED)
 
 
-@cases(descs.MaxPooling1)
-class MaxPooling1Cases(_NumberedMaximumCases):
-    """MAX_POOLING1."""
-
-    standard_count = 24
+register(_NumberedMaximumCases, descs.MaxPooling1, standard_count=24)
 
 
 @cases(descs.MaxPooling)

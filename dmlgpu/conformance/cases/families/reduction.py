@@ -17,7 +17,7 @@ from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import few, mixed, numbers
 from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
 from dmlgpu.conformance.cases.layouts import Layout
-from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_axes, draw_tensors
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_axes, draw_tensors, register
 from dmlgpu.conformance.cases.telling import with_rivals
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Bound, Tolerance, Ulp
 
@@ -76,14 +76,7 @@ def _rivalling(rng: np.random.Generator, key: Key, axes: tuple[int, ...]) -> Arr
     return values
 
 
-@cases(descs.Argmin)
-class ArgminCases(_PlaceCases):
-    """ARGMIN."""
-
-
-@cases(descs.Argmax)
-class ArgmaxCases(_PlaceCases):
-    """ARGMAX."""
+register(_PlaceCases, descs.Argmin, descs.Argmax)
 
 
 # ---- REDUCE

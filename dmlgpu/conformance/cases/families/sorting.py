@@ -12,7 +12,7 @@ from dmlgpu.catalog.enums import AxisDirection, DataType
 from dmlgpu.conformance.cases.case import Array, Case
 from dmlgpu.conformance.cases.contents import any_bits, few, numbers, specials
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
-from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
 from dmlgpu.conformance.cases.telling import with_rivals
 from dmlgpu.conformance.cases.tolerance import EXACT, as_bits
 
@@ -98,10 +98,4 @@ class TopK1Cases(_SortCases):
         return {"axis_direction": AxisDirection(int(rng.integers(2)))}
 
 
-@cases(descs.TopK)
-class TopKCases(_SortCases):
-    """TOP_K."""
-
-    standard_count = 40
-    long_sizes: ClassVar[SizesList] = ((3, 20011),)
-    large_sizes: ClassVar[SizesList] = ((65537, 129),)
+register(_SortCases, descs.TopK, standard_count=40, long_sizes=((3, 20011),), large_sizes=((65537, 129),))
