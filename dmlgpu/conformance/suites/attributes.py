@@ -28,7 +28,7 @@ from dmlgpu.common.errors import DmlError, InvalidArgument, InvalidDescription, 
 from dmlgpu.compiler import operators
 from dmlgpu.conformance.cases.attributes import attribute_paths, field_of, is_fused, with_attribute
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
-from dmlgpu.conformance.cases.profiles import PROFILES
+from dmlgpu.conformance.cases.keys import PROFILES
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
 from dmlgpu.conformance.cases.tolerance import Accumulated, Bound, Tolerance, ulp
 from dmlgpu.conformance.drivers.outputs import CaseOutputs

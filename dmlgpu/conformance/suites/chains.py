@@ -19,7 +19,7 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import TENSOR_ALIGNMENT, buffer_size
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.conformance.cases.case import Array
-from dmlgpu.conformance.cases.profiles import PROFILES
+from dmlgpu.conformance.cases.keys import PROFILES
 from dmlgpu.conformance.suites.dispatch_generator import (
     LARGEST,
     MOST_ELEMENTS,

@@ -6,7 +6,7 @@ from functools import cached_property
 
 from dmlgpu.common.errors import InvalidArgument, NotSupported
 from dmlgpu.conformance.cases.case import Array
-from dmlgpu.conformance.cases.profiles import PROFILES
+from dmlgpu.conformance.cases.keys import PROFILES
 from dmlgpu.conformance.drivers.outputs import OutputSuite, SuiteWithCases, as_output_suite
 from dmlgpu.conformance.drivers.pairwise import Allowance
 from dmlgpu.conformance.running.outcome import Outcome

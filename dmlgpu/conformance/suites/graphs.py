@@ -33,7 +33,7 @@ from dmlgpu.compiler.graph.passes import PASSES
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.target import Profile
 from dmlgpu.conformance.cases.case import Array
-from dmlgpu.conformance.cases.profiles import PROFILES
+from dmlgpu.conformance.cases.keys import PROFILES
 from dmlgpu.conformance.cases.tolerance import Bound, Given
 from dmlgpu.conformance.drivers.pairwise import Allowance
 from dmlgpu.conformance.running.comparison import Verdict, compare

@@ -16,7 +16,7 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import InvalidArgument, NotSupported
 from dmlgpu.conformance.accuracy.operator_errors import ROUNDING, Errors, operator_errors
 from dmlgpu.conformance.accuracy.workloads import WORKLOADS, AccuracyWorkload
-from dmlgpu.conformance.cases.profiles import PROFILES
+from dmlgpu.conformance.cases.keys import PROFILES
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.executor import ShaderBackend

@@ -21,7 +21,7 @@ from dmlgpu.catalog.samples import SAMPLES, Sizes
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import InvalidArgument, NotSupported, OutOfMemory
 from dmlgpu.conformance.cases.case import Array
-from dmlgpu.conformance.cases.profiles import PROFILES
+from dmlgpu.conformance.cases.keys import PROFILES
 from dmlgpu.conformance.cases.tolerance import EXACT
 from dmlgpu.conformance.running.comparison import Verdict, compare
 from dmlgpu.conformance.running.outcome import Outcome, Status

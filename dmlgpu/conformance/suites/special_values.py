@@ -20,8 +20,8 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, specials
+from dmlgpu.conformance.cases.keys import PROFILES
 from dmlgpu.conformance.cases.operator_cases import OperatorCases
-from dmlgpu.conformance.cases.profiles import PROFILES
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
 from dmlgpu.conformance.cases.tolerance import Accumulated, as_bits
 from dmlgpu.conformance.suites.operators import CaseSuite, first

@@ -1,7 +1,7 @@
-"""Cases of element-wise arithmetic.
+"""Cases of element-wise arithmetic, of copies, and of the operators on bits.
 
-Integers are exact. Floats are correctly rounded in FLOAT32, and in FLOAT16 from it; only the square of a rounded
-difference is further off. Where an adapter flushes subnormals, results may.
+Integers and bits are exact. Floats are correctly rounded in FLOAT32, and in FLOAT16 from it; only the square of a
+rounded difference is further off. If an adapter flushes subnormals, results may be flushed.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import numpy as np
 
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType, RoundingMode
-from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
-from dmlgpu.conformance.cases.contents import few, mixed, numbers, specials
+from dmlgpu.conformance.cases.contents import any_bits, few, mixed, numbers, specials
 from dmlgpu.conformance.cases.keys import PLAIN, Combination, Key, Types
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
 from dmlgpu.conformance.cases.telling import BOTH_SIGNS, HALVES, HUGE_PAIRS, ODD_SUMS, Rows, Telling, draw_scale_bias
-from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Tolerance, Ulp
+from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Bound, Tolerance, Ulp
 
 OPERANDS = ("a_tensor", "b_tensor")
 
@@ -283,3 +283,96 @@ class RoundCases(_RoundingCases):
     def attributes(self, key: Key, rng: np.random.Generator) -> dict[str, Any]:
         """The rounding mode."""
         return {"rounding_mode": RoundingMode(int(rng.integers(len(RoundingMode))))}
+
+
+# ---- IDENTITY --------------------------------------------------------------------------------------------------------
+
+
+@cases(descs.ElementWiseIdentity)
+class IdentityCases(OperatorCases):
+    """ELEMENT_WISE_IDENTITY: a copy of bits into any layout; with ScaleBias arithmetic in every type."""
+
+    large_sizes = ((16_700_001,), (65537, 129))
+
+    def variants(self, types: Types) -> tuple[str, ...]:
+        return (PLAIN, SCALED)
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        data_type = key.types[0]
+        source, output = draw_tensors(key, rng, (data_type, key.sizes, False), (data_type, key.sizes, True))
+        if key.variant != SCALED:
+            desc = descs.ElementWiseIdentity(input_tensor=source, output_tensor=output)
+            return Case(name, desc, lambda contents: (any_bits(contents, data_type, key.sizes),))
+        scale, bias = _scale_bias(rng, data_type)
+        desc = descs.ElementWiseIdentity(
+            input_tensor=source, output_tensor=output, scale_bias=ScaleBias(scale=scale, bias=bias)
+        )
+
+        def magnitude(inputs: Arrays) -> Bound:
+            assert inputs[0] is not None
+            return np.abs(inputs[0].astype(np.float64) * scale) + abs(bias)
+
+        return Case(
+            name,
+            desc,
+            lambda contents: (numbers(contents, data_type, key.sizes),),
+            Accumulated(2) if data_type.is_float else EXACT,
+            magnitude=magnitude,
+            needs="shader-f64" if data_type is DataType.FLOAT64 else None,
+        )
+
+
+def _scale_bias(rng: np.random.Generator, data_type: DataType) -> tuple[float, float]:
+    """Any scale for floats. Powers of two for integers: their products are exact, whether or not an adapter fuses."""
+    if data_type.is_float:
+        return float(np.float32(rng.normal())), float(np.float32(rng.normal()))
+    return float(rng.choice([-2.0, -1.0, 0.25, 0.5, 1.0, 4.0])), float(rng.integers(-40, 40)) / 4
+
+
+# ---- bits ------------------------------------------------------------------------------------------------------------
+
+
+class _BitCases(OperatorCases):
+    """Random bits of one type."""
+
+    standard_count = 44
+
+    def draw(self, key: Key, contents: np.random.Generator, count: int) -> Arrays:
+        """Contents of so many inputs."""
+        return tuple(any_bits(contents, key.types[0], key.sizes) for _ in range(count))
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        fields = self.schema.tensor_fields
+        tensors = draw_tensors(key, rng, *((key.types[0], key.sizes, field.kind == "output") for field in fields))
+        desc = self.desc_class(**dict(zip((field.python_name for field in fields), tensors, strict=True)))
+        return Case(name, desc, lambda contents: self.draw(key, contents, len(desc.inputs)))
+
+
+register(_BitCases, descs.ElementWiseBitAnd, descs.ElementWiseBitOr, descs.ElementWiseBitXor, descs.ElementWiseBitNot)
+
+
+class _ShiftCases(_BitCases):
+    """Counts below, at and beyond the width."""
+
+    def draw(self, key: Key, contents: np.random.Generator, count: int) -> Arrays:
+        """Random bits; most counts below twice 64."""
+        bits, any_count = super().draw(key, contents, count)
+        assert any_count is not None
+        small = contents.integers(0, 130, key.sizes).astype(any_count.dtype)
+        return bits, np.where(contents.random(key.sizes) < 0.8, small, any_count)
+
+
+register(_ShiftCases, descs.ElementWiseBitShiftLeft, descs.ElementWiseBitShiftRight)
+
+
+@cases(descs.ElementWiseBitCount)
+class BitCountCases(OperatorCases):
+    """ELEMENT_WISE_BIT_COUNT: every type, and both types of the count."""
+
+    standard_count = 40
+    type_fields = ("InputTensor", "OutputTensor")
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        source, output = draw_tensors(key, rng, *((t, key.sizes, i == 1) for i, t in enumerate(key.types)))
+        desc = descs.ElementWiseBitCount(input_tensor=source, output_tensor=output)
+        return Case(name, desc, lambda contents: (any_bits(contents, key.types[0], key.sizes),))

@@ -15,7 +15,7 @@ from dmlgpu.catalog.operator_desc import Size2D
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, few, numbers
-from dmlgpu.conformance.cases.indices import OUTSIDE, draw_indices
+from dmlgpu.conformance.cases.families.indexing import OUTSIDE, draw_indices
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
 from dmlgpu.conformance.cases.telling import SHARE
