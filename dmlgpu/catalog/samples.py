@@ -124,6 +124,11 @@ Build: TypeAlias = Callable[[Sizes, TensorMaker], OperatorDesc]
 ContentsBySizes: TypeAlias = Callable[[Sizes], Mapping[int, Contents]]
 
 
+def arbitrary(sizes: Sizes) -> Mapping[int, Contents]:
+    """Return no contents: every input holds arbitrary numbers."""
+    return {}
+
+
 @dataclass(frozen=True)
 class OperatorSample:
     """The sample of an operator.
@@ -140,7 +145,7 @@ class OperatorSample:
     sizes: Sizes
     build: Build
     data_type: DataType = DataType.FLOAT32
-    contents: ContentsBySizes = lambda sizes: {}
+    contents: ContentsBySizes = arbitrary
 
     def with_sizes(self, sizes: Sizes) -> dict[str, int]:
         """Return the usual sizes, replaced by the given ones.
@@ -178,7 +183,7 @@ def sample(
     sizes: Sizes,
     *operators: type[OperatorDesc],
     data_type: DataType = DataType.FLOAT32,
-    contents: ContentsBySizes = lambda sizes: {},
+    contents: ContentsBySizes = arbitrary,
 ) -> Callable[[Builder], Builder]:
     """Register a function of a class of descriptions, sizes and a maker of tensors as the sample of operators."""
 

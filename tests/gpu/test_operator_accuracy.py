@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dmlgpu import Device
-from dmlgpu.conformance.accuracy.operator_errors import Errors, operator_errors
-from dmlgpu.conformance.accuracy.workloads import true_result
-from dmlgpu.conformance.suites.operator_accuracy import CASES
+from dmlgpu.conformance.accuracy.workloads import Errors, operator_errors, true_result
+from dmlgpu.conformance.suites.accuracy import CASES
 from dmlgpu.runtime.evaluate import evaluate
 from dmlgpu.runtime.wgpu import GpuBackend
 

@@ -9,20 +9,23 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.catalog.descs import BatchNormalization, Convolution
-from dmlgpu.catalog.enums import ConvolutionDirection, DataType, ReduceFunction
+from dmlgpu.catalog.enums import ConvolutionDirection, DataType, ExecutionFlags, ReduceFunction
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.samples import SAMPLES, Sizes
 from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.conformance.accuracy import truths
+from dmlgpu.conformance.accuracy import ground_truth
 from dmlgpu.conformance.accuracy.functions import Doubles
-from dmlgpu.conformance.accuracy.truths import Truth
+from dmlgpu.conformance.accuracy.ground_truth import Truth
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.evaluate import run_compiled
 
 FLOAT32, FLOAT16 = DataType.FLOAT32, DataType.FLOAT16
 
@@ -90,23 +93,26 @@ class AccuracyWorkload:
 
 _PRODUCT: Sizes = {"m": 64, "k": 1024, "n": 48}
 _DENSE: Sizes = {"channels": 64, "height": 16, "width": 16, "filters": 32}
+_DEPTHWISE: Sizes = {**_DENSE, "channels": 32, "groups": 32}
 _BACKWARD = {"direction": ConvolutionDirection.BACKWARD}
 
 PRODUCTS = (
     *(
-        AccuracyWorkload("gemm", way, 6.0, truths.product, _PRODUCT, schedule=way)
+        AccuracyWorkload("gemm", way, 6.0, ground_truth.product, _PRODUCT, schedule=way)
         for way in ("small", "register", "shared", "small-split", "register-split", "shared-split")
     ),
     AccuracyWorkload(
-        "gemm", "half-precision", 6.0, truths.product, _PRODUCT, data_types=(FLOAT16,), half_precision=True
+        "gemm", "half-precision", 6.0, ground_truth.product, _PRODUCT, data_types=(FLOAT16,), half_precision=True
     ),
     *(
-        AccuracyWorkload("convolution", way, limit, truths.convolution, _DENSE, schedule=way)
+        AccuracyWorkload("convolution", way, limit, ground_truth.convolution, _DENSE, schedule=way)
         for way, limit in (("implicit-gemm", 6.0), ("winograd-2", 6.0), ("winograd-4", 100.0))
     ),
-    AccuracyWorkload("convolution", "precise", 6.0, truths.convolution, _DENSE, precise=True),
-    AccuracyWorkload("convolution", "depthwise", 6.0, truths.convolution, {**_DENSE, "channels": 32, "groups": 32}),
-    AccuracyWorkload("convolution", "transposed", 6.0, truths.transposed, _DENSE, _BACKWARD, precise=True),
+    AccuracyWorkload("convolution", "precise", 6.0, ground_truth.convolution, _DENSE, precise=True),
+    AccuracyWorkload(
+        "convolution", "depthwise", 6.0, ground_truth.convolution, {**_DENSE, "channels": 32, "groups": 32}
+    ),
+    AccuracyWorkload("convolution", "transposed", 6.0, ground_truth.transposed, _DENSE, _BACKWARD, precise=True),
 )
 
 # ---- normalisations
@@ -118,7 +124,7 @@ _UNSCALED = {"scale_tensor": None, "bias_tensor": None, "epsilon": 1e-5}
 NORMALIZATIONS = (
     *(
         AccuracyWorkload(
-            "mean_variance_normalization2", way, 4.0, truths.mean_variance, _LINES, _UNSCALED, offset=offset
+            "mean_variance_normalization2", way, 4.0, ground_truth.mean_variance, _LINES, _UNSCALED, offset=offset
         )
         for way, offset in (("centred", 0.0), ("mean-100", 100.0))
     ),
@@ -126,7 +132,7 @@ NORMALIZATIONS = (
         "batch_normalization",
         "default",
         4.0,
-        truths.batch,
+        ground_truth.batch,
         {"batch": 2, "channels": 16, "height": 16, "width": 16},
         {"epsilon": 1e-5},
     ),
@@ -134,21 +140,22 @@ NORMALIZATIONS = (
         "local_response_normalization",
         "default",
         8.0,
-        truths.local_response,
+        ground_truth.local_response,
         {"channels": 32, "height": 16, "width": 16},
         {"alpha": 0.5, "beta": 0.75, "bias": 1.0},
     ),
-    AccuracyWorkload("lp_normalization", "default", 4.0, truths.lp, _LINES, {"epsilon": 0.0}),
+    AccuracyWorkload("lp_normalization", "default", 4.0, ground_truth.lp, _LINES, {"epsilon": 0.0}),
 )
 
 # ---- softmax, attention
 
 _LOGITS: Sizes = {"rows": 32, "columns": 1000}
+_HEADS: Sizes = {"heads": 2, "queries": 64, "keys": 200}
 
 SOFTMAX = (
-    AccuracyWorkload("activation_softmax1", "default", 4.0, truths.softmax, _LOGITS, scale=4.0),
-    AccuracyWorkload("activation_log_softmax1", "default", 4.0, truths.log_softmax, _LOGITS, scale=4.0),
-    AccuracyWorkload("multihead_attention", "default", 3.0, truths.attention, {"heads": 2, "queries": 64, "keys": 200}),
+    AccuracyWorkload("activation_softmax1", "default", 4.0, ground_truth.softmax, _LOGITS, scale=4.0),
+    AccuracyWorkload("activation_log_softmax1", "default", 4.0, ground_truth.log_softmax, _LOGITS, scale=4.0),
+    AccuracyWorkload("multihead_attention", "default", 3.0, ground_truth.attention, _HEADS),
 )
 
 # ---- reductions
@@ -170,18 +177,18 @@ def _reduction(
 _LONG = 20000
 
 REDUCTIONS = (
-    _reduction(ReduceFunction.SUM, _LONG, truths.total),
-    _reduction(ReduceFunction.AVERAGE, _LONG, truths.average),
-    _reduction(ReduceFunction.SUM_SQUARE, _LONG, truths.sum_square),
-    _reduction(ReduceFunction.L2, _LONG, truths.l2),
-    _reduction(ReduceFunction.LOG_SUM_EXP, 2000, truths.log_sum_exp, limit=2.0),
-    _reduction(ReduceFunction.MULTIPLY, 200, truths.multiply, scale=0.01, offset=1.0),
-    AccuracyWorkload("cumulative_summation", "default", 1.0, truths.running_sum, {"rows": 4, "columns": 8192}),
+    _reduction(ReduceFunction.SUM, _LONG, ground_truth.total),
+    _reduction(ReduceFunction.AVERAGE, _LONG, ground_truth.average),
+    _reduction(ReduceFunction.SUM_SQUARE, _LONG, ground_truth.sum_square),
+    _reduction(ReduceFunction.L2, _LONG, ground_truth.l2),
+    _reduction(ReduceFunction.LOG_SUM_EXP, 2000, ground_truth.log_sum_exp, limit=2.0),
+    _reduction(ReduceFunction.MULTIPLY, 200, ground_truth.multiply, scale=0.01, offset=1.0),
+    AccuracyWorkload("cumulative_summation", "default", 1.0, ground_truth.running_sum, {"rows": 4, "columns": 8192}),
     AccuracyWorkload(
         "average_pooling1",
         "default",
         2.0,
-        truths.average_pooling,
+        ground_truth.average_pooling,
         {"channels": 8, "height": 32, "width": 32, "window": 7, "stride": 1},
     ),
 )
@@ -194,3 +201,99 @@ def true_result(workload: AccuracyWorkload, inputs: tuple[NDArray[np.floating], 
     with np.errstate(under="ignore"):
         truth, terms = workload.truth(*(array.astype(np.float64) for array in inputs))
     return truth, np.broadcast_to(terms, truth.shape)
+
+
+# ---- errors ----------------------------------------------------------------------------------------------------------
+
+
+ROUNDING = 2.0**-24
+"""What rounding to float32 changes a number by, at most, in proportion to it."""
+
+
+@dataclass(frozen=True)
+class Errors:
+    """A result and the true one.
+
+    Attributes:
+        got: in the type of the operator's output.
+        true: in float64.
+        terms: the sum of the absolute values of what was added up for each element (see ``ground_truth``).
+        inputs: what it was computed from.
+        kernels: what ran.
+    """
+
+    got: NDArray[np.floating]
+    true: Doubles
+    terms: Doubles
+    inputs: tuple[NDArray[np.floating], ...] = ()
+    kernels: tuple[str, ...] = ()
+
+    @cached_property
+    def absolute(self) -> Doubles:
+        """The differences; infinite where there is no number."""
+        difference = np.abs(self.got.astype(np.float64) - self.true)
+        return np.where(np.isfinite(difference), difference, np.inf)
+
+    @cached_property
+    def ulp(self) -> Doubles:
+        """The differences in units of the last place of the true result, in the output's type."""
+        return self.absolute / self.units
+
+    @cached_property
+    def roundings(self) -> Doubles:
+        """The differences beyond the last rounding, to the output's type, in roundings of the terms to float32.
+
+        1 is what one rounding of the sum of the terms' absolute values may lose; a good sum of many terms of both signs
+        loses less than its every addition, because their errors cancel.
+        """
+        return np.maximum(self.absolute - self.units / 2, 0.0) / (self.terms * ROUNDING)
+
+    @cached_property
+    def units(self) -> Doubles:
+        """A unit of the last place of each true result, in the output's type."""
+        smallest = np.finfo(self.got.dtype).tiny
+        return np.spacing(np.maximum(np.abs(self.true), smallest).astype(self.got.dtype)).astype(np.float64)
+
+    @property
+    def summary(self) -> Mapping[str, float]:
+        """The errors by what they are told in.
+
+        ``largest``: the largest difference, of the largest result; ``rms``: the root mean square of the differences, of
+        that of the results; ``ulp_max``, ``ulp_rms``: in units of the last place; ``roundings``: the most.
+        """
+        squares = float(np.mean(self.true**2))
+        return {
+            "largest": float(self.absolute.max() / np.abs(self.true).max()),
+            "rms": float(np.sqrt(np.mean(self.absolute**2) / squares)),
+            "ulp_max": float(self.ulp.max()),
+            "ulp_rms": float(np.sqrt(np.mean(self.ulp**2))),
+            "roundings": float(self.roundings.max()),
+        }
+
+
+def operator_errors(workload: AccuracyWorkload, data_type: DataType, device: Device) -> Errors:
+    """The errors of a workload in a type on a device, computed by the way that the workload says.
+
+    Raises:
+        NotSupported: when the adapter lacks what the operator needs.
+    """
+    desc = workload.desc(data_type)
+    inputs = workload.inputs(desc)
+    flags = ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION if workload.half_precision else ExecutionFlags.NONE
+    backend = device.backend
+    own = Device(device.adapter, precise=workload.precise or device.backend.target.precise)
+    try:
+        # The profile is the given device's: its family of schedules is what is measured.
+        own.backend.target = replace(own.backend.target, profile=backend.target.profile, schedule=workload.schedule)
+        compiled = own.compile_operator(own.create_operator(desc), flags)
+        given = iter(inputs)
+        tensors = [port.desc for port in compiled.inputs]
+        arrays = [None if tensor is None else next(given) for tensor in tensors]
+        (raw,) = [data for data in run_compiled(compiled, arrays, tensors, desc.operator) if data is not None]
+        kernels = () if compiled.program is None else compiled.program.summaries
+    finally:
+        own.remove()
+    output = desc.outputs[0].tensor
+    assert output is not None
+    true, terms = true_result(workload, inputs)
+    return Errors(output.decode(raw), true, terms, inputs, kernels)

@@ -50,7 +50,7 @@ register(
 )
 
 
-def truths(rng: np.random.Generator, data_type: DataType, sizes: tuple[int, ...]) -> Array:
+def draw_booleans(rng: np.random.Generator, data_type: DataType, sizes: tuple[int, ...]) -> Array:
     """Zeros, ones and other numbers that count as true."""
     return np.where(rng.random(sizes) < 0.4, data_type.numpy.type(0), few(rng, data_type, sizes) * 51)
 
@@ -67,7 +67,7 @@ class _LogicalCases(OperatorCases):
         desc = self.desc_class(**dict(zip((field.python_name for field in fields), tensors, strict=True)))
 
         def fill(contents: np.random.Generator) -> Arrays:
-            return tuple(truths(contents, key.types[0], key.sizes) for _ in desc.inputs)
+            return tuple(draw_booleans(contents, key.types[0], key.sizes) for _ in desc.inputs)
 
         return Case(name, desc, fill)
 
@@ -130,7 +130,7 @@ class IfCases(OperatorCases):
         )
 
         def fill(contents: np.random.Generator) -> Arrays:
-            choices = truths(contents, DataType.UINT8, sizes)
+            choices = draw_booleans(contents, DataType.UINT8, sizes)
             return choices, any_bits(contents, data_type, sizes), any_bits(contents, data_type, sizes)
 
         desc = descs.ElementWiseIf(condition_tensor=condition, a_tensor=a, b_tensor=b, output_tensor=output)
