@@ -8,7 +8,7 @@ operators of ONNX that map on these). A row with NaN or infinity becomes NaN; sq
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -19,7 +19,6 @@ from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.operators.elementwise import activated
 from dmlgpu.compiler.operators.lowering import (
     Lowering,
-    MinimalExample,
     check_axes,
     check_sizes,
     input_tensor,
@@ -103,12 +102,6 @@ class MeanVarianceNormalization2(Lowering):
         "normalization/mean_square",
     )
     same_sizes: ClassVar[Mapping[str, str]] = {"output_tensor": "input_tensor"}
-
-    @classmethod
-    def minimal_example(cls, fields: Collection[str]) -> MinimalExample:
-        """Return the older ones take scale and bias both or not at all, below feature level 5_2."""
-        pair = ("scale_tensor", "bias_tensor")
-        return MinimalExample(pair if set(pair) & set(fields) else ())
 
     @classmethod
     def check(cls, desc: Any) -> None:
