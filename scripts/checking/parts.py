@@ -19,7 +19,7 @@ from dmlgpu.compiler.plan import Step
 from dmlgpu.compiler.schedule.scheduling import plain_steps, schedule_step
 from dmlgpu.compiler.schedule.steps import Scheduled
 from dmlgpu.compiler.wgsl.steps import render_step
-from dmlgpu.conformance.cases.profiles import quick_names
+from dmlgpu.conformance.cases.keys import quick_names
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
 from dmlgpu.conformance.cases.registry import implemented as with_cases
 
@@ -73,7 +73,7 @@ def parts() -> tuple[Part, ...]:
             "cases",
             with_cases(),
             lambda operator: _place(type(OPERATOR_CASES[operator.lower()])),
-            "add a class under `@cases(descs.{desc})` to dmlgpu/conformance/cases/families/{family}.py",
+            "add a class under `@cases(descs.{desc})`, or a row, to dmlgpu/conformance/cases/families/{family}.py",
         ),
         Part(
             "quick cases",

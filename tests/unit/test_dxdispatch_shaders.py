@@ -14,7 +14,7 @@ from PIL import Image
 import dmlgpu
 from dmlgpu.common.errors import ModelError
 from dmlgpu.frontends import dxdispatch
-from dmlgpu.frontends.dxdispatch import wgsl
+from dmlgpu.frontends.dxdispatch import shaders
 from dmlgpu.frontends.dxdispatch.model import OnnxDispatchable, ShaderDispatch
 from dmlgpu.runtime.executor import Range
 from tests.unit.dxdispatch_models import complaint, tensor, values
@@ -34,14 +34,14 @@ override SCALE: f32 = 1.0;
 
 
 def test_declarations() -> None:
-    plain = wgsl.without_comments(SHADER)
-    assert [(one.name, one.number, one.kind) for one in wgsl.bindings(plain)] == [
+    plain = shaders.without_comments(SHADER)
+    assert [(one.name, one.number, one.kind) for one in shaders.shader_bindings(plain)] == [
         ("a", 0, "read-only-storage"),
         ("b", 2, "storage"),
         ("c", 1, "uniform"),
     ]
-    assert wgsl.entry_points(plain) == ("first", "second")
-    assert wgsl.overrides(plain) == ("SCALE",)
+    assert shaders.entry_points(plain) == ("first", "second")
+    assert shaders.overrides(plain) == ("SCALE",)
 
 
 @pytest.mark.parametrize(
@@ -58,14 +58,14 @@ def test_declarations() -> None:
 )
 def test_declarations_that_cannot_be_bound(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=f"^{reason}$"):
-        wgsl.bindings(text)
+        shaders.shader_bindings(text)
 
 
 @pytest.mark.parametrize("text", ["/*" * 200_000, "@group(0" * 100_000, "@a(b)" * 100_000, "override " * 100_000])
 def test_long_texts_take_no_longer_than_their_length(text: str) -> None:
-    plain = wgsl.without_comments(text)
-    assert wgsl.bindings(plain) == ()
-    assert wgsl.entry_points(plain) == ()
+    plain = shaders.without_comments(text)
+    assert shaders.shader_bindings(plain) == ()
+    assert shaders.entry_points(plain) == ()
 
 
 @pytest.fixture

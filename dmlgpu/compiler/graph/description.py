@@ -23,7 +23,7 @@ def _check(part: Any, **converters: coercion.Converter[Any]) -> None:
     for field, convert in converters.items():
         try:
             object.__setattr__(part, field, convert(getattr(part, field)))
-        except coercion.WrongKind as wrong:
+        except coercion.CoercionError as wrong:
             raise InvalidGraph(f"{type(part).__name__}: {field}{wrong.where} {wrong.describe()}") from None
 
 

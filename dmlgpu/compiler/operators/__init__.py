@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Collection
 
 from dmlgpu.catalog import validation
 from dmlgpu.catalog.enums import FeatureLevel
 from dmlgpu.catalog.operator_desc import OperatorDesc
-from dmlgpu.compiler.operators.lowering import MinimalExample, lowering, registered
+from dmlgpu.compiler.operators.lowering import lowering, registered
 from dmlgpu.compiler.plan import Plan
 from dmlgpu.compiler.rewrites.moves import Move
 
@@ -55,16 +54,6 @@ def upgrade(desc: OperatorDesc) -> OperatorDesc:
     """Return the description as the newest operator of its line."""
     newer = lowering(desc.operator).upgrade(desc)
     return desc if newer is None else upgrade(newer)
-
-
-def minimal_example(operator: str, fields: Collection[str]) -> MinimalExample:
-    """Return what an operator's smallest description needs beyond tensors of one element; nothing where none is known.
-
-    Args:
-        operator: DirectML's name.
-        fields: those of the tensors that the description is to have.
-    """
-    return lowering(operator).minimal_example(fields) if operator in registered() else MinimalExample()
 
 
 def moves(desc: OperatorDesc) -> tuple[Move, ...]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +11,6 @@ from dmlgpu.catalog.enums import DataType, MultiheadAttentionMaskType
 from dmlgpu.compiler.operators.indexing import last_dimensions
 from dmlgpu.compiler.operators.lowering import (
     Lowering,
-    MinimalExample,
     check_sizes,
     input_tensor,
     invalid,
@@ -324,29 +322,6 @@ class MultiheadAttention1(Lowering):
 
     desc = descs.MultiheadAttention1
     shaders = (SCALED, BIASED, MASKED, UNPADDED_SCORE, UNPADDED, VISIBLE, CACHED, "attention/merge")
-
-    @classmethod
-    def minimal_example(cls, fields: Collection[str]) -> MinimalExample:
-        apart = ("query_tensor", "key_tensor", "value_tensor")
-        beside = {
-            "stacked_query_key_tensor": ("value_tensor",),
-            "stacked_key_value_tensor": ("query_tensor",),
-            "stacked_query_key_value_tensor": (),
-            "past_key_tensor": (*apart, "past_value_tensor"),
-            "past_value_tensor": (*apart, "past_key_tensor"),
-            "past_sequence_lengths_tensor": (*apart, "output_present_key_tensor", "output_present_value_tensor"),
-        }
-        needed = [beside[field] for field in fields if field in beside] or [apart]
-        return MinimalExample(
-            tensors=tuple(itertools.chain.from_iterable(needed)),
-            sizes={
-                "stacked_query_key_tensor": (2, 1),
-                "stacked_key_value_tensor": (2, 1),
-                "stacked_query_key_value_tensor": (3, 1),
-                "bias_tensor": (3,),
-            },
-            values={"mask_type": MaskType.BOOLEAN if "mask_tensor" in fields else MaskType.NONE},
-        )
 
     @classmethod
     def usual_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -14,7 +14,6 @@ from dmlgpu.compiler.operators.elementwise import as_bits
 from dmlgpu.compiler.operators.indexing import check_axis, check_single_along_axis, merged_around_axis
 from dmlgpu.compiler.operators.lowering import (
     Lowering,
-    MinimalExample,
     check_sizes,
     converted,
     everywhere,
@@ -91,10 +90,6 @@ class OneHot(Lowering):
 
     desc = descs.OneHot
     shaders = ("indexing/one_hot", "indexing/found", PLACE)
-
-    @classmethod
-    def minimal_example(cls, fields: Collection[str]) -> MinimalExample:
-        return MinimalExample(sizes={"values_tensor": (2,)})
 
     @classmethod
     def check(cls, desc: descs.OneHot) -> None:
@@ -236,10 +231,6 @@ class RandomGenerator(Lowering):
     desc = descs.RandomGenerator
     shaders = ("random/random_generator", "random/next_state", PLACE)
     same_sizes: ClassVar[Mapping[str, str]] = {"output_state_tensor": "input_state_tensor"}
-
-    @classmethod
-    def minimal_example(cls, fields: Collection[str]) -> MinimalExample:
-        return MinimalExample(sizes={"input_state_tensor": (6,), "output_state_tensor": (6,)})
 
     @classmethod
     def check(cls, desc: descs.RandomGenerator) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,23 +20,6 @@ MOST_PADDED = 2**31 - 1
 """Most elements of a spatial dimension with its padding: shaders count them in signed 32-bit integers."""
 
 _LOWERINGS: dict[str, type[Lowering]] = {}
-
-
-@dataclass(frozen=True)
-class MinimalExample:
-    """What an operator's smallest description needs beyond required tensors of one element and plain attributes.
-
-    Attributes:
-        tensors: optional tensors that must be there, by field.
-        ranks: dimension counts that the tables leave open, by field.
-        sizes: sizes of the last dimensions that are not 1, by field.
-        values: attributes that are neither 0 or 1 nor the first member of their enumeration.
-    """
-
-    tensors: tuple[str, ...] = ()
-    ranks: Mapping[str, int] = field(default_factory=dict)
-    sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    values: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Lowering:
@@ -121,11 +104,6 @@ class Lowering:
         They follow from the inputs; the description's outputs may have any sizes.
         """
         return {} if cls.newer is None else lowering(cls.newer.operator).usual_sizes(desc)
-
-    @classmethod
-    def minimal_example(cls, fields: Collection[str]) -> MinimalExample:
-        """Return what the smallest description with the tensors that are asked for needs besides."""
-        return MinimalExample() if cls.newer is None else lowering(cls.newer.operator).minimal_example(fields)
 
     @classmethod
     def upgrade(cls, desc: Any) -> OperatorDesc | None:

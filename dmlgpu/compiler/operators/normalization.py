@@ -9,7 +9,7 @@ infinite.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -20,7 +20,6 @@ from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.operators.elementwise import activated
 from dmlgpu.compiler.operators.lowering import (
     Lowering,
-    MinimalExample,
     check_axes,
     check_sizes,
     input_tensor,
@@ -105,12 +104,6 @@ class MeanVarianceNormalization2(Lowering):
         "normalization/mean_square",
     )
     same_sizes: ClassVar[Mapping[str, str]] = {"output_tensor": "input_tensor"}
-
-    @classmethod
-    def minimal_example(cls, fields: Collection[str]) -> MinimalExample:
-        """Return the older ones take scale and bias both or not at all, below feature level 5_2."""
-        pair = ("scale_tensor", "bias_tensor")
-        return MinimalExample(pair if set(pair) & set(fields) else ())
 
     @classmethod
     def check(cls, desc: Any) -> None:

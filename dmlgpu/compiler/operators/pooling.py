@@ -6,7 +6,7 @@ Each is a reduction over virtual windows (rewrites/windows.py), however large th
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -17,7 +17,6 @@ from dmlgpu.catalog.tensor_desc import packed_strides
 from dmlgpu.compiler.operators.elementwise import cast
 from dmlgpu.compiler.operators.lowering import (
     Lowering,
-    MinimalExample,
     check_padded,
     check_sizes,
     input_tensor,
@@ -523,10 +522,6 @@ class Unfold(Lowering):
     shaders = ("window/taken",)
 
     @classmethod
-    def minimal_example(cls, fields: Collection[str]) -> MinimalExample:
-        return MinimalExample(ranks={"output_tensor": 3})
-
-    @classmethod
     def output_sizes(cls, desc: descs.Unfold) -> Mapping[str, tuple[int, ...]]:
         """{N, C * places, positions}."""
         (batch, channels, *spatial) = desc.input_tensor.sizes
@@ -554,10 +549,6 @@ class Fold(Lowering):
 
     desc = descs.Fold
     shaders = ("window/covering",)
-
-    @classmethod
-    def minimal_example(cls, fields: Collection[str]) -> MinimalExample:
-        return MinimalExample(ranks={"input_tensor": 3})
 
     @classmethod
     def check(cls, desc: descs.Fold) -> None:

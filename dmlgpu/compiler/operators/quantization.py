@@ -8,7 +8,7 @@ quotient is infinite or NaN.)
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -18,7 +18,6 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TENSOR_ALIGNMENT, WORD_BITS, TensorDesc
 from dmlgpu.compiler.operators.lowering import (
     Lowering,
-    MinimalExample,
     check_sizes,
     everywhere,
     input_tensor,
@@ -139,10 +138,6 @@ class _InBlocks(_Linear):
     """
 
     same_sizes: ClassVar[Mapping[str, str]] = {"output_tensor": "input_tensor"}
-
-    @classmethod
-    def minimal_example(cls, fields: Collection[str]) -> MinimalExample:
-        return MinimalExample(values={"quantization_type": QuantizationType.SCALE})
 
     @classmethod
     def check(cls, desc: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias
 
@@ -14,7 +14,6 @@ from dmlgpu.common.errors import InvalidDescription
 from dmlgpu.compiler.operators.elementwise import ADD, CLIP, MULTIPLY, activated
 from dmlgpu.compiler.operators.lowering import (
     Lowering,
-    MinimalExample,
     check_sizes,
     input_tensor,
     invalid,
@@ -287,19 +286,6 @@ class _Recurrent(Lowering):
     activations: ClassVar[int]
     initial: ClassVar[tuple[str, ...]] = ("hidden_init_tensor",)
     singles: ClassVar[tuple[str, ...]] = ("output_single_tensor",)
-
-    @classmethod
-    def minimal_example(cls, fields: Collection[str]) -> MinimalExample:
-        return MinimalExample(
-            tensors=("output_sequence_tensor",),
-            sizes={
-                "weight_tensor": (cls.gates, 1),
-                "recurrence_tensor": (cls.gates, 1),
-                "bias_tensor": (2 * cls.gates,),
-                "peephole_tensor": (3,),
-            },
-            values={"activation_descs": (descs.ActivationRelu(),) * cls.activations},
-        )
 
     @classmethod
     def output_sizes(cls, desc: Any) -> Mapping[str, Sizes]:

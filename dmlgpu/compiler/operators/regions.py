@@ -4,7 +4,7 @@ gradients of the latter."""
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,6 @@ from dmlgpu.catalog.tensor_desc import packed_strides
 from dmlgpu.compiler.operators.indexing import last_dimensions
 from dmlgpu.compiler.operators.lowering import (
     Lowering,
-    MinimalExample,
     check_sizes,
     input_tensor,
     invalid,
@@ -137,10 +136,6 @@ class RoiPooling(Lowering):
     most_bins = 1 << 16
 
     @classmethod
-    def minimal_example(cls, fields: Collection[str]) -> MinimalExample:
-        return MinimalExample(sizes={"roi_tensor": (5,)})
-
-    @classmethod
     def output_sizes(cls, desc: descs.RoiPooling) -> Mapping[str, tuple[int, ...]]:
         """{regions, channels, height, width}."""
         pooled = desc.pooled_size
@@ -204,10 +199,6 @@ class RoiAlign1(Lowering):
     shaders = ("regions/roi_align1", *INCLUDED)
 
     @classmethod
-    def minimal_example(cls, fields: Collection[str]) -> MinimalExample:
-        return MinimalExample(sizes={"roi_tensor": (4,)}, values={"reduction_function": ReduceFunction.AVERAGE})
-
-    @classmethod
     def check(cls, desc: descs.RoiAlign1) -> None:
         regions = _check_sampling(desc)
         expected = (regions, desc.input_tensor.sizes[1], *desc.output_tensor.sizes[2:])
@@ -264,14 +255,6 @@ class RoiAlignGrad(Lowering):
         "regions/fractions",
         *INCLUDED,
     )
-
-    @classmethod
-    def minimal_example(cls, fields: Collection[str]) -> MinimalExample:
-        return MinimalExample(
-            tensors=("input_tensor",) if "output_roi_gradient_tensor" in fields else ("output_gradient_tensor",),
-            sizes={"roi_tensor": (4,), "output_roi_gradient_tensor": (4,)},
-            values={"reduction_function": ReduceFunction.AVERAGE},
-        )
 
     @classmethod
     def output_sizes(cls, desc: descs.RoiAlignGrad) -> Mapping[str, tuple[int, ...]]:

@@ -11,10 +11,9 @@ from dmlgpu.catalog.enums import ExecutionFlags
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler.graph.description import GraphDesc
-from dmlgpu.frontends.dxdispatch.node import Node
-from dmlgpu.frontends.dxdispatch.paths import Access
+from dmlgpu.frontends.dxdispatch.files import FileAccess
+from dmlgpu.frontends.dxdispatch.json_node import JsonNode
 from dmlgpu.frontends.dxdispatch.resources import Resource
-from dmlgpu.frontends.dxdispatch.wgsl import ShaderBinding
 from dmlgpu.runtime.executor import Range
 
 
@@ -74,7 +73,7 @@ class OperatorDispatchable(TableDispatchable):
     """
 
     desc: OperatorDesc
-    fields: Node
+    fields: JsonNode
     as_graph: bool
 
 
@@ -99,6 +98,21 @@ class OnnxDispatchable:
     path: str
     model: Any
     shapes: Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class ShaderBinding:
+    """A resource that a shader declares.
+
+    Attributes:
+        name: the variable's.
+        number: its ``@binding``, in group 0.
+        kind: WebGPU's word: ``uniform``, ``storage`` (which the shader may write) or ``read-only-storage``.
+    """
+
+    name: str
+    number: int
+    kind: str
 
 
 @dataclass(frozen=True)
@@ -208,7 +222,7 @@ Command = TableDispatch | OnnxDispatch | ShaderDispatch | Print | WriteFile
 
 
 @dataclass(frozen=True)
-class Model:
+class DxModel:
     """A DxDispatch model.
 
     Attributes:
@@ -222,5 +236,5 @@ class Model:
     resources: Mapping[str, Resource]
     dispatchables: Mapping[str, Dispatchable]
     commands: tuple[Command, ...]
-    access: Access
+    access: FileAccess
     source: Path | None = None

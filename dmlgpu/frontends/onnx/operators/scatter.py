@@ -1,4 +1,4 @@
-"""Elements put where indices say: Scatter with and without reductions, MaxUnpool."""
+"""Elements written at indices: Scatter with and without reductions, TensorScatter."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _REDUCTIONS: dict[str, tuple[ReduceFunction, Callable[..., Expression]]] = {
 
 
 def _neutral(reduction: str, data_type: DataType) -> float:
-    """Return the number that changes nothing."""
+    """Return the neutral element of a reduction."""
     if reduction in ("add", "mul"):
         return 0 if reduction == "add" else 1
     if data_type.is_float:
@@ -49,7 +49,7 @@ def _reduction(node: Node) -> str:
 
 @operator("ScatterElements", "Scatter")
 def scatter_elements(node: Node) -> Value:
-    """Put single elements into a copy, each by its place along an axis."""
+    """Write single elements into a copy, each at its index along an axis."""
     reduction, shape = _reduction(node), node.shape(0)
     axis = node.axis(node.integer("axis"), len(shape))
     node.check_indices(1, shape[axis])
@@ -58,21 +58,21 @@ def scatter_elements(node: Node) -> Value:
     extent = (*bounds[:axis], shape[axis], *bounds[axis + 1 :])
     head = x if extent == shape else dml.slice(x, (0,) * len(shape), extent)
     if reduction == "none":
-        found = functions.scatter_elements(head, where, updates, axis=axis)
-        return node.valued(_in_place(x, found), is_bool=node.value(0).is_bool)
+        result = functions.scatter_elements(head, where, updates, axis=axis)
+        return node.valued(_in_place(x, result), is_bool=node.value(0).is_bool)
     outer, inner = math.prod(bounds[:axis]), math.prod(bounds[axis + 1 :])
-    found = _combined(
+    result = _combined(
         node,
         reshaped(head, (outer, shape[axis], inner)),
         reshaped(_positive(where, shape[axis]), (outer, bounds[axis], inner)),
         reshaped(updates, (outer, bounds[axis], inner)),
         reduction,
     )
-    return node.valued(_in_place(x, reshaped(found, head.sizes)))
+    return node.valued(_in_place(x, reshaped(result, head.sizes)))
 
 
 def _in_place(x: Expression, head: Expression) -> Expression:
-    """Return a tensor with its beginning along every dimension replaced."""
+    """Return a tensor with its leading block replaced."""
     for axis in reversed(range(len(x.sizes))):
         rest = x.sizes[axis] - head.sizes[axis]
         if rest:
@@ -83,14 +83,14 @@ def _in_place(x: Expression, head: Expression) -> Expression:
 
 
 def _positive(where: Expression, size: int) -> Expression:
-    """Return indices counted from the first, also those that count from the end."""
+    """Return indices with negative ones counted from the end."""
     if where.data_type in (DataType.UINT32, DataType.UINT64):
         return where
     return choose(spread(dml.less_than, where, 0), add(where, size), where)
 
 
 def _combined(node: Node, x: Expression, where: Expression, updates: Expression, reduction: str) -> Expression:
-    """Return {outer, size, inner} combined with updates at places along the middle.
+    """Return {outer, size, inner} combined with updates at indices along the middle.
 
     Every element is compared with every place, so that several updates of one element all count, in any number, and
     integers stay exact. Where there are many, updates are taken in rounds.
@@ -103,9 +103,9 @@ def _combined(node: Node, x: Expression, where: Expression, updates: Expression,
         reduction: how they are combined.
     """
     outer, size, inner = x.sizes
-    count, kept = where.sizes[1], x.data_type
+    count, data_type = where.sizes[1], x.data_type
     function, combine = _REDUCTIONS[reduction]
-    computed = kept if kept.is_float or kept.bits >= 32 else DataType.INT32
+    computed = data_type if data_type.is_float or data_type.bits >= 32 else DataType.INT32
     x, updates = cast(x, computed), cast(updates, computed)
     part = max(min(count, _MOST_PAIRS // (outer * size * inner)), 1)
     if -(-count // part) > _MOST_ROUNDS:
@@ -114,17 +114,17 @@ def _combined(node: Node, x: Expression, where: Expression, updates: Expression,
     nothing = number_like(x, _neutral(reduction, computed))
     for begin in range(0, count, part):
         taken = min(part, count - begin)
-        places = dml.slice(where, (0, begin, 0), (outer, taken, where.sizes[2]))
-        given = dml.slice(updates, (0, begin, 0), (outer, taken, inner))
-        here = spread(dml.equals, reshaped(places, (outer, 1, taken, places.sizes[2])), numbers)
-        chosen = choose(here, reshaped(given, (outer, 1, taken, inner)), nothing)
+        positions = dml.slice(where, (0, begin, 0), (outer, taken, where.sizes[2]))
+        values = dml.slice(updates, (0, begin, 0), (outer, taken, inner))
+        hits = spread(dml.equals, reshaped(positions, (outer, 1, taken, positions.sizes[2])), numbers)
+        chosen = choose(hits, reshaped(values, (outer, 1, taken, inner)), nothing)
         x = combine(x, reshaped(dml.reduce(chosen, function, axes=(2,)), x.sizes))
-    return cast(x, kept)
+    return cast(x, data_type)
 
 
 @operator("ScatterND")
 def scatter_nd(node: Node) -> Value:
-    """Put parts into a copy by tuples of indices."""
+    """Write slices into a copy at tuples of indices."""
     shapes, reduction = [node.shape(number) for number in range(3)], _reduction(node)
     if not shapes[0] or not shapes[1] or not 1 <= shapes[1][-1] <= len(shapes[0]):
         raise node.refusal(f"indices must name 1 to {len(shapes[0])} dimensions, got shape {list(shapes[1])}")
@@ -132,26 +132,26 @@ def scatter_nd(node: Node) -> Value:
     if shapes[2] != shapes[1][:-1] + shape[tuples:]:
         raise node.refusal(f"updates must have shape {list(shapes[1][:-1] + shape[tuples:])}, got {list(shapes[2])}")
     node.check_range(1, tuple(-size for size in shape[:tuples]), tuple(size - 1 for size in shape[:tuples]), "indices")
-    where = _flat_places(node.tensor(1), shape[:tuples])
+    where = _flat_indices(node.tensor(1), shape[:tuples])
     size, inner, count = math.prod(shape[:tuples]), math.prod(shape[tuples:]), where.sizes[0]
     x = reshaped(node.tensor(0), (1, size, inner))
     updates = reshaped(node.tensor(2), (1, count, inner))
     if reduction != "none":
-        found = _combined(node, x, reshaped(where, (1, count, 1)), updates, reduction)
+        result = _combined(node, x, reshaped(where, (1, count, 1)), updates, reduction)
     else:
         everywhere = broadcast_to(reshaped(where, (1, count, 1)), updates.sizes)
-        found = functions.scatter_elements(x, everywhere, updates, axis=1)
-    return node.valued(found, shape, is_bool=node.value(0).is_bool)
+        result = functions.scatter_elements(x, everywhere, updates, axis=1)
+    return node.valued(result, shape, is_bool=node.value(0).is_bool)
 
 
-def _flat_places(tuples: Expression, sizes: Sequence[int]) -> Expression:
-    """Return tuples of indices, the last dimension, as numbers {count} of elements in row-major order.
+def _flat_indices(tuples: Expression, sizes: Sequence[int]) -> Expression:
+    """Return tuples of indices, the last dimension, as flat row-major indices {count}.
 
     A tuple with an index out of range has the number behind the last element, so that its update is dropped.
     """
     count = math.prod(tuples.sizes[:-1])
     columns = dml.split(reshaped(tuples, (count, len(sizes))), 1, [1] * len(sizes)) if len(sizes) > 1 else [tuples]
-    first, *others = (_positive(reshaped(one, (count,)), size) for one, size in zip(columns, sizes, strict=True))
+    first, *others = (_positive(reshaped(column, (count,)), size) for column, size in zip(columns, sizes, strict=True))
     if not others:
         return first
     place, inside = first, _is_between(first, sizes[0])
@@ -169,29 +169,31 @@ def _is_between(index: Expression, size: int) -> Expression:
     return dml.logical_and(spread(dml.greater_than_or_equal, index, 0), below)
 
 
-@operator("MaxUnpool")
-def max_unpool(node: Node) -> Value:
-    """Put elements where a MaxPool took them from, zeros elsewhere.
-
-    Indices are those of the output, ``output_shape`` where it is given, so that the operator undoes a MaxPool of that
-    size; onnxruntime does so, too.
-    """
-    x, kernel = node.tensor(0), node.integers("kernel_shape") or ()
-    strides = node.integers("strides") or (1,) * len(kernel)
-    pads = node.integers("pads") or (0,) * (2 * len(kernel))
-    spatial = x.sizes[2:]
-    if not len(kernel) == len(strides) == len(spatial) or len(pads) != 2 * len(kernel):
-        raise node.refusal(f"kernel_shape, strides and pads must be of {len(spatial)} dimensions")
-    ends = pads[len(kernel) :]
-    sizes = [
-        (size - 1) * stride - begin - end + extent
-        for size, stride, begin, end, extent in zip(spatial, strides, pads, ends, kernel, strict=False)
-    ]
-    shape = node.host_integers(2) if node.has(2) else (*x.sizes[:2], *sizes)
-    if len(shape) != len(x.sizes) or shape[:2] != x.sizes[:2] or min(shape) < 1:
-        raise node.refusal(f"output_shape must be {[*x.sizes[:2], *sizes]} or the like, got {list(shape)}")
-    node.check_range(1, 0, math.prod(shape) - 1, "I")
-    row = (1, 1, 1, math.prod(x.sizes))
-    indices = reshaped(cast(node.tensor(1), DataType.INT64), row).reinterpret(row, None, DataType.UINT64)
-    found = functions.max_unpooling(reshaped(x, row), indices, output_sizes=(1, 1, 1, math.prod(shape)))
-    return node.valued(found, shape)
+@operator("TensorScatter", since=24)
+def tensor_scatter(node: Node) -> Value:
+    """Write new rows into a copy of a cache, behind those of each sequence; wrap around if it is circular."""
+    node.check_rank(1, len(node.shape(0)))
+    cache, update = node.tensor(0), node.tensor(1)
+    sizes, new = cache.sizes, update.sizes
+    axis = node.axis(node.integer("axis", -2), len(sizes))
+    mode = node.text("mode", "linear")
+    if mode not in ("linear", "circular"):
+        raise node.refusal(f"mode must be linear or circular, got {mode!r}")
+    if axis == 0:
+        raise node.refusal("axis must not be 0, the sequences'")
+    if node.has(2):
+        most = sizes[axis] if mode == "linear" else np.iinfo(np.int32).max  # places are INT32
+        node.check_range(2, 0, int(most) - new[axis], "write_indices")
+    rows = [1] * len(sizes)
+    rows[axis] = new[axis]
+    positions = dml.fill_value_sequence(node.builder, rows, DataType.INT32, 0, 1)
+    rows[0] = sizes[0]
+    positions = broadcast_to(positions, rows)
+    if node.has(2):
+        starts = dml.cast(reshaped(node.tensor(2), (sizes[0], *(1,) * (len(sizes) - 1))), DataType.INT32)
+        positions = dml.add(positions, broadcast_to(starts, rows))
+    if mode == "circular":
+        count = node.constant([sizes[axis]], DataType.INT32)
+        positions = dml.modulus_floor(positions, broadcast_to(reshaped(count, (1,) * len(sizes)), rows))
+    indices = dml.identity(broadcast_to(positions, new))
+    return node.valued(functions.scatter_elements(cache, indices, update, axis=axis))

@@ -1,9 +1,12 @@
-"""Pictures as initial values of resources and as files that are written: pixels are 0 to 1, channels are planes."""
+"""Files that a model reads and writes: which it may access, and images as values of resources."""
 
 from __future__ import annotations
 
 import math
+import os
+import stat
 from collections.abc import Callable
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from types import ModuleType
@@ -13,9 +16,81 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.common.errors import ModelError, OutOfMemory
-from dmlgpu.common.memory import host_budget
-from dmlgpu.frontends.dxdispatch.node import Node, quoted
+from dmlgpu.common.errors import ModelError
+from dmlgpu.common.memory import check_host_memory
+from dmlgpu.frontends.dxdispatch.json_node import JsonNode, quoted
+
+
+class MissingFile(ModelError, FileNotFoundError):
+    """A file that a model refers to, or the model itself, does not exist."""
+
+
+@dataclass(frozen=True)
+class FileAccess:
+    """What a model may reach.
+
+    Attributes:
+        folder: the model's; what it reads lies there or below.
+        everywhere: whether it may read and write any regular file. Relative references are then looked up in the
+            current directory too.
+    """
+
+    folder: Path
+    everywhere: bool = False
+
+    def source(self, node: JsonNode) -> Path:
+        """Return the regular file that a string names, with its symbolic links resolved.
+
+        Raises:
+            MissingFile: when there is none.
+            ModelError: when it lies elsewhere, or is a device, a pipe or a folder.
+        """
+        name = node.string()
+        candidates = tuple(dict.fromkeys((self.folder / name, *((Path(name),) if self.everywhere else ()))))
+        path = next((path for path in candidates if _exists(path)), None)
+        if path is None:
+            raise MissingFile(node.path, f"there is no file {' nor '.join(quoted(str(path)) for path in candidates)}")
+        try:
+            return self._checked(path, self.folder, "read")
+        except ValueError as error:
+            raise node.error(str(error)) from error
+
+    def target(self, file: Path, folder: Path, path: str) -> Path:
+        """Return a file to write, with its symbolic links resolved.
+
+        Args:
+            file: as the model names it.
+            folder: the output directory.
+            path: where in the model, for messages.
+
+        Raises:
+            ModelError: when it lies elsewhere, or is a device, a pipe or a folder.
+        """
+        try:
+            return self._checked(folder / file, folder, "write")
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise ModelError(path, f"cannot write {quoted(str(folder / file))}: {reason}") from error
+
+    def _checked(self, path: Path, folder: Path, verb: str) -> Path:
+        resolved = Path(os.path.realpath(path))
+        if not self.everywhere and not resolved.is_relative_to(os.path.realpath(folder)):
+            where = "the model's folder" if verb == "read" else "the output directory"
+            raise ValueError(
+                f"{quoted(str(resolved))} lies outside {where}; a model may {verb} it only with --allow-paths "
+                "(in Python allow_paths=True)"
+            )
+        if resolved.exists() and not stat.S_ISREG(resolved.stat().st_mode):
+            raise ValueError(f"{quoted(str(resolved))} is no regular file")
+        return resolved
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # a name too long for the file system, a folder that may not be entered, a NUL
+        return False
+
 
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg"})
 """File names that stand for pictures."""
@@ -26,7 +101,7 @@ _FORMATS = ("PNG", "JPEG")
 _MOST_PIXELS = 1 << 27
 
 
-def _pillow(node: Node) -> ModuleType:
+def _pillow(node: JsonNode) -> ModuleType:
     try:
         from PIL import Image  # noqa: PLC0415  an extra
     except ImportError:
@@ -35,7 +110,7 @@ def _pillow(node: Node) -> ModuleType:
 
 
 def read_image(
-    source: Node, path: Path, data_type: DataType, sizes: tuple[int, ...] | None
+    source: JsonNode, path: Path, data_type: DataType, sizes: tuple[int, ...] | None
 ) -> tuple[tuple[int, ...], Callable[[], NDArray[Any]]]:
     """Return the shape (1, channels, height, width) of a picture, and what makes its elements, 0 to 1.
 
@@ -62,7 +137,7 @@ def read_image(
     shape = (1, 3, height, width) if sizes is None else sizes
     if width * height > _MOST_PIXELS:
         raise source.error(f"{quoted(path.name)} must have at most {_MOST_PIXELS:,} pixels, got {width:,} x {height:,}")
-    _check_room(source, 4 * width * height + 8 * math.prod(shape))
+    check_host_memory(4 * width * height + 8 * math.prod(shape), source.path, "read a picture")
 
     def make() -> NDArray[Any]:
         try:
@@ -78,7 +153,7 @@ def read_image(
     return shape, make
 
 
-def parse_resample(size: Node | None, mode: Node | None) -> tuple[int, ...] | None:
+def parse_resample(size: JsonNode | None, mode: JsonNode | None) -> tuple[int, ...] | None:
     """Return ``resampleSize``: N, C, H, W with N = 1; None where it is absent or empty.
 
     Raises:
@@ -97,7 +172,7 @@ def parse_resample(size: Node | None, mode: Node | None) -> tuple[int, ...] | No
     return sizes
 
 
-def check_writable(target: Node, resource: Any, dimensions: tuple[int, ...] | None) -> None:
+def check_writable(target: JsonNode, resource: Any, dimensions: tuple[int, ...] | None) -> None:
     """Refuse to write a resource as a picture that is none.
 
     Args:
@@ -112,7 +187,7 @@ def check_writable(target: Node, resource: Any, dimensions: tuple[int, ...] | No
     if resource.data_type not in _TYPES:
         raise target.error(f"only FLOAT32 and FLOAT16 are written as pictures, got {resource.data_type.name}")
     if dimensions is not None and not _is_picture(dimensions):
-        raise target.error(_wanted(dimensions))
+        raise target.error(_expected_shape(dimensions))
 
 
 def image_bytes(array: NDArray[Any], suffix: str, path: str) -> bytes:
@@ -126,9 +201,9 @@ def image_bytes(array: NDArray[Any], suffix: str, path: str) -> bytes:
     Raises:
         ModelError: the array has no picture's shape.
     """
-    pillow = _pillow(Node(None, path))
+    pillow = _pillow(JsonNode(None, path))
     if not _is_picture(array.shape):
-        raise ModelError(path, _wanted(array.shape))
+        raise ModelError(path, _expected_shape(array.shape))
     planes = np.nan_to_num(array[0].astype(np.float32)).clip(0, 1) * 255
     pixels = planes.astype(np.uint8).transpose(1, 2, 0)
     mode = "RGB" if suffix != ".png" and pixels.shape[2] == 4 else _MODES[pixels.shape[2]]
@@ -142,14 +217,5 @@ def _is_picture(sizes: tuple[int, ...]) -> bool:
     return len(sizes) == 4 and sizes[0] == 1 and sizes[1] in _MODES and max(sizes) < 1 << 16
 
 
-def _wanted(sizes: tuple[int, ...]) -> str:
+def _expected_shape(sizes: tuple[int, ...]) -> str:
     return f"a picture must have dimensions [1, channels, height, width] with 1, 3 or 4 channels, got {list(sizes)}"
-
-
-def _check_room(source: Node, needed: int) -> None:
-    budget = host_budget()
-    if budget is not None and needed > budget:
-        raise OutOfMemory(
-            f"{source.path}: {needed:,} bytes to read a picture exceed the {budget:,} that may be used of the host's "
-            "memory"
-        )

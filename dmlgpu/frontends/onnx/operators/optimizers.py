@@ -22,7 +22,7 @@ Step = Callable[[Sequence[Expression], Expression, Expression], Sequence[Express
 
 
 def _optimized(node: Node, states: int, step: Step) -> list[Value]:
-    """Return what a step makes of each tensor, its gradient and its states; outputs are grouped alike."""
+    """Apply a step to each tensor, its gradient and its states; outputs are grouped like inputs."""
     if len(node) < 2 or (len(node) - 2) % (states + 2):
         raise node.refusal(f"inputs must be rate, count, and {states + 2} for each tensor, got {len(node)}")
     count = (len(node) - 2) // (states + 2)
@@ -30,14 +30,14 @@ def _optimized(node: Node, states: int, step: Step) -> list[Value]:
     steps = cast(steps, DataType.FLOAT32)
     results = []
     for number in range(count):
-        given = [node.tensor(2 + part * count + number) for part in range(states + 2)]
-        made = step(given, rate, steps)
-        results.append([node.valued(one, node.shape(2 + number)) for one in made])
-    return [one for group in zip(*results, strict=True) for one in group]
+        inputs = [node.tensor(2 + part * count + number) for part in range(states + 2)]
+        shape = node.shape(2 + number)
+        results.append([node.valued(tensor, shape) for tensor in step(inputs, rate, steps)])
+    return [value for group in zip(*results, strict=True) for value in group]
 
 
 def _regular(node: Node, x: Expression, gradient: Expression) -> Expression:
-    """Return the gradient with that of the squared norm of the tensor."""
+    """Return the gradient plus that of the regularization by the squared norm."""
     factor = node.number("norm_coefficient")
     return add(gradient, multiply(x, factor)) if factor else gradient
 
@@ -46,10 +46,10 @@ def _regular(node: Node, x: Expression, gradient: Expression) -> Expression:
 def adam(node: Node) -> list[Value]:
     """Move by ADAM_OPTIMIZER; step 0 is not corrected, as if many had been done."""
 
-    def step(given: Sequence[Expression], rate: Expression, steps: Expression) -> Sequence[Expression]:
-        x, gradient, first, second = given
+    def step(tensors: Sequence[Expression], rate: Expression, steps: Expression) -> Sequence[Expression]:
+        x, gradient, first, second = tensors
         done = choose(spread(dml.greater_than, steps, 0.0), steps, _NEVER)
-        found = functions.adam_optimizer(
+        update = functions.adam_optimizer(
             multiply(x, 0.0),
             first,
             second,
@@ -60,10 +60,10 @@ def adam(node: Node) -> list[Value]:
             beta2=node.number("beta", 0.999),
             epsilon=node.number("epsilon", 1e-6),
         )
-        moved = add(x, multiply(found.output_parameters, rate))
+        moved = add(x, multiply(update.output_parameters, rate))
         after = node.number("norm_coefficient_post")
         moved = multiply(moved, 1 - after) if after else moved
-        return moved, found.output_first_moment, found.output_second_moment
+        return moved, update.output_first_moment, update.output_second_moment
 
     return _optimized(node, 2, step)
 
@@ -72,8 +72,8 @@ def adam(node: Node) -> list[Value]:
 def adagrad(node: Node) -> list[Value]:
     """Move by the gradient over the root of all squared gradients so far."""
 
-    def step(given: Sequence[Expression], rate: Expression, steps: Expression) -> Sequence[Expression]:
-        x, gradient, squares = given
+    def step(tensors: Sequence[Expression], rate: Expression, steps: Expression) -> Sequence[Expression]:
+        x, gradient, squares = tensors
         decayed = divide(rate, add(multiply(steps, node.number("decay_factor")), 1.0))
         gradient = _regular(node, x, gradient)
         squares = add(squares, multiply(gradient, gradient))
@@ -90,8 +90,8 @@ def momentum(node: Node) -> list[Value]:
     if mode not in ("standard", "nesterov"):
         raise node.refusal(f"mode must be standard or nesterov, got {mode!r}")
 
-    def step(given: Sequence[Expression], rate: Expression, steps: Expression) -> Sequence[Expression]:
-        x, gradient, velocity = given
+    def step(tensors: Sequence[Expression], rate: Expression, steps: Expression) -> Sequence[Expression]:
+        x, gradient, velocity = tensors
         gradient = _regular(node, x, gradient)
         scale = choose(spread(dml.greater_than, steps, 0.0), add(multiply(steps, 0.0), node.number("beta")), 1.0)
         velocity = add(multiply(velocity, alpha), multiply(gradient, scale))

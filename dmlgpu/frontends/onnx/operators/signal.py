@@ -27,32 +27,32 @@ _MOST_LENGTH = 4096
 
 
 @lru_cache(maxsize=16)
-def _transform(length: int, given: int, bins: int, parts: int, *, inverse: bool) -> Array:
-    """Return the matrix {given * parts, bins * 2} that transforms signals of real or complex numbers.
+def _transform(length: int, known: int, bins: int, parts: int, *, inverse: bool) -> Array:
+    """Return the matrix {known * parts, bins * 2} that transforms real or complex signals.
 
     One object for equal arguments, so that a session uploads it once.
 
     Args:
         length: of the transform.
-        given: how many elements of the signal there are; others are 0.
-        bins: how many frequencies are wanted.
+        known: number of elements of the signal; others are 0.
+        bins: number of frequencies.
         parts: 1 for real signals, 2 for complex ones, real and imaginary parts in turn.
-        inverse: whether frequencies are turned into a signal.
+        inverse: whether to transform frequencies into a signal.
     """
-    turns = np.outer(np.arange(given), np.arange(bins)) % length
+    turns = np.outer(np.arange(known), np.arange(bins)) % length
     angles = turns * (2 * math.pi / length)
     cosines, sines = np.cos(angles), np.sin(angles) * (1 if inverse else -1)
     real = np.stack([cosines, sines], axis=-1)
     matrix = real[:, None] if parts == 1 else np.stack([real, np.stack([-sines, cosines], axis=-1)], axis=1)
-    return (matrix.reshape(given * parts, bins * 2) / (length if inverse else 1)).astype(np.float32)
+    return (matrix.reshape(known * parts, bins * 2) / (length if inverse else 1)).astype(np.float32)
 
 
 @lru_cache(maxsize=16)
-def _inverse_of_half(length: int, given: int) -> Array:
-    """Return the matrix {given * 2, length} that turns the half of a spectrum into a real signal."""
-    whole = _transform(length, given, length, 2, inverse=True).reshape(given, 2, length, 2)[..., 0]
-    twice = np.array([1 if one == 0 or 2 * one == length else 2 for one in range(given)])
-    return (whole * twice[:, None, None]).reshape(given * 2, length).astype(np.float32)
+def _inverse_of_half(length: int, known: int) -> Array:
+    """Return the matrix {known * 2, length} that transforms half of a spectrum into a real signal."""
+    whole = _transform(length, known, length, 2, inverse=True).reshape(known, 2, length, 2)[..., 0]
+    twice = np.array([1 if frequency == 0 or 2 * frequency == length else 2 for frequency in range(known)])
+    return (whole * twice[:, None, None]).reshape(known * 2, length).astype(np.float32)
 
 
 def _multiplied(node: Node, rows: Expression, matrix: Array) -> Expression:
@@ -83,20 +83,20 @@ def discrete_fourier_transform(node: Node) -> Value:
     if inverse and half:
         if parts == 1:
             x = dml.join([x, multiply(x, 0)], len(shape) - 1)
-        kept, wanted, behind = min(size, length // 2 + 1), length, 1
-        matrix = _inverse_of_half(length, kept)
+        known, bins, behind = min(size, length // 2 + 1), length, 1
+        matrix = _inverse_of_half(length, known)
         parts = 2
     else:
-        kept, wanted, behind = min(size, length), length // 2 + 1 if half else length, 2
-        matrix = _transform(length, kept, wanted, parts, inverse=inverse)
-    order = (*(one for one in range(len(shape) - 1) if one != axis), axis, len(shape) - 1)
-    extent = [kept if one == axis else number for one, number in enumerate(x.sizes)]
-    x = x if kept == size else dml.slice(x, (0,) * len(shape), extent)
-    rest = [shape[one] for one in order[:-2]]
-    found = _multiplied(node, reshaped(transposed(x, order), (math.prod(rest), kept * parts)), matrix)
-    found = reshaped(found, (*rest, wanted, behind))
-    back = [order.index(one) for one in range(len(shape))]
-    return node.valued(transposed(found, back))
+        known, bins, behind = min(size, length), length // 2 + 1 if half else length, 2
+        matrix = _transform(length, known, bins, parts, inverse=inverse)
+    order = (*(other for other in range(len(shape) - 1) if other != axis), axis, len(shape) - 1)
+    extent = [known if dimension == axis else number for dimension, number in enumerate(x.sizes)]
+    x = x if known == size else dml.slice(x, (0,) * len(shape), extent)
+    rest = [shape[dimension] for dimension in order[:-2]]
+    result = _multiplied(node, reshaped(transposed(x, order), (math.prod(rest), known * parts)), matrix)
+    result = reshaped(result, (*rest, bins, behind))
+    back = [order.index(dimension) for dimension in range(len(shape))]
+    return node.valued(transposed(result, back))
 
 
 @operator("STFT", since=17)
@@ -129,13 +129,13 @@ def short_time_fourier_transform(node: Node) -> Value:
     if node.has(2):
         cut = multiply(cut, reshaped(node.tensor(2), (1, 1, length, 1)))
     rows = reshaped(cut, (batch * frames, length * parts))
-    found = _multiplied(node, rows, _transform(length, length, bins, parts, inverse=False))
-    return node.valued(found, (batch, frames, bins, 2))
+    spectra = _multiplied(node, rows, _transform(length, length, bins, parts, inverse=False))
+    return node.valued(spectra, (batch, frames, bins, 2))
 
 
 @operator("MelWeightMatrix", since=17)
 def mel_weight_matrix(node: Node) -> Value:
-    """Triangles of weights that gather frequencies into bands; five numbers decide about all of it."""
+    """Return triangular weights that sum frequencies into mel bands, computed on the host."""
     bands, length, rate = (node.host_integer(number) for number in range(3))
     low, high = (node.host_number(number) for number in (3, 4))
     if bands < 0 or length < 1 or rate < 1 or bands * length > MAX_ELEMENTS // 64:

@@ -33,7 +33,7 @@ _STEP = 2.0**-24
 
 
 def _states(node: Node, words: int) -> Callable[[], NDArray[Any]]:
-    """Return what makes the generator's state for the next run: a counter of 4 words, then a key of 2."""
+    """Return a function that makes the generator's state for the next run: a counter of 4 words, then a key of 2."""
     seed = node.attribute("seed")
     bits = secrets.randbits(64) if seed is None else int.from_bytes(struct.pack("<d", float(seed)), "little")
     key = [bits & 0xFFFFFFFF, bits >> 32]
@@ -49,17 +49,17 @@ def _states(node: Node, words: int) -> Callable[[], NDArray[Any]]:
 
 
 def _uniform(node: Node, count: int) -> Expression:
-    """Return multiples of 2^-24 from 0 to below 1 {count}."""
+    """Return uniform multiples of 2^-24 in [0, 1), {count}."""
     state = node.fill((6,), DataType.UINT32, _states(node, count))
-    found = functions.random_generator(
+    generated = functions.random_generator(
         state, output_sizes=(count,), type=RandomGeneratorType.PHILOX_4X32_10, output_state=False
     )
-    shifted = spread(dml.bit_shift_right, found.output, 8)
+    shifted = spread(dml.bit_shift_right, generated.output, 8)
     return multiply(cast(shifted, DataType.FLOAT32), _STEP)
 
 
 def _normal(node: Node, count: int) -> Expression:
-    """Return numbers of mean 0 and deviation 1 {count}: Box and Muller's, two of a pair of uniform ones."""
+    """Return standard normal numbers {count} by the Box-Muller transform: two from two uniform ones."""
     half = -(-count // 2)
     radii, angles = dml.split(_uniform(node, 2 * half), 0, [half, half])
     radius = dml.sqrt(multiply(dml.log(add(radii, _STEP)), -2.0))
@@ -69,7 +69,7 @@ def _normal(node: Node, count: int) -> Expression:
 
 
 def _made(node: Node, usual: int | None) -> tuple[Shape, DataType]:
-    """Return the shape and the type that a node is to make."""
+    """Return the requested shape and data type."""
     shape = node.shape(0) if node.op_type.endswith("Like") else node.integers("shape") or ()
     if any(size < 0 for size in shape) or math.prod(shape) > MAX_ELEMENTS:
         raise node.refusal(f"sizes must be at least 0, and at most {MAX_ELEMENTS} elements, got {list(shape)}")
@@ -82,28 +82,28 @@ def _made(node: Node, usual: int | None) -> tuple[Shape, DataType]:
 
 @operator("RandomUniform", "RandomUniformLike")
 def random_uniform(node: Node) -> Value:
-    """Draw numbers that are equally likely between two bounds."""
+    """Draw from a uniform distribution between two bounds."""
     shape, data_type = _made(node, None if node.op_type.endswith("Like") else 1)
     if 0 in shape:
         return node.known(np.zeros(shape, data_type.numpy))
     low, high = node.number("low", 0.0), node.number("high", 1.0)
-    found = add(multiply(_uniform(node, math.prod(shape)), high - low), low)
-    return node.valued(cast(found, data_type), shape)
+    numbers = add(multiply(_uniform(node, math.prod(shape)), high - low), low)
+    return node.valued(cast(numbers, data_type), shape)
 
 
 @operator("RandomNormal", "RandomNormalLike")
 def random_normal(node: Node) -> Value:
-    """Draw numbers of a normal distribution."""
+    """Draw from a normal distribution."""
     shape, data_type = _made(node, None if node.op_type.endswith("Like") else 1)
     if 0 in shape:
         return node.known(np.zeros(shape, data_type.numpy))
-    found = add(multiply(_normal(node, math.prod(shape)), node.number("scale", 1.0)), node.number("mean", 0.0))
-    return node.valued(cast(found, data_type), shape)
+    numbers = add(multiply(_normal(node, math.prod(shape)), node.number("scale", 1.0)), node.number("mean", 0.0))
+    return node.valued(cast(numbers, data_type), shape)
 
 
 @operator("Multinomial")
 def multinomial(node: Node) -> Value:
-    """Draw classes by the logarithms of their likelihoods: the first whose sum with those before exceeds a number."""
+    """Draw classes by their logits: the first whose cumulative probability exceeds a uniform number."""
     node.check_rank(0, 2)
     batch, classes = node.shape(0)
     samples = node.integer("sample_size", 1)
@@ -114,36 +114,46 @@ def multinomial(node: Node) -> Value:
     sums = reshaped(sums, (batch, 1, classes))
     total = dml.slice(sums, (0, 0, classes - 1), (batch, 1, 1))
     passed = cast(spread(dml.less_than_or_equal, sums, multiply(drawn, total)), DataType.INT32)
-    found = dml.reduce(passed, ReduceFunction.SUM, axes=(2,))
-    found = spread(dml.min, found, classes - 1)
-    return node.valued(cast(found, data_type), (batch, samples))
+    drawn_classes = dml.reduce(passed, ReduceFunction.SUM, axes=(2,))
+    drawn_classes = spread(dml.min, drawn_classes, classes - 1)
+    return node.valued(cast(drawn_classes, data_type), (batch, samples))
 
 
 @operator("Bernoulli", since=15)
 def bernoulli(node: Node) -> Value:
-    """Draw 1 with the probability that each element says, else 0."""
+    """Draw 1 with the probability of each element, else 0."""
     shape, element = node.shape(0), node.integer("dtype")
     data_type = data_type_of(element, str(node)) if element else node.data_type(0)
     drawn = reshaped(_uniform(node, math.prod(shape)), shape or (1,))
-    found = dml.less_than(drawn, cast(node.tensor(0), DataType.FLOAT32))
-    return node.valued(cast(found, data_type), shape, is_bool=element == TensorProto.BOOL)
+    result = dml.less_than(drawn, cast(node.tensor(0), DataType.FLOAT32))
+    return node.valued(cast(result, data_type), shape, is_bool=element == TensorProto.BOOL)
 
 
 @operator("Dropout", since=12)
 def dropout(node: Node) -> tuple[Value, Value | None]:
-    """Put zeros where numbers fall below a ratio, and scale the others up; outside of training nothing changes."""
+    """Zero elements with a probability and scale the others up; outside of training, return the input."""
     x, shape = node.value(0), node.shape(0)
     training = node.has(2) and bool(node.host_integer(2))
     ratio = node.host_number(1) if node.has(1) else 0.5
     if not 0 <= ratio < 1:
         raise node.refusal(f"the ratio must be at least 0 and less than 1, got {ratio}")
     if not training or not ratio:
-        found, sizes = node.expression(x), shape or (1,)
-        kept = dml.fill_value_constant(node.builder, sizes, DataType.UINT8, 1)
+        result, sizes = node.expression(x), shape or (1,)
+        is_kept = dml.fill_value_constant(node.builder, sizes, DataType.UINT8, 1)
     else:
         drawn = reshaped(_uniform(node, math.prod(shape)), shape or (1,))
-        kept = spread(dml.greater_than_or_equal, drawn, ratio)
-        given = node.expression(x)
-        found = choose(kept, multiply(given, 1 / (1 - ratio)), number_like(given, 0.0))
-    mask = node.valued(kept, shape, is_bool=True) if node.wants(1) else None
-    return node.valued(found, shape), mask
+        is_kept = spread(dml.greater_than_or_equal, drawn, ratio)
+        elements = node.expression(x)
+        result = choose(is_kept, multiply(elements, 1 / (1 - ratio)), number_like(elements, 0.0))
+    mask = node.valued(is_kept, shape, is_bool=True) if node.wants(1) else None
+    return node.valued(result, shape), mask
+
+
+@operator("Dropout")
+def inference_dropout(node: Node) -> tuple[Value, Value | None]:
+    """Return the input, as versions of Dropout before 12 do at inference."""
+    x, shape = node.tensor(0), node.shape(0)
+    if not node.wants(1):
+        return node.valued(x, shape), None
+    mask = dml.fill_value_constant(node.builder, x.sizes, DataType.UINT8 if node.version >= 10 else x.data_type, 1)
+    return node.valued(x, shape), node.valued(mask, shape, is_bool=node.version >= 10)
