@@ -124,7 +124,12 @@ def test_rows_that_subgroups_hold(backend: GpuBackend, desc_class: Any, name: st
     desc = desc_of(desc_class, data_type, sizes, axes)
     (step,) = steps_of(desc, Target("in step", CPU, features=frozenset({"subgroup"}), subgroup_lanes=8))
     assert isinstance(step, ScheduledRows)
-    assert (step.schedule, step.output.lanes, step.held, step.launch.each) == (SUBGROUP, lanes, held, each)
+    assert (step.schedule, step.output.lanes, step.held, step.launch.items_per_invocation) == (
+        SUBGROUP,
+        lanes,
+        held,
+        each,
+    )
     x = (3 * np.random.default_rng(1).standard_normal(sizes)).astype(data_type.numpy)
     flat = x.reshape(-1)
     flat[::7], flat[5], flat[-1] = -np.inf, 80, 70  # weights of 0, rows of one large element

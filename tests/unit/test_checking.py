@@ -121,8 +121,8 @@ GATHER = case_by_name("gather_nd1-example1").desc
 
 
 def test_what_compiling_runs_through():
-    assert runs_through(ROOT / "dmlgpu" / "compiler" / "wgsl" / "steps" / "map.py", GATHER, TARGETS[0])
-    assert not runs_through(ROOT / "dmlgpu" / "compiler" / "wgsl" / "steps" / "sort.py", GATHER, TARGETS[0])
+    assert runs_through(ROOT / "dmlgpu" / "compiler" / "wgsl" / "steps" / "maps.py", GATHER, TARGETS[0])
+    assert not runs_through(ROOT / "dmlgpu" / "compiler" / "wgsl" / "steps" / "ordering.py", GATHER, TARGETS[0])
 
 
 def test_which_shaders_kernels_hold():

@@ -15,7 +15,7 @@ from dmlgpu.compiler import operators
 from dmlgpu.compiler.plan import Role, Tensor, View
 from dmlgpu.compiler.rewrites import resampling
 from dmlgpu.compiler.rewrites.resampling import Axis, Rounding
-from dmlgpu.compiler.schedule.downsample import find_stencil
+from dmlgpu.compiler.schedule.resampling import find_pattern, find_stencil
 from dmlgpu.compiler.schedule.steps import (
     ScheduledDownsample,
     ScheduledMap,
@@ -25,7 +25,6 @@ from dmlgpu.compiler.schedule.steps import (
     Stencil,
     Tap,
 )
-from dmlgpu.compiler.schedule.upsample import find_pattern
 from dmlgpu.compiler.target import Profile, Target
 from tests.schedules import steps_of
 from tests.unit.refusals import refusal

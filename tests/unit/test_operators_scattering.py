@@ -200,4 +200,4 @@ def test_four_units_of_a_row_look_up_one_place_on_processors(profile, width, run
     )
     _, scatter = steps_of(desc, Target("any", profile))
     assert scatter.run == run
-    assert scatter.launch.each == (4 if profile is Profile.CPU else 1)
+    assert scatter.launch.items_per_invocation == (4 if profile is Profile.CPU else 1)

@@ -33,7 +33,7 @@ from dmlgpu.compiler.plan import Map, Plan, Step
 from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.schedule.convolution_choice import saved_by_channels_last
 from dmlgpu.compiler.schedule.scheduling import as_schedule, schedule_step
-from dmlgpu.compiler.schedule.steps import AnyScheduled, Schedule, Scheduled, ScheduledRepeat, Steps
+from dmlgpu.compiler.schedule.steps import AnyScheduled, Schedule, Scheduled, ScheduledRepeat, ScheduledSteps
 from dmlgpu.compiler.target import Target
 from dmlgpu.compiler.wgsl.render import render
 from dmlgpu.compiler.wgsl.sharing import share_known
@@ -148,12 +148,12 @@ def _plain(step: Step) -> Step:
 
 def _scheduled(plan: Plan, target: Target, network: Network) -> Schedule:
     """Return the schedule of a plan, its kernels labelled with the steps they belong to."""
-    once = sum((_named(step, target).as_initialization for step in plan.initialization), Steps())
-    steps = once + sum((_named(step, target) for step in plan.steps), Steps())
+    once = sum((_named(step, target).as_initialization for step in plan.initialization), ScheduledSteps())
+    steps = once + sum((_named(step, target) for step in plan.steps), ScheduledSteps())
     return as_schedule(plan.operator, steps, target, network.inputs)
 
 
-def _named(step: Step, target: Target) -> Steps:
+def _named(step: Step, target: Target) -> ScheduledSteps:
     try:
         steps = schedule_step(step, target)
     except NotSupported as error:
@@ -165,4 +165,4 @@ def _named(step: Step, target: Target) -> Steps:
     def named(one: AnyScheduled) -> AnyScheduled:
         return replace(one, steps=tuple(map(name, one.steps))) if isinstance(one, ScheduledRepeat) else name(one)
 
-    return Steps(tuple(map(named, steps.steps)), tuple(map(named, steps.initialization)))
+    return ScheduledSteps(tuple(map(named, steps.steps)), tuple(map(named, steps.initialization)))

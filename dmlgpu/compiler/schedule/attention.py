@@ -28,7 +28,7 @@ from dmlgpu.compiler.rewrites.sources import CONVERT, identity
 from dmlgpu.compiler.schedule.launch import Launch, fold
 from dmlgpu.compiler.schedule.operands import pack_output
 from dmlgpu.compiler.schedule.scheduling import schedule_step
-from dmlgpu.compiler.schedule.steps import AttentionTile, Form, Operand, ScheduledAttend, Steps
+from dmlgpu.compiler.schedule.steps import AttentionTile, Operand, OperandLayout, ScheduledAttend, ScheduledSteps
 from dmlgpu.compiler.target import Profile, Target
 
 FLOAT32 = DataType.FLOAT32
@@ -36,8 +36,8 @@ MERGE = "attention/merge"
 
 
 @schedule_step.register
-def _attend(step: Attend, target: Target) -> Steps:
-    return _Planner(step, target).steps()
+def _attend(step: Attend, target: Target) -> ScheduledSteps:
+    return _AttentionPlanner(step, target).steps()
 
 
 # ---- tiles and parts
@@ -180,15 +180,15 @@ LEAST_REUSE = 4
 """Times that an operand is read, from which on laying it out anew pays."""
 
 
-class _Planner:
+class _AttentionPlanner:
     """The kernels of one attention."""
 
     def __init__(self, attention: Attend, target: Target):
         self.attention, self.target = attention, target
         self.tile = choose_tile(attention, target)
-        self.before = Steps()
+        self.before = ScheduledSteps()
 
-    def steps(self) -> Steps:
+    def steps(self) -> ScheduledSteps:
         """Return all kernels."""
         attention, output = self.attention, self.attention.output
         share = _share(attention, self.tile, self.target)
@@ -207,7 +207,7 @@ class _Planner:
         held = Held.product(FLOAT32, output.sizes)
         return apply(CONVERT, output.data_type, output.sizes, portable=True, input=held)
 
-    def _kernels(self, epilogue: Body, output: Tensor, parts: int, share: int) -> Steps:
+    def _kernels(self, epilogue: Body, output: Tensor, parts: int, share: int) -> ScheduledSteps:
         attention, tile = self.attention, self.tile
         row_tiles, column_tiles = tile.groups(attention.rows, -(-attention.output.sizes[-1] // UNIT))
         blocks = -(-attention.keys // tile.block)
@@ -243,7 +243,7 @@ class _Planner:
             share,
             reason=self._why(parts),
         )
-        return self.before + Steps((kernel,))
+        return self.before + ScheduledSteps((kernel,))
 
     def _why(self, parts: int) -> str:
         """Return why the tile and the parts are as they are."""
@@ -264,12 +264,12 @@ class _Planner:
         """Queries or keys: element by element, or laid out anew in units of four rows or keys."""
         batch, own, size = source.sizes[:2], source.sizes[2:-1], source.sizes[-1]
         if not in_units or reuse < LEAST_REUSE:
-            return Operand(source, Form.SINGLE, batch, own, True)
+            return Operand(source, OperandLayout.SINGLE, batch, own, True)
         count = -(-math.prod(own) // UNIT) * UNIT
         room = Tensor.temporary(what, FLOAT32, (*batch, size, count))
         strides = (*room.strides[:2], *packed_strides(own), count)
         self._lay_out(source, replace(room, sizes=source.sizes, strides=strides), what)
-        return Operand(pack_tensor(room, 3, UNIT), Form.ACROSS, batch, (count,), False)
+        return Operand(pack_tensor(room, 3, UNIT), OperandLayout.ACROSS, batch, (count,), False)
 
     def _in_units(self, source: Source, what: str, reuse: int) -> Source:
         """Return queries, keys or values in units of four along the head, laid out anew if they do not lie so, or if
@@ -296,7 +296,7 @@ class _Planner:
 def _along(source: Source) -> Operand:
     """Return queries or keys that are in units of four along the head."""
     last = len(source.sizes) - 1
-    return Operand(source, Form.ALONG, source.sizes[:2], source.sizes[2:last], True)
+    return Operand(source, OperandLayout.ALONG, source.sizes[:2], source.sizes[2:last], True)
 
 
 def _merged(partials: Tensor, output: Tensor) -> Body:

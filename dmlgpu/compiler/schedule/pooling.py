@@ -13,10 +13,9 @@ from dmlgpu.compiler.plan.windows import Windows
 from dmlgpu.compiler.rewrites.packing import UNIT
 from dmlgpu.compiler.rewrites.windows import largest_places, taken_from_places
 from dmlgpu.compiler.schedule.launch import light_tile_launch, tile_launch
-from dmlgpu.compiler.schedule.patches import Patch, packed_patch, tile_columns, tile_rows
 from dmlgpu.compiler.schedule.scheduling import schedule_step, schedule_steps
-from dmlgpu.compiler.schedule.steps import Steps
-from dmlgpu.compiler.schedule.tiles import tiles, unchanged
+from dmlgpu.compiler.schedule.steps import Patch, ScheduledSteps
+from dmlgpu.compiler.schedule.tiles import packed_patch, tile_columns, tile_rows, tiles, unchanged
 from dmlgpu.compiler.target import Profile, Target
 
 SPATIAL = 2
@@ -57,7 +56,7 @@ def _by_places(step: Pool) -> tuple[Step, Step]:
 
 
 @schedule_step.register
-def _pool(step: Pool, target: Target) -> Steps:
+def _pool(step: Pool, target: Target) -> ScheduledSteps:
     """Return a single kernel, to which elements are unsigned numbers of their bits; or those of ``in_plain_steps``."""
     if not _is_tiled(step, target):
         return schedule_steps(_by_places(step), target)

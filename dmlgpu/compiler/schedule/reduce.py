@@ -12,10 +12,9 @@ from dmlgpu.compiler.plan import Body, Reduce, Reduction, Source, Tensor
 from dmlgpu.compiler.rewrites.collapse import merge_tensor, merge_tree, row_groups
 from dmlgpu.compiler.rewrites.packing import pack_source, pack_tensor, packs_source, packs_tensor, running_dimension
 from dmlgpu.compiler.rewrites.sources import computed, fold_views, is_elementwise, leaves
-from dmlgpu.compiler.schedule.launch import Launch, group_launch, loop_launch, map_launch
+from dmlgpu.compiler.schedule.launch import Launch, Walk, choose_walk, group_launch, loop_launch, map_launch
 from dmlgpu.compiler.schedule.scheduling import schedule_step
-from dmlgpu.compiler.schedule.steps import ReduceSchedule, ScheduledReduce, Steps
-from dmlgpu.compiler.schedule.walk import Walk, choose_walk
+from dmlgpu.compiler.schedule.steps import ReduceSchedule, ScheduledReduce, ScheduledSteps
 from dmlgpu.compiler.target import Profile, Target
 
 SHORT = 4
@@ -36,7 +35,7 @@ WORTH_COMPARING = 256
 
 
 @schedule_step.register
-def _reduce(step: Reduce, target: Target) -> Steps:
+def _reduce(step: Reduce, target: Target) -> ScheduledSteps:
     """Return one kernel where a row is short enough for its schedule, two where it is not: partial results, then
     theirs."""
     if step.reduction.longest is not None:
@@ -54,22 +53,22 @@ def limited(target: Target, loop_limit: int) -> Target:
     return replace(target, loop_limit=min(loop_limit, target.loop_limit or loop_limit))
 
 
-def canonical_reduce(step: Reduce, target: Target) -> Steps:
+def canonical_reduce(step: Reduce, target: Target) -> ScheduledSteps:
     """Schedule a reduction along the last dimensions, already merged, of a source whose views are folded."""
     reduction, output = step.reduction, step.output
     units = _choose_units(_Problem(reduction, step.axes, output, target, step.epilogue is not None), step.source)
     if output.lanes > 1 and units.across is not None and units.parts == 1:
         # A result of several numbers is stored by an invocation that takes its row alone.
         units = replace(units, source=step.source, output=output, across=None, width=1)
-    first = _Kernel(step, units.source, units.output, units.schedule)
+    first = _ReduceKernel(step, units.source, units.output, units.schedule)
     reason = _why(step, units)
     if units.parts == 1:
-        return Steps((first.scheduled(target, units),)).because(reason)
+        return ScheduledSteps((first.scheduled(target, units),)).because(reason)
     partials = _partials(reduction, output, units)
     schedule = choose_schedule(math.prod(output.sizes), units.parts, target, outer=units.across is not None)
-    second = _Kernel(step, partials, output, schedule, of_partials=True)
+    second = _ReduceKernel(step, partials, output, schedule, of_partials=True)
     first = replace(first, output=partials, schedule=ReduceSchedule.PARTIAL)
-    made, merged = Steps((first.scheduled(target, units),)), Steps((second.scheduled(target),))
+    made, merged = ScheduledSteps((first.scheduled(target, units),)), ScheduledSteps((second.scheduled(target),))
     return made.because(reason) + merged.because(f"combines the {units.parts} partial results of each row")
 
 
@@ -90,7 +89,7 @@ def _why(step: Reduce, units: _Units) -> str:
 
 
 @dataclass(frozen=True)
-class _Kernel:
+class _ReduceKernel:
     """One of the kernels of a reduction."""
 
     step: Reduce

@@ -17,10 +17,9 @@ from dmlgpu.compiler.plan import Compact, Constants, Map, Scan, Scanning, Source
 from dmlgpu.compiler.rewrites.collapse import merge_dimensions
 from dmlgpu.compiler.rewrites.packing import pack_tensor, packs_tensor
 from dmlgpu.compiler.rewrites.sources import identity
-from dmlgpu.compiler.schedule.launch import Launch, loop_launch, row_launch
+from dmlgpu.compiler.schedule.launch import Launch, choose_walk, loop_launch, row_launch
 from dmlgpu.compiler.schedule.scheduling import schedule_step
-from dmlgpu.compiler.schedule.steps import TOTAL, ScanSchedule, ScheduledScan, Steps
-from dmlgpu.compiler.schedule.walk import choose_walk
+from dmlgpu.compiler.schedule.steps import TOTAL, ScanSchedule, ScheduledScan, ScheduledSteps
 from dmlgpu.compiler.target import Profile, Target
 
 STORE = "schedules/scan_store"
@@ -28,20 +27,20 @@ STORE = "schedules/scan_store"
 
 
 @schedule_step.register
-def _scan(step: Scan, target: Target) -> Steps:
+def _scan(step: Scan, target: Target) -> ScheduledSteps:
     source, output = canonical(step.source, step.axis, step.output)
     axis = source.rank - 1
     schedule = choose_schedule(source, output, target)
     source, output, across = _pack(source, output, schedule)
     lines, units = math.prod(source.sizes[:axis]), source.sizes[axis]
     length = block_length(lines, units, schedule, target)
-    whole = _Scan(
+    whole = _BlockedScan(
         step.scanning, source.data_type, source, (axis,), output, schedule, length, -(-units // length), across=across
     )
     return _in_blocks(whole, target).because(_why(lines, units, whole))
 
 
-def _why(lines: int, units: int, whole: _Scan) -> str:
+def _why(lines: int, units: int, whole: _BlockedScan) -> str:
     """Return why lines are walked so."""
     who = "an invocation" if whole.schedule is ScanSchedule.SERIAL else "a workgroup"
     cut = f"cut into {whole.blocks} blocks, whose totals are scanned first" if whole.blocks > 1 else "walked as a whole"
@@ -49,7 +48,7 @@ def _why(lines: int, units: int, whole: _Scan) -> str:
 
 
 @schedule_step.register
-def _compact(step: Compact, target: Target) -> Steps:
+def _compact(step: Compact, target: Target) -> ScheduledSteps:
     """Return a running count over all elements as one line, with an empty block after the last one, before which all
     are."""
     sizes, (strides,) = merge_dimensions(step.source.sizes, step.source.strides)
@@ -60,7 +59,7 @@ def _compact(step: Compact, target: Target) -> Steps:
     line = pack_tensor(line, last, lanes) if lanes > 1 else line
     units = math.prod(line.sizes)
     length = block_length(1, units, schedule, target)
-    whole = _Scan(
+    whole = _BlockedScan(
         Scanning("scanning/cumulative_summation", DataType.UINT32, 1, portable=False),
         DataType.UINT32,
         replace(apply(step.predicate, DataType.UINT32, line.sizes, input=line), lanes=lanes),
@@ -111,7 +110,7 @@ def _pack(source: Tensor, output: Tensor, schedule: ScanSchedule) -> tuple[Tenso
 
 
 @dataclass(frozen=True)
-class _Scan:
+class _BlockedScan:
     """A scan in blocks (see ``ScheduledScan``)."""
 
     scanning: Scanning
@@ -133,7 +132,7 @@ class _Scan:
         """Sizes of the source, 1 along the lines."""
         return row_sizes(self.source.sizes, self.axes)
 
-    def scheduled(self, label: str, target: Target) -> Steps:
+    def scheduled(self, label: str, target: Target) -> ScheduledSteps:
         """Return the kernel; its label gets the schedule, and what is special about it."""
         parts = [label, self.schedule.value, "across" if self.across else "", "of totals" if self.of_totals else ""]
         blocks = math.prod(self.line_sizes) * self.blocks
@@ -159,10 +158,10 @@ class _Scan:
             self.across,
             self.constants,
         )
-        return Steps((kernel,))
+        return ScheduledSteps((kernel,))
 
 
-def _in_blocks(whole: _Scan, target: Target, totals: Tensor | None = None) -> Steps:
+def _in_blocks(whole: _BlockedScan, target: Target, totals: Tensor | None = None) -> ScheduledSteps:
     """Return a scan as it is where a line is one block; else totals of the blocks, their scan, and the scan from there
     on.
 
@@ -178,7 +177,7 @@ def _in_blocks(whole: _Scan, target: Target, totals: Tensor | None = None) -> St
     return first.scheduled("totals", target) + before + last.scheduled("from", target)
 
 
-def _block_totals(whole: _Scan) -> Tensor:
+def _block_totals(whole: _BlockedScan) -> Tensor:
     """Make room for the accumulators of the blocks: lines along the first dimension, side by side, blocks along the
     last one."""
     lines = math.prod(whole.line_sizes) * (whole.source.lanes if whole.across else 1)
@@ -192,12 +191,12 @@ def _block_totals(whole: _Scan) -> Tensor:
     )
 
 
-def _scan_of_totals(whole: _Scan, totals: Tensor, target: Target) -> _Scan:
+def _scan_of_totals(whole: _BlockedScan, totals: Tensor, target: Target) -> _BlockedScan:
     """Return the scan that puts what lies before each block in the place of what the block adds up to."""
     scanning = replace(whole.scanning, exclusive=True, decreasing=False)
     schedule = _schedule(whole.blocks, totals.strides[-1] <= NEAR, target)
     length = block_length(totals.sizes[0], whole.blocks, schedule, target)
-    return _Scan(
+    return _BlockedScan(
         scanning,
         whole.element,
         totals,

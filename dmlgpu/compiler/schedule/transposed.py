@@ -37,7 +37,7 @@ from dmlgpu.compiler.rewrites.sources import AnySource, is_plain, permuted, rewr
 from dmlgpu.compiler.schedule.convolution import IMPLICIT_GEMM, implicit_gemm
 from dmlgpu.compiler.schedule.gemm import interleaved_steps
 from dmlgpu.compiler.schedule.scheduling import schedule_step
-from dmlgpu.compiler.schedule.steps import Steps
+from dmlgpu.compiler.schedule.steps import ScheduledSteps
 from dmlgpu.compiler.target import Target
 
 SPREAD, ZERO = "layout/slice_grad", "layout/zero"
@@ -53,7 +53,7 @@ LEAD = (0, 0, 0)
 
 
 @dataclass(frozen=True)
-class Part:
+class PhaseAxis:
     """A phase along one dimension.
 
     Attributes:
@@ -73,7 +73,7 @@ class Part:
 class Phase:
     """One phase along every dimension."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[PhaseAxis, ...]
 
     @property
     def windows(self) -> Windows:
@@ -97,7 +97,7 @@ def phases(windows: Windows) -> Iterator[Phase]:
         yield Phase(parts)
 
 
-def _parts(axis: Axis) -> Iterator[Part]:
+def _parts(axis: Axis) -> Iterator[PhaseAxis]:
     common = math.gcd(axis.dilation, axis.stride)
     step, dilation = axis.stride // common, axis.dilation // common
     for first in range(min(axis.stride, axis.spatial)):
@@ -107,13 +107,15 @@ def _parts(axis: Axis) -> Iterator[Part]:
         nearest = (reached - tap * axis.dilation) // axis.stride
         positions = -((first - axis.spatial) // axis.stride)
         window = Axis(axis.positions, positions, size, 1, dilation, (size - 1) * dilation - nearest)
-        yield Part(first, axis.stride, window, tap + (size - 1) * step, -step)
+        yield PhaseAxis(first, axis.stride, window, tap + (size - 1) * step, -step)
 
 
 # ---- steps
 
 
-def transposed_steps(step: Convolve, target: Target, convolve: Callable[[Convolve, Target], Steps]) -> Steps:
+def transposed_steps(
+    step: Convolve, target: Target, convolve: Callable[[Convolve, Target], ScheduledSteps]
+) -> ScheduledSteps:
     """Schedule a transposed convolution.
 
     Args:
@@ -143,7 +145,7 @@ INTERLEAVED = (2, 4)
 """Taps along the last dimension for which a tile of a product holds whole units of the output."""
 
 
-def _at_once(step: Convolve, target: Target) -> Steps | None:
+def _at_once(step: Convolve, target: Target) -> ScheduledSteps | None:
     """Return one product for all phases of a filter that is as large as its stride; None where that does not fit."""
     convolution, windows = step.convolution, step.convolution.windows
     taps = tuple(axis.size for axis in windows)
@@ -174,9 +176,9 @@ def _by_taps(source: AnySource, taps: Sizes) -> AnySource:
     return permuted(source, (1, 2, *along[1::2], 0, *along[::2], len(source.sizes) - 1))
 
 
-def _in_phases(step: Convolve, target: Target) -> Steps:
+def _in_phases(step: Convolve, target: Target) -> ScheduledSteps:
     """Return each phase as a matrix product of its own."""
-    steps, empty = Steps(), Steps()
+    steps, empty = ScheduledSteps(), ScheduledSteps()
     for phase in phases(step.convolution.windows):
         epilogue, output = _part_of(step.epilogue, phase), _part_of(step.output, phase)
         if phase.is_empty:

@@ -8,8 +8,8 @@ from dmlgpu.catalog.tensor_desc import WORD_BITS, packed_strides
 from dmlgpu.compiler.plan import Body, Tensor, View
 from dmlgpu.compiler.rewrites.packing import running_dimension
 from dmlgpu.compiler.rewrites.sources import is_identity
+from dmlgpu.compiler.schedule.launch import Walk
 from dmlgpu.compiler.schedule.steps.base import Scheduled
-from dmlgpu.compiler.schedule.walk import Walk
 
 WORDS = 4
 """Words that an invocation copies at once where units of a word lie side by side."""

@@ -1,10 +1,12 @@
-"""The first elements of every line along an axis in sorted order, or all of them, as records of rank and position.
+"""Sorting and scattering.
+
+The first elements of every line along an axis in sorted order, or all of them, are records of rank and position.
 
     sort -> merge -> merge -> ...                                        all elements: tiles, then ever longer runs
     sort (best) -> sort -> merge ... -> candidates -> sort -> merge ...  few of many elements
 
-Where few of many are asked for, most of them are never sorted: a line is seen as groups, the best record of each group
-is found, and these are sorted. The first k elements of the line lie in the k groups whose best come first; what those
+If few of many are asked for, most of them are never sorted: a line is seen as groups, the best record of each group is
+found, and these are sorted. The first k elements of the line lie in the k groups whose best come first; what those
 groups hold is sorted then. Every loop is short, whatever the length of a line.
 """
 
@@ -17,19 +19,21 @@ from dataclasses import replace
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
 from dmlgpu.common.errors import NotSupported
-from dmlgpu.compiler.plan import Sort, Tensor, View, record_lanes
+from dmlgpu.compiler.plan import Element, Map, Scatter, Sort, Tensor, View, record_lanes
 from dmlgpu.compiler.rewrites.collapse import merge_dimensions
-from dmlgpu.compiler.schedule.launch import Launch, fold, item_launch, loop_launch
+from dmlgpu.compiler.rewrites.packing import WIDEST_UNIT_BITS, pack_tensor, packs_tensor
+from dmlgpu.compiler.schedule.launch import Launch, Walk, choose_walk, fold, item_launch, loop_launch, map_launch
 from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps import (
+    ScatterSchedule,
     Scheduled,
     ScheduledCandidates,
     ScheduledMerge,
+    ScheduledScatter,
     ScheduledSort,
+    ScheduledSteps,
     SortSchedule,
-    Steps,
 )
-from dmlgpu.compiler.schedule.walk import Walk, choose_walk
 from dmlgpu.compiler.target import Profile, Target
 
 SHARE = 16
@@ -37,7 +41,7 @@ SHARE = 16
 
 
 @schedule_step.register
-def _sort(step: Sort, target: Target) -> Steps:
+def _sort(step: Sort, target: Target) -> ScheduledSteps:
     length, count = step.source.sizes[step.axis], step.output.sizes[-1]
     if length > MOST_IN_LINE:
         raise NotSupported(f"sorts axes of at most {MOST_IN_LINE:,} elements, got {length:,}")
@@ -52,7 +56,7 @@ def _sort(step: Sort, target: Target) -> Steps:
     *before, last = chain.steps
     few = f"{count:,} of {length:,} elements are asked for: the best of groups of {group} are found first"
     reason = few if group > 1 else f"{length:,} elements in a line, sorted in tiles that are merged two by two"
-    steps = Steps((*before, replace(last, output=replace(last.output, binding=step.output.binding))))
+    steps = ScheduledSteps((*before, replace(last, output=replace(last.output, binding=step.output.binding))))
     return steps.because(reason)
 
 
@@ -227,3 +231,62 @@ def _merge_exchange(width: int) -> Iterator[tuple[int, int]]:
                         yield low, low + distance
             distance //= 2
         part *= 2
+
+
+MOST_UPDATES, FEWEST_WORKGROUPS = 16, 32
+"""Updates that an invocation of a CPU adapter takes, which waits for their places at once, and the workgroups that keep
+processors busy."""
+
+
+@schedule_step.register
+def _scatter(step: Scatter, target: Target) -> ScheduledSteps:
+    """Deterministic devices first mark the last update of each element."""
+    step = _packed_scatter(step)
+    if step.distinct or not target.deterministic:
+        why = "no two elements go to one place" if step.distinct else "of elements that go to one place any one may win"
+        return _scatter_kernel(step, step.label, ScatterSchedule.STORE, target).because(why)
+    marks = Tensor.temporary("marks", DataType.UINT32, step.output.sizes)
+    clear = Map("clear marks", Element("layout/zero", DataType.UINT32, marks.sizes), marks)
+    marked = replace(step, inputs=(*step.inputs, ("marks", marks)))
+    steps = (
+        schedule_step(clear, target)
+        + _scatter_kernel(replace(step, output=marks), "mark", ScatterSchedule.MARK, target)
+        + _scatter_kernel(marked, f"{step.label} marked", ScatterSchedule.STORE_MARKED, target)
+    )
+    return steps.because("a deterministic device: the last element of a place wins, and is marked first")
+
+
+def _scatter_kernel(step: Scatter, label: str, schedule: ScatterSchedule, target: Target) -> ScheduledSteps:
+    launch = _scatter_launch(math.prod(step.source.sizes), target)
+    what, run = (step.output, step.file, step.source, step.inputs), _followed_run(step, launch.items_per_invocation)
+    return ScheduledSteps((ScheduledScatter(label, launch, *what, schedule, step.constants, run),))
+
+
+def _scatter_launch(total: int, target: Target) -> Launch:
+    """Return one invocation per few updates, on CPU adapters for more of them than maps take where there are many."""
+    launch = map_launch(total, target)
+    groups = -(-total // (launch.workgroup * MOST_UPDATES))
+    if target.profile is not Profile.CPU or groups < FEWEST_WORKGROUPS:
+        return launch
+    return replace(launch, items_per_invocation=MOST_UPDATES, grid=fold(groups, target))
+
+
+def _followed_run(step: Scatter, updates: int) -> tuple[int, int] | None:
+    """Return the dimensions of source and output along which so many neighbours lie always, if one place says where all
+    of them go."""
+    sizes = step.source.sizes
+    inner = max((dimension for dimension in range(len(sizes)) if sizes[dimension] > 1), default=0)
+    followed = step.follows[inner]
+    return None if updates == 1 or followed is None or sizes[inner] % updates else (inner, followed)
+
+
+def _packed_scatter(step: Scatter) -> Scatter:
+    """Return the scatter in the widest units that source and output have along a dimension that both go through."""
+    for dimension, followed in enumerate(step.follows):
+        lanes = WIDEST_UNIT_BITS // step.output.data_type.bits
+        while followed is not None and step.output.sizes[followed] > 1 and lanes > 1:
+            if packs_tensor(step.source, dimension, lanes) and packs_tensor(step.output, followed, lanes):
+                source, output = pack_tensor(step.source, dimension, lanes), pack_tensor(step.output, followed, lanes)
+                return replace(step, source=source, output=output)
+            lanes //= 2
+    return step
