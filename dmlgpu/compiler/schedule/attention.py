@@ -18,7 +18,7 @@ sum, its top and its mass of weights; a map merges them.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
@@ -27,7 +27,7 @@ from dmlgpu.compiler.rewrites.packing import UNIT, pack_source, pack_tensor, pac
 from dmlgpu.compiler.rewrites.sources import CONVERT, identity
 from dmlgpu.compiler.schedule.launch import Launch, fold
 from dmlgpu.compiler.schedule.operands import pack_output
-from dmlgpu.compiler.schedule.scheduling import schedule_step
+from dmlgpu.compiler.schedule.scheduling import Candidate, first_fitting, schedule_step
 from dmlgpu.compiler.schedule.steps import AttentionTile, Operand, OperandLayout, ScheduledAttend, ScheduledSteps
 from dmlgpu.compiler.target import Profile, Target
 
@@ -60,10 +60,20 @@ FEWEST_KEYS, MOST_KEYS = 64, 1024
 
 def choose_tile(attention: Attend, target: Target) -> AttentionTile:
     """Return the tile that suits an adapter and the sizes."""
-    units = -(-attention.output.sizes[-1] // UNIT)
-    if target.profile is not Profile.CPU:
-        return _tile_on_gpu(attention, units)
-    return _tile_by_rows(attention, units, target) or _tile_on_cpu(attention, units)
+    return first_fitting(ATTENTION_SCHEDULES, AttentionProblem(attention, target))
+
+
+@dataclass(frozen=True)
+class AttentionProblem:
+    """Attention and its target."""
+
+    attention: Attend
+    target: Target
+
+    @property
+    def units(self) -> int:
+        """Units of four columns of the output."""
+        return -(-self.attention.output.sizes[-1] // UNIT)
 
 
 MOST_UNITS, MOST_HELD, LITTLE_HELD = 32, 64, 16
@@ -74,9 +84,12 @@ COSTS_BY_ROWS = {4: 1.0, 2: 1.2, 1: 1.4}
 """What a row costs where an invocation takes so many, in terms of one of four; measured on lavapipe for heads of 64."""
 
 
-def _tile_by_rows(attention: Attend, units: int, target: Target) -> AttentionTile | None:
-    """Return the tile of an invocation that takes rows by itself; None where heads do not allow it, or where it would
-    read what its neighbours read too and nothing can be handed on."""
+def _tile_by_rows(problem: AttentionProblem) -> AttentionTile | None:
+    """Return the tile of an invocation that takes rows by itself; None if heads do not allow it, or if it would read
+    what its neighbours read too and nothing can be handed on."""
+    attention, units, target = problem.attention, problem.units, problem.target
+    if target.profile is not Profile.CPU:
+        return None
     head, little = attention.query.sizes[-1], _is_little(attention, units)
     held, most = max(-(-head // UNIT), units), LITTLE_HELD if little else MOST_HELD
     in_units = all(_packs_along(source) for source in (attention.query, attention.key))
@@ -106,8 +119,11 @@ def _packs_along(source: Source) -> bool:
     return source.sizes[last] % UNIT == 0 and packs_source(source, last, UNIT)
 
 
-def _tile_on_cpu(attention: Attend, units: int) -> AttentionTile:
-    """Much work for each of eight invocations, which run in step."""
+def _tile_on_cpu(problem: AttentionProblem) -> AttentionTile | None:
+    """Return a tile with much work for each of eight invocations, which run in step."""
+    attention, units = problem.attention, problem.units
+    if problem.target.profile is not Profile.CPU:
+        return None
     if _is_little(attention, units):
         return AttentionTile(min(2, attention.rows), 1, min(-(-units // 8), 2), 8, 1)
     rows = min(16, _power_of_two(attention.rows))
@@ -135,12 +151,21 @@ def _with_dots(attention: Attend, tile: AttentionTile) -> AttentionTile:
     return replace(tile, key_units=min(tile.key_units, MOST_PRODUCTS // (UNIT * tile.across * tile.rows)), dots=dots)
 
 
-def _tile_on_gpu(attention: Attend, units: int) -> AttentionTile:
-    """Few rows and keys for each of many invocations."""
+def _tile_on_gpu(problem: AttentionProblem) -> AttentionTile:
+    """Return a tile with few rows and keys for each of many invocations."""
+    attention, units = problem.attention, problem.units
     rows = min(4, _power_of_two(attention.rows))
     down = min(8, _power_of_two(-(-attention.rows // rows)))
     across = 16 if down > 1 else 64
     return AttentionTile(rows, 1, min(-(-units // across), 4), across, down)
+
+
+ATTENTION_SCHEDULES: tuple[Candidate[AttentionProblem, AttentionTile], ...] = (
+    Candidate("rows", "heads that fit in registers, on CPU adapters: an invocation takes rows alone", _tile_by_rows),
+    Candidate("blocks", "other CPU adapters: much work for each of eight invocations in step", _tile_on_cpu),
+    Candidate("workgroups", "GPUs: few rows and keys for each of many invocations", _tile_on_gpu),
+)
+"""The tiles of attention, in the order in which they are tried."""
 
 
 def _power_of_two(number: int) -> int:

@@ -49,7 +49,7 @@ def _single(kernel: Scheduled | None) -> ScheduledSteps | None:
     return None if kernel is None else ScheduledSteps((kernel,))
 
 
-MAP_SCHEDULES: tuple[Candidate[MapProblem], ...] = (
+MAP_SCHEDULES: tuple[Candidate[MapProblem, ScheduledSteps], ...] = (
     Candidate(
         "upsample",
         "resampling by whole factors: every output element of an input element has constant weights",

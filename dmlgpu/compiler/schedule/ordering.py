@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
@@ -23,7 +23,7 @@ from dmlgpu.compiler.plan import Element, Map, Scatter, Sort, Tensor, View, reco
 from dmlgpu.compiler.rewrites.collapse import merge_dimensions
 from dmlgpu.compiler.rewrites.packing import WIDEST_UNIT_BITS, pack_tensor, packs_tensor
 from dmlgpu.compiler.schedule.launch import Launch, Walk, choose_walk, fold, item_launch, loop_launch, map_launch
-from dmlgpu.compiler.schedule.scheduling import schedule_step
+from dmlgpu.compiler.schedule.scheduling import Candidate, first_fitting, schedule_step
 from dmlgpu.compiler.schedule.steps import (
     ScatterSchedule,
     Scheduled,
@@ -40,33 +40,72 @@ SHARE = 16
 """Records of a merged run that one invocation takes: enough to make up for the bisection before."""
 
 
+@dataclass(frozen=True)
+class SortProblem:
+    """Lines to be sorted, and their target."""
+
+    step: Sort
+    target: Target
+
+    @property
+    def length(self) -> int:
+        """Elements of a line."""
+        return self.step.source.sizes[self.step.axis]
+
+    @property
+    def count(self) -> int:
+        """Elements of a line that are asked for."""
+        return self.step.output.sizes[-1]
+
+
+def _best_first(problem: SortProblem) -> ScheduledSteps | None:
+    """Return the kernels that sort the groups of a line whose best come first."""
+    length, count, chain = problem.length, problem.count, _SortChain(problem)
+    group = choose_group(length, count, choose_tile(length, chain.source.data_type, problem.target)[1])
+    if group == 1:
+        return None
+    chain.find_best(group)
+    chain.sort(_as_line(chain.last), count)
+    chain.sort(chain.candidates(group), count)
+    why = f"{count:,} of {length:,} elements are asked for: the best of groups of {group} are found first"
+    return chain.stored().because(why)
+
+
+def _in_tiles(problem: SortProblem) -> ScheduledSteps:
+    """Return the kernels that sort whole lines."""
+    chain = _SortChain(problem)
+    chain.sort(chain.source, problem.count)
+    return chain.stored().because(f"{problem.length:,} elements in a line, sorted in tiles that are merged two by two")
+
+
+SORT_SCHEDULES: tuple[Candidate[SortProblem, ScheduledSteps], ...] = (
+    Candidate("best first", "few of many elements: most of them are never sorted", _best_first),
+    Candidate("tiles", "everything else: tiles are sorted in registers or workgroups, and merged", _in_tiles),
+)
+"""The schedules of sorting, in the order in which they are tried."""
+
+
 @schedule_step.register
 def _sort(step: Sort, target: Target) -> ScheduledSteps:
-    length, count = step.source.sizes[step.axis], step.output.sizes[-1]
-    if length > MOST_IN_LINE:
-        raise NotSupported(f"sorts axes of at most {MOST_IN_LINE:,} elements, got {length:,}")
-    chain = _Chain(lines(step.source, step.axis), step.decreasing, target)
-    group = choose_group(length, count, choose_tile(length, step.source.data_type, target)[1])
-    if group == 1:
-        chain.sort(chain.source, count)
-    else:
-        chain.find_best(group)
-        chain.sort(_as_line(chain.last), count)
-        chain.sort(chain.candidates(group), count)
-    *before, last = chain.steps
-    few = f"{count:,} of {length:,} elements are asked for: the best of groups of {group} are found first"
-    reason = few if group > 1 else f"{length:,} elements in a line, sorted in tiles that are merged two by two"
-    steps = ScheduledSteps((*before, replace(last, output=replace(last.output, binding=step.output.binding))))
-    return steps.because(reason)
+    problem = SortProblem(step, target)
+    if problem.length > MOST_IN_LINE:
+        raise NotSupported(f"sorts axes of at most {MOST_IN_LINE:,} elements, got {problem.length:,}")
+    return first_fitting(SORT_SCHEDULES, problem)
 
 
-class _Chain:
+class _SortChain:
     """Kernels of which each reads the records of the one before."""
 
-    def __init__(self, source: Tensor, decreasing: bool, target: Target):
-        self.source, self.decreasing, self.target = source, decreasing, target
+    def __init__(self, problem: SortProblem):
+        self.step, self.target = problem.step, problem.target
+        self.source, self.decreasing = lines(self.step.source, self.step.axis), self.step.decreasing
         self.steps: list[Scheduled] = []
-        self.last = source
+        self.last = self.source
+
+    def stored(self) -> ScheduledSteps:
+        """Return the kernels, the last of which writes the output."""
+        *before, last = self.steps
+        return ScheduledSteps((*before, replace(last, output=replace(last.output, binding=self.step.output.binding))))
 
     def _records(self, *sizes: int) -> Tensor:
         """Make room for the records of the next kernel."""
@@ -204,13 +243,12 @@ def _power_of_two(number: int) -> int:
 # ---- networks
 
 
-def network(width: int, kept: int) -> tuple[tuple[int, int], ...]:
-    """Return the pairs that Batcher's merge exchange puts in order, without those that the first ``kept`` places do not
-    need.
+def network(width: int, count: int) -> tuple[tuple[int, int], ...]:
+    """Return the pairs that Batcher's merge exchange puts in order, but those that the first ``count`` places need not.
 
     Knuth, The Art of Computer Programming, volume 3, algorithm 5.2.2M.
     """
-    needed = set(range(kept))
+    needed = set(range(count))
     pairs = []
     for low, high in reversed(list(_merge_exchange(width))):
         if low in needed or high in needed:
@@ -238,13 +276,26 @@ MOST_UPDATES, FEWEST_WORKGROUPS = 16, 32
 processors busy."""
 
 
-@schedule_step.register
-def _scatter(step: Scatter, target: Target) -> ScheduledSteps:
-    """Deterministic devices first mark the last update of each element."""
-    step = _packed_scatter(step)
-    if step.distinct or not target.deterministic:
-        why = "no two elements go to one place" if step.distinct else "of elements that go to one place any one may win"
-        return _scatter_kernel(step, step.label, ScatterSchedule.STORE, target).because(why)
+@dataclass(frozen=True)
+class ScatterProblem:
+    """A scatter in units, and its target."""
+
+    step: Scatter
+    target: Target
+
+
+def _stored_at_once(problem: ScatterProblem) -> ScheduledSteps | None:
+    """Return a single kernel, unless the order of invocations would show."""
+    step, target = problem.step, problem.target
+    if target.deterministic and not step.distinct:
+        return None
+    why = "no two elements go to one place" if step.distinct else "of elements that go to one place any one may win"
+    return _scatter_kernel(step, step.label, ScatterSchedule.STORE, target).because(why)
+
+
+def _marked(problem: ScatterProblem) -> ScheduledSteps:
+    """Return the kernels that mark the last update of each element, and store it."""
+    step, target = problem.step, problem.target
     marks = Tensor.temporary("marks", DataType.UINT32, step.output.sizes)
     clear = Map("clear marks", Element("layout/zero", DataType.UINT32, marks.sizes), marks)
     marked = replace(step, inputs=(*step.inputs, ("marks", marks)))
@@ -254,6 +305,18 @@ def _scatter(step: Scatter, target: Target) -> ScheduledSteps:
         + _scatter_kernel(marked, f"{step.label} marked", ScatterSchedule.STORE_MARKED, target)
     )
     return steps.because("a deterministic device: the last element of a place wins, and is marked first")
+
+
+SCATTER_SCHEDULES: tuple[Candidate[ScatterProblem, ScheduledSteps], ...] = (
+    Candidate("store", "places that are distinct, or of whose elements any one may win: one kernel", _stored_at_once),
+    Candidate("mark", "deterministic devices: the last update of each element is marked first", _marked),
+)
+"""The schedules of scatters, in the order in which they are tried."""
+
+
+@schedule_step.register
+def _scatter(step: Scatter, target: Target) -> ScheduledSteps:
+    return first_fitting(SCATTER_SCHEDULES, ScatterProblem(_packed_scatter(step), target))
 
 
 def _scatter_kernel(step: Scatter, label: str, schedule: ScatterSchedule, target: Target) -> ScheduledSteps:

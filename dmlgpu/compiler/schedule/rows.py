@@ -276,7 +276,7 @@ def _split_rows(problem: RowsProblem) -> ScheduledSteps:
 # ---- the choice
 
 
-ROW_SCHEDULES: tuple[Candidate[RowsProblem], ...] = (
+ROW_SCHEDULES: tuple[Candidate[RowsProblem, ScheduledSteps], ...] = (
     Candidate(
         "subgroup",
         "many rows of moderate length on CPU adapters: a subgroup holds a row in registers and reads it once",

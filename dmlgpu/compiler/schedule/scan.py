@@ -18,7 +18,7 @@ from dmlgpu.compiler.rewrites.collapse import merge_dimensions
 from dmlgpu.compiler.rewrites.packing import pack_tensor, packs_tensor
 from dmlgpu.compiler.rewrites.sources import identity
 from dmlgpu.compiler.schedule.launch import Launch, choose_walk, loop_launch, row_launch
-from dmlgpu.compiler.schedule.scheduling import schedule_step
+from dmlgpu.compiler.schedule.scheduling import Candidate, first_fitting, schedule_step
 from dmlgpu.compiler.schedule.steps import TOTAL, ScanSchedule, ScheduledScan, ScheduledSteps
 from dmlgpu.compiler.target import Profile, Target
 
@@ -194,7 +194,7 @@ def _block_totals(whole: _BlockedScan) -> Tensor:
 def _scan_of_totals(whole: _BlockedScan, totals: Tensor, target: Target) -> _BlockedScan:
     """Return the scan that puts what lies before each block in the place of what the block adds up to."""
     scanning = replace(whole.scanning, exclusive=True, decreasing=False)
-    schedule = _schedule(whole.blocks, totals.strides[-1] <= NEAR, target)
+    schedule = choose_schedule(totals, totals, target)
     length = block_length(totals.sizes[0], whole.blocks, schedule, target)
     return _BlockedScan(
         scanning,
@@ -247,14 +247,39 @@ _ON_CPU = _Cut(enough=64, in_flight=1024, shortest_line=2048, shortest_block=512
 _ON_GPU = _Cut(enough=16384, in_flight=32768, shortest_line=256, shortest_block=64)
 
 
+@dataclass(frozen=True)
+class ScanProblem:
+    """Lines to be scanned, and their target.
+
+    Attributes:
+        count: elements of a line.
+        stride: elements of memory from one to the next.
+    """
+
+    count: int
+    stride: int
+    target: Target
+
+
+SCAN_SCHEDULES: tuple[Candidate[ScanProblem, ScanSchedule], ...] = (
+    Candidate(
+        "tree",
+        "lines that run along memory, on GPUs: a workgroup takes a block tile by tile",
+        lambda lines: (
+            ScanSchedule.TREE
+            if lines.target.profile is not Profile.CPU and lines.stride <= NEAR and lines.count > SERIAL_ON_GPU
+            else None
+        ),
+    ),
+    Candidate("serial", "everything else: an invocation takes a block", lambda lines: ScanSchedule.SERIAL),
+)
+"""The schedules of scans, in the order in which they are tried."""
+
+
 def choose_schedule(source: Tensor, output: Tensor, target: Target) -> ScanSchedule:
-    """Return a workgroup per block for lines that run along memory, on GPUs; else an invocation per block."""
-    return _schedule(source.sizes[-1], max(source.strides[-1], output.strides[-1]) <= NEAR, target)
-
-
-def _schedule(count: int, near: bool, target: Target) -> ScanSchedule:
-    shared = target.profile is not Profile.CPU and near and count > SERIAL_ON_GPU
-    return ScanSchedule.TREE if shared else ScanSchedule.SERIAL
+    """Return who takes a block of a line along the last dimension."""
+    stride = max(source.strides[-1], output.strides[-1])
+    return first_fitting(SCAN_SCHEDULES, ScanProblem(source.sizes[-1], stride, target))
 
 
 def block_length(lines: int, units: int, schedule: ScanSchedule, target: Target) -> int:
@@ -269,7 +294,7 @@ def block_length(lines: int, units: int, schedule: ScanSchedule, target: Target)
 
 
 def _longest_walk(target: Target) -> int:
-    """Return a few such walks stay below the iterations at which an invocation is stopped."""
+    """Return the units that an invocation may walk: a few such walks stay below the driver's limit of iterations."""
     return LONGEST_WALK if target.loop_limit is None else min(LONGEST_WALK, target.loop_limit // 4)
 
 

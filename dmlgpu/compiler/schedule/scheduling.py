@@ -99,10 +99,11 @@ def schedule_steps(steps: Iterable[Step], target: Target) -> ScheduledSteps:
 
 
 Problem = TypeVar("Problem")
+Built = TypeVar("Built")
 
 
 @dataclass(frozen=True)
-class Candidate(Generic[Problem]):
+class Candidate(Generic[Problem, Built]):
     """One of the schedules for a kind of step; lists of them are tried in order.
 
     Attributes:
@@ -113,12 +114,12 @@ class Candidate(Generic[Problem]):
 
     name: str
     purpose: str
-    build: Callable[[Problem], ScheduledSteps | None]
+    build: Callable[[Problem], Built | None]
 
 
-def first_fitting(candidates: Sequence[Candidate[Problem]], problem: Problem) -> ScheduledSteps:
-    """Return the kernels of the first candidate that fits; the last one fits every problem."""
-    return next(steps for candidate in candidates if (steps := candidate.build(problem)) is not None)
+def first_fitting(candidates: Sequence[Candidate[Problem, Built]], problem: Problem) -> Built:
+    """Return what the first candidate that fits builds; the last one fits every problem."""
+    return next(built for candidate in candidates if (built := candidate.build(problem)) is not None)
 
 
 @functools.singledispatch

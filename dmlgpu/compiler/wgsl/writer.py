@@ -253,18 +253,18 @@ class ShaderWriter:
         text = self.source("input", view.source, raw, portable)
         return text + templates.render(SLICE, start=view.affine.start, steps=view.affine.steps)
 
-    def between(self, expression: str, given: Scalar, wanted: Scalar, lanes: int) -> str:
-        """Return a value from the adapter's own type for it to the one that every adapter has, or back."""
-        if given is wanted:
+    def between(self, expression: str, own: Scalar, requested: Scalar, lanes: int) -> str:
+        """Convert a value between the adapter's own type for it and the one that every adapter has."""
+        if own is requested:
             return expression
-        if Scalar.F16 in (given, wanted):
-            return f"{vector(wanted, lanes)}({expression})"
-        if Scalar.F64 in (given, wanted) and not self.target.has("shader-int64"):
+        if Scalar.F16 in (own, requested):
+            return f"{vector(requested, lanes)}({expression})"
+        if Scalar.F64 in (own, requested) and not self.target.has("shader-int64"):
             raise NotSupported(
                 "FLOAT64 arithmetic fused with a conversion needs the adapter feature shader-int64,"
                 f" which {self.target.name!r} lacks"
             )
-        return f"{_BETWEEN[given, wanted]}({expression})"
+        return f"{_BETWEEN[own, requested]}({expression})"
 
     # ---- regions of element-wise bodies
 
@@ -284,28 +284,29 @@ class ShaderWriter:
         text = templates.render("access/epilogue", values=region.values, result=result, product=product)
         return "".join(region.accessors) + text
 
-    def element_of(self, body: Body, given: Mapping[Tensor | Held, str]) -> str:
+    def element_of(self, body: Body, arguments: Mapping[Tensor | Held, str]) -> str:
         """Return text that defines ``element(at, ...)`` for an element-wise tree, with more arguments: the units, in
         float32, of some of its leaves, under these names."""
-        region = _RegionWriter(self, raw=False, given=given)
+        region = _RegionWriter(self, raw=False, arguments=arguments)
         result = region.value(body, body.portable, is_root=True)
-        parameters = self._parameters(given, body.lanes)
+        parameters = self._parameters(arguments, body.lanes)
         text = templates.render("access/region", parameters=parameters, values=region.values, result=result)
         return "".join(region.accessors) + text
 
-    def elements(self, bodies: Sequence[Body], given: Mapping[Tensor | Held, str]) -> str:
+    def elements(self, bodies: Sequence[Body], arguments: Mapping[Tensor | Held, str]) -> str:
         """Return text that defines ``elements(at, ...)``: the same for several trees at once, with an array of their
         units."""
-        region = _RegionWriter(self, raw=False, given=given)
+        region = _RegionWriter(self, raw=False, arguments=arguments)
         results = [region.value(body, body.portable, is_root=True) for body in bodies]
-        parameters = self._parameters(given, bodies[0].lanes)
+        parameters = self._parameters(arguments, bodies[0].lanes)
         text = templates.render("access/elements", parameters=parameters, values=region.values, results=results)
         return "".join(region.accessors) + text
 
-    def _parameters(self, given: Mapping[Tensor | Held, str], lanes: int) -> list[tuple[str, str]]:
+    def _parameters(self, arguments: Mapping[Tensor | Held, str], lanes: int) -> list[tuple[str, str]]:
         """Return the names and types of units, of so many lanes, that a region gets as arguments."""
         return [
-            (name, vector(scalar_of(leaf.data_type, self.target, portable=True), lanes)) for leaf, name in given.items()
+            (name, vector(scalar_of(leaf.data_type, self.target, portable=True), lanes))
+            for leaf, name in arguments.items()
         ]
 
     def apply_function(self, body: Body, kinds: Mapping[str, Scalar]) -> str:
@@ -337,8 +338,8 @@ class ShaderWriter:
 class _RegionWriter:
     """The values of one region, in the order they are computed."""
 
-    def __init__(self, writer: ShaderWriter, raw: bool, given: Mapping[Tensor | Held, str] | None = None):
-        self.writer, self.raw, self.given = writer, raw, given or {}
+    def __init__(self, writer: ShaderWriter, raw: bool, arguments: Mapping[Tensor | Held, str] | None = None):
+        self.writer, self.raw, self.arguments = writer, raw, arguments or {}
         self.accessors: list[str] = []
         self.values: list[tuple[str, str]] = []
         self._memo: dict[tuple[int, bool], str] = {}
@@ -362,7 +363,11 @@ class _RegionWriter:
 
     def _loaded(self, source: Source, portable: bool) -> str:
         argument = (
-            source.name if isinstance(source, Held) else self.given.get(source) if isinstance(source, Tensor) else None
+            source.name
+            if isinstance(source, Held)
+            else self.arguments.get(source)
+            if isinstance(source, Tensor)
+            else None
         )
         if argument is not None:
             target = self.writer.target
