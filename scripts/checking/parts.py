@@ -17,7 +17,7 @@ from dmlgpu.compiler import operators
 from dmlgpu.compiler.operators.lowering import lowering
 from dmlgpu.compiler.plan import Step
 from dmlgpu.compiler.schedule.scheduling import schedule_step
-from dmlgpu.compiler.schedule.steps import Scheduled
+from dmlgpu.compiler.schedule.steps.base import Scheduled
 from dmlgpu.compiler.wgsl.steps import render_step
 from dmlgpu.conformance.cases.profiles import quick_names
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES

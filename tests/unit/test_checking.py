@@ -31,7 +31,7 @@ from checking.parts import (
 from checking.tests import Selection, mentions, select_for_file, select_for_operator
 
 from dmlgpu.compiler.plan import Step
-from dmlgpu.compiler.schedule.steps import Scheduled
+from dmlgpu.compiler.schedule.steps.base import Scheduled
 from dmlgpu.conformance.cases.registry import case_by_name
 
 # ---- parts

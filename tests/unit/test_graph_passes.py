@@ -15,7 +15,7 @@ from dmlgpu.compiler.graph.passes import PASSES
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.plan import Body, Map, Step
 from dmlgpu.compiler.rewrites.sources import nodes
-from dmlgpu.compiler.schedule.steps import ScheduledSteps
+from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.target import Profile, Target
 from tests.unit.graph_examples import (
     FLOATS,

@@ -15,7 +15,8 @@ from dmlgpu.common.errors import DmlError
 from dmlgpu.compiler import operators
 from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.plan import Role
-from dmlgpu.compiler.schedule.steps import OperandLayout, ScheduledAttend, ScheduledScatter
+from dmlgpu.compiler.schedule.steps.ordering import ScheduledScatter
+from dmlgpu.compiler.schedule.steps.products import OperandLayout, ScheduledAttend
 from dmlgpu.compiler.target import Profile, Target
 from tests.schedules import steps_of
 from tests.unit.refusals import refusal

@@ -15,7 +15,7 @@ from dmlgpu.compiler import operators
 from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.plan import Role
 from dmlgpu.compiler.program import Program
-from dmlgpu.compiler.schedule.steps import OperandLayout, ScheduledContract
+from dmlgpu.compiler.schedule.steps.products import OperandLayout, ScheduledContract
 from dmlgpu.compiler.target import Profile, Target
 from tests.schedules import steps_of
 from tests.unit.refusals import refusal

@@ -15,7 +15,8 @@ from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.plan import Role
 from dmlgpu.compiler.schedule.gemm import CHUNK
 from dmlgpu.compiler.schedule.gemm_choice import NAMES, Shape, choose, expected_cost
-from dmlgpu.compiler.schedule.steps import OperandLayout, ProductSchedule, ScheduledContract, ScheduledRows
+from dmlgpu.compiler.schedule.steps.products import OperandLayout, ProductSchedule, ScheduledContract
+from dmlgpu.compiler.schedule.steps.reductions import ScheduledRows
 from dmlgpu.compiler.target import Profile, Target
 from tests.schedules import steps_of
 from tests.unit.refusals import refusal

@@ -10,7 +10,7 @@ from dmlgpu.catalog.tensor_desc import TensorDesc, aligned
 from dmlgpu.compiler import operators
 from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.operators.lowering import lowering
-from dmlgpu.compiler.schedule.steps import ScatterSchedule, ScheduledScatter
+from dmlgpu.compiler.schedule.steps.ordering import ScatterSchedule, ScheduledScatter
 from dmlgpu.compiler.target import Profile, Target
 from tests.schedules import steps_of
 from tests.unit.refusals import refusal

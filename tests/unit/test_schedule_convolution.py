@@ -20,7 +20,8 @@ from dmlgpu.compiler.rewrites.packing import is_paired
 from dmlgpu.compiler.schedule.convolution import depthwise_fits, depthwise_steps
 from dmlgpu.compiler.schedule.convolution_choice import choose
 from dmlgpu.compiler.schedule.scheduling import as_schedule, schedule_step
-from dmlgpu.compiler.schedule.steps import OperandLayout, Patch, ScheduledContract, ScheduledSteps, ScheduledTiles
+from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
+from dmlgpu.compiler.schedule.steps.products import OperandLayout, Patch, ScheduledContract, ScheduledTiles
 from dmlgpu.compiler.schedule.tiles import packed_patch, tiles, unchanged
 from dmlgpu.compiler.schedule.winograd import TRANSFORMS, terms, winograd_fits, winograd_pays, winograd_steps
 from dmlgpu.compiler.target import Profile, Target

@@ -19,7 +19,7 @@ from dmlgpu.compiler.operators import check_rules
 from dmlgpu.compiler.plan import Plan, Step
 from dmlgpu.compiler.program import Kernel, Program
 from dmlgpu.compiler.schedule.scheduling import schedule_step
-from dmlgpu.compiler.schedule.steps import AnyScheduled, Schedule, Scheduled, ScheduledSteps, in_turns
+from dmlgpu.compiler.schedule.steps.base import AnyScheduled, Schedule, Scheduled, ScheduledSteps, in_turns
 from dmlgpu.compiler.stages import stages
 from dmlgpu.compiler.target import Target
 

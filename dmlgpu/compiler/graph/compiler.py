@@ -33,7 +33,7 @@ from dmlgpu.compiler.plan import Map, Plan, Step
 from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.schedule.convolution_choice import saved_by_channels_last
 from dmlgpu.compiler.schedule.scheduling import as_schedule, schedule_step
-from dmlgpu.compiler.schedule.steps import AnyScheduled, Schedule, Scheduled, ScheduledRepeat, ScheduledSteps
+from dmlgpu.compiler.schedule.steps.base import AnyScheduled, Schedule, Scheduled, ScheduledRepeat, ScheduledSteps
 from dmlgpu.compiler.target import Target
 from dmlgpu.compiler.wgsl.render import render
 from dmlgpu.compiler.wgsl.sharing import share_known

@@ -28,7 +28,8 @@ from dmlgpu.compiler.rewrites.sources import CONVERT, identity
 from dmlgpu.compiler.schedule.launch import Launch, fold
 from dmlgpu.compiler.schedule.operands import pack_output
 from dmlgpu.compiler.schedule.scheduling import Candidate, first_fitting, schedule_step
-from dmlgpu.compiler.schedule.steps import AttentionTile, Operand, OperandLayout, ScheduledAttend, ScheduledSteps
+from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
+from dmlgpu.compiler.schedule.steps.products import AttentionTile, Operand, OperandLayout, ScheduledAttend
 from dmlgpu.compiler.target import Profile, Target
 
 FLOAT32 = DataType.FLOAT32

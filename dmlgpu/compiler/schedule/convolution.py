@@ -40,7 +40,8 @@ from dmlgpu.compiler.rewrites.sources import CONVERT, is_elementwise, leaves, pe
 from dmlgpu.compiler.rewrites.windows import taken
 from dmlgpu.compiler.schedule import gemm_choice
 from dmlgpu.compiler.schedule.scheduling import schedule_step
-from dmlgpu.compiler.schedule.steps import Patch, ScheduledSteps
+from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
+from dmlgpu.compiler.schedule.steps.products import Patch
 from dmlgpu.compiler.schedule.tiles import MOST_ACROSS, packed_patch, tile_columns, tile_rows, tiles
 from dmlgpu.compiler.target import Profile, Target
 

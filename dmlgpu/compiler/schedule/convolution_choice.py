@@ -19,7 +19,7 @@ from dmlgpu.compiler.plan import Convolution, Convolve
 from dmlgpu.compiler.schedule import gemm_choice
 from dmlgpu.compiler.schedule.convolution import IMPLICIT_GEMM, depthwise_fits, depthwise_steps, implicit_gemm
 from dmlgpu.compiler.schedule.scheduling import schedule_step
-from dmlgpu.compiler.schedule.steps import ScheduledSteps
+from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.transposed import transposed_steps
 from dmlgpu.compiler.schedule.winograd import winograd_fits, winograd_pays, winograd_steps
 from dmlgpu.compiler.target import Profile, Target

@@ -21,8 +21,7 @@ from dmlgpu.compiler.plan import Body, Lookup, Map, Source, Tensor, View, row_si
 from dmlgpu.compiler.rewrites.packing import UNIT, pack_tensor, packs_tensor, running_dimension
 from dmlgpu.compiler.rewrites.sources import is_identity
 from dmlgpu.compiler.schedule.launch import choose_walk, item_launch, loop_launch, map_launch
-from dmlgpu.compiler.schedule.steps import ScheduledBlocks, ScheduledTranspose, ScheduledWordRows, TileDigit
-from dmlgpu.compiler.schedule.steps.maps import WORDS
+from dmlgpu.compiler.schedule.steps.maps import WORDS, ScheduledBlocks, ScheduledTranspose, ScheduledWordRows, TileDigit
 from dmlgpu.compiler.target import Profile, Target
 
 SQUARE = 8

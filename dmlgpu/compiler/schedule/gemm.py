@@ -40,14 +40,9 @@ from dmlgpu.compiler.schedule.gemm_choice import ProductChoice, Shape, broadcast
 from dmlgpu.compiler.schedule.launch import Launch, choose_walk, fold, loop_launch
 from dmlgpu.compiler.schedule.operands import ProductOperands, pack_output, packs_along, window_of
 from dmlgpu.compiler.schedule.scheduling import schedule_step
-from dmlgpu.compiler.schedule.steps import (
-    Operand,
-    OperandLayout,
-    ProductSchedule,
-    ScheduledContract,
-    ScheduledMap,
-    ScheduledSteps,
-)
+from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
+from dmlgpu.compiler.schedule.steps.maps import ScheduledMap
+from dmlgpu.compiler.schedule.steps.products import Operand, OperandLayout, ProductSchedule, ScheduledContract
 from dmlgpu.compiler.target import Profile, Target
 
 CHUNK = 1024

@@ -21,7 +21,7 @@ from typing import TypeAlias
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.compiler.plan import Space
 from dmlgpu.compiler.rewrites.packing import UNIT
-from dmlgpu.compiler.schedule.steps import ProductSchedule, ProductTile
+from dmlgpu.compiler.schedule.steps.products import ProductSchedule, ProductTile
 from dmlgpu.compiler.target import FEWEST_LANES, Profile, Target
 
 SPLIT = "-split"

@@ -16,8 +16,8 @@ from dmlgpu.compiler.schedule.launch import choose_walk, loop_launch, map_launch
 from dmlgpu.compiler.schedule.resampling import find_antialiased, find_downsample, find_upsample
 from dmlgpu.compiler.schedule.runs import find_runs
 from dmlgpu.compiler.schedule.scheduling import Candidate, first_fitting, schedule_step
-from dmlgpu.compiler.schedule.steps import Scheduled, ScheduledMap, ScheduledSteps
-from dmlgpu.compiler.schedule.steps.maps import WORDS
+from dmlgpu.compiler.schedule.steps.base import Scheduled, ScheduledSteps
+from dmlgpu.compiler.schedule.steps.maps import WORDS, ScheduledMap
 from dmlgpu.compiler.target import Target
 
 

@@ -14,7 +14,8 @@ from dmlgpu.compiler.rewrites.sources import CONVERT, identity, is_plain, leaves
 from dmlgpu.compiler.rewrites.windows import seen_by
 from dmlgpu.compiler.schedule.gemm_choice import ProductChoice, Shape
 from dmlgpu.compiler.schedule.scheduling import schedule_step
-from dmlgpu.compiler.schedule.steps import Operand, OperandLayout, ProductSchedule, ScheduledSteps
+from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
+from dmlgpu.compiler.schedule.steps.products import Operand, OperandLayout, ProductSchedule
 from dmlgpu.compiler.schedule.tiles import packed_patch
 from dmlgpu.compiler.target import Profile, Target
 

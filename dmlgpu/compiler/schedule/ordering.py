@@ -24,14 +24,13 @@ from dmlgpu.compiler.rewrites.collapse import merge_dimensions
 from dmlgpu.compiler.rewrites.packing import WIDEST_UNIT_BITS, pack_tensor, packs_tensor
 from dmlgpu.compiler.schedule.launch import Launch, Walk, choose_walk, fold, item_launch, loop_launch, map_launch
 from dmlgpu.compiler.schedule.scheduling import Candidate, first_fitting, schedule_step
-from dmlgpu.compiler.schedule.steps import (
+from dmlgpu.compiler.schedule.steps.base import Scheduled, ScheduledSteps
+from dmlgpu.compiler.schedule.steps.ordering import (
     ScatterSchedule,
-    Scheduled,
     ScheduledCandidates,
     ScheduledMerge,
     ScheduledScatter,
     ScheduledSort,
-    ScheduledSteps,
     SortSchedule,
 )
 from dmlgpu.compiler.target import Profile, Target

@@ -14,7 +14,8 @@ from dmlgpu.compiler.rewrites.packing import UNIT
 from dmlgpu.compiler.rewrites.windows import largest_places, taken_from_places
 from dmlgpu.compiler.schedule.launch import light_tile_launch, tile_launch
 from dmlgpu.compiler.schedule.scheduling import Candidate, first_fitting, schedule_step, schedule_steps
-from dmlgpu.compiler.schedule.steps import Patch, ScheduledSteps
+from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
+from dmlgpu.compiler.schedule.steps.products import Patch
 from dmlgpu.compiler.schedule.tiles import MOST_ACROSS, packed_patch, tile_columns, tile_rows, tiles, unchanged
 from dmlgpu.compiler.target import Profile, Target
 

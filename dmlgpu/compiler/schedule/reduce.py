@@ -14,7 +14,8 @@ from dmlgpu.compiler.rewrites.packing import pack_source, pack_tensor, packs_sou
 from dmlgpu.compiler.rewrites.sources import computed, fold_views, is_elementwise, leaves
 from dmlgpu.compiler.schedule.launch import Launch, Walk, choose_walk, group_launch, loop_launch, map_launch
 from dmlgpu.compiler.schedule.scheduling import Candidate, first_fitting, schedule_step
-from dmlgpu.compiler.schedule.steps import ReduceSchedule, ScheduledReduce, ScheduledSteps
+from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
+from dmlgpu.compiler.schedule.steps.reductions import ReduceSchedule, ScheduledReduce
 from dmlgpu.compiler.target import Profile, Target
 
 SHORT = 4

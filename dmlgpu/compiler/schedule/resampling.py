@@ -27,7 +27,8 @@ from dmlgpu.compiler.rewrites.resampling import (
     Rounding,
 )
 from dmlgpu.compiler.schedule.launch import choose_walk, item_launch, light_tile_launch
-from dmlgpu.compiler.schedule.steps import Pattern, ScheduledDownsample, ScheduledSteps, ScheduledUpsample, Stencil, Tap
+from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
+from dmlgpu.compiler.schedule.steps.maps import Pattern, ScheduledDownsample, ScheduledUpsample, Stencil, Tap
 from dmlgpu.compiler.schedule.tiles import tiles, unchanged
 from dmlgpu.compiler.target import Profile, Target
 

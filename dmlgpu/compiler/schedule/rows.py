@@ -21,7 +21,8 @@ from dmlgpu.compiler.schedule.launch import Launch, Walk, choose_walk, fold, loo
 from dmlgpu.compiler.schedule.reduce import AT_ONCE, canonical_reduce, choose_parts, choose_schedule, limited
 from dmlgpu.compiler.schedule.runs import fixed_leaves
 from dmlgpu.compiler.schedule.scheduling import Candidate, first_fitting, schedule_step
-from dmlgpu.compiler.schedule.steps import ReduceSchedule, ScheduledRows, ScheduledSteps
+from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
+from dmlgpu.compiler.schedule.steps.reductions import ReduceSchedule, ScheduledRows
 from dmlgpu.compiler.target import Profile, Target
 
 _Named: TypeAlias = tuple[tuple[str, Tensor], ...]

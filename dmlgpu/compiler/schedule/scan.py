@@ -19,7 +19,8 @@ from dmlgpu.compiler.rewrites.packing import pack_tensor, packs_tensor
 from dmlgpu.compiler.rewrites.sources import identity
 from dmlgpu.compiler.schedule.launch import Launch, choose_walk, loop_launch, row_launch
 from dmlgpu.compiler.schedule.scheduling import Candidate, first_fitting, schedule_step
-from dmlgpu.compiler.schedule.steps import TOTAL, ScanSchedule, ScheduledScan, ScheduledSteps
+from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
+from dmlgpu.compiler.schedule.steps.reductions import TOTAL, ScanSchedule, ScheduledScan
 from dmlgpu.compiler.target import Profile, Target
 
 STORE = "schedules/scan_store"

@@ -14,7 +14,14 @@ from dmlgpu.compiler.plan import MOST_KERNELS, Allocation, Binding, Map, Plan, R
 from dmlgpu.compiler.plan.parts import replace_parts, tensors
 from dmlgpu.compiler.rewrites.sources import identity
 from dmlgpu.compiler.schedule.memory import MemoryLayout, Use, lay_out, lay_out_persistent, least_size
-from dmlgpu.compiler.schedule.steps import AnyScheduled, Schedule, Scheduled, ScheduledRepeat, ScheduledSteps, in_turns
+from dmlgpu.compiler.schedule.steps.base import (
+    AnyScheduled,
+    Schedule,
+    Scheduled,
+    ScheduledRepeat,
+    ScheduledSteps,
+    in_turns,
+)
 from dmlgpu.compiler.target import Target
 
 

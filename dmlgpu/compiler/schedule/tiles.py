@@ -24,7 +24,8 @@ from dmlgpu.compiler.rewrites.packing import (
 from dmlgpu.compiler.rewrites.sources import CONVERT
 from dmlgpu.compiler.schedule.launch import Launch, Walk, choose_walk, tile_launch
 from dmlgpu.compiler.schedule.scheduling import schedule_step
-from dmlgpu.compiler.schedule.steps import Patch, ScheduledSteps, ScheduledTiles
+from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
+from dmlgpu.compiler.schedule.steps.products import Patch, ScheduledTiles
 from dmlgpu.compiler.target import Profile, Target
 
 MOST_ACROSS = 32

@@ -37,7 +37,7 @@ from dmlgpu.compiler.rewrites.sources import AnySource, is_plain, permuted, rewr
 from dmlgpu.compiler.schedule.convolution import IMPLICIT_GEMM, implicit_gemm
 from dmlgpu.compiler.schedule.gemm import interleaved_steps
 from dmlgpu.compiler.schedule.scheduling import Candidate, first_fitting, schedule_step
-from dmlgpu.compiler.schedule.steps import ScheduledSteps
+from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.target import Target
 
 SPREAD, ZERO = "layout/slice_grad", "layout/zero"

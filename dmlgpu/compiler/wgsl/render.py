@@ -12,7 +12,7 @@ from dmlgpu.compiler.plan import Allocation, Binding
 from dmlgpu.compiler.plan.parts import signature
 from dmlgpu.compiler.program import Copy, Kernel, Program, Slot
 from dmlgpu.compiler.schedule.memory import MemoryLayout
-from dmlgpu.compiler.schedule.steps import AnyScheduled, Schedule, Scheduled, ScheduledRepeat
+from dmlgpu.compiler.schedule.steps.base import AnyScheduled, Schedule, Scheduled, ScheduledRepeat
 from dmlgpu.compiler.target import Target
 from dmlgpu.compiler.wgsl.steps import render_step
 from dmlgpu.compiler.wgsl.writer import ShaderWriter

@@ -13,7 +13,7 @@ from dmlgpu.catalog.tensor_desc import WORD_BITS
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.plan import AffineView, Apply, Binding, Body, Held, Lookup, Source, Tensor, View, Virtual
 from dmlgpu.compiler.rewrites.packing import is_paired
-from dmlgpu.compiler.schedule.steps import Scheduled
+from dmlgpu.compiler.schedule.steps.base import Scheduled
 from dmlgpu.compiler.target import Target
 from dmlgpu.compiler.wgsl import templates
 from dmlgpu.compiler.wgsl.expressions import TypedValue

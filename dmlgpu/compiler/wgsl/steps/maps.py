@@ -8,18 +8,18 @@ from typing import Any
 from dmlgpu.catalog.tensor_desc import WORD_BITS
 from dmlgpu.compiler.plan import Tensor, View
 from dmlgpu.compiler.rewrites.packing import is_paired
-from dmlgpu.compiler.schedule.steps import (
+from dmlgpu.compiler.schedule.steps.maps import (
     Pattern,
     ScheduledBlocks,
     ScheduledDownsample,
     ScheduledMap,
     ScheduledRuns,
-    ScheduledTiles,
     ScheduledTranspose,
     ScheduledUpsample,
     ScheduledWordRows,
     Tap,
 )
+from dmlgpu.compiler.schedule.steps.products import ScheduledTiles
 from dmlgpu.compiler.wgsl import templates
 from dmlgpu.compiler.wgsl.expressions import f32_literal
 from dmlgpu.compiler.wgsl.types import LANE_NAMES, raw_lane, raw_unit, scalar_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dmlgpu.compiler.plan import Tensor
-from dmlgpu.compiler.schedule.steps import (
+from dmlgpu.compiler.schedule.steps.ordering import (
     ScatterSchedule,
     ScheduledCandidates,
     ScheduledMerge,

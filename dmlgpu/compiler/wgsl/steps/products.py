@@ -10,7 +10,7 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import WORD_BITS
 from dmlgpu.compiler.plan import Tensor
 from dmlgpu.compiler.rewrites.packing import UNIT, is_paired
-from dmlgpu.compiler.schedule.steps import (
+from dmlgpu.compiler.schedule.steps.products import (
     Operand,
     OperandLayout,
     ScheduledAttend,

@@ -11,7 +11,13 @@ from typing import Any
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.plan import Body, Held, Source, Stage, Tensor, apply, stage_results
 from dmlgpu.compiler.rewrites.sources import nodes
-from dmlgpu.compiler.schedule.steps import ReduceSchedule, ScanSchedule, ScheduledReduce, ScheduledRows, ScheduledScan
+from dmlgpu.compiler.schedule.steps.reductions import (
+    ReduceSchedule,
+    ScanSchedule,
+    ScheduledReduce,
+    ScheduledRows,
+    ScheduledScan,
+)
 from dmlgpu.compiler.target import Target
 from dmlgpu.compiler.wgsl import templates
 from dmlgpu.compiler.wgsl.linker import prefix
