@@ -11,7 +11,14 @@ from dmlgpu.compiler.rewrites.packing import pack
 from dmlgpu.compiler.rewrites.regions import is_costly
 from dmlgpu.compiler.rewrites.repeats import split_repeats
 from dmlgpu.compiler.rewrites.sources import computed, fold_views
-from dmlgpu.compiler.schedule.copies import find_blocks, find_transpose, find_word_rows, run_of_words, tighten_binding
+from dmlgpu.compiler.schedule.copies import (
+    find_blocks,
+    find_interleave,
+    find_transpose,
+    find_word_rows,
+    run_of_words,
+    tighten_binding,
+)
 from dmlgpu.compiler.schedule.launch import choose_walk, loop_launch, map_launch
 from dmlgpu.compiler.schedule.resampling import find_antialiased, find_downsample, find_upsample
 from dmlgpu.compiler.schedule.runs import find_runs
@@ -69,6 +76,11 @@ MAP_SCHEDULES: tuple[Candidate[MapProblem, ScheduledSteps], ...] = (
         "transpose",
         "plain copies between memory along different dimensions: square tiles in registers",
         lambda problem: _single(find_transpose(problem.step.label, *problem.merged, problem.target)),
+    ),
+    Candidate(
+        "interleave",
+        "plain copies between planes and groups of few elements: whole units on both sides",
+        lambda problem: _single(find_interleave(problem.step.label, *problem.merged, problem.target)),
     ),
     Candidate(
         "blocks",

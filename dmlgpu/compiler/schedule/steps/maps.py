@@ -136,6 +136,28 @@ class ScheduledTranspose(Scheduled):
 
 
 @dataclass(frozen=True)
+class ScheduledInterleave(Scheduled):
+    """A copy between planes and groups, of an element of each plane, that follow each other in memory.
+
+    Attributes:
+        source, output: in units; the one with groups has them side by side along ``dimension``, and size 1 along
+            ``planes``.
+        walk: over the units of one plane.
+        dimension: along which a plane lies in memory.
+        planes: the dimension of planes.
+        count: planes.
+        splits: groups become planes, not planes groups.
+    """
+
+    source: Tensor
+    walk: Walk
+    dimension: int
+    planes: int
+    count: int
+    splits: bool
+
+
+@dataclass(frozen=True)
 class Tap:
     """Where one of the output elements of an input element lies.
 

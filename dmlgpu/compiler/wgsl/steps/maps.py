@@ -12,6 +12,7 @@ from dmlgpu.compiler.schedule.steps.maps import (
     Pattern,
     ScheduledBlocks,
     ScheduledDownsample,
+    ScheduledInterleave,
     ScheduledMap,
     ScheduledRuns,
     ScheduledTranspose,
@@ -94,6 +95,21 @@ def _transpose(step: ScheduledTranspose, writer: ShaderWriter) -> str:
     ]
     text = store + writer.load("input", step.source)
     return text + templates.render("schedules/transpose", transpose=step, columns=columns, launch=step.launch, **values)
+
+
+@render_step.register
+def _interleave(step: ScheduledInterleave, writer: ShaderWriter) -> str:
+    bits, unit_bits, lanes, count = step.output.data_type.bits, step.output.unit_bits, step.output.lanes, step.count
+    planes, places = range(count), range(lanes)
+    if step.splits:  # the elements that are read, by number, in the order in which they are written
+        order = [count * place + plane for plane in planes for place in places]
+    else:
+        order = [lanes * plane + place for place in places for plane in planes]
+    elements = [raw_lane(f"unit{number // lanes}", number % lanes, bits, unit_bits) for number in order]
+    results = [raw_unit(elements[first : first + lanes], bits) for first in range(0, count * lanes, lanes)]
+    store, values = writer.store(step.output)
+    values |= {"copy": step, "results": results, "walk": step.walk, "launch": step.launch}
+    return store + writer.load("input", step.source) + templates.render("schedules/map_interleave", **values)
 
 
 @render_step.register
