@@ -17,8 +17,8 @@ from dmlgpu.compiler.graph.description import GraphDesc, OperatorNode
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.plan import Step, parts
 from dmlgpu.compiler.plan.parts import written
-from dmlgpu.compiler.schedule.steps import (
-    Scheduled,
+from dmlgpu.compiler.schedule.steps.base import Scheduled
+from dmlgpu.compiler.schedule.steps.products import (
     ScheduledAttend,
     ScheduledContract,
     ScheduledRecurrence,

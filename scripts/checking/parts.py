@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,7 +18,7 @@ from dmlgpu.compiler import operators
 from dmlgpu.compiler.operators.lowering import lowering
 from dmlgpu.compiler.plan import Step
 from dmlgpu.compiler.schedule.scheduling import plain_steps, schedule_step
-from dmlgpu.compiler.schedule.steps import Scheduled
+from dmlgpu.compiler.schedule.steps.base import Scheduled
 from dmlgpu.compiler.wgsl.steps import render_step
 from dmlgpu.conformance.cases.keys import quick_names
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
@@ -122,6 +123,11 @@ def lacking_schedules(scheduled: Iterable[type[Scheduled]], planned: Iterable[ty
                     bool(modules(step)),
                     "write it in dmlgpu/compiler/schedule/, and list it with those of its kind",
                 ),
+                (
+                    "place in a list",
+                    not unlisted(step.__name__, builders.values()),
+                    "name its builder in the list of its kind, such as MAP_SCHEDULES",
+                ),
                 ("test", is_tested(step), "test when it is chosen, and when not, in tests/unit/test_schedule_*.py"),
             )
         ),
@@ -134,6 +140,21 @@ def lacking_schedules(scheduled: Iterable[type[Scheduled]], planned: Iterable[ty
         f"{step.__name__} has no {part}: {remedy}; see docs/architecture.md, Adding a schedule"
         for step, part, is_there, remedy in needs
         if not is_there
+    ]
+
+
+def unlisted(step: str, modules: Iterable[str]) -> list[str]:
+    """Return the functions of some modules that make a kind of step, but that nothing names or registers."""
+    nodes = [node for module in modules for node in ast.walk(ast.parse(module))]
+    named = {node.id for node in nodes if isinstance(node, ast.Name)}
+    named |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    return [
+        function.name
+        for function in nodes
+        if isinstance(function, ast.FunctionDef)
+        and any(isinstance(node, ast.Call) and getattr(node.func, "id", "") == step for node in ast.walk(function))
+        and not function.decorator_list
+        and function.name not in named
     ]
 
 

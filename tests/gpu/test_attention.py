@@ -15,7 +15,7 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.enums import MultiheadAttentionMaskType as MaskType
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler import stages as compiler
-from dmlgpu.compiler.schedule.steps import AttentionTile, ScheduledAttend
+from dmlgpu.compiler.schedule.steps.products import AttentionTile, ScheduledAttend
 from dmlgpu.compiler.target import AdapterInfo, Profile, Target
 from dmlgpu.runtime.binding import BufferBinding
 from dmlgpu.runtime.wgpu import GpuBackend

@@ -166,6 +166,19 @@ def test_blocks_of_every_size(backend: GpuBackend, block: int, data_type: DataTy
     check(backend, descs.DepthToSpace1(input_tensor=depth, output_tensor=space, **fields))
 
 
+@pytest.mark.parametrize("profile", [Profile.CPU, Profile.DISCRETE])
+@pytest.mark.parametrize("data_type", [U8, F16, F32, I64])
+@pytest.mark.parametrize("count", [2, 3, 7])
+def test_planes_and_groups(backend: GpuBackend, count: int, data_type: DataType, profile: Profile) -> None:
+    """Channels of images, innermost or outermost, of sizes that whole units divide and that they do not."""
+    for height, width in ((3, 8), (5, 7), (1, 4)):
+        pixels, sizes = height * width, (2, count, height, width)
+        planes = TensorDesc(data_type, sizes)
+        groups = TensorDesc(data_type, sizes, (pixels * count, 1, width * count, count))
+        check(backend, descs.ElementWiseIdentity(input_tensor=groups, output_tensor=planes), profile)
+        check(backend, descs.ElementWiseIdentity(input_tensor=planes, output_tensor=groups), profile)
+
+
 def viewed(node: Node, desc: OperatorDesc) -> Node:
     """An operator's move of something computed, over its space, which has the order of the output's elements."""
     (step,) = operators.lower(desc).steps

@@ -12,7 +12,8 @@ from dmlgpu import descs
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler import stages as compiler
-from dmlgpu.compiler.schedule.steps import ReduceSchedule, ScheduledMap, ScheduledReduce, ScheduledRows, ScheduledRuns
+from dmlgpu.compiler.schedule.steps.maps import ScheduledMap, ScheduledRuns
+from dmlgpu.compiler.schedule.steps.reductions import ReduceSchedule, ScheduledReduce, ScheduledRows
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.runtime.wgpu import GpuBackend
 from tests.gpu.descriptions import run_desc

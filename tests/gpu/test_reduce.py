@@ -14,7 +14,7 @@ from dmlgpu import descs
 from dmlgpu.catalog.enums import AxisDirection, DataType, ReduceFunction
 from dmlgpu.catalog.tensor_desc import TensorDesc, packed_strides
 from dmlgpu.compiler import stages as compiler
-from dmlgpu.compiler.schedule.steps import ReduceSchedule, ScheduledReduce
+from dmlgpu.compiler.schedule.steps.reductions import ReduceSchedule, ScheduledReduce
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.conformance.cases.tolerance import ulp_distance
 from dmlgpu.runtime.wgpu import GpuBackend

@@ -13,7 +13,8 @@ from dmlgpu import descs
 from dmlgpu.catalog.enums import DataType, QuantizationType
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler import stages as compiler
-from dmlgpu.compiler.schedule.steps import ReduceSchedule, ScheduledMap, ScheduledReduce, ScheduledRows, ScheduledRuns
+from dmlgpu.compiler.schedule.steps.maps import ScheduledMap, ScheduledRuns
+from dmlgpu.compiler.schedule.steps.reductions import ReduceSchedule, ScheduledReduce, ScheduledRows
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.runtime.wgpu import GpuBackend
 from tests.gpu.descriptions import run_desc
@@ -124,7 +125,12 @@ def test_rows_that_subgroups_hold(backend: GpuBackend, desc_class: Any, name: st
     desc = desc_of(desc_class, data_type, sizes, axes)
     (step,) = steps_of(desc, Target("in step", CPU, features=frozenset({"subgroup"}), subgroup_lanes=8))
     assert isinstance(step, ScheduledRows)
-    assert (step.schedule, step.output.lanes, step.held, step.launch.each) == (SUBGROUP, lanes, held, each)
+    assert (step.schedule, step.output.lanes, step.held, step.launch.items_per_invocation) == (
+        SUBGROUP,
+        lanes,
+        held,
+        each,
+    )
     x = (3 * np.random.default_rng(1).standard_normal(sizes)).astype(data_type.numpy)
     flat = x.reshape(-1)
     flat[::7], flat[5], flat[-1] = -np.inf, 80, 70  # weights of 0, rows of one large element

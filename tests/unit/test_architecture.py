@@ -180,3 +180,17 @@ def test_the_schedule_that_is_added_stands_in_the_files_that_the_page_names() ->
         text = (root / file).read_text(encoding="utf-8")
         lines = (line.partition("  #")[0].strip() for line in quoted.splitlines())
         assert [line for line in lines if line not in (*text.split("\n"), "...") and line not in text] == [], file
+
+
+def test_the_page_names_every_list_of_schedules() -> None:
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    section = page.partition("## Adding a schedule\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| [^|]+ \| (`\w+_SCHEDULES`[^|]*) \| `(\S+)` \|$", section, re.MULTILINE)
+    named = {(name, file) for names, file in rows for name in re.findall(r"\w+_SCHEDULES", names)}
+    files = sorted((ROOT / "dmlgpu/compiler/schedule").rglob("*.py"))
+    listed = {
+        (name, f"compiler/schedule/{file.name}")
+        for file in files
+        for name in re.findall(r"^(\w+_SCHEDULES)\b.* = \($", file.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    assert len(listed) == 11 and named == listed

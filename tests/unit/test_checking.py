@@ -27,11 +27,12 @@ from checking.parts import (
     parts,
     planned_steps,
     scheduled_steps,
+    unlisted,
 )
 from checking.tests import Selection, mentions, select_for_file, select_for_operator
 
 from dmlgpu.compiler.plan import Step
-from dmlgpu.compiler.schedule.steps import Scheduled
+from dmlgpu.compiler.schedule.steps.base import Scheduled
 from dmlgpu.conformance.cases.registry import case_by_name
 
 # ---- parts
@@ -58,6 +59,15 @@ def test_what_a_schedule_lacks_is_named_with_what_to_do():
     assert messages[0].endswith(
         "register one in dmlgpu/compiler/wgsl/steps/; see docs/architecture.md, Adding a schedule"
     )
+
+
+def test_builders_that_no_list_names():
+    builder = "def find_a(problem):\n    return ScheduledA(problem)\n"
+    assert unlisted("ScheduledA", [builder]) == ["find_a"]
+    assert unlisted("ScheduledA", [builder, "from copies import find_a\n"]) == ["find_a"]
+    assert unlisted("ScheduledA", [builder, "MAP_SCHEDULES = (Candidate('a', 'why', lambda p: find_a(p)),)\n"]) == []
+    assert unlisted("ScheduledA", ["@schedule_step.register\n" + builder]) == []
+    assert unlisted("ScheduledB", [builder]) == []
 
 
 def made_up(**operators):
@@ -121,8 +131,8 @@ GATHER = case_by_name("gather_nd1-example1").desc
 
 
 def test_what_compiling_runs_through():
-    assert runs_through(ROOT / "dmlgpu" / "compiler" / "wgsl" / "steps" / "map.py", GATHER, TARGETS[0])
-    assert not runs_through(ROOT / "dmlgpu" / "compiler" / "wgsl" / "steps" / "sort.py", GATHER, TARGETS[0])
+    assert runs_through(ROOT / "dmlgpu" / "compiler" / "wgsl" / "steps" / "maps.py", GATHER, TARGETS[0])
+    assert not runs_through(ROOT / "dmlgpu" / "compiler" / "wgsl" / "steps" / "ordering.py", GATHER, TARGETS[0])
 
 
 def test_which_shaders_kernels_hold():

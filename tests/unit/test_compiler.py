@@ -8,7 +8,7 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.plan import Role
 from dmlgpu.compiler.program import Copy, Slot
-from dmlgpu.compiler.schedule.steps import in_turns
+from dmlgpu.compiler.schedule.steps.base import in_turns
 from dmlgpu.compiler.target import Target
 
 F32, I64 = DataType.FLOAT32, DataType.INT64

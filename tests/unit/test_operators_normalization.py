@@ -10,7 +10,8 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler import operators
 from dmlgpu.compiler import stages as compiler
-from dmlgpu.compiler.schedule.steps import ScheduledMap, ScheduledReduce, ScheduledRows, ScheduledRuns
+from dmlgpu.compiler.schedule.steps.maps import ScheduledMap, ScheduledRuns
+from dmlgpu.compiler.schedule.steps.reductions import ScheduledReduce, ScheduledRows
 from dmlgpu.compiler.target import Profile, Target
 from tests.schedules import steps_of
 from tests.unit.refusals import refusal

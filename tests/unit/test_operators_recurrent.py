@@ -14,7 +14,8 @@ from dmlgpu.common.errors import InvalidDescription, NotSupported
 from dmlgpu.compiler import operators
 from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.plan import Role
-from dmlgpu.compiler.schedule.steps import ScheduledRecurrence, ScheduledRepeat
+from dmlgpu.compiler.schedule.steps.base import ScheduledRepeat
+from dmlgpu.compiler.schedule.steps.products import ScheduledRecurrence
 from dmlgpu.compiler.schedule.unrolling import LARGEST
 from dmlgpu.compiler.target import Profile, Target
 from tests import schedules

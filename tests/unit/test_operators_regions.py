@@ -11,7 +11,9 @@ from dmlgpu.compiler import operators
 from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.operators.regions import sampling_of
 from dmlgpu.compiler.schedule.regions import Shares
-from dmlgpu.compiler.schedule.steps import ScheduledMap, ScheduledReduce, ScheduledTiles
+from dmlgpu.compiler.schedule.steps.maps import ScheduledMap
+from dmlgpu.compiler.schedule.steps.products import ScheduledTiles
+from dmlgpu.compiler.schedule.steps.reductions import ScheduledReduce
 from dmlgpu.compiler.target import Profile, Target
 from tests.schedules import steps_of
 from tests.unit.refusals import refusal

@@ -15,17 +15,10 @@ from dmlgpu.compiler import operators
 from dmlgpu.compiler.plan import Role, Tensor, View
 from dmlgpu.compiler.rewrites import resampling
 from dmlgpu.compiler.rewrites.resampling import ResampledAxis, Rounding
-from dmlgpu.compiler.schedule.downsample import find_stencil
-from dmlgpu.compiler.schedule.steps import (
-    ScheduledDownsample,
-    ScheduledMap,
-    ScheduledReduce,
-    ScheduledTiles,
-    ScheduledUpsample,
-    Stencil,
-    Tap,
-)
-from dmlgpu.compiler.schedule.upsample import find_pattern
+from dmlgpu.compiler.schedule.resampling import find_pattern, find_stencil
+from dmlgpu.compiler.schedule.steps.maps import ScheduledDownsample, ScheduledMap, ScheduledUpsample, Stencil, Tap
+from dmlgpu.compiler.schedule.steps.products import ScheduledTiles
+from dmlgpu.compiler.schedule.steps.reductions import ScheduledReduce
 from dmlgpu.compiler.target import Profile, Target
 from tests.schedules import steps_of
 from tests.unit.refusals import refusal

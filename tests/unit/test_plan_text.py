@@ -12,7 +12,7 @@ from dmlgpu.compiler.plan.parts import read, written
 from dmlgpu.compiler.plan.text import describe, equations
 from dmlgpu.compiler.rewrites.sources import identity
 from dmlgpu.compiler.schedule import schedule
-from dmlgpu.compiler.schedule.steps import in_turns
+from dmlgpu.compiler.schedule.steps.base import in_turns
 from dmlgpu.compiler.stages import compile_operator
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.compiler.wgsl import render, templates

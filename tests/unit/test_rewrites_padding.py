@@ -14,7 +14,9 @@ from dmlgpu.compiler.plan import Contract, Map, Repeat, Role
 from dmlgpu.compiler.rewrites.padding import has_padded_words, preserve_padding
 from dmlgpu.compiler.schedule import schedule
 from dmlgpu.compiler.schedule.scheduling import in_plain_steps
-from dmlgpu.compiler.schedule.steps import ScheduledContract, ScheduledMap, ScheduledRepeat, ScheduledWordRows
+from dmlgpu.compiler.schedule.steps.base import ScheduledRepeat
+from dmlgpu.compiler.schedule.steps.maps import ScheduledMap, ScheduledWordRows
+from dmlgpu.compiler.schedule.steps.products import ScheduledContract
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
 

@@ -17,12 +17,12 @@ from dmlgpu.compiler.plan import Binding, Body, Convolution, Convolve, Role, Ten
 from dmlgpu.compiler.plan.windows import WindowAxis, windows_over
 from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.rewrites.packing import is_paired
+from dmlgpu.compiler.schedule.convolution import depthwise_fits, depthwise_steps
 from dmlgpu.compiler.schedule.convolution_choice import choose
-from dmlgpu.compiler.schedule.depthwise import depthwise_fits, depthwise_steps
-from dmlgpu.compiler.schedule.patches import Patch, packed_patch
 from dmlgpu.compiler.schedule.scheduling import as_schedule, schedule_step
-from dmlgpu.compiler.schedule.steps import Form, ScheduledContract, ScheduledTiles, Steps
-from dmlgpu.compiler.schedule.tiles import tiles, unchanged
+from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
+from dmlgpu.compiler.schedule.steps.products import OperandLayout, Patch, ScheduledContract, ScheduledTiles
+from dmlgpu.compiler.schedule.tiles import packed_patch, tiles, unchanged
 from dmlgpu.compiler.schedule.winograd import TRANSFORMS, terms, winograd_fits, winograd_pays, winograd_steps
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.compiler.wgsl import render
@@ -69,7 +69,7 @@ def tiled(label: str, body: Body, tile: Sequence[int], output: Tensor) -> Schedu
     return step
 
 
-def program_of(found: Steps, target: Target) -> Program:
+def program_of(found: ScheduledSteps, target: Target) -> Program:
     return render(as_schedule("TEST", found, target, ()))
 
 
@@ -248,7 +248,7 @@ def test_the_steps_of_winograd(owned: bool) -> None:
     program, held = program_of(found, CPU), filters if owned else 0
     assert (program.temporary_size, program.persistent_size) == (patches + results + filters - held, held)
     (product,) = (step for step in found.steps if isinstance(step, ScheduledContract))
-    assert (product.a.form, product.b.form, product.output.lanes) == (Form.ACROSS, Form.ACROSS, 4)
+    assert (product.a.layout, product.b.layout, product.output.lanes) == (OperandLayout.ACROSS, OperandLayout.ACROSS, 4)
 
 
 def test_patches_of_processors_are_made_four_at_a_time() -> None:

@@ -16,7 +16,7 @@ from dmlgpu.compiler.plan import Binding, Reduce, Reduction, Role, Tensor, const
 from dmlgpu.compiler.schedule.launch import group_launch
 from dmlgpu.compiler.schedule.reduce import WORTH_SHARING, canonical
 from dmlgpu.compiler.schedule.scheduling import schedule_step
-from dmlgpu.compiler.schedule.steps import ReduceSchedule
+from dmlgpu.compiler.schedule.steps.reductions import ReduceSchedule
 from dmlgpu.compiler.target import Profile, Target
 
 F32, F16, U32 = DataType.FLOAT32, DataType.FLOAT16, DataType.UINT32

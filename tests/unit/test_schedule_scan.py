@@ -15,7 +15,7 @@ from dmlgpu.compiler.plan import Binding, Compact, Role, Scan, Scanning, Tensor,
 from dmlgpu.compiler.schedule import scan
 from dmlgpu.compiler.schedule.scan import TOTAL, canonical, tree_launch, units_held
 from dmlgpu.compiler.schedule.scheduling import schedule_step
-from dmlgpu.compiler.schedule.steps import ScanSchedule, ScheduledScan
+from dmlgpu.compiler.schedule.steps.reductions import ScanSchedule, ScheduledScan
 from dmlgpu.compiler.target import Profile, Target
 
 F32, F16, I64 = DataType.FLOAT32, DataType.FLOAT16, DataType.INT64

@@ -14,7 +14,7 @@ from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler import operators
 from dmlgpu.compiler.plan import Plan, Reduce, Sort, Source, Tensor
 from dmlgpu.compiler.schedule import schedule
-from dmlgpu.compiler.schedule.steps import Schedule, Scheduled, ScheduledRepeat
+from dmlgpu.compiler.schedule.steps.base import Schedule, Scheduled, ScheduledRepeat
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.compiler.wgsl import render
 from dmlgpu.compiler.wgsl.sharing import share_known

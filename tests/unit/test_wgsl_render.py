@@ -27,7 +27,7 @@ from dmlgpu.compiler.plan import (
 from dmlgpu.compiler.program import Program, Slot
 from dmlgpu.compiler.rewrites.sources import identity
 from dmlgpu.compiler.schedule import schedule
-from dmlgpu.compiler.schedule.steps import ReduceSchedule
+from dmlgpu.compiler.schedule.steps.reductions import ReduceSchedule
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.compiler.wgsl import render
 

@@ -22,7 +22,7 @@ from dmlgpu.compiler.plan import Attend, Contract, Convolve, Plan, Recurrence, R
 from dmlgpu.compiler.plan.parts import read, written
 from dmlgpu.compiler.program import Kernel, Program
 from dmlgpu.compiler.schedule.scheduling import schedule_step
-from dmlgpu.compiler.schedule.steps import AnyScheduled, Schedule, Scheduled, Steps, in_turns
+from dmlgpu.compiler.schedule.steps.base import AnyScheduled, Schedule, Scheduled, ScheduledSteps, in_turns
 from dmlgpu.compiler.stages import stages
 from dmlgpu.compiler.target import Target
 
@@ -190,7 +190,7 @@ class Explanation:
         return (*known, *(ExplainedKernel(kernel, None, None) for kernel in copies))
 
     @functools.cached_property
-    def _scheduled(self) -> tuple[Steps, ...]:
+    def _scheduled(self) -> tuple[ScheduledSteps, ...]:
         """Each step scheduled by itself, to tell which kernels are whose."""
         executed = (schedule_step(step, self.target) for step in self.plan.steps)
         once = (schedule_step(step, self.target).as_initialization for step in self.plan.initialization)

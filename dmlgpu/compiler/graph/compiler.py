@@ -30,7 +30,7 @@ from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.rewrites.sources import identity
 from dmlgpu.compiler.schedule.convolution_choice import saved_by_channels_last
 from dmlgpu.compiler.schedule.scheduling import as_schedule, can_bind, in_plain_steps, schedule_step
-from dmlgpu.compiler.schedule.steps import AnyScheduled, Schedule, Scheduled, ScheduledRepeat, Steps
+from dmlgpu.compiler.schedule.steps.base import AnyScheduled, Schedule, Scheduled, ScheduledRepeat, ScheduledSteps
 from dmlgpu.compiler.target import Target
 from dmlgpu.compiler.wgsl.render import render
 from dmlgpu.compiler.wgsl.sharing import share_known
@@ -257,12 +257,12 @@ def _program(schedule: Schedule, network: Network) -> Program:
 
 def _scheduled(plan: Plan, target: Target, network: Network) -> Schedule:
     """Return the schedule of a plan, its kernels labelled with the steps they belong to."""
-    once = sum((_named(step, target).as_initialization for step in plan.initialization), Steps())
-    steps = once + sum((_named(step, target) for step in plan.steps), Steps())
+    once = sum((_named(step, target).as_initialization for step in plan.initialization), ScheduledSteps())
+    steps = once + sum((_named(step, target) for step in plan.steps), ScheduledSteps())
     return as_schedule(plan.operator, steps, target, network.inputs)
 
 
-def _named(step: Step, target: Target) -> Steps:
+def _named(step: Step, target: Target) -> ScheduledSteps:
     try:
         steps = schedule_step(step, target)
     except NotSupported as error:
@@ -276,4 +276,4 @@ def _named(step: Step, target: Target) -> Steps:
             return replace(scheduled, steps=tuple(map(name, scheduled.steps)))
         return name(scheduled)
 
-    return Steps(tuple(map(named, steps.steps)), tuple(map(named, steps.initialization)))
+    return ScheduledSteps(tuple(map(named, steps.steps)), tuple(map(named, steps.initialization)))

@@ -21,7 +21,7 @@ from typing import TypeAlias
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.compiler.plan import Space
 from dmlgpu.compiler.rewrites.packing import UNIT
-from dmlgpu.compiler.schedule.steps import ProductSchedule, ProductTile
+from dmlgpu.compiler.schedule.steps.products import ProductSchedule, ProductTile
 from dmlgpu.compiler.target import FEWEST_LANES, Profile, Target
 
 SPLIT = "-split"
@@ -63,7 +63,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Choice:
+class ProductChoice:
     """A schedule, its tile, and into how many parts sums are split (1: not at all).
 
     Attributes:
@@ -99,7 +99,7 @@ FEWEST_STEPS = 256
 MOST_PARTS = 64
 
 
-def choose(shape: Shape, target: Target, name: str = "") -> Choice:
+def choose(shape: Shape, target: Target, name: str = "") -> ProductChoice:
     """Return the schedule for a product.
 
     Args:
@@ -121,7 +121,7 @@ def choose(shape: Shape, target: Target, name: str = "") -> Choice:
     return _built_in(shape, target, name)
 
 
-def _built_in(shape: Shape, target: Target, name: str = "") -> Choice:
+def _built_in(shape: Shape, target: Target, name: str = "") -> ProductChoice:
     """Return the choice that does not depend on tuning."""
     if name and name not in NAMES:
         raise InvalidArgument(f"matrix products have no schedule {name!r}; there are {', '.join(NAMES)}")
@@ -132,13 +132,13 @@ def _built_in(shape: Shape, target: Target, name: str = "") -> Choice:
     tile = _TILES[schedule](shape, target)
     needed = -(-shape.inner // longest(target))
     if name.endswith(SPLIT):
-        return Choice(schedule, tile, max(needed, _most_parts(shape), 2), reason)
+        return ProductChoice(schedule, tile, max(needed, _most_parts(shape), 2), reason)
     useful = 1 if name else _useful_parts(shape, schedule, tile, target)
     if needed > 1:
         reason += f"; the driver stops an invocation before it has added up {shape.inner:,} products"
     elif useful > 1:
         reason += f"; {shape.outputs:,} outputs leave the adapter idle unless {useful} invocations share their sums"
-    return Choice(schedule, tile, max(needed, useful), reason)
+    return ProductChoice(schedule, tile, max(needed, useful), reason)
 
 
 TOO_SLOW = 2.0
@@ -148,7 +148,7 @@ MOST_SMALL = 1 << 18
 """Multiplications up to which the schedule ``small`` is one."""
 
 
-def alternatives(shape: Shape, target: Target) -> dict[str, Choice]:
+def alternatives(shape: Shape, target: Target) -> dict[str, ProductChoice]:
     """Return the choices that may be fastest, by their texts, the built-in one first.
 
     On processors workgroup memory is no faster than other memory, so that nothing is gained from it.
@@ -164,7 +164,7 @@ def alternatives(shape: Shape, target: Target) -> dict[str, Choice]:
         least = -(-shape.inner // longest(target))
         useful = max(least, _useful_parts(shape, schedule, tile, target))
         for parts in sorted({least, useful, min(2 * useful, max(least, _most_parts(shape)))}):
-            choice = Choice(schedule, tile, parts)
+            choice = ProductChoice(schedule, tile, parts)
             choices.setdefault(choice.text, choice)
     return choices
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import WORD_BITS
@@ -13,10 +13,10 @@ from dmlgpu.compiler.plan.windows import Windows
 from dmlgpu.compiler.rewrites.packing import UNIT
 from dmlgpu.compiler.rewrites.windows import largest_places, taken_from_places
 from dmlgpu.compiler.schedule.launch import light_tile_launch, tile_launch
-from dmlgpu.compiler.schedule.patches import Patch, packed_patch, tile_columns, tile_rows
-from dmlgpu.compiler.schedule.scheduling import plain_steps, schedule_step, schedule_steps
-from dmlgpu.compiler.schedule.steps import Steps
-from dmlgpu.compiler.schedule.tiles import tiles, unchanged
+from dmlgpu.compiler.schedule.scheduling import Candidate, first_fitting, plain_steps, schedule_step, schedule_steps
+from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
+from dmlgpu.compiler.schedule.steps.products import Patch
+from dmlgpu.compiler.schedule.tiles import MOST_ACROSS, packed_patch, tile_columns, tile_rows, tiles, unchanged
 from dmlgpu.compiler.target import Profile, Target
 
 SPATIAL = 2
@@ -27,10 +27,6 @@ FEW_PLACES = 9
 what holding more in registers costs."""
 
 _UNSIGNED = {8: DataType.UINT8, 16: DataType.UINT16, 32: DataType.UINT32}
-
-
-MOST_ACROSS = 32
-"""Elements of a window along its last dimension up to which a kernel may go through them one by one."""
 
 
 @plain_steps.register
@@ -52,11 +48,19 @@ def _by_places(step: Pool) -> tuple[Step, Step]:
     return replace(finding, label=step.label), taken_from_places(step, places)
 
 
-@schedule_step.register
-def _pool(step: Pool, target: Target) -> Steps:
-    """Return a single kernel, to which elements are unsigned numbers of their bits; or those of ``in_plain_steps``."""
+@dataclass(frozen=True)
+class PoolProblem:
+    """A maximum pooling and its target."""
+
+    step: Pool
+    target: Target
+
+
+def _in_tiles(problem: PoolProblem) -> ScheduledSteps | None:
+    """Return a single kernel, to which elements are unsigned numbers of their bits."""
+    step, target = problem.step, problem.target
     if not _is_tiled(step, target):
-        return schedule_steps(_by_places(step), target)
+        return None
     windows, output = step.windows, _bits(step.output)
     is_light = _is_light(windows)
     rows, columns = _light_tile(windows) if is_light else _tile(windows, target)
@@ -78,6 +82,26 @@ def _pool(step: Pool, target: Target) -> Steps:
     return steps.because(
         f"an invocation chooses for {max(rows, 1)} x {columns} positions, from what it reads only once"
     )
+
+
+POOL_SCHEDULES: tuple[Candidate[PoolProblem, ScheduledSteps], ...] = (
+    Candidate(
+        "tiles",
+        "short windows on CPU adapters: an invocation chooses for a tile of positions, from rows that it reads once",
+        _in_tiles,
+    ),
+    Candidate(
+        "places",
+        "everything else: a reduction to the place of the largest element, and a map that takes it from there",
+        lambda problem: schedule_steps(_by_places(problem.step), problem.target),
+    ),
+)
+"""The schedules of maximum pooling, in the order in which they are tried."""
+
+
+@schedule_step.register
+def _pool(step: Pool, target: Target) -> ScheduledSteps:
+    return first_fitting(POOL_SCHEDULES, PoolProblem(step, target))
 
 
 def _is_light(windows: Windows) -> bool:

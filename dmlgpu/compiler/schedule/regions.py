@@ -24,7 +24,7 @@ from dmlgpu.compiler.plan import (
     element,
 )
 from dmlgpu.compiler.schedule.scheduling import schedule_step
-from dmlgpu.compiler.schedule.steps import Steps
+from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.tiles import tiles, unchanged
 from dmlgpu.compiler.target import Profile, Target
 
@@ -131,20 +131,20 @@ def in_shares(body: Body, output: Tensor, shares: Shares) -> Iterator[tuple[str,
 
 
 @schedule_step.register
-def _loop(step: Loop, target: Target) -> Steps:
+def _loop(step: Loop, target: Target) -> ScheduledSteps:
     """Return a map per share of the block."""
     maps = [
         Map(f"{step.label} {label}".lstrip(), body, output, step.keeps_neighbours and output is step.output)
         for label, body, output in in_shares(step.body, step.output, Shares.of(*step.block, target))
     ]
-    return sum((schedule_step(share, target) for share in maps), Steps())
+    return sum((schedule_step(share, target) for share in maps), ScheduledSteps())
 
 
 # ---- gradients
 
 
 @schedule_step.register
-def _region_gradient(step: RegionGradient, target: Target) -> Steps:
+def _region_gradient(step: RegionGradient, target: Target) -> ScheduledSteps:
     """Maxima first, if they decide; then either gradient, gathered element by element."""
     work = _Gradients(step, target)
     if step.output is not None:
@@ -158,7 +158,7 @@ class _Gradients:
     """The kernels of the gradients, in the making."""
 
     def __init__(self, step: RegionGradient, target: Target):
-        self.target, self.steps = target, Steps()
+        self.target, self.steps = target, ScheduledSteps()
         self.sampling, self.gradient, self.maximum = step.sampling, step.gradient, step.maximum
         self.shares = Shares.of(*step.sampling.block, target)
         self.regions: dict[str, Source] = {"roi": step.regions, "batch": step.batches}

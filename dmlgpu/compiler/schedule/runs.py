@@ -11,9 +11,8 @@ from dataclasses import replace
 from dmlgpu.catalog.tensor_desc import WORD_BITS
 from dmlgpu.compiler.plan import Apply, Body, Element, Source, Tensor, View, row_sizes
 from dmlgpu.compiler.rewrites.sources import is_elementwise, leaves, rewrite
-from dmlgpu.compiler.schedule.launch import loop_launch
-from dmlgpu.compiler.schedule.steps import ScheduledRuns
-from dmlgpu.compiler.schedule.walk import choose_walk
+from dmlgpu.compiler.schedule.launch import choose_walk, loop_launch
+from dmlgpu.compiler.schedule.steps.maps import ScheduledRuns
 from dmlgpu.compiler.target import Profile, Target
 
 SHORTEST_RUN = 16

@@ -13,8 +13,15 @@ from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.plan import MOST_KERNELS, Allocation, Binding, Map, Plan, Repeat, Role, Step, Tensor, View
 from dmlgpu.compiler.plan.parts import read, replace_parts, tensors, written
 from dmlgpu.compiler.rewrites.sources import identity
-from dmlgpu.compiler.schedule.memory import Memory, Use, lay_out, lay_out_persistent, least_size
-from dmlgpu.compiler.schedule.steps import AnyScheduled, Schedule, Scheduled, ScheduledRepeat, Steps, in_turns
+from dmlgpu.compiler.schedule.memory import MemoryLayout, Use, lay_out, lay_out_persistent, least_size
+from dmlgpu.compiler.schedule.steps.base import (
+    AnyScheduled,
+    Schedule,
+    Scheduled,
+    ScheduledRepeat,
+    ScheduledSteps,
+    in_turns,
+)
 from dmlgpu.compiler.target import MAX_SLOTS, Target
 
 
@@ -30,11 +37,11 @@ def schedule(plan: Plan, target: Target, inputs: Sequence[TensorDesc | None] = (
         NotSupported: when the adapter lacks a limit that the plan needs.
     """
     once = (schedule_step(step, target).as_initialization for step in plan.initialization)
-    steps = sum(once, Steps()) + schedule_steps(plan.steps, target)
+    steps = sum(once, ScheduledSteps()) + schedule_steps(plan.steps, target)
     return as_schedule(plan.operator, steps, target, inputs)
 
 
-def as_schedule(operator: str, steps: Steps, target: Target, inputs: Sequence[TensorDesc | None]) -> Schedule:
+def as_schedule(operator: str, steps: ScheduledSteps, target: Target, inputs: Sequence[TensorDesc | None]) -> Schedule:
     """Return the schedule of all steps of a plan; for arguments and errors see ``schedule``."""
     steps = _keep_owned(steps, inputs, target)
     count = sum(turns for _, turns in in_turns((*steps.steps, *steps.initialization)))
@@ -43,12 +50,12 @@ def as_schedule(operator: str, steps: Steps, target: Target, inputs: Sequence[Te
     return Schedule(operator, target, steps.steps, steps.initialization, _memory(steps), target.moves_doubles)
 
 
-def _memory(steps: Steps) -> Memory:
+def _memory(steps: ScheduledSteps) -> MemoryLayout:
     """Return where the allocations of steps lie: temporary ones share bytes if they are never alive together."""
     initial, executed = _uses(steps.initialization), _uses(steps.steps)
     temporary = executed[Role.TEMPORARY]
     persistent = lay_out_persistent(initial[Role.PERSISTENT], executed[Role.PERSISTENT])
-    return Memory(lay_out(temporary, reuse=True), persistent, least_size(temporary))
+    return MemoryLayout(lay_out(temporary, reuse=True), persistent, least_size(temporary))
 
 
 def _uses(steps: Sequence[AnyScheduled]) -> dict[Role, list[Use]]:
@@ -64,7 +71,7 @@ def _uses(steps: Sequence[AnyScheduled]) -> dict[Role, list[Use]]:
     return uses
 
 
-def _keep_owned(steps: Steps, inputs: Sequence[TensorDesc | None], target: Target) -> Steps:
+def _keep_owned(steps: ScheduledSteps, inputs: Sequence[TensorDesc | None], target: Target) -> ScheduledSteps:
     """Return steps that read OWNED_BY_DML inputs from the persistent resource. The initialization copies there what it
     has not laid out anew itself."""
     if not any(desc is not None and desc.owned_by_dml for desc in inputs):
@@ -72,7 +79,7 @@ def _keep_owned(steps: Steps, inputs: Sequence[TensorDesc | None], target: Targe
     bindings = {tensor.binding for step, _ in in_turns(steps.steps) for tensor in tensors(step)}
     read = {binding.index for binding in bindings if binding.role is Role.INPUT}
     owned: dict[int | Allocation, int | Allocation] = {}
-    copies = Steps()
+    copies = ScheduledSteps()
     for number, desc in enumerate(inputs):
         if desc is None or not desc.owned_by_dml or number not in read:
             continue
@@ -90,7 +97,7 @@ def _keep_owned(steps: Steps, inputs: Sequence[TensorDesc | None], target: Targe
     if not owned:
         return steps
     redirected = tuple(replace_parts(step, Binding, moved) for step in steps.steps)
-    return Steps(redirected, steps.initialization) + copies.as_initialization
+    return ScheduledSteps(redirected, steps.initialization) + copies.as_initialization
 
 
 def can_bind(step: Step, target: Target) -> bool:
@@ -100,16 +107,17 @@ def can_bind(step: Step, target: Target) -> bool:
     return len(bound) + spare <= min(target.max_storage_buffers, MAX_SLOTS)
 
 
-def schedule_steps(steps: Iterable[Step], target: Target) -> Steps:
+def schedule_steps(steps: Iterable[Step], target: Target) -> ScheduledSteps:
     """Schedule several steps, one after the other."""
-    return sum((schedule_step(step, target) for step in steps), Steps())
+    return sum((schedule_step(step, target) for step in steps), ScheduledSteps())
 
 
 Problem = TypeVar("Problem")
+Built = TypeVar("Built")
 
 
 @dataclass(frozen=True)
-class Candidate(Generic[Problem]):
+class Candidate(Generic[Problem, Built]):
     """One of the schedules for a kind of step; lists of them are tried in order.
 
     Attributes:
@@ -120,16 +128,16 @@ class Candidate(Generic[Problem]):
 
     name: str
     purpose: str
-    build: Callable[[Problem], Steps | None]
+    build: Callable[[Problem], Built | None]
 
 
-def first_fitting(candidates: Sequence[Candidate[Problem]], problem: Problem) -> Steps:
-    """Return the kernels of the first candidate that fits; the last one fits every problem."""
-    return next(steps for candidate in candidates if (steps := candidate.build(problem)) is not None)
+def first_fitting(candidates: Sequence[Candidate[Problem, Built]], problem: Problem) -> Built:
+    """Return what the first candidate that fits builds; the last one fits every problem."""
+    return next(built for candidate in candidates if (built := candidate.build(problem)) is not None)
 
 
 @functools.singledispatch
-def schedule_step(step: Step, target: Target) -> Steps:
+def schedule_step(step: Step, target: Target) -> ScheduledSteps:
     """Choose the kernels of a step.
 
     Raises:
@@ -157,7 +165,7 @@ def in_plain_steps(plan: Plan, target: Target) -> Plan:
 
 
 @schedule_step.register
-def _repeat(step: Repeat, target: Target) -> Steps:
+def _repeat(step: Repeat, target: Target) -> ScheduledSteps:
     inner = schedule_steps(step.steps, target)
     kernels = tuple(kernel for kernel in inner.steps if isinstance(kernel, Scheduled))
-    return Steps((ScheduledRepeat(kernels, step.turns, step.advances),), inner.initialization)
+    return ScheduledSteps((ScheduledRepeat(kernels, step.turns, step.advances),), inner.initialization)

@@ -11,11 +11,11 @@ from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.plan import Allocation, Binding
 from dmlgpu.compiler.plan.parts import signature
 from dmlgpu.compiler.program import Copy, Kernel, Program, Slot
-from dmlgpu.compiler.schedule.memory import Memory
-from dmlgpu.compiler.schedule.steps import AnyScheduled, Schedule, Scheduled, ScheduledRepeat
+from dmlgpu.compiler.schedule.memory import MemoryLayout
+from dmlgpu.compiler.schedule.steps.base import AnyScheduled, Schedule, Scheduled, ScheduledRepeat
 from dmlgpu.compiler.target import Target
-from dmlgpu.compiler.wgsl.builder import Builder
 from dmlgpu.compiler.wgsl.steps import render_step
+from dmlgpu.compiler.wgsl.writer import ShaderWriter
 
 Rendered: TypeAlias = tuple[str, tuple[Binding, ...], tuple[int, ...]]
 """Text, bindings in order, and the bytes of each."""
@@ -89,9 +89,9 @@ class _Texts:
 
 
 def _rendered(step: Scheduled, target: Target, doubles: bool) -> Rendered:
-    builder = Builder(target, doubles)
-    text = builder.finish(render_step(step, builder))
-    bindings = tuple(buffer.binding for buffer in builder.buffers)
+    writer = ShaderWriter(target, doubles)
+    text = writer.finish(render_step(step, writer))
+    bindings = tuple(buffer.binding for buffer in writer.buffers)
     if len(bindings) > target.max_storage_buffers:
         raise NotSupported(
             f"{len(bindings)} buffers in one kernel exceed what {target.name!r} binds ({target.max_storage_buffers})"
@@ -108,7 +108,7 @@ def _rendered(step: Scheduled, target: Target, doubles: bool) -> Rendered:
     return text, bindings, sizes
 
 
-def _slot(binding: Binding, size: int, moved: int, memory: Memory) -> Slot:
+def _slot(binding: Binding, size: int, moved: int, memory: MemoryLayout) -> Slot:
     if isinstance(binding.index, Allocation):
         return Slot(binding.role, 0, memory.offset(binding) + binding.offset + moved, size)
     return Slot(binding.role, binding.index, binding.offset + moved, size)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.plan import Body, Constants, RegisterValue, Scanning, Source, Stage, Tensor
+from dmlgpu.compiler.schedule.launch import Walk
 from dmlgpu.compiler.schedule.steps.base import Scheduled
-from dmlgpu.compiler.schedule.walk import Walk
 
 
 class ReduceSchedule(enum.StrEnum):

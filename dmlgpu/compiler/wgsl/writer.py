@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,15 +13,16 @@ from dmlgpu.catalog.tensor_desc import WORD_BITS
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.plan import AffineView, Apply, Binding, Body, Lookup, RegisterValue, Source, Tensor, View, Virtual
 from dmlgpu.compiler.rewrites.packing import is_paired
+from dmlgpu.compiler.schedule.steps.base import Scheduled
 from dmlgpu.compiler.target import Target
 from dmlgpu.compiler.wgsl import templates
-from dmlgpu.compiler.wgsl.blocks import PAIR, Variable, in_doubles, stored_as
-from dmlgpu.compiler.wgsl.expressions import Value
+from dmlgpu.compiler.wgsl.expressions import TypedValue
 from dmlgpu.compiler.wgsl.linker import link, prefix
+from dmlgpu.compiler.wgsl.sharing import PAIR, Variable, in_doubles, stored_as
 from dmlgpu.compiler.wgsl.types import (
     LANE_NAMES,
-    Access,
     Scalar,
+    TensorAccess,
     access,
     block_of,
     decode,
@@ -48,7 +50,7 @@ _BETWEEN = {
 
 
 @dataclass(frozen=True)
-class Buffer:
+class BoundBuffer:
     """One storage variable of a kernel: a resource, seen in blocks of one width."""
 
     binding: Binding
@@ -56,7 +58,7 @@ class Buffer:
 
 
 @dataclass(frozen=True)
-class Result:
+class BodyOutput:
     """What a template may know of the tensor that a body defines."""
 
     data_type: DataType
@@ -70,12 +72,12 @@ class Result:
         """Number of dimensions."""
         return len(self.sizes)
 
-    def from_u32(self, text: str) -> Value:
+    def from_u32(self, text: str) -> TypedValue:
         """Return an unsigned expression converted to the tensor's type."""
-        return Value(text, Scalar.U32, DataType.UINT32, self.target).to(self.data_type, self.portable)
+        return TypedValue(text, Scalar.U32, DataType.UINT32, self.target).to(self.data_type, self.portable)
 
 
-class Builder:
+class ShaderWriter:
     """The text of one kernel in the making.
 
     Args:
@@ -85,19 +87,19 @@ class Builder:
 
     def __init__(self, target: Target, doubles: bool = False):
         self.target, self._doubles = target, doubles
-        self.buffers: list[Buffer] = []
+        self.buffers: list[BoundBuffer] = []
         self._functions: list[str] = []  # of virtual tensors, each in a namespace of its own
         self._namespaces: dict[object, str] = {}
 
     # ---- tensors in memory
 
     def _slot(self, tensor: Tensor, block: str) -> int:
-        buffer = Buffer(tensor.binding, block)
+        buffer = BoundBuffer(tensor.binding, block)
         if buffer not in self.buffers:
             self.buffers.append(buffer)
         return self.buffers.index(buffer)
 
-    def _address(self, name: str, tensor: Tensor, a: Access, block: str) -> dict[str, Any]:
+    def _address(self, name: str, tensor: Tensor, a: TensorAccess, block: str) -> dict[str, Any]:
         """Return the template values that say where the units of a tensor lie."""
         terms = [
             (dimension, stride % MODULUS)
@@ -251,24 +253,24 @@ class Builder:
         text = self.source("input", view.source, raw, portable)
         return text + templates.render(SLICE, start=view.affine.start, steps=view.affine.steps)
 
-    def between(self, expression: str, given: Scalar, wanted: Scalar, lanes: int) -> str:
-        """Return a value from the adapter's own type for it to the one that every adapter has, or back."""
-        if given is wanted:
+    def between(self, expression: str, own: Scalar, requested: Scalar, lanes: int) -> str:
+        """Convert a value between the adapter's own type for it and the one that every adapter has."""
+        if own is requested:
             return expression
-        if Scalar.F16 in (given, wanted):
-            return f"{vector(wanted, lanes)}({expression})"
-        if Scalar.F64 in (given, wanted) and not self.target.has("shader-int64"):
+        if Scalar.F16 in (own, requested):
+            return f"{vector(requested, lanes)}({expression})"
+        if Scalar.F64 in (own, requested) and not self.target.has("shader-int64"):
             raise NotSupported(
                 "FLOAT64 arithmetic fused with a conversion needs the adapter feature shader-int64,"
                 f" which {self.target.name!r} lacks"
             )
-        return f"{_BETWEEN[given, wanted]}({expression})"
+        return f"{_BETWEEN[own, requested]}({expression})"
 
     # ---- regions of element-wise bodies
 
     def _region(self, root: Body, raw: bool) -> str:
         """Return straight-line values, each computed once: nested calls would double with every level of sharing."""
-        region = _Region(self, raw)
+        region = _RegionWriter(self, raw)
         result = region.value(root, root.portable, is_root=True)
         return "".join(region.accessors) + templates.render(
             "access/region", parameters=(), values=region.values, result=result
@@ -276,42 +278,45 @@ class Builder:
 
     def epilogue(self, body: Body, held: DataType) -> str:
         """Return text that defines ``finish(at, product)``: an elementwise tree with a ``RegisterValue`` of a type."""
-        region = _Region(self, raw=False)
+        region = _RegionWriter(self, raw=False)
         result = region.value(body, body.portable, is_root=True)
         product = vector(scalar_of(held, self.target, portable=True), body.lanes)
         text = templates.render("access/epilogue", values=region.values, result=result, product=product)
         return "".join(region.accessors) + text
 
-    def element_of(self, body: Body, given: Mapping[Tensor | RegisterValue, str]) -> str:
+    def element_of(self, body: Body, arguments: Mapping[Tensor | RegisterValue, str]) -> str:
         """Return text that defines ``element(at, ...)`` for an element-wise tree, with more arguments: the units, in
         float32, of some of its leaves, under these names."""
-        region = _Region(self, raw=False, given=given)
+        region = _RegionWriter(self, raw=False, arguments=arguments)
         result = region.value(body, body.portable, is_root=True)
-        parameters = self._parameters(given, body.lanes)
+        parameters = self._parameters(arguments, body.lanes)
         text = templates.render("access/region", parameters=parameters, values=region.values, result=result)
         return "".join(region.accessors) + text
 
-    def elements(self, bodies: Sequence[Body], given: Mapping[Tensor | RegisterValue, str]) -> str:
+    def elements(self, bodies: Sequence[Body], arguments: Mapping[Tensor | RegisterValue, str]) -> str:
         """Return text that defines ``elements(at, ...)``: the same for several trees at once, with an array of their
         units."""
-        region = _Region(self, raw=False, given=given)
+        region = _RegionWriter(self, raw=False, arguments=arguments)
         results = [region.value(body, body.portable, is_root=True) for body in bodies]
-        parameters = self._parameters(given, bodies[0].lanes)
+        parameters = self._parameters(arguments, bodies[0].lanes)
         text = templates.render("access/elements", parameters=parameters, values=region.values, results=results)
         return "".join(region.accessors) + text
 
-    def _parameters(self, given: Mapping[Tensor | RegisterValue, str], lanes: int) -> list[tuple[str, str]]:
+    def _parameters(self, arguments: Mapping[Tensor | RegisterValue, str], lanes: int) -> list[tuple[str, str]]:
         """Return the names and types of units, of so many lanes, that a region gets as arguments."""
         return [
-            (name, vector(scalar_of(leaf.data_type, self.target, portable=True), lanes)) for leaf, name in given.items()
+            (name, vector(scalar_of(leaf.data_type, self.target, portable=True), lanes))
+            for leaf, name in arguments.items()
         ]
 
     def apply_function(self, body: Body, kinds: Mapping[str, Scalar]) -> str:
         """Return the name of the function that an ``apply`` body defines for these input types; equal texts share
         one."""
         data_types = {name: source.data_type for name, source in body.inputs}
-        arguments = {name: Value(name, kind, data_types[name], self.target) for name, kind in kinds.items()}
-        output = Result(body.data_type, self._kind(body, False, body.portable), body.portable, body.sizes, self.target)
+        arguments = {name: TypedValue(name, kind, data_types[name], self.target) for name, kind in kinds.items()}
+        output = BodyOutput(
+            body.data_type, self._kind(body, False, body.portable), body.portable, body.sizes, self.target
+        )
         aliases = "".join(f"alias {name}_s = {kind.wgsl};\n" for name, kind in kinds.items())
         aliases += f"alias output_s = {output.kind.wgsl};\n"
         text = aliases + templates.render(body.file, output=output, **arguments, **self._literals(body))
@@ -327,14 +332,14 @@ class Builder:
         if not isinstance(compute, DataType):
             return dict(values)
         floats = {name: value for name, value in values.items() if isinstance(value, float)}
-        return values | {name: Value.attribute(number, compute, self.target) for name, number in floats.items()}
+        return values | {name: TypedValue.attribute(number, compute, self.target) for name, number in floats.items()}
 
 
-class _Region:
+class _RegionWriter:
     """The values of one region, in the order they are computed."""
 
-    def __init__(self, builder: Builder, raw: bool, given: Mapping[Tensor | RegisterValue, str] | None = None):
-        self.builder, self.raw, self.given = builder, raw, given or {}
+    def __init__(self, writer: ShaderWriter, raw: bool, arguments: Mapping[Tensor | RegisterValue, str] | None = None):
+        self.writer, self.raw, self.arguments = writer, raw, arguments or {}
         self.accessors: list[str] = []
         self.values: list[tuple[str, str]] = []
         self._memo: dict[tuple[int, bool], str] = {}
@@ -346,9 +351,9 @@ class _Region:
         if key not in self._memo:
             if isinstance(source, Apply):
                 expression = self._applied(source, is_root)
-                own = scalar_of(source.data_type, self.builder.target, source.portable)
-                requested = scalar_of(source.data_type, self.builder.target, portable)
-                expression = self.builder.between(expression, own, requested, source.lanes)
+                own = scalar_of(source.data_type, self.writer.target, source.portable)
+                requested = scalar_of(source.data_type, self.writer.target, portable)
+                expression = self.writer.between(expression, own, requested, source.lanes)
             else:
                 expression = self._loaded(source, portable)
             name = f"v{len(self.values)}"
@@ -360,23 +365,23 @@ class _Region:
         argument = (
             source.name
             if isinstance(source, RegisterValue)
-            else self.given.get(source)
+            else self.arguments.get(source)
             if isinstance(source, Tensor)
             else None
         )
         if argument is not None:
-            target = self.builder.target
+            target = self.writer.target
             own, requested = (scalar_of(source.data_type, target, choice) for choice in (True, portable))
-            return self.builder.between(argument, own, requested, source.lanes)
+            return self.writer.between(argument, own, requested, source.lanes)
         name = f"i{len(self.accessors)}"
-        self.accessors.append(self.builder.source(name, source, self.raw, portable))
+        self.accessors.append(self.writer.source(name, source, self.raw, portable))
         return f"{name}_load(at)"
 
     def _applied(self, body: Body, is_root: bool) -> str:
         names = [self.value(source, body.portable) for _, source in body.inputs]
-        target = self.builder.target
+        target = self.writer.target
         kinds = {name: scalar_of(source.data_type, target, body.portable) for name, source in body.inputs}
-        function = self.builder.apply_function(body, kinds)
+        function = self.writer.apply_function(body, kinds)
         kind = scalar_of(body.data_type, target, body.portable)
         if body.lanes == 1:
             call = f"{function}({', '.join(names)})"
@@ -389,3 +394,22 @@ class _Region:
 def _raw_block(body: Virtual) -> str:
     """Return the block of a virtual tensor that only moves bits."""
     return block_of(body.data_type.bits * body.lanes)
+
+
+@functools.singledispatch
+def render_step(step: Scheduled, writer: ShaderWriter) -> str:
+    """Return the text of a step's kernel, without its head.
+
+    Raises:
+        NotSupported: when the adapter lacks a feature that it needs.
+    """
+    raise TypeError(f"no renderer for {type(step).__name__}")
+
+
+_OPERANDS = {"input": "value", "a": "a", "b": "b"}
+"""What the functions of a monoid call the values that templates know as ``input``, ``a`` and ``b``."""
+
+
+def monoid_operands(kind: Scalar, data_type: DataType, target: Target) -> dict[str, TypedValue]:
+    """Return the arguments of ``lift``, ``merge`` and ``finish`` as typed expressions."""
+    return {name: TypedValue(text, kind, data_type, target) for name, text in _OPERANDS.items()}
