@@ -44,7 +44,7 @@ def tensors(data_type: DataType, sizes: Sequence[int], axis: int, extents: Seque
     """A tensor and its pieces along an axis."""
     pieces = [(*sizes[:axis], extent, *sizes[axis + 1 :]) for extent in extents]
     whole = (*sizes[:axis], sum(extents), *sizes[axis + 1 :])
-    return tuple(TensorDesc(data_type, given) for given in (whole, *pieces))
+    return tuple(TensorDesc(data_type, tensor_sizes) for tensor_sizes in (whole, *pieces))
 
 
 def split(whole: TensorDesc, *pieces: TensorDesc, axis: int) -> descs.Split:
@@ -130,10 +130,10 @@ def test_runs_of_bytes_move_by_blocks(backend: GpuBackend, stride: int) -> None:
 def padding1(
     mode: PaddingMode, sizes: tuple[int, ...], start: tuple[int, ...], end: tuple[int, ...], data_type: DataType
 ) -> descs.Padding1:
-    made = tuple(map(sum, zip(sizes, start, end, strict=True)))
+    padded = tuple(map(sum, zip(sizes, start, end, strict=True)))
     return descs.Padding1(
         input_tensor=TensorDesc(data_type, sizes),
-        output_tensor=TensorDesc(data_type, made),
+        output_tensor=TensorDesc(data_type, padded),
         padding_mode=mode,
         padding_value_data_type=data_type,
         padding_value=-1.5 if data_type.is_float else 77,

@@ -24,13 +24,13 @@ def read_table(text: str) -> dict[str, set[str]]:
     _, _, table = text.partition("| room |")
     rows = re.findall(r"^\| (`.*) \| .* \| (.*) \|$", table.partition("\n\n")[0], re.MULTILINE)
     for rooms, may_import in rows:
-        listed, _, left_out = may_import.partition(" but ")
+        permitted, _, left_out = may_import.partition(" but ")
         for room in _rooms(rooms):
             above = list(allowed)
-            allowed[room] = set(_rooms(listed))
-            for last in _rooms(" ".join(re.findall(r"`\S+(?= and above)", listed))):
+            allowed[room] = set(_rooms(permitted))
+            for last in _rooms(" ".join(re.findall(r"`\S+(?= and above)", permitted))):
                 allowed[room].update(above[: above.index(last)])
-            if listed == "above":
+            if permitted == "above":
                 allowed[room].update(above)
             allowed[room].difference_update(_rooms(left_out))
     return allowed

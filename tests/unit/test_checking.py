@@ -154,15 +154,15 @@ def test_files_that_no_case_depends_on():
 
 
 def test_imports_are_files_of_the_checkout():
-    found = imports(Path(__file__))
-    assert {"dmlgpu/conformance/cases/registry.py", "dmlgpu/conformance/cases/__init__.py"} & found
-    assert not any("pytest" in file for file in found)
+    imported = imports(Path(__file__))
+    assert {"dmlgpu/conformance/cases/registry.py", "dmlgpu/conformance/cases/__init__.py"} & imported
+    assert not any("pytest" in file for file in imported)
 
 
 def test_modules_that_import_others():
-    found = importing("dmlgpu/reference/softmax.py", ROOT / "dmlgpu" / "reference")
-    assert "dmlgpu/reference/softmax.py" in found
-    assert all((ROOT / file).is_file() for file in found)
+    importers = importing("dmlgpu/reference/softmax.py", ROOT / "dmlgpu" / "reference")
+    assert "dmlgpu/reference/softmax.py" in importers
+    assert all((ROOT / file).is_file() for file in importers)
 
 
 def test_a_word_is_no_part_of_another():

@@ -237,7 +237,7 @@ def test_reasons_tell_what_was_chosen() -> None:
     assert reasons == {
         ("small", "CPU"): "128 multiplications are little work (at most 8,192)",
         ("small", "GPU"): "128 multiplications are little work (at most 65,536)",
-        ("large", "CPU"): "processors are fastest with tiles in registers; each invocation computes 8 x 16 outputs",
+        ("large", "CPU"): "CPU adapters are fastest with tiles in registers; each invocation computes 8 x 16 outputs",
         ("large", "GPU"): "a GPU, and at least 16 rows and columns: tiles in workgroup memory; each invocation "
         "computes 4 x 4 outputs",
     }

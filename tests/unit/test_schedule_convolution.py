@@ -58,9 +58,9 @@ def convolution(
     return Convolution(source, filters, windows, accumulator, owned)
 
 
-def operands(given: Convolution) -> tuple[Convolution, Body, Tensor]:
-    sizes = given.output_sizes
-    return given, unchanged(given.accumulator, sizes), tensor(Role.OUTPUT, 0, sizes)
+def operands(problem: Convolution) -> tuple[Convolution, Body, Tensor]:
+    sizes = problem.output_sizes
+    return problem, unchanged(problem.accumulator, sizes), tensor(Role.OUTPUT, 0, sizes)
 
 
 def tiled(label: str, body: Body, tile: Sequence[int], output: Tensor) -> ScheduledTiles:
@@ -69,8 +69,8 @@ def tiled(label: str, body: Body, tile: Sequence[int], output: Tensor) -> Schedu
     return step
 
 
-def program_of(found: ScheduledSteps, target: Target) -> Program:
-    return render(as_schedule("TEST", found, target, ()))
+def program_of(steps: ScheduledSteps, target: Target) -> Program:
+    return render(as_schedule("TEST", steps, target, ()))
 
 
 # ---- patches
@@ -170,7 +170,7 @@ def test_depthwise_is_for_single_channels() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "target", "tile"),
+    ("problem", "target", "tile"),
     [
         pytest.param(convolution((56, 56), (3, 3)), CPU, (1, 1, 1, 4, 8), id="CPU"),
         pytest.param(convolution((56, 56), (3, 3)), GPU, (1, 1, 1, 2, 4), id="GPU"),
@@ -183,12 +183,12 @@ def test_depthwise_is_for_single_channels() -> None:
         pytest.param(convolution((20, 24), (11, 11), padding=5), CPU, (1, 1, 1, 1, 8), id="rows in a loop"),
     ],
 )
-def test_depthwise_tiles(given: Convolution, target: Target, tile: tuple[int, ...]) -> None:
-    found = depthwise_steps(*operands(given), target)
-    (step,) = found.steps
+def test_depthwise_tiles(problem: Convolution, target: Target, tile: tuple[int, ...]) -> None:
+    steps = depthwise_steps(*operands(problem), target)
+    (step,) = steps.steps
     assert isinstance(step, ScheduledTiles)
     assert step.tile == tile
-    (kernel,) = program_of(found, target).kernels
+    (kernel,) = program_of(steps, target).kernels
     assert kernel.label.startswith("test depthwise")
 
 
@@ -237,25 +237,26 @@ def test_winograd_pays_where_there_is_much_to_sum() -> None:
 
 @pytest.mark.parametrize("owned", [False, True])
 def test_the_steps_of_winograd(owned: bool) -> None:
-    given = convolution((9, 13), (3, 3), lead=(2, 3, 5), outputs=6, owned=owned)
-    found = winograd_steps(*operands(given), CPU, 4)
+    problem = convolution((9, 13), (3, 3), lead=(2, 3, 5), outputs=6, owned=owned)
+    steps = winograd_steps(*operands(problem), CPU, 4)
     labels = ["winograd filters", "winograd patches", "register", "winograd results"]
-    assert [step.label for step in (*found.initialization, *found.steps)] == labels
-    assert len(found.initialization) == owned
+    assert [step.label for step in (*steps.initialization, *steps.steps)] == labels
+    assert len(steps.initialization) == owned
     # 36 elements of 3 groups: 2 x 3 x 4 tiles; 6 outputs rounded up to 8
     patches, results, filters = 4 * 36 * 3 * 5 * 24, 4 * 36 * 3 * 8 * 24, 4 * 36 * 3 * 5 * 8
     patches, results, filters = map(aligned, (patches, results, filters))
-    program, held = program_of(found, CPU), filters if owned else 0
+    program, held = program_of(steps, CPU), filters if owned else 0
     assert (program.temporary_size, program.persistent_size) == (patches + results + filters - held, held)
-    (product,) = (step for step in found.steps if isinstance(step, ScheduledContract))
+    (product,) = (step for step in steps.steps if isinstance(step, ScheduledContract))
     assert (product.a.layout, product.b.layout, product.output.lanes) == (OperandLayout.ACROSS, OperandLayout.ACROSS, 4)
 
 
 def test_patches_of_processors_are_made_four_at_a_time() -> None:
     """Where they stand side by side, which they do in rows of whole units."""
     for width, target, expected in ((16, CPU, 4), (13, CPU, 4), (12, CPU, 1), (16, GPU, 1)):
-        given = convolution((9, width), (3, 3), lead=(2, 3, 5), outputs=6)
-        (step,) = (one for one in winograd_steps(*operands(given), target, 4).steps if one.label == "winograd patches")
+        problem = convolution((9, width), (3, 3), lead=(2, 3, 5), outputs=6)
+        kernels = winograd_steps(*operands(problem), target, 4).steps
+        (step,) = (kernel for kernel in kernels if kernel.label == "winograd patches")
         assert isinstance(step, ScheduledTiles)
         assert (step.tile, step.output.lanes) == ((36, 1, 1, expected), expected)
 
@@ -284,9 +285,9 @@ def test_schedules_are_chosen_and_refused_by_name() -> None:
     ],
 )
 def test_a_named_schedule_is_taken(name: str, labels: list[str]) -> None:
-    given = convolution((8, 8), (3, 3), lead=(1, 2, 1))
-    found = schedule_step(Convolve("", *operands(given)), replace(CPU, schedule=name))
-    assert [step.label for step in found.steps] == labels
+    problem = convolution((8, 8), (3, 3), lead=(1, 2, 1))
+    steps = schedule_step(Convolve("", *operands(problem)), replace(CPU, schedule=name))
+    assert [step.label for step in steps.steps] == labels
 
 
 @pytest.mark.parametrize(
@@ -297,8 +298,8 @@ def test_a_named_schedule_is_taken(name: str, labels: list[str]) -> None:
     ],
 )
 def test_the_products_of_winograd_lie_as_wastes_least(side: int, outputs: int, expected: tuple[int, int]) -> None:
-    found = winograd_steps(*operands(convolution((side, side), (3, 3), lead=(1, 1, 64), outputs=outputs)), CPU, 4)
-    (product,) = (step for step in found.steps if isinstance(step, ScheduledContract))
+    steps = winograd_steps(*operands(convolution((side, side), (3, 3), lead=(1, 1, 64), outputs=outputs)), CPU, 4)
+    (product,) = (step for step in steps.steps if isinstance(step, ScheduledContract))
     rows, columns = product.output.sizes[-2], product.output.sizes[-1] * product.output.lanes
     assert (rows, columns) == expected
 
@@ -306,6 +307,6 @@ def test_the_products_of_winograd_lie_as_wastes_least(side: int, outputs: int, e
 @pytest.mark.parametrize(("tile", "columns"), [(2, 8), (4, 4)])
 def test_winograd_has_the_tiles_of_its_name(tile: int, columns: int) -> None:
     """Four of them side by side, where they fit."""
-    given = convolution((8, 8), (3, 3), lead=(1, 2, 1))
-    *_, last = schedule_step(Convolve("", *operands(given)), replace(CPU, schedule=f"winograd-{tile}")).steps
+    problem = convolution((8, 8), (3, 3), lead=(1, 2, 1))
+    *_, last = schedule_step(Convolve("", *operands(problem)), replace(CPU, schedule=f"winograd-{tile}")).steps
     assert isinstance(last, ScheduledTiles) and last.tile == (1, 1, 1, tile, columns)

@@ -39,8 +39,8 @@ def gathered(part):
 
 @given(AXES)
 def test_phases_see_what_is_scattered(axis):
-    found = [triple for phase in phases((axis,)) for triple in gathered(phase.parts[0])]
-    assert sorted(found) == sorted(scattered(axis))
+    triples = [triple for phase in phases((axis,)) for triple in gathered(phase.parts[0])]
+    assert sorted(triples) == sorted(scattered(axis))
 
 
 @given(AXES)

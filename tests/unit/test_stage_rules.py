@@ -44,7 +44,7 @@ def modules(*rooms: str) -> dict[str, str]:
 
 
 def test_schedules_write_no_wgsl():
-    assert {name: texts_in for name, source in modules("schedule").items() if (texts_in := wgsl_in(source))} == {}
+    assert {name: wgsl for name, source in modules("schedule").items() if (wgsl := wgsl_in(source))} == {}
 
 
 @pytest.mark.parametrize(

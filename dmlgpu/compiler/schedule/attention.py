@@ -3,7 +3,7 @@
 A workgroup takes a tile of rows and goes through the keys block by block. Its invocations share the scores of a block,
 agree on the largest one of each row so far, leave the weights in workgroup memory, and then share the columns of the
 weighted sum; what was summed before is scaled down to the new top. Two barriers a block are few enough for any adapter.
-For few rows, on a processor, they share heads instead of keys, and put the scores together in workgroup memory.
+For few rows, on a CPU adapter, they share heads instead of keys, and put the scores together in workgroup memory.
 
 Processors do better by rows: an invocation holds some rows and their weighted sums in registers, and goes through the
 keys one by one, with no workgroup memory at all. Neighbours take rows of the same head, and hand each other what they
@@ -50,7 +50,7 @@ BUSY_ON_CPU, BUSY_ON_GPU = 8, 128
 """Workgroups that keep an adapter busy."""
 
 ALONE = 8
-"""Neighbours, each with a head or a part of the keys of its own, that a processor runs in step."""
+"""Neighbours, each with a head or a part of the keys of its own, that a CPU adapter runs in step."""
 
 FEWEST_BLOCKS = 4
 """Blocks that make a part worth a workgroup."""

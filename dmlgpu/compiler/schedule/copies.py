@@ -63,16 +63,11 @@ def _digits(tiles: dict[int, int], outer: int, inner: int) -> tuple[TileDigit, .
     The next neighbours write side by side and read rows apart: lines that are written in pieces cost more than lines
     that are read so, above all where rows lie powers of two apart and compete for the same places of a cache.
     """
-    near = {d: _largest_power_of_two(tiles[d], SQUARE) for d in (outer, inner)}
+    near = {d: min(tiles[d] & -tiles[d], SQUARE) for d in (outer, inner)}  # powers of two
     digits = [TileDigit(d, near[d], 1) for d in (inner, outer)]
     digits += [TileDigit(d, tiles[d] // near[d], near[d]) for d in (outer, inner)]
     digits += [TileDigit(d, tiles[d], 1) for d in sorted(tiles, reverse=True) if d not in (outer, inner)]
     return tuple(digit for digit in digits if digit.count > 1)
-
-
-def _largest_power_of_two(number: int, most: int) -> int:
-    """Return the largest power of two up to ``most`` that divides a number."""
-    return min(number & -number, most)
 
 
 MOST_PLANES = 8
@@ -133,7 +128,7 @@ def find_blocks(label: str, body: Body, output: Tensor, target: Target) -> Sched
     walk = choose_walk(replace(output, sizes=row_sizes(output.sizes, (inner,))))
     if walk.count < FEWEST_BLOCKS:
         return None
-    reason = f"{walk.count:,} blocks of {units} units, on a processor: where a block lies is looked up once"
+    reason = f"{walk.count:,} blocks of {units} units, on a CPU adapter: where a block lies is looked up once"
     launch = loop_launch(walk.count, target)
     return ScheduledBlocks(label, launch, output, body, walk, inner, followed, reason=reason)
 

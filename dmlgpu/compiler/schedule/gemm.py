@@ -140,7 +140,7 @@ def _order(first: int, second: int, third: int) -> Sizes:
 # ---- steps
 
 UNROLLED = 2
-"""Steps of a turn of the loop on processors, which write all sums anew in each; four take too many registers."""
+"""Steps of a turn of the loop on CPU adapters, which write all sums anew in each; four take too many registers."""
 
 
 class _ProductPlanner:

@@ -128,7 +128,8 @@ def _built_in(shape: Shape, target: Target, name: str = "") -> ProductChoice:
     if name:
         schedule, reason = ProductSchedule(name.removesuffix(SPLIT)), f"{name!r} is asked for"
     else:
-        schedule, reason = _suited(shape, target)
+        suit = next(suit for suit in PRODUCT_SCHEDULES if suit.fits(shape, target))
+        schedule, reason = suit.schedule, suit.reason.format(shape=shape, little=_little(target))
     tile = _TILES[schedule](shape, target)
     needed = -(-shape.inner // longest(target))
     if name.endswith(SPLIT):
@@ -151,7 +152,7 @@ MOST_SMALL = 1 << 18
 def alternatives(shape: Shape, target: Target) -> dict[str, ProductChoice]:
     """Return the choices that may be fastest, by their texts, the built-in one first.
 
-    On processors workgroup memory is no faster than other memory, so that nothing is gained from it.
+    On CPU adapters workgroup memory is no faster than other memory, so that nothing is gained from it.
     """
     chosen = _built_in(shape, target)
     choices = {chosen.text: chosen}
@@ -208,12 +209,12 @@ PRODUCT_SCHEDULES = (
     Suit(
         ProductSchedule.SMALL,
         lambda shape, target: target.profile is Profile.CPU and shape.rows == 1 and shape.along,
-        "one row by columns that lie in one piece, on a processor",
+        "one row by columns that lie in one piece, on a CPU adapter",
     ),
     Suit(
         ProductSchedule.REGISTER,
         lambda shape, target: target.profile is Profile.CPU,
-        "processors are fastest with tiles in registers",
+        "CPU adapters are fastest with tiles in registers",
     ),
     Suit(
         ProductSchedule.REGISTER,
@@ -229,12 +230,6 @@ PRODUCT_SCHEDULES = (
 """Which schedule suits which products: the first that fits is chosen."""
 
 
-def _suited(shape: Shape, target: Target) -> tuple[ProductSchedule, str]:
-    """Return the schedule that suits a product, and why."""
-    suit = next(suit for suit in PRODUCT_SCHEDULES if suit.fits(shape, target))
-    return suit.schedule, suit.reason.format(shape=shape, little=_little(target))
-
-
 def _useful_parts(shape: Shape, schedule: ProductSchedule, tile: ProductTile, target: Target) -> int:
     """Return the parts that fill the adapter where there are too few outputs to do so."""
     if schedule is ProductSchedule.SMALL:
@@ -248,10 +243,6 @@ def _useful_parts(shape: Shape, schedule: ProductSchedule, tile: ProductTile, ta
 def _most_parts(shape: Shape) -> int:
     """Return the parts that are long enough to be worth an invocation each."""
     return max(1, min(shape.inner // FEWEST_STEPS, MOST_PARTS))
-
-
-def _single(shape: Shape, target: Target) -> ProductTile:
-    return ProductTile()
 
 
 FEW_ROWS = 16
@@ -302,7 +293,7 @@ class _Registers:
         )
 
     def cost(self, tile: ProductTile, shape: Shape, target: Target) -> float:
-        """Return the time for a product, empty parts of tiles and idle processors included."""
+        """Return the time for a product, empty parts of tiles and idle cores included."""
         across, down = tile.groups(shape.rows, shape.columns)
         idle = max(1.0, self.groups / (across * down * shape.batch * _most_parts(shape)))
         multiplying = tile.covered(shape.rows, shape.columns) * self._costs(tile, shape, target)[tile.rows, tile.units]
@@ -410,7 +401,7 @@ def expected_cost(shape: Shape, target: Target) -> float:
 
 
 MANY_GROUPS = 256
-"""Workgroups from which on large tiles leave no processor idle."""
+"""Workgroups from which on large tiles leave no core idle."""
 
 
 def _in_workgroup_memory(shape: Shape, target: Target) -> ProductTile:
@@ -432,7 +423,7 @@ def _shared_tiles(target: Target) -> list[ProductTile]:
 
 
 _TILES = {
-    ProductSchedule.SMALL: _single,
+    ProductSchedule.SMALL: lambda shape, target: ProductTile(),
     ProductSchedule.REGISTER: _in_registers,
     ProductSchedule.SHARED: _in_workgroup_memory,
 }

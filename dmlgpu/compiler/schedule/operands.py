@@ -116,8 +116,8 @@ class ProductOperands:
         return windowed or self._operand(self.product.b, self.space.columns, False, self.product.b_owned)
 
     def _window(self) -> Operand | None:
-        """Return the columns as windows that are read row by row, if they are windows, and that pays: processors check
-        each element by itself otherwise."""
+        """Return the columns as windows that are read row by row, if they are windows, on CPU adapters, which would
+        check each element by itself."""
         if self.choice.schedule is not ProductSchedule.REGISTER or self.target.profile is not Profile.CPU:
             return None
         return window_of(self.product, self.target)
@@ -151,7 +151,9 @@ class ProductOperands:
         if self.target.profile is not Profile.CPU and not owned:
             return False
         reuse = shape.columns if is_a else shape.rows
-        fits = 4 * _relaid_units(operand, self.space.inner) <= self.target.max_binding_size
+        own = -(-math.prod(operand.own) // UNIT) * UNIT
+        size = 4 * math.prod(_varying(operand)) * math.prod(self.space.inner) * own
+        fits = size <= self.target.max_binding_size
         return fits and reuse >= self._least_reuse(operand, layout, owned)
 
     def _least_reuse(self, operand: Operand, layout: OperandLayout, owned: bool) -> float:
@@ -244,7 +246,3 @@ def _narrowed(source: Source, sizes: Sizes) -> Source:
         return replace(node, sizes=sizes)
 
     return rewrite(source, narrow)
-
-
-def _relaid_units(operand: Operand, inner: Sizes) -> int:
-    return math.prod(_varying(operand)) * math.prod(inner) * -(-math.prod(operand.own) // UNIT) * UNIT

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
@@ -23,7 +23,7 @@ from dmlgpu.compiler.plan import Element, Map, Scatter, Sort, Tensor, View, reco
 from dmlgpu.compiler.rewrites.collapse import merge_dimensions
 from dmlgpu.compiler.rewrites.packing import WIDEST_UNIT_BITS, pack_tensor, packs_tensor
 from dmlgpu.compiler.schedule.launch import Launch, Walk, choose_walk, fold, item_launch, loop_launch, map_launch
-from dmlgpu.compiler.schedule.scheduling import Candidate, first_fitting, schedule_step
+from dmlgpu.compiler.schedule.scheduling import Candidate, StepProblem, first_fitting, schedule_step
 from dmlgpu.compiler.schedule.steps.base import Scheduled, ScheduledSteps
 from dmlgpu.compiler.schedule.steps.ordering import (
     ScatterSchedule,
@@ -39,12 +39,8 @@ SHARE = 16
 """Records of a merged run that one invocation takes: enough to make up for the bisection before."""
 
 
-@dataclass(frozen=True)
-class SortProblem:
+class SortProblem(StepProblem[Sort]):
     """Lines to be sorted, and their target."""
-
-    step: Sort
-    target: Target
 
     @property
     def length(self) -> int:
@@ -272,18 +268,10 @@ def _merge_exchange(width: int) -> Iterator[tuple[int, int]]:
 
 MOST_UPDATES, FEWEST_WORKGROUPS = 16, 32
 """Updates that an invocation of a CPU adapter takes, which waits for their places at once, and the workgroups that keep
-processors busy."""
+CPUs busy."""
 
 
-@dataclass(frozen=True)
-class ScatterProblem:
-    """A scatter in units, and its target."""
-
-    step: Scatter
-    target: Target
-
-
-def _stored_at_once(problem: ScatterProblem) -> ScheduledSteps | None:
+def _stored_at_once(problem: StepProblem[Scatter]) -> ScheduledSteps | None:
     """Return a single kernel, unless the order of invocations would show."""
     step, target = problem.step, problem.target
     if target.deterministic and not step.distinct:
@@ -292,7 +280,7 @@ def _stored_at_once(problem: ScatterProblem) -> ScheduledSteps | None:
     return _scatter_kernel(step, step.label, ScatterSchedule.STORE, target).because(why)
 
 
-def _marked(problem: ScatterProblem) -> ScheduledSteps:
+def _marked(problem: StepProblem[Scatter]) -> ScheduledSteps:
     """Return the kernels that mark the last update of each element, and store it."""
     step, target = problem.step, problem.target
     marks = Tensor.temporary("marks", DataType.UINT32, step.output.sizes)
@@ -306,7 +294,7 @@ def _marked(problem: ScatterProblem) -> ScheduledSteps:
     return steps.because("a deterministic device: the last element of a place wins, and is marked first")
 
 
-SCATTER_SCHEDULES: tuple[Candidate[ScatterProblem, ScheduledSteps], ...] = (
+SCATTER_SCHEDULES: tuple[Candidate[StepProblem[Scatter], ScheduledSteps], ...] = (
     Candidate("store", "places that are distinct, or of whose elements any one may win: one kernel", _stored_at_once),
     Candidate("mark", "deterministic devices: the last update of each element is marked first", _marked),
 )
@@ -315,7 +303,7 @@ SCATTER_SCHEDULES: tuple[Candidate[ScatterProblem, ScheduledSteps], ...] = (
 
 @schedule_step.register
 def _scatter(step: Scatter, target: Target) -> ScheduledSteps:
-    return first_fitting(SCATTER_SCHEDULES, ScatterProblem(_packed_scatter(step), target))
+    return first_fitting(SCATTER_SCHEDULES, StepProblem(_packed_scatter(step), target))
 
 
 def _scatter_kernel(step: Scatter, label: str, schedule: ScatterSchedule, target: Target) -> ScheduledSteps:

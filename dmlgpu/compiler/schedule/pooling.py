@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import WORD_BITS
@@ -13,7 +13,14 @@ from dmlgpu.compiler.plan.windows import Windows
 from dmlgpu.compiler.rewrites.packing import UNIT
 from dmlgpu.compiler.rewrites.windows import largest_places, taken_from_places
 from dmlgpu.compiler.schedule.launch import light_tile_launch, tile_launch
-from dmlgpu.compiler.schedule.scheduling import Candidate, first_fitting, plain_steps, schedule_step, schedule_steps
+from dmlgpu.compiler.schedule.scheduling import (
+    Candidate,
+    StepProblem,
+    first_fitting,
+    plain_steps,
+    schedule_step,
+    schedule_steps,
+)
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.products import Patch
 from dmlgpu.compiler.schedule.tiles import MOST_ACROSS, packed_patch, tile_columns, tile_rows, tiles, unchanged
@@ -48,22 +55,18 @@ def _by_places(step: Pool) -> tuple[Step, Step]:
     return replace(finding, label=step.label), taken_from_places(step, places)
 
 
-@dataclass(frozen=True)
-class PoolProblem:
-    """A maximum pooling and its target."""
-
-    step: Pool
-    target: Target
-
-
-def _in_tiles(problem: PoolProblem) -> ScheduledSteps | None:
+def _in_tiles(problem: StepProblem[Pool]) -> ScheduledSteps | None:
     """Return a single kernel, to which elements are unsigned numbers of their bits."""
     step, target = problem.step, problem.target
     if not _is_tiled(step, target):
         return None
     windows, output = step.windows, _bits(step.output)
     is_light = _is_light(windows)
-    rows, columns = _light_tile(windows) if is_light else _tile(windows, target)
+    if is_light:
+        rows, columns = min(len(windows) - 1, 1), min(UNIT, windows[-1].positions)
+    else:
+        columns = tile_columns(windows[-1].positions, target)
+        rows = tile_rows(windows, columns, target)
     source, across = packed_patch(_bits(step.input), windows[-1], columns, target)
     looped = windows[: -2 if rows else -1]
     values = constants(
@@ -84,7 +87,7 @@ def _in_tiles(problem: PoolProblem) -> ScheduledSteps | None:
     )
 
 
-POOL_SCHEDULES: tuple[Candidate[PoolProblem, ScheduledSteps], ...] = (
+POOL_SCHEDULES: tuple[Candidate[StepProblem[Pool], ScheduledSteps], ...] = (
     Candidate(
         "tiles",
         "short windows on CPU adapters: an invocation chooses for a tile of positions, from rows that it reads once",
@@ -101,24 +104,13 @@ POOL_SCHEDULES: tuple[Candidate[PoolProblem, ScheduledSteps], ...] = (
 
 @schedule_step.register
 def _pool(step: Pool, target: Target) -> ScheduledSteps:
-    return first_fitting(POOL_SCHEDULES, PoolProblem(step, target))
+    return first_fitting(POOL_SCHEDULES, StepProblem(step, target))
 
 
 def _is_light(windows: Windows) -> bool:
     """Return whether windows are small and share no place."""
     share_none = all(axis.stride >= axis.reach for axis in windows)
     return share_none and math.prod(axis.size for axis in windows) <= FEW_PLACES
-
-
-def _light_tile(windows: Windows) -> tuple[int, int]:
-    """Return the rows and columns of a tile of windows that share no place: a unit."""
-    return min(len(windows) - 1, 1), min(UNIT, windows[-1].positions)
-
-
-def _tile(windows: Windows, target: Target) -> tuple[int, int]:
-    """Return the rows and columns of a tile of windows that share places; 0 rows where they are looped over."""
-    columns = tile_columns(windows[-1].positions, target)
-    return tile_rows(windows, columns, target), columns
 
 
 def _bits(tensor: Tensor) -> Tensor:

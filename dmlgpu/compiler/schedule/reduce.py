@@ -13,7 +13,7 @@ from dmlgpu.compiler.rewrites.collapse import merge_tensor, merge_tree, row_grou
 from dmlgpu.compiler.rewrites.packing import pack_source, pack_tensor, packs_source, packs_tensor, running_dimension
 from dmlgpu.compiler.rewrites.sources import computed, fold_views, is_elementwise, leaves
 from dmlgpu.compiler.schedule.launch import Launch, Walk, choose_walk, group_launch, loop_launch, map_launch
-from dmlgpu.compiler.schedule.scheduling import Candidate, first_fitting, schedule_step
+from dmlgpu.compiler.schedule.scheduling import Candidate, StepProblem, first_fitting, schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.reductions import ReduceSchedule, ScheduledReduce
 from dmlgpu.compiler.target import Profile, Target
@@ -29,7 +29,7 @@ ABSORBING = ("reduction/reduce_l1_float", "reduction/reduce_sum_float")
 numbers, and of which ``close`` makes an accumulator: that costs less than to lift and merge each, and needs float64."""
 
 COMPARED = 8
-"""Units of which a walk compares the best one with the best so far: the fewer turns, the faster on processors."""
+"""Units of which a walk compares the best one with the best so far: the fewer turns, the faster on CPU adapters."""
 
 WORTH_COMPARING = 256
 """Elements of a row without units from which it is faster to compare several at once."""
@@ -59,12 +59,8 @@ def canonical_reduce(step: Reduce, target: Target) -> ScheduledSteps:
     return first_fitting(REDUCE_SCHEDULES, ReduceProblem(step, target))
 
 
-@dataclass(frozen=True)
-class ReduceProblem:
+class ReduceProblem(StepProblem[Reduce]):
     """A reduction along the last dimensions, already merged, of a source whose views are folded, and its target."""
-
-    step: Reduce
-    target: Target
 
     def rows_and_count(self, sizes: tuple[int, ...]) -> tuple[int, int]:
         """Return how many rows there are in a source of some sizes, and units in each."""

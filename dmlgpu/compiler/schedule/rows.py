@@ -88,7 +88,7 @@ WORTH_HOLDING = 4
 
 ROWS_OF_A_SUBGROUP, WORKGROUPS = 32, 32
 """Most rows that a subgroup takes one after the other, which saves the beginning of a kernel, and the workgroups that
-keep processors busy."""
+keep CPUs busy."""
 
 
 class RowsProblem:

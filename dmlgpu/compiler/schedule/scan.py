@@ -140,26 +140,9 @@ class _BlockedScan:
         is_serial = self.schedule is ScanSchedule.SERIAL
         launch = loop_launch(blocks, target) if is_serial else tree_launch(blocks, self.length, target)
         lines = Tensor(self.output.binding, DataType.UINT32, self.line_sizes, packed_strides(self.line_sizes))
-        kernel = ScheduledScan(
-            " ".join(part for part in parts if part),
-            launch,
-            self.output,
-            self.scanning,
-            self.element,
-            self.source,
-            self.axes,
-            self.schedule,
-            choose_walk(lines),
-            self.length,
-            units_held(self.length),
-            self.blocks,
-            self.advance,
-            self.starts,
-            self.of_totals,
-            self.across,
-            self.constants,
-        )
-        return ScheduledSteps((kernel,))
+        label = " ".join(part for part in parts if part)
+        held, walk = units_held(self.length), choose_walk(lines)
+        return ScheduledSteps((ScheduledScan(label, launch, walk=walk, held=held, **vars(self)),))
 
 
 def _in_blocks(whole: _BlockedScan, target: Target, totals: Tensor | None = None) -> ScheduledSteps:
@@ -288,15 +271,11 @@ def block_length(lines: int, units: int, schedule: ScanSchedule, target: Target)
     if schedule is ScanSchedule.TREE:
         return _tree_length(lines, units, target)
     cut = _ON_CPU if target.profile is Profile.CPU else _ON_GPU
-    blocks = -(-units // _longest_walk(target))
+    limit = target.loop_limit  # which a few walks must not reach
+    blocks = -(-units // (LONGEST_WALK if limit is None else min(LONGEST_WALK, limit // 4)))
     if lines < cut.enough and units >= cut.shortest_line:
         blocks = max(blocks, min(units // cut.shortest_block, cut.in_flight // lines))
     return -(-units // blocks)
-
-
-def _longest_walk(target: Target) -> int:
-    """Return the units that an invocation may walk: a few such walks stay below the driver's limit of iterations."""
-    return LONGEST_WALK if target.loop_limit is None else min(LONGEST_WALK, target.loop_limit // 4)
 
 
 def _tree_length(lines: int, units: int, target: Target) -> int:

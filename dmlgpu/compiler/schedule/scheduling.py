@@ -112,8 +112,17 @@ def schedule_steps(steps: Iterable[Step], target: Target) -> ScheduledSteps:
     return sum((schedule_step(step, target) for step in steps), ScheduledSteps())
 
 
+AnyStep = TypeVar("AnyStep", bound=Step)
 Problem = TypeVar("Problem")
 Built = TypeVar("Built")
+
+
+@dataclass(frozen=True)
+class StepProblem(Generic[AnyStep]):
+    """A step to be scheduled, and its target."""
+
+    step: AnyStep
+    target: Target
 
 
 @dataclass(frozen=True)

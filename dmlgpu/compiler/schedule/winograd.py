@@ -27,7 +27,6 @@ from fractions import Fraction
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.plan import Body, Contract, Convolution, Product, Sizes, Space, Tensor, constants, element
-from dmlgpu.compiler.plan.windows import WindowAxis
 from dmlgpu.compiler.rewrites.packing import UNIT, pack_tensor, packs_tensor
 from dmlgpu.compiler.schedule.gemm_choice import Shape, expected_cost
 from dmlgpu.compiler.schedule.scheduling import schedule_step
@@ -152,7 +151,8 @@ def winograd_fits(convolution: Convolution, target: Target, tile: int) -> bool:
     windows = convolution.windows
     if target.keeps_digits:
         return False
-    if len(windows) != 2 or convolution.accumulator is not FLOAT32 or not all(map(_is_dense, windows)):
+    is_dense = all((axis.size, axis.stride, axis.dilation) == (WINDOW, 1, 1) for axis in windows)
+    if len(windows) != 2 or convolution.accumulator is not FLOAT32 or not is_dense:
         return False
     sides = _Sides.of(convolution, tile)
     largest = max(math.prod(sizes) for sizes in (sides.filters, sides.patches, sides.results))
@@ -173,10 +173,6 @@ def winograd_pays(convolution: Convolution, target: Target, tile: int) -> bool:
     sides = _Sides.of(convolution, tile)
     fewest = min(sides.channels, sides.outputs)
     return fewest >= FEWEST_CHANNELS and fewest * sides.batch * sides.down * sides.across >= FEWEST_SHARED
-
-
-def _is_dense(axis: WindowAxis) -> bool:
-    return (axis.size, axis.stride, axis.dilation) == (WINDOW, 1, 1)
 
 
 def winograd_steps(

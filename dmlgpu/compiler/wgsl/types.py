@@ -161,14 +161,10 @@ def decode(a: TensorAccess) -> str:
     if a.view is View.RAW:
         return "word" if a.unit_bits >= 32 else f"extractBits(word, shift, {a.unit_bits}u)"
     if a.data_type.bits == 64:
-        return _decode_wide(a)
+        return {Scalar.I64: "i64_of_words(word)", Scalar.U64: "u64_of_words(word)"}.get(a.kind, "word")
     width = a.data_type.bits
     lanes = [_decode_lane(a, *_word_of(lane, a.unit_bits, width)) for lane in range(1 if a.splat else a.lanes)]
     return lanes[0] if a.lanes == 1 else f"{a.unit}({', '.join(lanes)})"
-
-
-def _decode_wide(a: TensorAccess) -> str:
-    return {Scalar.I64: "i64_of_words(word)", Scalar.U64: "u64_of_words(word)"}.get(a.kind, "word")
 
 
 def _decode_lane(a: TensorAccess, word: str, shift: str) -> str:

@@ -102,13 +102,12 @@ class ScheduledSteps:
     @property
     def as_initialization(self) -> ScheduledSteps:
         """The same steps, executed once; what is temporary for them lies in the persistent resource, too."""
-        return ScheduledSteps(
-            (), tuple(replace_parts(step, Binding, _kept) for step in self.initialization + self.steps)
-        )
 
+        def persistent(binding: Binding) -> Binding:
+            return replace(binding, role=Role.PERSISTENT) if binding.role is Role.TEMPORARY else binding
 
-def _kept(binding: Binding) -> Binding:
-    return replace(binding, role=Role.PERSISTENT) if binding.role is Role.TEMPORARY else binding
+        steps = (*self.initialization, *self.steps)
+        return ScheduledSteps((), tuple(replace_parts(step, Binding, persistent) for step in steps))
 
 
 @dataclass(frozen=True)

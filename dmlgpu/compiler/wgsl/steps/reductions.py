@@ -239,13 +239,14 @@ def _scan(step: ScheduledScan, writer: ShaderWriter) -> str:
         **dict(step.constants),
     }
     text += _scan_monoid(step, writer) + f"alias state_t = array<acc_t, {values['states']}>;\n"
-    return text + templates.render(step.advance, **values) + templates.render(_schedule_file(step), **values)
-
-
-def _schedule_file(step: ScheduledScan) -> str:
-    if step.schedule is ScanSchedule.SERIAL:
-        return "schedules/scan_serial"
-    return "schedules/scan_tree_total" if step.is_total else "schedules/scan_tree"
+    return (
+        text
+        + templates.render(step.advance, **values)
+        + templates.render(
+            f"schedules/scan_{step.schedule}{'_total' if step.is_total and step.schedule is ScanSchedule.TREE else ''}",
+            **values,
+        )
+    )
 
 
 def _scan_lanes(step: ScheduledScan) -> list[_ScanLane]:
