@@ -133,7 +133,7 @@ class Target:
         subgroup_lanes: invocations that every subgroup has at least.
         preserves_padding: whether operators change no bit of their outputs but those of the elements.
         schedule: the name of the schedule that operators with several shall take in place of the one they would choose
-            (matrix products: see ``kernels.gemm_schedules``); for tests and benchmarks. Empty: they choose.
+            (matrix products: see ``schedule.gemm_choice``); for tests and benchmarks. Empty: they choose.
         tuned: choices that were found fastest on the adapter, in place of the built-in ones; ``schedule`` goes first.
         max_*: the adapter's limits: buffers per kernel, workgroups per axis, invocations, bytes.
     """

@@ -175,7 +175,7 @@ class CompiledGraph:
 
     Attributes:
         network: after the passes over nodes.
-        lowered: the steps of each of its nodes before the passes over steps (``lowering.lower_nodes``).
+        lowered: the steps of each of its nodes before the passes over steps (``lower_nodes``).
         plan: after the passes over steps.
         schedule: of the plan.
         program: what runs.
