@@ -16,7 +16,7 @@ from benchmarks.accuracy import merged
 from dmlgpu.conformance.running.outcome import Outcome
 from dmlgpu.conformance.running.reading import read_runs
 from dmlgpu.conformance.running.records import Run
-from dmlgpu.conformance.suites.operator_accuracy import CASES
+from dmlgpu.conformance.suites.accuracy import CASES
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "operator-accuracy.md"
 
@@ -28,7 +28,7 @@ measure; see [conformance](conformance.md). Functions of one number have [a tabl
 Each operator computes on normally distributed numbers (`dmlgpu/conformance/accuracy/workloads.py`): products of 64 x
 1024 by 1024 x 48 matrices, windows of 3 x 3 over 64 channels, rows of 1,000 to 20,000 elements. Its result is compared
 with the true one, computed in float64 by formulas that share nothing with the shaders or the reference
-(`truths.py`). FLOAT16 is computed in float32 and rounded once.
+(`ground_truth.py`). FLOAT16 is computed in float32 and rounded once.
 
 - *largest*: the largest difference, as a share of the largest result.
 - *rms*: the root mean square of the differences, as a share of that of the results.

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from dmlgpu import reference
-from dmlgpu.bench import families  # noqa: F401 - registers the rows, of which a child knows no others
-from dmlgpu.bench.rows import ROWS, Maker
 from dmlgpu.bench.workload import Array, Arrays, Workload
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.catalog.samples import SAMPLES, TensorMaker
 from dmlgpu.conformance.cases.case import Case
 from dmlgpu.conformance.cases.registry import case_by_name
 from dmlgpu.conformance.cases.tolerance import Bound, Given
@@ -83,7 +82,7 @@ def expected_outputs(desc: OperatorDesc, inputs: Arrays) -> list[Array]:
 
 def _check_part(workload: Workload, inputs: Arrays, outputs: Sequence[Array], operations: float) -> Check:
     """Compare a part of the output of a product, spread over all of it, with what the reference computes of it."""
-    if workload.operator not in SLICES or workload.operator not in ROWS or workload.sizes.get("groups", 1) > 1:
+    if workload.operator not in SLICES or workload.operator not in SAMPLES or workload.sizes.get("groups", 1) > 1:
         return Check("unchecked", "the reference would take too long")
     name, number, axis, output_axis = SLICES[workload.operator]
     size = workload.sizes[name]
@@ -91,8 +90,8 @@ def _check_part(workload: Workload, inputs: Arrays, outputs: Sequence[Array], op
     if not count:
         return Check("unchecked", "the reference would take too long")
     place = np.linspace(0, size - 1, count).astype(np.int64)
-    maker = Maker(DataType[workload.data_type.upper()])
-    desc = ROWS[workload.operator].build({**workload.sizes, name: count}, maker)
+    maker = TensorMaker(DataType[workload.data_type.upper()])
+    desc = SAMPLES[workload.operator].build({**workload.sizes, name: count}, maker)
     part = [
         None if array is None else array.take(place, axis) if at == number else array for at, array in enumerate(inputs)
     ]

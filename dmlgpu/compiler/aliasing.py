@@ -24,7 +24,7 @@ Range = tuple[Any, int, int]
 """A resource (any hashable value), an offset and a number of bytes."""
 
 
-class Layout(NamedTuple):
+class BindingLayout(NamedTuple):
     """How the ranges of a dispatch are bound.
 
     Attributes:
@@ -38,7 +38,7 @@ class Layout(NamedTuple):
     bases: tuple[int, ...]
 
 
-def layout(ranges: Sequence[Range], bindings: Bindings, alignment: int) -> Layout:
+def layout(ranges: Sequence[Range], bindings: Bindings, alignment: int) -> BindingLayout:
     """Bind the ranges of a kernel's slots.
 
     Args:
@@ -55,10 +55,10 @@ def layout(ranges: Sequence[Range], bindings: Bindings, alignment: int) -> Layou
         bases.append(base // 4)
         numbers.setdefault(resource, len(numbers))
     if not bindings and len(numbers) == len(bound):
-        return Layout((), bound, tuple(bases))
+        return BindingLayout((), bound, tuple(bases))
     places = tuple([(numbers[resource], start, size) for resource, start, size in ranges])
     bindings, spans, shared_bases = _shared_layout(places, bindings, alignment)
-    return Layout(bindings, [(ranges[slot][0], begin, size) for slot, begin, size in spans], shared_bases)
+    return BindingLayout(bindings, [(ranges[slot][0], begin, size) for slot, begin, size in spans], shared_bases)
 
 
 def range_of(slot: Slot, resource: Any, offset: int, alignment: int) -> Range:
@@ -98,24 +98,24 @@ class _Span(NamedTuple):
 
 
 @functools.lru_cache(maxsize=4096)  # of some numbers each
-def _shared_layout(ranges: Sequence[Range], bindings: Bindings, alignment: int) -> Layout:
+def _shared_layout(ranges: Sequence[Range], bindings: Bindings, alignment: int) -> BindingLayout:
     """As ``layout``, with the first slot of each binding in place of its resource."""
     widened = [(resource, start - start % alignment, size + start % alignment) for resource, start, size in ranges]
     spans = _meeting(widened, bindings)
     begins = {slot: span.begin for span in spans for slot in span.slots}
     bases = tuple((start - begins[slot]) // 4 for slot, (_, start, _) in enumerate(ranges))
     bound = [(span.slots[0], span.begin, span.end - span.begin) for span in spans]
-    return Layout(_numbers(spans), bound, bases)
+    return BindingLayout(_numbers(spans), bound, bases)
 
 
 def _meeting(bound: Sequence[Range], bindings: Bindings) -> list[_Span]:
     """Return ranges, joined where they meet or share a binding already, by their first slot."""
-    given: dict[int, _Span] = {}
+    by_binding: dict[int, _Span] = {}
     for slot, (number, (_, begin, size)) in enumerate(zip(bindings or range(len(bound)), bound, strict=True)):
         span = _Span(begin, begin + size, (slot,))
-        given[number] = given[number].joined(span) if number in given else span
+        by_binding[number] = by_binding[number].joined(span) if number in by_binding else span
     by_resource: dict[Hashable, list[_Span]] = {}
-    for span in sorted(given.values()):
+    for span in sorted(by_binding.values()):
         spans = by_resource.setdefault(bound[span.slots[0]][0], [])
         if spans and span.begin < spans[-1].end:
             spans[-1] = spans[-1].joined(span)

@@ -20,9 +20,6 @@ _WORKGROUP = re.compile(r"@workgroup_size\((\d+)")
 _SHADER = re.compile(r"^// ---- shaders/(\S+?)(?:\.wgsl)?$", re.MULTILINE)
 """The lines that rendering puts over the text of each file (``wgsl.templates``)."""
 
-MAX_SLOTS = 8
-"""How many slots a kernel may have: the parameter block holds as many base offsets."""
-
 
 @dataclass(frozen=True)
 class Slot:
@@ -90,8 +87,8 @@ class Kernel:
     @property
     def workgroup(self) -> int:
         """Invocations of a workgroup."""
-        found = _WORKGROUP.search(self.wgsl)
-        return int(found[1]) if found else 0
+        match = _WORKGROUP.search(self.wgsl)
+        return int(match[1]) if match else 0
 
     @property
     def shaders(self) -> tuple[str, ...]:
@@ -158,7 +155,7 @@ class Program:
 
     def __str__(self) -> str:
         """Return the program as people read it: per kernel its grid, what it binds, and the files of its text."""
-        executed, made = Counter(map(_without_slots, self.kernels)), set[Kernel]()
+        executed, shown = Counter(map(_without_slots, self.kernels)), set[Kernel]()
         count = f"{len(self.kernels)} kernel{'s' if len(self.kernels) != 1 else ''}"
         lines = [
             f"program of {self.operator}: {count}, {self.temporary_size:,} bytes temporary"
@@ -166,11 +163,11 @@ class Program:
         ]
         for number, kernel in enumerate(self.kernels, start=1):
             same = _without_slots(kernel)
-            if same not in made:
+            if same not in shown:
                 more = executed[same] - 1
                 again = f"\n       and {more} more times on other ranges" if more else ""
                 lines.append(f"  {number}. {kernel}{again}")
-                made.add(same)
+                shown.add(same)
         lines += [f"  at initialisation: {kernel}" for kernel in self.initialization]
         return "\n".join(lines)
 

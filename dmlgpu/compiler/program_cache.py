@@ -23,7 +23,7 @@ import numpy as np
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.common.folders import cache_folder
-from dmlgpu.compiler.plan.tensors import Role
+from dmlgpu.compiler.plan.sources import Role
 from dmlgpu.compiler.program import Kernel, Program, Slot
 from dmlgpu.compiler.target import Target
 
@@ -126,12 +126,12 @@ class ProgramFiles:
         self._entries, self._bytes = self._entries + 1, self._bytes + added
         if 0 < self._entries <= limits.entries and self._bytes <= limits.size:
             return
-        found = sorted(self._files())  # those used least recently first
-        self._entries, self._bytes = len(found), sum(size for _, size, _ in found)
+        files = sorted(self._files())  # those used least recently first
+        self._entries, self._bytes = len(files), sum(size for _, size, _ in files)
         if self._entries <= limits.entries and self._bytes <= limits.size:
             return
         # Some more than is asked for, so that not every file that is added later has them counted again.
-        for _, size, path in found:
+        for _, size, path in files:
             if self._entries <= limits.entries * 3 // 4 and self._bytes <= limits.size * 3 // 4:
                 return
             with contextlib.suppress(OSError):
@@ -162,11 +162,11 @@ def without_files() -> Iterator[None]:
 def default_folder() -> Path | None:
     """Return where programs are kept: the folder that the environment variable DMLGPU_CACHE names, else ``programs``
     in dmlgpu's folder among the user's caches; None where it says ``off``, or there is no such folder."""
-    given = os.environ.get(FOLDER_VARIABLE, "").strip()
-    if given.lower() == OFF:
+    folder = os.environ.get(FOLDER_VARIABLE, "").strip()
+    if folder.lower() == OFF:
         return None
-    if given:
-        return Path(given)
+    if folder:
+        return Path(folder)
     try:
         return cache_folder() / "programs"
     except FileNotFoundError:
@@ -178,7 +178,7 @@ def version_of(folders: Sequence[Path]) -> str | None:
 
     None where they are no folders, as in an archive.
     """
-    found: list[str] = [np.__version__]  # which computes constants
+    facts: list[str] = [np.__version__]  # which computes constants
     waiting = [str(folder) for folder in folders]
     try:
         while waiting:
@@ -188,10 +188,10 @@ def version_of(folders: Sequence[Path]) -> str | None:
                         waiting.append(entry.path)
                     elif entry.name.endswith((".py", ".wgsl")):
                         stat = entry.stat()
-                        found.append(f"{entry.path} {stat.st_size} {stat.st_mtime_ns}")
+                        facts.append(f"{entry.path} {stat.st_size} {stat.st_mtime_ns}")
     except OSError:
         return None
-    return hashlib.sha256("\n".join(found).encode(errors="surrogateescape")).hexdigest()
+    return hashlib.sha256("\n".join(facts).encode(errors="surrogateescape")).hexdigest()
 
 
 def _encoded(program: Program) -> dict[str, Any]:
@@ -232,9 +232,8 @@ def _decoded(record: dict[str, Any]) -> Program:
         x, y, z = _numbers(grid)
         if not 0 <= text < len(texts):
             raise ValueError(f"no text {text}")
-        return Kernel(
-            _of(str, label), texts[text], tuple([slot(*values) for values in slots]), (x, y, z), _numbers(bindings)
-        )
+        decoded = tuple([slot(*values) for values in slots])
+        return Kernel(_of(str, label), texts[text], decoded, (x, y, z), _numbers(bindings))
 
     def slot(role: Any, index: Any, offset: Any, size: Any, is_continued: Any) -> Slot:
         index, offset, size = _numbers((index, offset, size))
@@ -253,9 +252,9 @@ def _decoded(record: dict[str, Any]) -> Program:
     )
 
 
-def _of(kind: type, value: Any) -> Any:
-    if type(value) is not kind:
-        raise TypeError(f"{value!r} is no {kind.__name__}")
+def _of(cls: type, value: Any) -> Any:
+    if type(value) is not cls:
+        raise TypeError(f"{value!r} is no {cls.__name__}")
     return value
 
 

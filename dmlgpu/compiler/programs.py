@@ -32,7 +32,7 @@ are loaded from now on is never taken for what others, written to the disk meanw
 
 
 def of_operator(desc: OperatorDesc, target: Target) -> Program:
-    """Return the program of a checked description; one object while ``kept_programs.programs`` keeps it.
+    """Return the program of a checked description; one object while ``program_cache.programs`` keeps it.
 
     Raises:
         OperatorNotImplemented: when dmlgpu does not implement the operator yet.

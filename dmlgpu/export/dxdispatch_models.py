@@ -16,8 +16,8 @@ from dmlgpu.frontends import dxdispatch
 from dmlgpu.frontends.dxdispatch.model import (
     BindPoint,
     BoundTensor,
+    DxModel,
     GraphDispatchable,
-    Model,
     OperatorDispatchable,
 )
 
@@ -40,7 +40,7 @@ def exportable_dispatchable(path: Path, name: str | None, schedules: str, proven
     return exportable(graph, choice, weights=weights, inputs=inputs, outputs=outputs, provenance=made)
 
 
-def _chosen(model: Model, file: str, name: str | None) -> OperatorDispatchable | GraphDispatchable:
+def _chosen(model: DxModel, file: str, name: str | None) -> OperatorDispatchable | GraphDispatchable:
     known = {one.name: one for one in model.dispatchables.values()}
     if name is None and len(known) != 1:
         raise InvalidArgument(f"{file} has {len(known)} dispatchables ({', '.join(known)}); name one of them")
@@ -62,7 +62,7 @@ def _names(points: Sequence[BindPoint]) -> list[tuple[str, bool]]:
     ]
 
 
-def _content(model: Model, bound: BoundTensor) -> bytes:
+def _content(model: DxModel, bound: BoundTensor) -> bytes:
     """Return the bytes that a tensor is bound to at initialisation."""
     resource = model.resources[bound.buffer]
     content = np.zeros(max(resource.size, bound.end), np.uint8)

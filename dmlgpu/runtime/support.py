@@ -1,4 +1,4 @@
-"""Answers to feature queries."""
+"""Answers to feature queries, found by compiling the smallest descriptions of operators."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 
 from dmlgpu.catalog import OperatorSchema, operator
 from dmlgpu.catalog.enums import DataType, FeatureLevel
+from dmlgpu.catalog.minimal import minimal_examples
 from dmlgpu.catalog.operator_desc import OperatorDesc
-from dmlgpu.common import coercion as kinds
+from dmlgpu.common import coercion
 from dmlgpu.common.errors import DmlError, InvalidArgument, InvalidDescription, OperatorNotImplemented, shown
 from dmlgpu.runtime.features import (
     Answer,
@@ -19,12 +20,11 @@ from dmlgpu.runtime.features import (
     TensorDataTypeSupport,
     TensorDataTypeSupportQuery,
 )
-from dmlgpu.runtime.probe import probes
 
 Refusal = Callable[[OperatorDesc], DmlError | None]
 """Returns the exception with which a device would refuse a description, or None."""
 
-_FEATURE_LEVELS = kinds.tuple_of(kinds.member_of(FeatureLevel), "feature levels")
+_FEATURE_LEVELS = coercion.tuple_of(coercion.member_of(FeatureLevel), "feature levels")
 
 
 def answer(query: Query, level: FeatureLevel, refusal: Refusal, implemented: frozenset[str]) -> Answer:
@@ -53,10 +53,10 @@ def answer(query: Query, level: FeatureLevel, refusal: Refusal, implemented: fro
 
 def _feature_levels(query: FeatureLevelsQuery, level: FeatureLevel) -> FeatureLevels:
     caller, argument = "FeatureLevelsQuery", "requested_feature_levels"
-    requested = kinds.argument(caller, argument, _FEATURE_LEVELS, query.requested_feature_levels)
+    requested = coercion.argument(caller, argument, _FEATURE_LEVELS, query.requested_feature_levels)
     if not requested:
         raise InvalidArgument("FeatureLevelsQuery: requested_feature_levels must not be empty")
-    return FeatureLevels(max((one for one in requested if one <= level), default=None))
+    return FeatureLevels(max((candidate for candidate in requested if candidate <= level), default=None))
 
 
 def _data_type_support(
@@ -71,7 +71,7 @@ def _data_type_support(
             if data_type in support.types:
                 listed = True
                 types = {schema.field(tensor).python_name: data_type}
-                for refused_by in map(refusal, probes(schema, types, level)):
+                for refused_by in map(refusal, minimal_examples(schema, types, level)):
                     if _is_the_adapters(refused_by):
                         refused.setdefault(name, str(refused_by))
     return TensorDataTypeSupport(listed and not refused, refused)
@@ -86,20 +86,20 @@ def _operator_support(query: OperatorSupportQuery, level: FeatureLevel, refusal:
         if level < schema.feature_level:
             needed = f"needs feature level {schema.feature_level.label}, the device behaves as {level.label}"
             return OperatorSupport(False, f"{schema.name}: {needed}")
-        refusals = list(map(refusal, probes(schema, data_types, level)))
+        refusals = list(map(refusal, minimal_examples(schema, data_types, level)))
         refused = None if None in refusals else min(refusals, key=_distance)
     return OperatorSupport(refused is None, "" if refused is None else str(refused))
 
 
-def _data_types(schema: OperatorSchema, given: object) -> dict[str, DataType]:
+def _data_types(schema: OperatorSchema, mapping: object) -> dict[str, DataType]:
     """Return the types that a query gives for an operator's tensors."""
     what = "OperatorSupportQuery: data_types"
-    if not isinstance(given, Mapping):
-        raise InvalidArgument(f"{what} must be a mapping of tensors to data types, got {shown(given)}")
+    if not isinstance(mapping, Mapping):
+        raise InvalidArgument(f"{what} must be a mapping of tensors to data types, got {shown(mapping)}")
     try:
-        data_types = dict(given)
+        data_types = dict(mapping)
     except Exception:  # whatever a foreign mapping raises
-        raise InvalidArgument(f"{what} cannot be read, got {shown(given)}") from None
+        raise InvalidArgument(f"{what} cannot be read, got {shown(mapping)}") from None
     known = [field.python_name for field in schema.tensor_fields]
     for name, data_type in data_types.items():
         if not isinstance(name, str) or name not in known:

@@ -10,9 +10,20 @@ import pytest
 
 from dmlgpu.compiler.wgsl import templates
 from dmlgpu.compiler.wgsl.linker import library
-from dmlgpu.conformance.accuracy.functions import FUNCTIONS, TINY, Function
-from dmlgpu.conformance.accuracy.inputs import Floats, every_exponent, halves, in_domain
-from dmlgpu.conformance.accuracy.measure import errors, evaluate, flushes, measure, true_values
+from dmlgpu.conformance.accuracy.functions import (
+    FUNCTIONS,
+    TINY,
+    Floats,
+    Function,
+    errors,
+    evaluate,
+    every_exponent,
+    flushes,
+    halves,
+    in_domain,
+    measure,
+    true_values,
+)
 from dmlgpu.runtime.wgpu import GpuBackend
 
 INF, NAN = np.inf, np.nan

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dmlgpu import Device
-from dmlgpu.conformance.accuracy.operator_errors import Errors, operator_errors
-from dmlgpu.conformance.accuracy.workloads import true_result
-from dmlgpu.conformance.suites.operator_accuracy import CASES
+from dmlgpu.conformance.accuracy.workloads import Errors, operator_errors, true_result
+from dmlgpu.conformance.suites.accuracy import CASES
 from dmlgpu.runtime.evaluate import evaluate
 from dmlgpu.runtime.wgpu import GpuBackend
 
@@ -25,7 +24,7 @@ def test_winograd_s_filtering_is_beyond_the_direct_limit(backend: GpuBackend) ->
     "options", [{"precise": True}, {"deterministic": True}], ids=lambda options: next(iter(options))
 )
 def test_a_device_that_keeps_digits_is_within_the_direct_limit(backend: GpuBackend, options: dict[str, bool]) -> None:
-    desc = DIRECT.build(DATA_TYPE)
+    desc = DIRECT.desc(DATA_TYPE)
     images, filters = DIRECT.inputs(desc)
     device = Device(backend.info, **options)
     try:

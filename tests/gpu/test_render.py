@@ -17,8 +17,9 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import NotSupported, ShaderError
 from dmlgpu.compiler.plan import Map, Plan, Reduce, Reduction, Role, Tensor, View, apply, constants
 from dmlgpu.compiler.schedule import schedule
-from dmlgpu.compiler.schedule.steps import ReduceSchedule, ScheduledMap, ScheduledReduce, ScheduledWordRows
-from dmlgpu.compiler.schedule.walk import choose_walk
+from dmlgpu.compiler.schedule.launch import choose_walk
+from dmlgpu.compiler.schedule.steps.maps import ScheduledMap, ScheduledWordRows
+from dmlgpu.compiler.schedule.steps.reductions import ReduceSchedule, ScheduledReduce
 from dmlgpu.compiler.target import AdapterInfo, Profile, Target
 from dmlgpu.compiler.wgsl import templates
 from dmlgpu.conformance.cases.layouts import Layout

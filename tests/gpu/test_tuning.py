@@ -14,8 +14,7 @@ from dmlgpu.bench.tuning.search import Search
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler.schedule.gemm_choice import Shape, alternatives
-from dmlgpu.compiler.target import AdapterInfo
-from dmlgpu.compiler.tuned import UNTUNED, Tuned
+from dmlgpu.compiler.target import UNTUNED, AdapterInfo, Tuned
 from dmlgpu.compiler.tuned_files import tuned_for
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.wgpu import GpuBackend

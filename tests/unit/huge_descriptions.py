@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 
 from dmlgpu.catalog import FieldSchema, OperatorSchema, operator
 from dmlgpu.catalog.enums import FeatureLevel
+from dmlgpu.catalog.minimal import minimal_examples
 from dmlgpu.catalog.operator_desc import OperatorDesc, Size2D
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import InvalidDescription
-from dmlgpu.runtime.probe import probes
 
 LEVEL = FeatureLevel.LEVEL_6_4
 HUGE_SIZES = (2**31 + 11, 2**27 + 1, 2**20)
@@ -31,7 +31,7 @@ _WANTED = re.compile(r"must (?:be |be \S+ \(|equal \S+ \(|add up to \S+ \()(\[[\
 
 def smallest(name: str) -> OperatorDesc:
     """Return an operator's smallest description."""
-    return next(iter(probes(operator(name), {}, LEVEL)))
+    return next(iter(minimal_examples(operator(name), {}, LEVEL)))
 
 
 def variants(desc: OperatorDesc) -> Iterator[OperatorDesc]:

@@ -15,9 +15,9 @@ from dmlgpu.bench.choosing import of_case, of_operator
 from dmlgpu.bench.numpy_baseline import FORMULAS, NumpyBaseline
 from dmlgpu.bench.prepared import PreparedModel, PreparedOperator
 from dmlgpu.bench.records import Measurement
-from dmlgpu.bench.rows import ROWS
 from dmlgpu.bench.worker import WorkloadServer, pack
 from dmlgpu.bench.workload import Workload
+from dmlgpu.catalog.samples import SAMPLES
 from dmlgpu.common.errors import DmlError, NotSupported
 from dmlgpu.conformance.suites import graphs
 from dmlgpu.runtime.device import Device
@@ -125,7 +125,7 @@ def test_a_server_answers_by_errors():
 # ---- what is prepared
 
 
-@pytest.mark.parametrize("operator", sorted({*ROWS, "ELEMENT_WISE_ADD", "CAST", "RNN", "TOP_K", "MAX_POOLING1"}))
+@pytest.mark.parametrize("operator", sorted({*SAMPLES, "ELEMENT_WISE_ADD", "CAST", "RNN", "TOP_K", "MAX_POOLING1"}))
 def test_operators_are_right_on_the_reference(operator):
     workload = small(operator)
     prepared = PreparedOperator(Device(NUMPY_ADAPTER), workload)
@@ -180,10 +180,10 @@ def test_plain_numpy_computes_what_the_operator_does(operator):
     assert prepared.readiness.kernels == ("NumPy",)
 
 
-def test_a_worker_knows_the_rows_of_which_it_compares_parts():
-    code = "import dmlgpu.bench.worker; from dmlgpu.bench.rows import ROWS; print(len(ROWS))"
+def test_a_worker_knows_the_samples_of_which_it_compares_parts():
+    code = "import dmlgpu.bench.worker; from dmlgpu.catalog.samples import SAMPLES; print(len(SAMPLES))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert int(ran.stdout) == len(ROWS)
+    assert int(ran.stdout) == len(SAMPLES)
 
 
 def test_what_has_no_formula_is_refused():

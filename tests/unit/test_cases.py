@@ -24,9 +24,9 @@ from dmlgpu.catalog.validation import validate
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.conformance.cases import registry
 from dmlgpu.conformance.cases.case import Case
+from dmlgpu.conformance.cases.keys import QUICK, QUICK_FAULTS, quick_names
 from dmlgpu.conformance.cases.layouts import Layout
 from dmlgpu.conformance.cases.operator_cases import with_owned_input
-from dmlgpu.conformance.cases.profiles import QUICK, QUICK_FAULTS, quick_names
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name, case_names
 from dmlgpu.conformance.cases.tolerance import EXACT
 from dmlgpu.conformance.running.comparison import compare

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from dmlgpu.common.errors import InvalidArgument, ModelError
-from dmlgpu.conformance.cases.profiles import PROFILES
+from dmlgpu.conformance.cases.keys import PROFILES
 from dmlgpu.conformance.cases.registry import case_names
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.reading import read_file, read_runs

@@ -10,10 +10,16 @@ from dmlgpu.catalog import loader
 from dmlgpu.catalog.operator_desc import ScaleBias
 from dmlgpu.common.errors import InvalidArgument, NotSupported
 from dmlgpu.conformance.cases import case as case_module
-from dmlgpu.conformance.cases.attributes import attribute_paths, with_attribute
 from dmlgpu.conformance.running.outcome import Status
 from dmlgpu.conformance.suites import attributes
-from dmlgpu.conformance.suites.attributes import REFUSED, VALUES, AttributeSuite, SameKind
+from dmlgpu.conformance.suites.attributes import (
+    REFUSED,
+    VALUES,
+    AttributeSuite,
+    SameKind,
+    attribute_paths,
+    with_attribute,
+)
 from dmlgpu.runtime.device import Device
 
 NAN, INF = float("nan"), float("inf")

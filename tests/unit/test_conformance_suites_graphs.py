@@ -18,9 +18,7 @@ from dmlgpu.conformance.running.outcome import Status
 from dmlgpu.conformance.suites import graphs
 from dmlgpu.conformance.suites.graph_bounds import output_bounds
 from dmlgpu.conformance.suites.graph_casts import INPUT, SIZES, STEPS, Casts, all_casts
-from dmlgpu.conformance.suites.graph_consumers import CONSUMERS
-from dmlgpu.conformance.suites.graph_draft import ALL, EVERY, Draft, Example
-from dmlgpu.conformance.suites.graph_producers import PRODUCERS
+from dmlgpu.conformance.suites.graph_steps import ALL, CONSUMERS, EVERY, PRODUCERS, Draft, Example
 from dmlgpu.conformance.suites.graphs import QUICK, Expectation, GraphSuite, example
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors.graphs import functions as f

@@ -11,12 +11,11 @@ from scipy import special
 
 from benchmarks.accuracy import table
 from dmlgpu.common.errors import NotSupported
-from dmlgpu.conformance.accuracy.functions import FUNCTIONS, Function
-from dmlgpu.conformance.accuracy.measure import Measured
+from dmlgpu.conformance.accuracy.functions import FUNCTIONS, Function, Measured
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.records import Run
 from dmlgpu.conformance.suites import sizes
-from dmlgpu.conformance.suites.accuracy import AccuracySuite, outcome
+from dmlgpu.conformance.suites.accuracy import AccuracySuite, function_outcome
 from dmlgpu.conformance.suites.sizes import WORKLOADS, SizeSuite, run_workload
 from dmlgpu.runtime.device import Device
 
@@ -113,7 +112,7 @@ def measured(*errors: float, bound: float = 2.0) -> Measured:
 
 
 def test_a_measurement_becomes_an_outcome():
-    good = outcome("double_f32-16", measured(0.25, 0.5, 1.5, 1.0, 0.0), 3.0)
+    good = function_outcome("double_f32-16", measured(0.25, 0.5, 1.5, 1.0, 0.0), 3.0)
     assert (good.status, good.max_ulp, good.wrong, good.elements) == (Status.PASS, 1.5, 0, 5)
     assert good.of_bound == 0.75
     assert (good.inputs, good.expected, good.got, good.worst) == (("1.5",), "3.0", "3.0", (2,))
@@ -123,7 +122,7 @@ def test_a_measurement_becomes_an_outcome():
 
 @pytest.mark.parametrize("error", [2.5, np.inf])
 def test_an_error_above_the_bound_is_a_failure(error):
-    bad = outcome("double_f32-16", measured(0.0, error, 0.0, 3.0), 1.0)
+    bad = function_outcome("double_f32-16", measured(0.0, error, 0.0, 3.0), 1.0)
     assert (bad.status, bad.wrong, bad.max_ulp) == (Status.FAIL, 2, max(error, 3.0))
     assert bad.of_bound == max(error, 3.0) / 2
 

@@ -14,8 +14,7 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.conformance.running.outcome import Status
 from dmlgpu.conformance.suites import chains, programs
-from dmlgpu.conformance.suites.chains import ChainSuite, Key, Memory
-from dmlgpu.conformance.suites.dispatch_generator import LARGEST
+from dmlgpu.conformance.suites.chains import LARGEST, ChainKey, ChainSuite, Memory
 from dmlgpu.conformance.suites.hazards import FEWEST_ELEMENTS, HAZARDS, HazardSuite
 from dmlgpu.conformance.suites.programs import Execution, Location, Program, Step, expected, run_program
 from dmlgpu.runtime.device import Device
@@ -121,7 +120,7 @@ def test_other_hazards_are_refused(name):
 @pytest.mark.parametrize("memory", Memory)
 @pytest.mark.parametrize("data_type", LARGEST)
 def test_chains_stay_exact_and_pass(data_type, memory, numpy_device):
-    key = Key(data_type, memory, 40, 3)
+    key = ChainKey(data_type, memory, 40, 3)
     program = chains.program(key)
     for array in expected(program)[1:]:
         numbers = array.astype(np.float64)
@@ -130,12 +129,12 @@ def test_chains_stay_exact_and_pass(data_type, memory, numpy_device):
 
 
 def test_chains_differ_by_seed_and_equal_themselves():
-    first, again, other = (chains.program(Key(DataType.INT32, Memory.OWN, 9, seed)) for seed in (1, 1, 2))
+    first, again, other = (chains.program(ChainKey(DataType.INT32, Memory.OWN, 9, seed)) for seed in (1, 1, 2))
     assert first.lists == again.lists != other.lists
 
 
 def test_chains_take_every_kind_of_operator_and_feed_results_on():
-    program = chains.program(Key(DataType.FLOAT32, Memory.OWN, 400, 0))
+    program = chains.program(ChainKey(DataType.FLOAT32, Memory.OWN, 400, 0))
     counts = Counter(step.desc.operator for step in program.order)
     families = {"GEMM", "REDUCE", "GATHER", "JOIN", "SLICE1", "PADDING1", "ELEMENT_WISE_IDENTITY", "ELEMENT_WISE_ADD"}
     assert families <= counts.keys()
@@ -144,7 +143,7 @@ def test_chains_take_every_kind_of_operator_and_feed_results_on():
 
 
 def test_chains_share_memory_as_their_names_say():
-    own, arena, reuse = (chains.program(Key(DataType.FLOAT32, memory, 60, 0)) for memory in Memory)
+    own, arena, reuse = (chains.program(ChainKey(DataType.FLOAT32, memory, 60, 0)) for memory in Memory)
     outputs = {location for step in own.order for location in step.outputs}
     assert len({location.buffer for location in outputs}) == 60
     assert len(arena.buffers) == 2
@@ -153,7 +152,7 @@ def test_chains_share_memory_as_their_names_say():
 
 
 def test_a_chain_shows_a_dispatch_that_did_nothing(monkeypatch, numpy_device):
-    key = Key(DataType.INT32, Memory.OWN, 30, 0)
+    key = ChainKey(DataType.INT32, Memory.OWN, 30, 0)
     program = chains.program(key)
     lazy = replace(program, lists=(program.lists[0][:-1], *program.lists[1:]))
     monkeypatch.setattr(programs, "execute", lambda program, device: Execution(expected(lazy)))

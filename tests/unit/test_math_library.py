@@ -13,9 +13,7 @@ import pytest
 from benchmarks.accuracy import INTRODUCTION, merged
 from dmlgpu.compiler.wgsl import templates
 from dmlgpu.compiler.wgsl.linker import library
-from dmlgpu.conformance.accuracy.functions import FUNCTIONS
-from dmlgpu.conformance.accuracy.inputs import LARGEST, around, every_exponent, halves
-from dmlgpu.conformance.accuracy.measure import errors
+from dmlgpu.conformance.accuracy.functions import FUNCTIONS, LARGEST, around, errors, every_exponent, halves
 
 FILES = [file for file in templates.files("lib") if file.startswith("lib/math_")]
 LITERAL = re.compile(r"(?<![\w.])\d+\.?\d*(?:e[+-]?\d+)?f\b")

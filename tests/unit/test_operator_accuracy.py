@@ -12,11 +12,10 @@ from benchmarks.operator_accuracy import INTRODUCTION, table
 from dmlgpu import Device
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import InvalidArgument, NotSupported
-from dmlgpu.conformance.accuracy.operator_errors import ROUNDING, Errors
-from dmlgpu.conformance.accuracy.workloads import WORKLOADS
+from dmlgpu.conformance.accuracy.workloads import ROUNDING, WORKLOADS, Errors
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.records import Run
-from dmlgpu.conformance.suites.operator_accuracy import CASES, OperatorAccuracySuite, outcome
+from dmlgpu.conformance.suites.accuracy import CASES, OperatorAccuracySuite, operator_outcome
 
 NAME = "reduce-accuracy-float32-sum"
 
@@ -69,11 +68,13 @@ def test_the_last_rounding_of_a_half_is_no_error() -> None:
 @pytest.mark.parametrize("off", [3.1, np.nan, np.inf])
 def test_what_is_beyond_its_limit_fails(off: float) -> None:
     wrong = np.float32(1024 * (1 + off * ROUNDING * 64))
-    found = outcome(NAME, errors([1.0, wrong], [1.0, 1024.0], [1.0, 1024.0 * 64]), 3.0, 1.0)
+    found = operator_outcome(NAME, errors([1.0, wrong], [1.0, 1024.0], [1.0, 1024.0 * 64]), 3.0, 1.0)
     assert (found.status, found.wrong, found.worst) == (Status.FAIL, 1, (1,))
     assert (found.expected, found.got) == ("1024.0", str(wrong))
     assert found.of_bound is not None and found.of_bound > 1
-    near = outcome(NAME, errors([1.0, 1024 * (1 + 2.9 * ROUNDING * 64)], [1.0, 1024.0], [1.0, 65536.0]), 3.0, 1.0)
+    near = operator_outcome(
+        NAME, errors([1.0, 1024 * (1 + 2.9 * ROUNDING * 64)], [1.0, 1024.0], [1.0, 65536.0]), 3.0, 1.0
+    )
     assert (near.status, near.wrong) == (Status.PASS, 0)
 
 
@@ -94,7 +95,7 @@ def test_schedules_need_shaders(numpy_device: Device) -> None:
 def test_workloads_are_named_once_and_draw_the_same_numbers_again() -> None:
     assert len(CASES) == sum(len(workload.data_types) for workload in WORKLOADS)
     for workload in WORKLOADS:
-        desc = workload.build(DataType.FLOAT16)
+        desc = workload.desc(DataType.FLOAT16)
         for first, second in zip(workload.inputs(desc), workload.inputs(desc), strict=True):
             np.testing.assert_array_equal(first, second)
             assert np.isfinite(first).all()

@@ -14,8 +14,7 @@ from dmlgpu.bench.ratios import Ratio
 from dmlgpu.bench.tuning import storing
 from dmlgpu.bench.tuning.search import Finding
 from dmlgpu.common.errors import InvalidArgument
-from dmlgpu.compiler.target import AdapterInfo, Target
-from dmlgpu.compiler.tuned import UNTUNED, Tuned
+from dmlgpu.compiler.target import UNTUNED, AdapterInfo, Target, Tuned
 from dmlgpu.compiler.tuned_files import TunedFileWarning, read_tuned, tuned_file, tuned_folder, tuned_for
 
 CARD = AdapterInfo("Card 7 (rev. A)", "Vulkan", "discrete", "maker", "driver 1.2")
@@ -145,7 +144,7 @@ def test_a_file_holds_its_format_version_and_adapter(tmp_path: Path) -> None:
 
 
 def test_targets_with_equal_choices_are_equal_and_others_are_not() -> None:
-    one, same, other = (Target("card", tuned=Tuned.of({"q": answer})) for answer in ("a", "a", "b"))
-    assert one == same and hash(one) == hash(same) and one != other and one != Target("card")
-    assert pickle.loads(pickle.dumps(one)) == one
-    assert one.tuned.answer("q", tuple) == "a" and one.tuned.answer("r", tuple) == ""
+    target, same, other = (Target("card", tuned=Tuned.of({"q": answer})) for answer in ("a", "a", "b"))
+    assert target == same and hash(target) == hash(same) and target != other and target != Target("card")
+    assert pickle.loads(pickle.dumps(target)) == target
+    assert target.tuned.answer("q", tuple) == "a" and target.tuned.answer("r", tuple) == ""

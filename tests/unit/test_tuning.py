@@ -15,8 +15,7 @@ from dmlgpu.bench.tuning.search import Finding, Search, summary
 from dmlgpu.bench.workload import Workload
 from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.schedule.gemm_choice import Shape, alternatives, choose
-from dmlgpu.compiler.target import Profile, Target
-from dmlgpu.compiler.tuned import Tuned
+from dmlgpu.compiler.target import Profile, Target, Tuned
 from tests.unit.bench_fakes import Clock, Fake
 
 CPU = Target("CPU", features=frozenset({"subgroup"}))

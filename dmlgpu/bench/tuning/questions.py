@@ -11,8 +11,7 @@ from dmlgpu.compiler.graph.compiler import compile_network
 from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.stages import stages
-from dmlgpu.compiler.target import Target
-from dmlgpu.compiler.tuned import Tuned
+from dmlgpu.compiler.target import Target, Tuned
 
 
 class RecordingTable(Tuned):

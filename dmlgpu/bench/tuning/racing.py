@@ -9,7 +9,7 @@ from dmlgpu.bench.prepared import PreparedOperator, Sample, retargeted
 from dmlgpu.bench.samples import Contestant, Measured, Patience, measure
 from dmlgpu.bench.tuning.search import Race
 from dmlgpu.bench.workload import Workload
-from dmlgpu.compiler.tuned import Tuned
+from dmlgpu.compiler.target import Tuned
 from dmlgpu.runtime.device import Device
 
 SHARE_OF_FIRST = 0.2

@@ -11,8 +11,7 @@ from dmlgpu.bench.ratios import MINIMUM_ROUNDS, Ratio, summarize
 from dmlgpu.bench.samples import Measured
 from dmlgpu.bench.tuning.questions import questions_of
 from dmlgpu.bench.workload import Workload
-from dmlgpu.compiler.target import Target
-from dmlgpu.compiler.tuned import Tuned
+from dmlgpu.compiler.target import Target, Tuned
 
 Race: TypeAlias = Callable[[Workload, Sequence[Tuned], bool], Sequence[Measured]]
 """Measures a workload under tables of choices, in turn. The last argument says whether it is the final, which takes

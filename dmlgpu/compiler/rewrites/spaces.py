@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from dmlgpu.compiler.plan import Affine, AffineView, Apply, Held, Sizes, Source, Tensor
+from dmlgpu.compiler.plan import Affine, AffineView, Apply, RegisterValue, Sizes, Source, Tensor
 from dmlgpu.compiler.rewrites.sources import identity, is_identity
 
 
-def locate(view: Tensor, written: Tensor) -> Affine | None:
+def affine_between(view: Tensor, written: Tensor) -> Affine | None:
     """Return the map from the coordinates of ``view`` to those of ``written`` that leads to the same elements.
 
     Args:
@@ -111,11 +111,11 @@ def is_same(affine: Affine, sizes: Sizes, other: Sizes) -> bool:
     """Return whether a map changes no coordinate between spaces of these sizes; coordinates that are always 0 do not
     count."""
     moving = [dimension for dimension, size in enumerate(sizes) if size > 1]
-    kept = all(row[column] == (number == column) for number, row in enumerate(affine.steps) for column in moving)
-    return sizes == other and not any(affine.start) and kept
+    unchanged = all(row[column] == (number == column) for number, row in enumerate(affine.steps) for column in moving)
+    return sizes == other and not any(affine.start) and unchanged
 
 
-def seen_from(root: Source, sizes: Sizes, affine: Affine, replaced: Mapping[Tensor, Source] | None = None) -> Source:
+def reindex(root: Source, sizes: Sizes, affine: Affine, replaced: Mapping[Tensor, Source] | None = None) -> Source:
     """Return a source under the coordinates of another space.
 
     Args:
@@ -135,9 +135,9 @@ def seen_from(root: Source, sizes: Sizes, affine: Affine, replaced: Mapping[Tens
     def view(source: Source) -> Source:
         match source:
             case Tensor():
-                given = replaced.get(source) if replaced else None
-                return given or affine.of(source, sizes)
-            case Held():
+                replacement = replaced.get(source) if replaced else None
+                return replacement or affine.of(source, sizes)
+            case RegisterValue():
                 return replace(source, sizes=sizes)
             case Apply():
                 return replace(source.over(map(visit, source.children)), sizes=sizes)

@@ -36,6 +36,7 @@ TAKEN = "window/taken"
 WITHIN = "window/within"
 COVERING = "window/covering"
 MAX_POOLING = "pooling/max_pooling2"
+WINDOW_SUM = "normalization/window_sum"
 
 LEAD = 3
 """Dimensions before the spatial ones of what convolutions read: batch, groups, channels."""

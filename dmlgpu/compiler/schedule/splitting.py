@@ -14,17 +14,28 @@ from typing import TypeAlias
 
 from dmlgpu.compiler.plan import Affine, Binding, Body, Contract, Map, Reduce, Rows, Scan, Sizes, Source, Step, Tensor
 from dmlgpu.compiler.plan.parts import replace_parts, tensors
-from dmlgpu.compiler.program import MAX_SLOTS
 from dmlgpu.compiler.rewrites.sources import identity
-from dmlgpu.compiler.rewrites.spaces import seen_from as reindex
-from dmlgpu.compiler.schedule.ranges import near
-from dmlgpu.compiler.target import Target
+from dmlgpu.compiler.rewrites.spaces import reindex
+from dmlgpu.compiler.target import MAX_SLOTS, Target
 
 MOST_PARTS = 64
 """Parts of a step: each has kernels of its own to schedule and to bind."""
 
 Cut: TypeAlias = tuple[int, int, int]
 """A dimension of the output, the first element along it, and how many."""
+
+ALIGNMENT = 16
+"""Bytes between the places where a binding may start: those of a tensor's, so that every unit stays aligned."""
+
+
+def tightened(tensor: Tensor) -> Tensor:
+    """Return the same elements, in a binding that starts less than 16 bytes before the first of them in memory."""
+    first = tensor.offset + sum(
+        (size - 1) * stride for size, stride in zip(tensor.sizes, tensor.strides, strict=True) if stride < 0
+    )
+    skipped = first // (8 * ALIGNMENT // tensor.unit_bits) * ALIGNMENT
+    binding = replace(tensor.binding, offset=tensor.binding.offset + skipped)
+    return replace(tensor, binding=binding, offset=tensor.offset - skipped * 8 // tensor.unit_bits)
 
 
 def in_parts(step: Step, target: Target) -> tuple[Step, ...]:
@@ -105,13 +116,33 @@ def _dimensions(step: Step) -> Sequence[int]:
         case _:
             return ()
     output = _output(step)
-    free = (axis for axis in range(output.rank) if axis not in fixed and output.sizes[axis] > 1)
+    free = (
+        axis
+        for axis in range(output.rank)
+        if axis not in fixed and output.sizes[axis] > 1 and (_keeps_neighbours(step) or _has_own_words(output, axis))
+    )
     return sorted(free, key=lambda axis: -abs(output.strides[axis]))
+
+
+def _keeps_neighbours(step: Step) -> bool:
+    """Return whether a step can be told that others write elements that share words with its own."""
+    return isinstance(step, Map | Contract)
+
+
+def _has_own_words(output: Tensor, axis: int) -> bool:
+    """Return whether slices along an axis lie apart in memory, in words of their own."""
+    stride = abs(output.strides[axis])
+    others = (
+        (size - 1) * abs(step)
+        for other, (size, step) in enumerate(zip(output.sizes, output.strides, strict=True))
+        if other != axis
+    )
+    return output.unit_bits >= 32 or (stride * output.unit_bits % 32 == 0 and sum(others) < stride)
 
 
 def _part(step: Step, cut: Cut) -> Step:
     """Return what a step computes of a part of its output, bound near what it reads and writes."""
-    return replace_parts(_cut(step, cut), Tensor, near)
+    return replace_parts(_cut(step, cut), Tensor, tightened)
 
 
 @functools.singledispatch

@@ -10,13 +10,13 @@ from typing import TypeAlias
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.plan import Allocation, Binding
 from dmlgpu.compiler.plan.parts import signature
-from dmlgpu.compiler.program import MAX_SLOTS, Copy, Kernel, Program, Slot
-from dmlgpu.compiler.schedule.memory import Memory
-from dmlgpu.compiler.schedule.steps import AnyScheduled, Schedule, Scheduled, ScheduledRepeat
-from dmlgpu.compiler.target import Target
-from dmlgpu.compiler.wgsl.builder import Builder
+from dmlgpu.compiler.program import Copy, Kernel, Program, Slot
+from dmlgpu.compiler.schedule.memory import MemoryLayout
+from dmlgpu.compiler.schedule.steps.base import AnyScheduled, Schedule, Scheduled, ScheduledRepeat
+from dmlgpu.compiler.target import MAX_SLOTS, Target
 from dmlgpu.compiler.wgsl.spreading import Part, parts_of, slots_of, spread
 from dmlgpu.compiler.wgsl.steps import render_step
+from dmlgpu.compiler.wgsl.writer import ShaderWriter
 
 Rendered: TypeAlias = tuple[str, tuple[Binding, ...], tuple[Part, ...]]
 """Text, and in the order of the slots what each binds: a resource, and the part of it."""
@@ -90,9 +90,9 @@ class _Texts:
 
 
 def _rendered(step: Scheduled, target: Target, doubles: bool) -> Rendered:
-    builder = Builder(target, doubles)
-    text = builder.finish(render_step(step, builder))
-    bound = [(buffer.binding, step.bound[buffer.binding]) for buffer in builder.buffers]
+    writer = ShaderWriter(target, doubles)
+    text = writer.finish(render_step(step, writer))
+    bound = [(buffer.binding, step.bound[buffer.binding]) for buffer in writer.buffers]
     parts = [parts_of(size, target.max_binding_size) for _, size in bound]
     limit = min(target.max_storage_buffers, MAX_SLOTS)
     if len(bound) > limit:
@@ -113,7 +113,7 @@ def _rendered(step: Scheduled, target: Target, doubles: bool) -> Rendered:
     )
 
 
-def _slot(binding: Binding, part: Part, moved: int, memory: Memory) -> Slot:
+def _slot(binding: Binding, part: Part, moved: int, memory: MemoryLayout) -> Slot:
     offset = binding.offset + moved + part.offset
     if isinstance(binding.index, Allocation):
         return Slot(binding.role, 0, memory.offset(binding) + offset, part.size, part.is_continued)

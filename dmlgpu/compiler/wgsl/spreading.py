@@ -6,17 +6,13 @@ chooses the part by the address.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.aliasing import OFFSET_ALIGNMENT
 from dmlgpu.compiler.wgsl import templates
-from dmlgpu.compiler.wgsl.blocks import WORDS, Variable, is_stored, through_functions
-
-STORAGE = re.compile(r"@group\(0\) @binding\(\d+\) var<storage, read_write> (\w+): array<(.+)>;\n")
-UNIFORM = re.compile(r"(?<=@group\(0\) @binding\()\d+(?=\) var<uniform>)")
+from dmlgpu.compiler.wgsl.sharing import STORAGE, UNIFORM, WORDS, Variable, is_stored, through_functions
 
 
 @dataclass(frozen=True)

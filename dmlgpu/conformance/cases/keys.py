@@ -1,10 +1,12 @@
-"""Keys: what names a case, and few of them that cover the properties of many."""
+"""Keys, which name cases; few keys that cover the properties of many; and the profiles that choose among cases."""
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -88,3 +90,26 @@ def _coverage(combination: Combination, bits: dict[object, int]) -> tuple[int, i
     pairs = itertools.combinations(properties, 2)
     single, double = (sum(1 << bits.setdefault(one, len(bits)) for one in found) for found in (properties, pairs))
     return single, double
+
+
+# ---- profiles --------------------------------------------------------------------------------------------------------
+
+
+PROFILES = ("quick", "standard", "full")
+"""Each has what the one before it has, and more: listed cases, a covering selection, every combination."""
+
+QUICK = Path(__file__).with_name("quick.txt")
+"""Names of cases, a line each, as ``scripts/choose_quick.py`` chose them."""
+
+QUICK_FAULTS = Path(__file__).with_name("quick_faults.txt")
+"""Names of cases that notice faults in shaders (``--suite mutants``) which none of the chosen ones does."""
+
+
+@functools.cache
+def quick_names() -> Mapping[str, tuple[str, ...]]:
+    """The names of the quick cases by the operator's stem."""
+    found: dict[str, list[str]] = {}
+    for path in (QUICK, QUICK_FAULTS):
+        for name in path.read_text(encoding="utf-8").split():
+            found.setdefault(name.partition("-")[0], []).append(name)
+    return {stem: tuple(names) for stem, names in found.items()}

@@ -17,23 +17,33 @@ import itertools
 import math
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from dmlgpu.catalog import loader
+from dmlgpu.catalog import enums, loader
 from dmlgpu.catalog.enums import DataType, FeatureLevel, TensorFlags
+from dmlgpu.catalog.loader import OperatorSchema
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.overlap import has_overlap
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, TensorDesc
 from dmlgpu.common.errors import InvalidArgument
-from dmlgpu.conformance.cases.case import Case
-from dmlgpu.conformance.cases.examples import documented_examples, read_example
-from dmlgpu.conformance.cases.keys import INPLACE, OWNED, PLAIN, Combination, Key, SizesList, Types, covering
+from dmlgpu.conformance.cases.case import Array, Arrays, Case
+from dmlgpu.conformance.cases.keys import (
+    INPLACE,
+    OWNED,
+    PLAIN,
+    PROFILES,
+    Combination,
+    Key,
+    SizesList,
+    Types,
+    covering,
+    quick_names,
+)
 from dmlgpu.conformance.cases.layouts import Layout, draw_sizes, draw_tensor
-from dmlgpu.conformance.cases.profiles import PROFILES, quick_names
 from dmlgpu.conformance.cases.telling import Telling, with_telling
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT
 
@@ -51,7 +61,7 @@ class OperatorCases(ABC):
         long_sizes: sizes of long axes, in the standard profile too.
     """
 
-    desc_class: ClassVar[type[OperatorDesc]]
+    desc_class: type[OperatorDesc]
     type_fields: ClassVar[tuple[str, ...]] = ()
     telling: ClassVar[tuple[Telling, ...]] = ()
     standard_count: ClassVar[int] = 60
@@ -61,6 +71,10 @@ class OperatorCases(ABC):
     random_count: ClassVar[int] = 100
     ranks: ClassVar[tuple[int, ...]] = tuple(range(1, MAX_DIMENSIONS + 1))
     """Dimension counts of the (first) input."""
+
+    def __init__(self, desc_class: type[OperatorDesc], **attributes: Any):
+        self.desc_class = desc_class
+        vars(self).update(attributes)
 
     # ---- What an operator says -------------------------------------------------------------------------------------
 
@@ -237,14 +251,25 @@ REGISTRY: dict[str, OperatorCases] = {}
 
 
 def cases(desc_class: type[OperatorDesc]) -> Callable[[Cases], Cases]:
-    """Register a subclass of ``OperatorCases`` as what tests ``desc_class``."""
+    """Register a subclass of ``OperatorCases`` as the cases of an operator."""
 
-    def register(cls: Cases) -> Cases:
-        cls.desc_class = desc_class
-        REGISTRY[desc_class.operator.lower()] = cls()
-        return cls
+    def decorate(family: Cases) -> Cases:
+        register(family, desc_class)
+        return family
 
-    return register
+    return decorate
+
+
+def register(family: type[OperatorCases], *desc_classes: type[OperatorDesc], **attributes: Any) -> None:
+    """Register the cases of operators that differ from each other in attributes of their class of cases only.
+
+    Args:
+        family: the class of cases.
+        desc_classes: the operators' descriptions.
+        attributes: of the class, with values for these operators.
+    """
+    for desc_class in desc_classes:
+        REGISTRY[desc_class.operator.lower()] = family(desc_class, **attributes)
 
 
 def draw_axes(key: Key, rng: np.random.Generator) -> tuple[int, ...]:
@@ -297,3 +322,72 @@ def _in_place(case: Case, rng: np.random.Generator) -> Case:
     tensor = case.desc.inputs[index].tensor
     assert tensor is not None and not has_overlap(tensor.sizes, tensor.element_strides)
     return replace(case, desc=case.desc.replace(**{case.desc.outputs[0].field: tensor}), in_place=index)
+
+
+# ---- the examples that DirectML's pages print ------------------------------------------------------------------------
+
+
+def documented_examples(schema: OperatorSchema) -> dict[int, Any]:
+    """The examples by number, from 1, that show the operator at all: BIT_XOR's page prints one of another operator."""
+    required = {field.name for field in schema.tensor_fields if not field.optional}
+    numbered = enumerate(schema.examples, start=1)
+    return {number: example for number, example in numbered if required <= _entries(example).keys()}
+
+
+def read_example(
+    desc_class: type[OperatorDesc], schema: OperatorSchema, example: Any
+) -> tuple[OperatorDesc, Arrays, tuple[Array, ...]]:
+    """Description, inputs and outputs of an example; anything for absent outputs."""
+    entries = _entries(example)
+    attributes = entries.pop("attributes", example["attributes"])
+    tensors = {field: _tensors(entry) for field, entry in entries.items()}
+    fields: dict[str, Any] = {}
+    for field in schema.python_fields:
+        if field.name in tensors:
+            fields[field.python_name] = tensors[field.name][0]
+        elif field.name in attributes:
+            fields[field.python_name] = _attribute(field.type, attributes[field.name])
+    desc = desc_class(**fields)
+    arrays = {
+        (field.python_name, position): array
+        for field in schema.tensor_fields
+        if field.name in tensors
+        for position, array in tensors[field.name][1].items()
+    }
+    inputs = tuple(arrays.get((slot.field, slot.position)) for slot in desc.inputs)
+    outputs = tuple(arrays.get((slot.field, slot.position), np.empty(0)) for slot in desc.outputs)
+    return desc, inputs, outputs
+
+
+def _entries(example: Mapping[str, Any]) -> dict[str, Any]:
+    """What an example gives, corrected where the page is wrong."""
+    return {**example["tensors"], **example.get("corrected", {})}
+
+
+def _tensors(entry: Any) -> tuple[Any, dict[int | None, Array]]:
+    """The value of a tensor field as the catalog prints it, and the contents by position in the array, if it is one."""
+    if isinstance(entry, list):
+        tensors = [_tensor(one) for one in entry]
+        return tuple(desc for desc, _ in tensors), {position: array for position, (_, array) in enumerate(tensors)}
+    desc, array = _tensor(entry)
+    return desc, {None: array}
+
+
+def _tensor(entry: Any) -> tuple[TensorDesc, Array]:
+    """Description and contents of a tensor as the catalog prints it."""
+    data_type = DataType[entry["type"]]
+    strides = entry.get("strides")
+    desc = TensorDesc(data_type, tuple(entry["sizes"]), None if strides is None else tuple(strides))
+    return desc, np.array(entry["values"]).astype(data_type.numpy).reshape(desc.sizes)
+
+
+def _attribute(kind: str, value: Any) -> Any:
+    """An attribute as the catalog prints it; enumeration members are spelled in full, numbers not used are left out."""
+    if value is None:
+        return 0.0
+    if not kind.startswith("DML_"):
+        return value
+    if kind == "DML_TENSOR_DATA_TYPE":
+        return DataType[value.removeprefix("DML_TENSOR_DATA_TYPE_")]
+    name = "".join(word.capitalize() for word in kind.removeprefix("DML_").split("_"))
+    return getattr(enums, name)[value.removeprefix(f"{kind}_")]

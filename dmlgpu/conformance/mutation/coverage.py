@@ -16,8 +16,7 @@ from dmlgpu.compiler.program import Kernel, Slot
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.compiler.wgsl import linker, templates
 from dmlgpu.compiler.wgsl.sharing import share, shared_texts
-from dmlgpu.conformance.accuracy.functions import FUNCTIONS, Function
-from dmlgpu.conformance.accuracy.measure import kernel
+from dmlgpu.conformance.accuracy.functions import FUNCTIONS, Function, kernel
 from dmlgpu.conformance.cases.case import Case
 from dmlgpu.conformance.cases.registry import case_by_name
 from dmlgpu.conformance.mutation.rules import Mutant

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from dmlgpu.compiler.target import AdapterInfo
-from dmlgpu.frontends.dxdispatch.node import shown
+from dmlgpu.frontends.dxdispatch.json_node import shown
 
 T = TypeVar("T")
 Member = TypeVar("Member", bound=StrEnum)

@@ -6,21 +6,19 @@ from functools import cached_property
 
 from dmlgpu.common.errors import InvalidArgument, NotSupported
 from dmlgpu.conformance.cases.case import Array
-from dmlgpu.conformance.cases.profiles import PROFILES
+from dmlgpu.conformance.cases.keys import PROFILES
 from dmlgpu.conformance.drivers.outputs import OutputSuite, SuiteWithCases, as_output_suite
 from dmlgpu.conformance.drivers.pairwise import Allowance
 from dmlgpu.conformance.running.outcome import Outcome
-from dmlgpu.conformance.suites.accuracy import AccuracySuite
+from dmlgpu.conformance.suites.accuracy import AccuracySuite, OperatorAccuracySuite
 from dmlgpu.conformance.suites.attributes import AttributeSuite
 from dmlgpu.conformance.suites.chains import ChainSuite
 from dmlgpu.conformance.suites.graphs import GraphSuite
-from dmlgpu.conformance.suites.halves import HalvesSuite
 from dmlgpu.conformance.suites.hazards import HazardSuite
-from dmlgpu.conformance.suites.operator_accuracy import OperatorAccuracySuite
 from dmlgpu.conformance.suites.operators import OperatorSuite
 from dmlgpu.conformance.suites.registry import Suite
 from dmlgpu.conformance.suites.sizes import SizeSuite
-from dmlgpu.conformance.suites.special_values import SpecialValueSuite
+from dmlgpu.conformance.suites.special_values import HalvesSuite, SpecialValueSuite
 from dmlgpu.runtime.device import Device
 
 

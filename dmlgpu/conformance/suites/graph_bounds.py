@@ -33,7 +33,7 @@ from dmlgpu import reference
 from dmlgpu.catalog.enums import DataType, ReduceFunction
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.compiler.graph.network import Constant, GraphInput, Network, Result, Value
+from dmlgpu.compiler.graph.network import Constant, Network, NetworkInput, NodeResult, Value
 from dmlgpu.conformance.cases.case import Array, Arrays
 from dmlgpu.conformance.cases.families.normalization import deviation_errors, normalized_errors, wide
 from dmlgpu.conformance.cases.families.reduction import reduction_magnitude, reduction_tolerance
@@ -212,17 +212,17 @@ class _Evaluation:
     network: Network
     inputs: Sequence[Array]
 
-    def arrays(self, number: int, made: Mapping[Result, _Bytes]) -> Arrays:
+    def arrays(self, number: int, made: Mapping[NodeResult, _Bytes]) -> Arrays:
         """Return what a node reads."""
         node = self.network.nodes[number]
 
         def given(value: Value | None) -> _Bytes:
             match value:
-                case Result():
+                case NodeResult():
                     return made[value]
                 case Constant():
                     return np.frombuffer(self.network.constants[value.index], np.uint8)
-                case GraphInput():
+                case NetworkInput():
                     return self.inputs[value.index].view(np.uint8)
             return None
 
@@ -231,7 +231,7 @@ class _Evaluation:
             for slot, value in zip(node.desc.inputs, node.inputs, strict=True)
         )
 
-    def run(self, known: Mapping[Result, _Bytes], changed: Mapping[Result, _Bytes]) -> dict[Result, _Bytes]:
+    def run(self, known: Mapping[NodeResult, _Bytes], changed: Mapping[NodeResult, _Bytes]) -> dict[NodeResult, _Bytes]:
         """Return the results of all nodes.
 
         Args:
@@ -241,9 +241,9 @@ class _Evaluation:
         made = {**known, **changed}
         stale = set(changed)
         for number, node in enumerate(self.network.nodes):
-            slots = [(Result(number, output), slot) for output, slot in enumerate(node.desc.outputs)]
+            slots = [(NodeResult(number, output), slot) for output, slot in enumerate(node.desc.outputs)]
             fresh = all(result in made for result, slot in slots if slot.tensor is not None)
-            if fresh and stale.isdisjoint(value for value in node.inputs if isinstance(value, Result)):
+            if fresh and stale.isdisjoint(value for value in node.inputs if isinstance(value, NodeResult)):
                 continue
             found = reference.evaluate(node.desc, self.arrays(number, made))
             for (result, slot), array in zip(slots, found, strict=True):
@@ -274,17 +274,19 @@ def output_bounds(network: Network, inputs: Sequence[Array]) -> tuple[Bound, ...
     return tuple(bounds)
 
 
-def _all_errors(evaluation: _Evaluation, made: Mapping[Result, _Bytes], *, exact: bool) -> dict[Result, Bound]:
+def _all_errors(evaluation: _Evaluation, made: Mapping[NodeResult, _Bytes], *, exact: bool) -> dict[NodeResult, Bound]:
     errors = {}
     for number, node in enumerate(evaluation.network.nodes):
         slots = [(output, slot.tensor) for output, slot in enumerate(node.desc.outputs) if slot.tensor is not None]
-        results = [tensor.decode(made[Result(number, output)]) for output, tensor in slots]
+        results = [tensor.decode(made[NodeResult(number, output)]) for output, tensor in slots]
         own = _own_errors(node.desc, evaluation.arrays(number, made), results, exact=exact)
-        errors.update({Result(number, output): error for (output, _), error in zip(slots, own, strict=True)})
+        errors.update({NodeResult(number, output): error for (output, _), error in zip(slots, own, strict=True)})
     return errors
 
 
-def _changes(evaluation: _Evaluation, made: Mapping[Result, _Bytes], result: Result, error: Bound) -> list[Bound]:
+def _changes(
+    evaluation: _Evaluation, made: Mapping[NodeResult, _Bytes], result: NodeResult, error: Bound
+) -> list[Bound]:
     """Return what a node's error may change in each output of the graph."""
     network = evaluation.network
     tensor, ends = network.tensor(result), list(zip(network.outputs, network.output_tensors, strict=True))

@@ -1,8 +1,8 @@
 """Casts between all widths before and after steps of every kind: cases of the suite ``graphs``.
 
 ``cast-input-sum-uint8-int64-float16-plain`` casts an input of uint8 to int64, sums it up, and casts the sums to
-float16. Another producer (``graph_producers``) stands in the place of ``input``. Steps are the consumers of pairs
-(``graph_consumers``) and those of this module, in all types that the operators take.
+float16. Another producer (``graph_steps``) stands in the place of ``input``. Steps are the consumers of pairs
+(``graph_steps``) and those of this module, in all types that the operators take.
 """
 
 from __future__ import annotations
@@ -16,9 +16,20 @@ from dataclasses import dataclass
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType, InterpolationMode, MatrixTransform, ReduceFunction
 from dmlgpu.catalog.operator_desc import Size2D
-from dmlgpu.conformance.suites.graph_consumers import CONSUMERS, Consumer
-from dmlgpu.conformance.suites.graph_draft import BYTES, EVERY, FLOATS, NUMBERS, SUMMED, Draft, Example, Types, most_of
-from dmlgpu.conformance.suites.graph_producers import PRODUCERS
+from dmlgpu.conformance.suites.graph_steps import (
+    BYTES,
+    CONSUMERS,
+    EVERY,
+    FLOATS,
+    NUMBERS,
+    PRODUCERS,
+    SUMMED,
+    Consumer,
+    Draft,
+    Example,
+    Types,
+    most_of,
+)
 from dmlgpu.tensors.graphs import functions as f
 from dmlgpu.tensors.graphs.expression import Expression
 

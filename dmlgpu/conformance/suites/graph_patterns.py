@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from dmlgpu.catalog.enums import ConvolutionDirection, DataType, InterpolationMode, MatrixTransform, ReduceFunction
 from dmlgpu.catalog.operator_desc import ScaleBias, Size2D
-from dmlgpu.conformance.suites.graph_draft import FLOATS, SIGNED, WORDS, Draft, Types
+from dmlgpu.conformance.suites.graph_steps import FLOATS, SIGNED, WORDS, Draft, Types
 from dmlgpu.tensors.graphs import functions as f
 from dmlgpu.tensors.graphs.expression import Expression
 

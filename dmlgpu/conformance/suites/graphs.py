@@ -3,11 +3,11 @@ with the reference, node by node.
 
 Names are of four kinds:
 
-- ``pair-convolution-residual-float32-odd``: a producer and what reads it (``graph_producers``, ``graph_consumers``), by
+- ``pair-convolution-residual-float32-odd``: a producer and what reads it (``graph_steps``), by
   the type of the tensor between them; the last word says what is special (``Variant``).
 - ``cast-input-sum-uint8-int64-float16-plain``: casts before and after a step (``graph_casts``).
 - ``pattern-attention-float16-plain``: graphs that passes look for as a whole (``graph_patterns``).
-- ``graph-float32-12-s3``: random graphs (``random_graphs``), by their type, the number of their nodes, and a seed.
+- ``graph-float32-12-s3``: random graphs (``RandomGraph``), by their type, the number of their nodes, and a seed.
 
 One tolerance holds for fused and unfused kernels on every adapter: results are equal bit by bit where every node is
 exact, else they keep the bound that the errors of the nodes add up to (``graph_bounds`` says how and why).
@@ -19,6 +19,7 @@ import contextlib
 import enum
 import functools
 import itertools
+import re
 import time
 import zlib
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
@@ -29,25 +30,31 @@ import numpy as np
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.compiler.graph.description import (
+    ConstantNode,
+    GraphDesc,
+    InputEdge,
+    IntermediateEdge,
+    OperatorNode,
+    OutputEdge,
+)
 from dmlgpu.compiler.graph.passes import PASSES
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.target import Profile
 from dmlgpu.conformance.cases.case import Array
-from dmlgpu.conformance.cases.profiles import PROFILES
+from dmlgpu.conformance.cases.keys import PROFILES
 from dmlgpu.conformance.cases.tolerance import Bound, Given
 from dmlgpu.conformance.drivers.pairwise import Allowance
 from dmlgpu.conformance.running.comparison import Verdict, compare
 from dmlgpu.conformance.running.graph_runner import run_graph
 from dmlgpu.conformance.running.outcome import Outcome
 from dmlgpu.conformance.running.runner import POISON, digest, kernels_of
-from dmlgpu.conformance.suites import random_graphs
-from dmlgpu.conformance.suites.dispatch_generator import LARGEST
+from dmlgpu.conformance.suites.chains import LARGEST, Dispatch, DispatchGenerator, Sizes, Value
 from dmlgpu.conformance.suites.graph_bounds import output_bounds
 from dmlgpu.conformance.suites.graph_casts import INPUT, Casts, all_casts
-from dmlgpu.conformance.suites.graph_consumers import CONSUMERS
-from dmlgpu.conformance.suites.graph_draft import ALL, Draft, Example
 from dmlgpu.conformance.suites.graph_patterns import PATTERNS
-from dmlgpu.conformance.suites.graph_producers import PRODUCERS
+from dmlgpu.conformance.suites.graph_steps import ALL, CONSUMERS, PRODUCERS, Draft, Example
+from dmlgpu.conformance.suites.programs import Location
 from dmlgpu.runtime.device import Device
 
 SIZES, ODD_SIZES = (2, 4, 6, 8), (1, 3, 5, 7)
@@ -184,7 +191,7 @@ class GraphSuite:
             "full": {6: 60, 16: 60, 60: 20, 300: 2},
         }[profile]
         drawn = [(nodes, seed) for nodes, count in lengths.items() for seed in range(count)]
-        random = tuple(str(random_graphs.Key(kind, *numbers)) for numbers in drawn for kind in LARGEST)
+        random = tuple(str(RandomGraph(kind, *numbers)) for numbers in drawn for kind in LARGEST)
         match profile:
             case "quick":
                 return (*QUICK, *random)
@@ -198,7 +205,7 @@ class GraphSuite:
     def has(self, name: str) -> bool:
         """Whether a name spells a graph."""
         try:
-            return _named(name) is not None or random_graphs.Key.parse(name) is not None
+            return _named(name) is not None or RandomGraph.parse(name) is not None
         except InvalidArgument:
             return False
 
@@ -285,7 +292,7 @@ def example(name: str) -> Example:
         InvalidArgument: when the name spells none.
     """
     named = _named(name)
-    return random_graphs.example(random_graphs.Key.parse(name)) if named is None else named.example()
+    return random_example(RandomGraph.parse(name)) if named is None else named.example()
 
 
 def _named(name: str) -> Pair | Casts | None:
@@ -305,3 +312,92 @@ def _execute(given: Example, device: Device, disabled: Collection[str], poison: 
     compiled = device.compile_graph(given.graph, disabled_passes=disabled)
     with np.errstate(all="ignore"):  # the numpy adapter, on halves that overflow
         return _Execution(run_graph(compiled, given.inputs, poison), kernels_of(compiled))
+
+
+# ---- random graphs of integers, and of floats that hold integers exactly ---------------------------------------------
+
+
+SOURCES: tuple[Sizes, ...] = ((4, 8), (8, 4), (12, 12), (1, 8))
+"""Sizes of the tensors that a graph starts from: the first three are its inputs, the last one is a constant."""
+MOST_NODES = 500
+
+
+@dataclass(frozen=True)
+class RandomGraph:
+    """What names a graph."""
+
+    data_type: DataType
+    nodes: int
+    seed: int
+
+    def __str__(self) -> str:
+        return f"graph-{self.data_type.name.lower()}-{self.nodes}-s{self.seed}"
+
+    @classmethod
+    def parse(cls, name: str) -> RandomGraph:
+        """The key that a name spells.
+
+        Raises:
+            InvalidArgument: when it spells none.
+        """
+        found = re.fullmatch(r"graph-(\w+)-(\d{1,3})-s(\d{1,9})", name)
+        types = {data_type.name.lower(): data_type for data_type in LARGEST}
+        if found is not None and found[1] in types:
+            key = cls(types[found[1]], int(found[2]), int(found[3]))
+            if str(key) == name and 1 <= key.nodes <= MOST_NODES:
+                return key
+        raise InvalidArgument(f"{name!r} names no graph, such as graph-float32-12-s0, of up to {MOST_NODES} nodes")
+
+
+def random_example(key: RandomGraph) -> Example:
+    """The graph of a key. Where a value lies is its number: sources first, then nodes, in order."""
+    rng = np.random.default_rng(zlib.crc32(str(key).encode()))
+    sources = [Value(Location(1 + number), sizes, 3) for number, sizes in enumerate(SOURCES)]
+    generator = DispatchGenerator(key.data_type, rng, Location(0), list(sources), element_wise=3)
+    dispatches = []
+    for number in range(key.nodes):
+        dispatch = generator.draw()
+        dispatches.append(dispatch)
+        found = Value(Location(1 + len(SOURCES) + number), dispatch.sizes, dispatch.most)
+        generator.values.append(found)
+        if rng.random() < 0.3:
+            generator.values.append(_reinterpreted(found))
+    dtype = key.data_type.numpy
+    data: list[Array] = [rng.integers(0, 4, 4).astype(np.uint32)]
+    data += [rng.integers(-3, 4, rows * columns).astype(dtype) for rows, columns in SOURCES]
+    return Example(_graph(dispatches, data[-1], rng, str(key)), tuple(data[:-1]))
+
+
+def _reinterpreted(value: Value) -> Value:
+    """The same bytes as a matrix of other sizes: the edge between says so."""
+    rows, columns = value.sizes
+    return replace(value, sizes=(rows * columns // 4, 4) if rows * columns % 4 == 0 else (columns, rows))
+
+
+def _graph(dispatches: list[Dispatch], constant: Array, rng: np.random.Generator, name: str) -> GraphDesc:
+    """The graph of some dispatches; what none of them reads is an output, and some of what one reads."""
+    first = 1 + len(SOURCES)
+    into: list[InputEdge] = []
+    inner: list[IntermediateEdge] = []
+    for number, dispatch in enumerate(dispatches):
+        read = [value.location for value in dispatch.reads]
+        for position, location in enumerate(read if dispatch.indices is None else [*read, dispatch.indices]):
+            if location.buffer >= first:
+                inner.append(IntermediateEdge(location.buffer - first, 0, number, position))
+            elif location.buffer == first - 1:
+                inner.append(IntermediateEdge(len(dispatches), 0, number, position))
+            else:
+                into.append(InputEdge(location.buffer, number, position))
+    read_nodes = {edge.from_node for edge in inner}
+    ends = [number for number in range(len(dispatches)) if number not in read_nodes or rng.random() < 0.15]
+    nodes = [OperatorNode(dispatch.desc, f"{number}") for number, dispatch in enumerate(dispatches)]
+    outputs = tuple(OutputEdge(node, 0, number) for number, node in enumerate(ends))
+    return GraphDesc(
+        first - 1,
+        len(ends),
+        (*nodes, ConstantNode(constant.tobytes(), "constant")),
+        tuple(into),
+        tuple(inner),
+        outputs,
+        name,
+    )

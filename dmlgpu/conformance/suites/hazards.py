@@ -19,7 +19,7 @@ from dmlgpu.catalog.enums import AxisDirection, DataType
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.conformance.cases.contents import any_bits
-from dmlgpu.conformance.cases.profiles import PROFILES
+from dmlgpu.conformance.cases.keys import PROFILES
 from dmlgpu.conformance.suites.programs import Location, Program, ProgramSuite, Step
 
 TYPES = (DataType.UINT32, DataType.UINT8)

@@ -11,7 +11,7 @@ import numpy as np
 
 from dmlgpu.common.errors import DmlError, InvalidArgument, NotSupported
 from dmlgpu.conformance.cases.case import Case
-from dmlgpu.conformance.cases.profiles import PROFILES
+from dmlgpu.conformance.cases.keys import PROFILES
 from dmlgpu.conformance.cases.registry import case_by_name, case_names
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.runner import run_case

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import Protocol
 
+from dmlgpu.catalog import search
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.conformance.running.outcome import Outcome
-from dmlgpu.conformance.suites import suggestions
 from dmlgpu.runtime.device import Device
 
 GROUP = "dmlgpu.suites"
@@ -31,13 +31,13 @@ BUILT_IN = tuple(
         ("operators", "operators:OperatorSuite"),
         ("values", "special_values:SpecialValueSuite"),
         ("attributes", "attributes:AttributeSuite"),
-        ("halves", "halves:HalvesSuite"),
+        ("halves", "special_values:HalvesSuite"),
         ("chains", "chains:ChainSuite"),
         ("graphs", "graphs:GraphSuite"),
         ("hazards", "hazards:HazardSuite"),
         ("sizes", "sizes:SizeSuite"),
         ("accuracy", "accuracy:AccuracySuite"),
-        ("operator_accuracy", "operator_accuracy:OperatorAccuracySuite"),
+        ("operator_accuracy", "accuracy:OperatorAccuracySuite"),
     )
 )
 """dmlgpu's own, found like those of other packages, also where dmlgpu runs without having been installed."""
@@ -140,7 +140,7 @@ def _hint(suite: Suite, profile: str, pattern: str) -> str:
         count = sum(matches(name, pattern) for name in suite.names(larger))
         if count:
             return f"; --profile {larger} has {count} {'case' if count == 1 else 'cases'} that it matches"
-    return suggestions.hint(pattern, suite.names(profile), list(_entries()))
+    return _suggestion(pattern, suite.names(profile), list(_entries()))
 
 
 def matches(name: str, pattern: str) -> bool:
@@ -152,3 +152,40 @@ def matches(name: str, pattern: str) -> bool:
 def list_digest(names: Sequence[str]) -> str:
     """What two runs of the same cases agree in."""
     return hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
+
+
+_MOST_NAMES = 3
+"""Names that are offered, at most."""
+
+_LIKENESS = 0.7
+"""From which likeness on names are near, as ``difflib`` measures it."""
+
+
+def _suggestion(pattern: str, names: Sequence[str], suites: Sequence[str]) -> str:
+    """Return what a message about a pattern says after a semicolon; empty where nothing is like it.
+
+    Args:
+        pattern: it matches none of the names.
+        names: of all cases.
+        suites: the names of suites.
+    """
+    word = pattern.strip("*?").lower()
+    if word in suites:
+        return f"; there is a suite of this name: --suite {word}"
+    stem, _, rest = word.partition("-")
+    stems = list(dict.fromkeys(name.partition("-")[0] for name in names))
+    # An operator's name in another library, then one that is misspelt; the cases of an operator begin with its stem.
+    known = [match.operator.stem for match in search.find(stem) if match.fit <= search.SYNONYM]
+    alike = [name.lower() for name in search.near(stem)] + _near(stem, stems)
+    found = [one for one in dict.fromkeys(known or alike) if one in stems]
+    if rest:
+        # As much of each name as there is of the pattern, which may be no more than the beginning.
+        beginnings = {name[: len(word)]: name for name in names if name.partition("-")[0] in (stem, *found)}
+        found = [beginnings[one] for one in _near(word, list(beginnings))] or found
+    if not found:
+        found = _near(word, suites)
+    return f"; similar names: {', '.join(found[:_MOST_NAMES])}" if found else ""
+
+
+def _near(word: str, names: Sequence[str]) -> list[str]:
+    return difflib.get_close_matches(word, names, _MOST_NAMES, _LIKENESS) if len(word) <= search.LONGEST else []

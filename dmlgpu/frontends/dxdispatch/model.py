@@ -11,8 +11,8 @@ from dmlgpu.catalog.enums import ExecutionFlags
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler.graph.description import GraphDesc
-from dmlgpu.frontends.dxdispatch.node import Node
-from dmlgpu.frontends.dxdispatch.paths import Access
+from dmlgpu.frontends.dxdispatch.files import FileAccess
+from dmlgpu.frontends.dxdispatch.json_node import JsonNode
 from dmlgpu.frontends.dxdispatch.resources import Resource
 from dmlgpu.runtime.executor import Range
 from dmlgpu.runtime.shader_source import ShaderBinding
@@ -74,7 +74,7 @@ class OperatorDispatchable(TableDispatchable):
     """
 
     desc: OperatorDesc
-    fields: Node
+    fields: JsonNode
     as_graph: bool
 
 
@@ -208,7 +208,7 @@ Command = TableDispatch | OnnxDispatch | ShaderDispatch | Print | WriteFile
 
 
 @dataclass(frozen=True)
-class Model:
+class DxModel:
     """A DxDispatch model.
 
     Attributes:
@@ -222,5 +222,5 @@ class Model:
     resources: Mapping[str, Resource]
     dispatchables: Mapping[str, Dispatchable]
     commands: tuple[Command, ...]
-    access: Access
+    access: FileAccess
     source: Path | None = None

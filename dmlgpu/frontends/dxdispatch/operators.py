@@ -9,18 +9,22 @@ import numpy as np
 
 from dmlgpu.catalog import FieldSchema, OperatorSchema, catalog, descs, enums, operator
 from dmlgpu.catalog.enums import DataType, TensorFlags, TensorType
-from dmlgpu.catalog.names import class_name, to_directml
+from dmlgpu.catalog.model import class_name, to_directml
 from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias, Size2D
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, TensorDesc
 from dmlgpu.common.errors import InvalidArgument, InvalidDescription, ModelError
-from dmlgpu.frontends.dxdispatch.node import UINT64_MAX, Node, child_path, nearest, quoted
-from dmlgpu.frontends.dxdispatch.values import (
+from dmlgpu.frontends.dxdispatch.json_node import (
+    UINT64_MAX,
+    JsonNode,
+    child_path,
+    nearest,
     optional,
     parse_data_type,
     parse_enum,
     parse_flags,
     parse_float,
     parse_scalar,
+    quoted,
 )
 
 _TENSOR_KEYS = (
@@ -37,7 +41,9 @@ INT32_RANGE = (-(2**31), 2**31 - 1)
 OPERATOR_PREFIX = "DML_OPERATOR_"
 
 
-def parse_operator(node: Node, own_keys: Collection[str] = (), *, fused: bool = False) -> tuple[OperatorDesc, Node]:
+def parse_operator(
+    node: JsonNode, own_keys: Collection[str] = (), *, fused: bool = False
+) -> tuple[OperatorDesc, JsonNode]:
     """Return an operator description and the object that holds its fields.
 
     Both forms are read: ``{"type": T, "desc": {fields}}`` and ``{"type": T, fields}``; keys may begin with a capital.
@@ -63,7 +69,7 @@ def parse_operator(node: Node, own_keys: Collection[str] = (), *, fused: bool = 
     return _describe(schema, fields, fused), fields
 
 
-def parse_operator_type(node: Node) -> OperatorSchema:
+def parse_operator_type(node: JsonNode) -> OperatorSchema:
     """Return the operator that a type names, with or without ``DML_OPERATOR_``."""
     name = node.string().removeprefix(OPERATOR_PREFIX)
     try:
@@ -75,7 +81,7 @@ def parse_operator_type(node: Node) -> OperatorSchema:
     return schema
 
 
-def _describe(schema: OperatorSchema, fields: Node, fused: bool) -> OperatorDesc:
+def _describe(schema: OperatorSchema, fields: JsonNode, fused: bool) -> OperatorDesc:
     values = {}
     for field in schema.python_fields:
         if fused and field.is_tensor:
@@ -99,7 +105,7 @@ def _describe(schema: OperatorSchema, fields: Node, fused: bool) -> OperatorDesc
         raise located(error, fields) from error
 
 
-def located(error: InvalidDescription, fields: Node) -> ModelError:
+def located(error: InvalidDescription, fields: JsonNode) -> ModelError:
     """Return the complaint about a description as one about the model.
 
     Args:
@@ -117,14 +123,14 @@ def located(error: InvalidDescription, fields: Node) -> ModelError:
     return ModelError(f"{path}{bracket}{index}{'.' if rest else ''}{middle}{below}", str(error))
 
 
-def _one(member: Node, field: FieldSchema, schema: OperatorSchema, fields: Node) -> Any:
+def _one(member: JsonNode, field: FieldSchema, schema: OperatorSchema, fields: JsonNode) -> Any:
     if field.type == "SCALAR_UNION":
         return _scalar_union(member, schema, fields)
     parse = _PARSERS.get(field.type) or _enum_parser(field.type)
     return parse(member)
 
 
-def _check_counts(schema: OperatorSchema, fields: Node) -> None:
+def _check_counts(schema: OperatorSchema, fields: JsonNode) -> None:
     """Check the counts of arrays: they may be left out; where they are given they must be right."""
     for field in schema.python_fields:
         if field.count_field is None or (count := fields.get(field.count_field)) is None:
@@ -138,7 +144,7 @@ def _check_counts(schema: OperatorSchema, fields: Node) -> None:
 # -- the kinds of field ---------------------------------------------------------------------------------------------
 
 
-def parse_tensor(node: Node) -> TensorDesc:
+def parse_tensor(node: JsonNode) -> TensorDesc:
     """Return a tensor description: ``{"Type": "BUFFER", "Desc": {fields}}`` or the fields alone.
 
     Raises:
@@ -166,16 +172,16 @@ def parse_tensor(node: Node) -> TensorDesc:
         ),
         total_tensor_size_in_bytes=optional(inner.get("TotalTensorSizeInBytes"), lambda at: at.integer(0, UINT64_MAX))
         or None,
-        guaranteed_base_offset_alignment=optional(inner.get("GuaranteedBaseOffsetAlignment"), Node.integer, 0),
+        guaranteed_base_offset_alignment=optional(inner.get("GuaranteedBaseOffsetAlignment"), JsonNode.integer, 0),
     )
 
 
-def _check_dimensions(count: Node | None, dimensions: int) -> None:
+def _check_dimensions(count: JsonNode | None, dimensions: int) -> None:
     if count is not None and count.integer() != dimensions:
         raise count.error(f"must be {dimensions}, the length of 'Sizes', got {count.value}")
 
 
-def _strides(node: Node | None, dimensions: int) -> tuple[int, ...] | None:
+def _strides(node: JsonNode | None, dimensions: int) -> tuple[int, ...] | None:
     """Return strides, or None for packed ones: absent, null or empty."""
     if node is None or node.value is None or not node.array():
         return None
@@ -184,17 +190,17 @@ def _strides(node: Node | None, dimensions: int) -> tuple[int, ...] | None:
     return node.integers()
 
 
-def _scale_bias(node: Node) -> ScaleBias:
+def _scale_bias(node: JsonNode) -> ScaleBias:
     node.allow(("Scale", "Bias"), "a DML_SCALE_BIAS")
     return ScaleBias(*(parse_float(node.require(key, "a DML_SCALE_BIAS")) for key in ("Scale", "Bias")))
 
 
-def _size_2d(node: Node) -> Size2D:
+def _size_2d(node: JsonNode) -> Size2D:
     node.allow(("Width", "Height"), "a DML_SIZE_2D")
     return Size2D(*(node.require(key, "a DML_SIZE_2D").integer() for key in ("Width", "Height")))
 
 
-def _scalar_union(node: Node, schema: OperatorSchema, fields: Node) -> int | float:
+def _scalar_union(node: JsonNode, schema: OperatorSchema, fields: JsonNode) -> int | float:
     """Parse a number, or an object with the union's member for the type: ``{"Int32": 5}``; FLOAT16 has its bits there.
 
     The data type is that of the operator's one field of this kind.
@@ -214,17 +220,17 @@ def _scalar_union(node: Node, schema: OperatorSchema, fields: Node) -> int | flo
     return parse_scalar(node.require(key, f"a DML_SCALAR_UNION that holds {data_type.name}"), data_type)
 
 
-def _enum_parser(type_name: str) -> Callable[[Node], Any]:
+def _enum_parser(type_name: str) -> Callable[[JsonNode], Any]:
     members = getattr(enums, class_name(type_name.removeprefix("DML_")))
     return lambda node: parse_enum(node, members, f"{type_name}_")
 
 
-_PARSERS: dict[str, Callable[[Node], Any]] = {
+_PARSERS: dict[str, Callable[[JsonNode], Any]] = {
     "TENSOR": parse_tensor,
-    "UINT": Node.integer,
+    "UINT": JsonNode.integer,
     "INT": lambda node: node.integer(*INT32_RANGE),
     "FLOAT": parse_float,
-    "BOOL": Node.boolean,
+    "BOOL": JsonNode.boolean,
     "SCALE_BIAS": _scale_bias,
     "SIZE_2D": _size_2d,
     "OPERATOR_DESC": lambda node: parse_operator(node, fused=True)[0],

@@ -21,7 +21,7 @@ from dmlgpu.conformance.cases.case import Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, mixed, numbers
 from dmlgpu.conformance.cases.families.functions import SPECIAL, accuracy, within
 from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
-from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
 from dmlgpu.conformance.cases.telling import Rows, Telling
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Bound, Tolerance, Ulp, flush
 
@@ -146,28 +146,12 @@ def _rounding(factor: float, t: Wide) -> Wide:
     return np.zeros_like(t) if abs(math.frexp(factor)[0]) == 0.5 else np.abs(t)
 
 
-@cases(descs.ActivationElu)
-class EluCases(_ActivationCases):
-    """ACTIVATION_ELU: 2 ULP of e^x - 1, and a product."""
-
-    ulps = 3
-    ranges: ClassVar[Ranges] = {"alpha": (-0.5, 3.0)}
-
-
-@cases(descs.ActivationCelu)
-class CeluCases(_ComposedCases):
-    """ACTIVATION_CELU: 2 ULP of e^t - 1, one of the quotient t (never more, for positive alpha), a product."""
-
-    ulps = 4
-    ranges: ClassVar[Ranges] = {"alpha": (0.1, 3.0)}
-
-
-@cases(descs.ActivationScaledElu)
-class ScaledEluCases(_ComposedCases):
-    """ACTIVATION_SCALED_ELU: 2 ULP of e^x - 1, and two products."""
-
-    ulps = 4
-    ranges: ClassVar[Ranges] = {"alpha": (0.1, 3.0), "gamma": (-2.0, 2.0)}
+# 2 ULP of e^x - 1, and a product
+register(_ActivationCases, descs.ActivationElu, ulps=3, ranges={"alpha": (-0.5, 3.0)})
+# 2 ULP of e^t - 1, one of the quotient t (never more, for positive alpha), a product
+register(_ComposedCases, descs.ActivationCelu, ulps=4, ranges={"alpha": (0.1, 3.0)})
+# 2 ULP of e^x - 1, and two products
+register(_ComposedCases, descs.ActivationScaledElu, ulps=4, ranges={"alpha": (0.1, 3.0), "gamma": (-2.0, 2.0)})
 
 
 @cases(descs.ActivationHardSigmoid)
@@ -209,12 +193,8 @@ class IdentityCases(_ActivationCases):
         return Case(name, desc, lambda contents: (any_bits(contents, data_type, key.sizes),), EXACT)
 
 
-@cases(descs.ActivationLeakyRelu)
-class LeakyReluCases(_ActivationCases):
-    """ACTIVATION_LEAKY_RELU: one product."""
-
-    ulps = 1
-    ranges: ClassVar[Ranges] = {"alpha": (-1.0, 1.0)}
+# one product
+register(_ActivationCases, descs.ActivationLeakyRelu, ulps=1, ranges={"alpha": (-1.0, 1.0)})
 
 
 @cases(descs.ActivationLinear)
@@ -252,19 +232,9 @@ class ReluCases(_ActivationCases):
         return CORRECTLY_ROUNDED
 
 
-@cases(descs.ActivationScaledTanh)
-class ScaledTanhCases(_ComposedCases):
-    """ACTIVATION_SCALED_TANH: 2 ULP of the tangent, one from beta * x (it never counts more), a product."""
-
-    ulps = 4
-    ranges: ClassVar[Ranges] = {"alpha": (-2.0, 2.0), "beta": (-1.0, 1.0)}
-
-
-@cases(descs.ActivationSigmoid)
-class SigmoidCases(_ActivationCases):
-    """ACTIVATION_SIGMOID."""
-
-    interval = (-105.0, 30.0)
+# 2 ULP of the tangent, one from beta * x (it never counts more), a product
+register(_ComposedCases, descs.ActivationScaledTanh, ulps=4, ranges={"alpha": (-2.0, 2.0), "beta": (-1.0, 1.0)})
+register(_ActivationCases, descs.ActivationSigmoid, interval=(-105.0, 30.0))
 
 
 @cases(descs.ActivationSoftplus)
@@ -281,9 +251,8 @@ class SoftplusCases(_SummedCases):
         return (_rounding(steepness, t) * _sigmoid(t) + 5 * np.logaddexp(0, t)) / steepness
 
 
-@cases(descs.ActivationSoftsign)
-class SoftsignCases(_ActivationCases):
-    """ACTIVATION_SOFTSIGN: a sum and a quotient."""
+# a sum and a quotient
+register(_ActivationCases, descs.ActivationSoftsign)
 
 
 @cases(descs.ActivationSwish)
@@ -299,9 +268,7 @@ class SwishCases(_SummedCases):
         return np.abs(x) * _sigmoid(t) * (_rounding(attributes["sigmoid_input_scale"], t) * _sigmoid(-t) + 8)
 
 
-@cases(descs.ActivationTanh)
-class TanhCases(_ActivationCases):
-    """ACTIVATION_TANH."""
+register(_ActivationCases, descs.ActivationTanh)
 
 
 @cases(descs.ActivationThresholdedRelu)
@@ -315,20 +282,16 @@ class ThresholdedReluCases(_ActivationCases):
         return CORRECTLY_ROUNDED
 
 
-@cases(descs.ActivationShrink)
-class ShrinkCases(_ActivationCases):
-    """ACTIVATION_SHRINK: one sum, which FLOAT16 rounds twice."""
-
-    standard_count = 24
-    ulps = 1
-    ranges: ClassVar[Ranges] = {"bias": (-3.0, 3.0), "threshold": (-1.0, 3.0)}
-
-
-@cases(descs.ActivationGelu)
-class GeluCases(_ActivationCases):
-    """ACTIVATION_GELU: its negative tail as well."""
-
-    interval = (-14.0, 6.0)
+# one sum, which FLOAT16 rounds twice
+register(
+    _ActivationCases,
+    descs.ActivationShrink,
+    standard_count=24,
+    ulps=1,
+    ranges={"bias": (-3.0, 3.0), "threshold": (-1.0, 3.0)},
+)
+# its negative tail as well
+register(_ActivationCases, descs.ActivationGelu, interval=(-14.0, 6.0))
 
 
 class _PairCases(OperatorCases):
@@ -371,8 +334,6 @@ class ParameterizedReluCases(_PairCases):
         return replace(case, alternatives=flushed_product) if key.types[0] is DataType.FLOAT32 else case
 
 
-@cases(descs.ActivationReluGrad)
-class ReluGradCases(_PairCases):
-    """ACTIVATION_RELU_GRAD."""
-
-    fields = ("input_tensor", "input_gradient_tensor", "output_gradient_tensor")
+register(
+    _PairCases, descs.ActivationReluGrad, fields=("input_tensor", "input_gradient_tensor", "output_gradient_tensor")
+)

@@ -1,7 +1,7 @@
-"""Cases of element-wise arithmetic.
+"""Cases of element-wise arithmetic, of copies, and of the operators on bits.
 
-Integers are exact. Floats are correctly rounded in FLOAT32, and in FLOAT16 from it; only the square of a rounded
-difference is further off. Where an adapter flushes subnormals, results may.
+Integers and bits are exact. Floats are correctly rounded in FLOAT32, and in FLOAT16 from it; only the square of a
+rounded difference is further off. If an adapter flushes subnormals, results may be flushed.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import numpy as np
 
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType, RoundingMode
-from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
-from dmlgpu.conformance.cases.contents import few, mixed, numbers, specials
+from dmlgpu.conformance.cases.contents import any_bits, few, mixed, numbers, specials
 from dmlgpu.conformance.cases.keys import PLAIN, Combination, Key, Types
-from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
 from dmlgpu.conformance.cases.telling import BOTH_SIGNS, HALVES, HUGE_PAIRS, ODD_SUMS, Rows, Telling, draw_scale_bias
-from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Tolerance, Ulp
+from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Bound, Tolerance, Ulp
 
 OPERANDS = ("a_tensor", "b_tensor")
 
@@ -112,9 +112,7 @@ def eighths(rng: np.random.Generator, data_type: DataType, sizes: tuple[int, ...
 # ---- sums, products, quotients
 
 
-@cases(descs.ElementWiseAdd)
-class AddCases(ElementWiseCases):
-    """ELEMENT_WISE_ADD."""
+register(ElementWiseCases, descs.ElementWiseAdd)
 
 
 @cases(descs.ElementWiseAdd1)
@@ -138,21 +136,9 @@ class Add1Cases(ElementWiseCases):
         return {"fused_activation": self.activations[rng.integers(len(self.activations))]}
 
 
-@cases(descs.ElementWiseSubtract)
-class SubtractCases(ElementWiseCases):
-    """ELEMENT_WISE_SUBTRACT."""
-
-
-@cases(descs.ElementWiseMultiply)
-class MultiplyCases(ElementWiseCases):
-    """ELEMENT_WISE_MULTIPLY."""
-
-
-@cases(descs.ElementWiseDifferenceSquare)
-class DifferenceSquareCases(ElementWiseCases):
-    """ELEMENT_WISE_DIFFERENCE_SQUARE: the difference is rounded before it is squared, which triples its error."""
-
-    tolerance_of_floats = Ulp(3)
+register(ElementWiseCases, descs.ElementWiseSubtract, descs.ElementWiseMultiply)
+# the difference is rounded before it is squared, which triples its error
+register(ElementWiseCases, descs.ElementWiseDifferenceSquare, tolerance_of_floats=Ulp(3))
 
 
 class _QuotientCases(ElementWiseCases):
@@ -169,72 +155,40 @@ class _QuotientCases(ElementWiseCases):
         return a, np.where(contents.random(sizes) < 0.5, small.astype(data_type.numpy), b)
 
 
-@cases(descs.ElementWiseDivide)
-class DivideCases(_QuotientCases):
-    """ELEMENT_WISE_DIVIDE."""
-
-
-@cases(descs.ElementWiseModulusTruncate)
-class ModulusTruncateCases(_QuotientCases):
-    """ELEMENT_WISE_MODULUS_TRUNCATE: exact."""
-
-
-@cases(descs.ElementWiseModulusFloor)
-class ModulusFloorCases(_QuotientCases):
-    """ELEMENT_WISE_MODULUS_FLOOR: rounded once, where the signs differ."""
-
-
-@cases(descs.ElementWiseMean)
-class MeanCases(ElementWiseCases):
-    """ELEMENT_WISE_MEAN."""
-
-    telling = (
+register(_QuotientCases, descs.ElementWiseDivide)
+# exact
+register(_QuotientCases, descs.ElementWiseModulusTruncate)
+# rounded once, where the signs differ
+register(_QuotientCases, descs.ElementWiseModulusFloor)
+register(
+    ElementWiseCases,
+    descs.ElementWiseMean,
+    telling=(
         Telling("a half that is floored for truncated", OPERANDS, ODD_SUMS),
         Telling("a sum that overflows before it is halved", OPERANDS, HUGE_PAIRS),
-    )
+    ),
+)
 
 
-@cases(descs.ElementWiseRecip)
-class RecipCases(ElementWiseCases):
-    """ELEMENT_WISE_RECIP."""
-
-
-@cases(descs.ElementWiseSqrt)
-class SqrtCases(ElementWiseCases):
-    """ELEMENT_WISE_SQRT."""
+register(ElementWiseCases, descs.ElementWiseRecip, descs.ElementWiseSqrt)
 
 
 # ---- signs
 
 
-@cases(descs.ElementWiseAbs)
-class AbsCases(ElementWiseCases):
-    """ELEMENT_WISE_ABS."""
-
-
-@cases(descs.ElementWiseSign)
-class SignCases(ElementWiseCases):
-    """ELEMENT_WISE_SIGN."""
-
-    telling = (Telling("a sign of zero", ("input_tensor",), ((0,), (-0.0,), (1,), (-1,))),)
-
-
-@cases(descs.ElementWiseNegate)
-class NegateCases(ElementWiseCases):
-    """ELEMENT_WISE_NEGATE."""
+register(ElementWiseCases, descs.ElementWiseAbs)
+register(
+    ElementWiseCases,
+    descs.ElementWiseSign,
+    telling=(Telling("a sign of zero", ("input_tensor",), ((0,), (-0.0,), (1,), (-1,))),),
+)
+register(ElementWiseCases, descs.ElementWiseNegate)
 
 
 # ---- extremes
 
 
-@cases(descs.ElementWiseMin)
-class MinCases(ElementWiseCases):
-    """ELEMENT_WISE_MIN."""
-
-
-@cases(descs.ElementWiseMax)
-class MaxCases(ElementWiseCases):
-    """ELEMENT_WISE_MAX."""
+register(ElementWiseCases, descs.ElementWiseMin, descs.ElementWiseMax)
 
 
 def _at_bounds(desc: Any) -> Rows:
@@ -264,14 +218,7 @@ class _BoundedCases(ElementWiseCases):
         return {"min": low, "max": high}
 
 
-@cases(descs.ElementWiseClip)
-class ClipCases(_BoundedCases):
-    """ELEMENT_WISE_CLIP."""
-
-
-@cases(descs.ElementWiseClipGrad)
-class ClipGradCases(_BoundedCases):
-    """ELEMENT_WISE_CLIP_GRAD."""
+register(_BoundedCases, descs.ElementWiseClip, descs.ElementWiseClipGrad)
 
 
 @cases(descs.ElementWiseThreshold)
@@ -303,14 +250,7 @@ def scalar(choices: Array, rng: np.random.Generator) -> Any:
     return choices[rng.integers(choices.size)].item()
 
 
-@cases(descs.ElementWiseClip1)
-class Clip1Cases(_TypedBoundCases):
-    """ELEMENT_WISE_CLIP1."""
-
-
-@cases(descs.ElementWiseClipGrad1)
-class ClipGrad1Cases(_TypedBoundCases):
-    """ELEMENT_WISE_CLIP_GRAD1."""
+register(_TypedBoundCases, descs.ElementWiseClip1, descs.ElementWiseClipGrad1)
 
 
 # ---- rounding
@@ -333,14 +273,7 @@ class _RoundingCases(ElementWiseCases):
         return (np.where(contents.random(key.sizes) < 0.5, near, x),)
 
 
-@cases(descs.ElementWiseCeil)
-class CeilCases(_RoundingCases):
-    """ELEMENT_WISE_CEIL."""
-
-
-@cases(descs.ElementWiseFloor)
-class FloorCases(_RoundingCases):
-    """ELEMENT_WISE_FLOOR."""
+register(_RoundingCases, descs.ElementWiseCeil, descs.ElementWiseFloor)
 
 
 @cases(descs.ElementWiseRound)
@@ -350,3 +283,96 @@ class RoundCases(_RoundingCases):
     def attributes(self, key: Key, rng: np.random.Generator) -> dict[str, Any]:
         """The rounding mode."""
         return {"rounding_mode": RoundingMode(int(rng.integers(len(RoundingMode))))}
+
+
+# ---- IDENTITY --------------------------------------------------------------------------------------------------------
+
+
+@cases(descs.ElementWiseIdentity)
+class IdentityCases(OperatorCases):
+    """ELEMENT_WISE_IDENTITY: a copy of bits into any layout; with ScaleBias arithmetic in every type."""
+
+    large_sizes = ((16_700_001,), (65537, 129))
+
+    def variants(self, types: Types) -> tuple[str, ...]:
+        return (PLAIN, SCALED)
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        data_type = key.types[0]
+        source, output = draw_tensors(key, rng, (data_type, key.sizes, False), (data_type, key.sizes, True))
+        if key.variant != SCALED:
+            desc = descs.ElementWiseIdentity(input_tensor=source, output_tensor=output)
+            return Case(name, desc, lambda contents: (any_bits(contents, data_type, key.sizes),))
+        scale, bias = _scale_bias(rng, data_type)
+        desc = descs.ElementWiseIdentity(
+            input_tensor=source, output_tensor=output, scale_bias=ScaleBias(scale=scale, bias=bias)
+        )
+
+        def magnitude(inputs: Arrays) -> Bound:
+            assert inputs[0] is not None
+            return np.abs(inputs[0].astype(np.float64) * scale) + abs(bias)
+
+        return Case(
+            name,
+            desc,
+            lambda contents: (numbers(contents, data_type, key.sizes),),
+            Accumulated(2) if data_type.is_float else EXACT,
+            magnitude=magnitude,
+            needs="shader-f64" if data_type is DataType.FLOAT64 else None,
+        )
+
+
+def _scale_bias(rng: np.random.Generator, data_type: DataType) -> tuple[float, float]:
+    """Any scale for floats. Powers of two for integers: their products are exact, whether or not an adapter fuses."""
+    if data_type.is_float:
+        return float(np.float32(rng.normal())), float(np.float32(rng.normal()))
+    return float(rng.choice([-2.0, -1.0, 0.25, 0.5, 1.0, 4.0])), float(rng.integers(-40, 40)) / 4
+
+
+# ---- bits ------------------------------------------------------------------------------------------------------------
+
+
+class _BitCases(OperatorCases):
+    """Random bits of one type."""
+
+    standard_count = 44
+
+    def draw(self, key: Key, contents: np.random.Generator, count: int) -> Arrays:
+        """Contents of so many inputs."""
+        return tuple(any_bits(contents, key.types[0], key.sizes) for _ in range(count))
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        fields = self.schema.tensor_fields
+        tensors = draw_tensors(key, rng, *((key.types[0], key.sizes, field.kind == "output") for field in fields))
+        desc = self.desc_class(**dict(zip((field.python_name for field in fields), tensors, strict=True)))
+        return Case(name, desc, lambda contents: self.draw(key, contents, len(desc.inputs)))
+
+
+register(_BitCases, descs.ElementWiseBitAnd, descs.ElementWiseBitOr, descs.ElementWiseBitXor, descs.ElementWiseBitNot)
+
+
+class _ShiftCases(_BitCases):
+    """Counts below, at and beyond the width."""
+
+    def draw(self, key: Key, contents: np.random.Generator, count: int) -> Arrays:
+        """Random bits; most counts below twice 64."""
+        bits, any_count = super().draw(key, contents, count)
+        assert any_count is not None
+        small = contents.integers(0, 130, key.sizes).astype(any_count.dtype)
+        return bits, np.where(contents.random(key.sizes) < 0.8, small, any_count)
+
+
+register(_ShiftCases, descs.ElementWiseBitShiftLeft, descs.ElementWiseBitShiftRight)
+
+
+@cases(descs.ElementWiseBitCount)
+class BitCountCases(OperatorCases):
+    """ELEMENT_WISE_BIT_COUNT: every type, and both types of the count."""
+
+    standard_count = 40
+    type_fields = ("InputTensor", "OutputTensor")
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        source, output = draw_tensors(key, rng, *((t, key.sizes, i == 1) for i, t in enumerate(key.types)))
+        desc = descs.ElementWiseBitCount(input_tensor=source, output_tensor=output)
+        return Case(name, desc, lambda contents: (any_bits(contents, key.types[0], key.sizes),))

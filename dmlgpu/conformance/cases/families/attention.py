@@ -20,7 +20,7 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
 from dmlgpu.conformance.cases.layouts import EDGE_SIZES, Layout, draw_tensor
-from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, register
 from dmlgpu.conformance.cases.tolerance import Accumulated, Bound
 from dmlgpu.reference.attention import operands
 
@@ -229,9 +229,8 @@ class _AttentionCases(OperatorCases):
         return {"head_count": shared}
 
 
-@cases(descs.MultiheadAttention)
-class MultiheadAttentionCases(_AttentionCases):
-    """MULTIHEAD_ATTENTION, which becomes the newer one."""
+# which becomes the newer one
+register(_AttentionCases, descs.MultiheadAttention)
 
 
 @cases(descs.MultiheadAttention1)

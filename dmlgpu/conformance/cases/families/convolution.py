@@ -1,17 +1,19 @@
 """Cases of convolutions. A key's sizes are those of the input; filter, steps and padding are drawn.
 
-The error of a sum grows with the sum of the absolute values of its terms (``Accumulated``).
+The error of a sum grows with the sum of the absolute values of its terms (``Accumulated``); with Winograd's filtering
+also with what its transforms add up (``Transformed``).
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dmlgpu import reference
 from dmlgpu.catalog import descs
@@ -31,12 +33,82 @@ from dmlgpu.conformance.cases.families.matrix import (
     scales,
     ties_and_saturation,
 )
+from dmlgpu.conformance.cases.families.pooling import Window
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
 from dmlgpu.conformance.cases.layouts import EDGE_SIZES, Layout
-from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound, Transformed, ulp
-from dmlgpu.conformance.cases.windows import Window
-from dmlgpu.conformance.cases.winograd import transformed_magnitude
+
+Wide: TypeAlias = NDArray[np.float64]
+
+WINOGRAD_WINDOW = 3
+
+WINOGRAD_MATRICES: Mapping[int, tuple[Any, Any, Any]] = {
+    2: (
+        [[1, 1, 1, 0], [0, 1, -1, -1]],
+        [[1, 0, 0], [1 / 2, 1 / 2, 1 / 2], [1 / 2, -1 / 2, 1 / 2], [0, 0, 1]],
+        [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]],
+    ),
+    4: (
+        [[1, 1, 1, 1, 1, 0], [0, 1, -1, 2, -2, 0], [0, 1, 1, 4, 4, 0], [0, 1, -1, 8, -8, 1]],
+        [
+            [1 / 4, 0, 0],
+            [-1 / 6, -1 / 6, -1 / 6],
+            [-1 / 6, 1 / 6, -1 / 6],
+            [1 / 24, 1 / 12, 1 / 6],
+            [1 / 24, -1 / 12, 1 / 6],
+            [0, 0, 1],
+        ],
+        [
+            [4, 0, -5, 0, 1, 0],
+            [0, -4, -4, 1, 1, 0],
+            [0, 4, -4, -1, 1, 0],
+            [0, -2, -1, 2, 1, 0],
+            [0, 2, -1, -2, 1, 0],
+            [0, 4, 0, -5, 0, 1],
+        ],
+    ),
+}
+"""By tiles of m x m outputs: of output, filter and patch, as Lavin and Gray (arXiv:1509.09308) print them."""
+
+
+def transformed_magnitude(
+    images: Wide, filters: Wide, tile: int, *, start: Sequence[int], positions: Sequence[int]
+) -> Wide:
+    """What the absolute values come to, through all transforms.
+
+    Args:
+        images: {batch, groups, channels, height, width}.
+        filters: {groups, outputs, channels, 3, 3}, as for a forward cross-correlation.
+        tile: outputs of a tile along each dimension.
+        start: padding before each spatial dimension.
+        positions: sizes of the output.
+
+    Returns:
+        {batch, groups * outputs, *positions}.
+    """
+    output, of_filter, of_patch = (np.abs(np.array(matrix, np.float64)) for matrix in WINOGRAD_MATRICES[tile])
+    down, across = (-(-size // tile) * tile for size in positions)
+    padded = _padded(np.abs(images), start, (down + WINOGRAD_WINDOW - 1, across + WINOGRAD_WINDOW - 1))
+    weights = np.einsum("ik,gockl,jl->goijc", of_filter, np.abs(filters), of_filter)
+    result = np.zeros((*images.shape[:2], filters.shape[1], down, across))
+    for row in range(0, down, tile):
+        for column in range(0, across, tile):
+            patch = padded[..., row : row + tile + WINOGRAD_WINDOW - 1, column : column + tile + WINOGRAD_WINDOW - 1]
+            sums = np.einsum("ik,ngckl,jl,goijc->ngoij", of_patch, patch, of_patch, weights, optimize=True)
+            transformed = np.einsum("ai,ngoij,bj->ngoab", output, sums, output, optimize=True)
+            result[..., row : row + tile, column : column + tile] = transformed
+    rows, columns = positions
+    return result[..., :rows, :columns].reshape(len(images), -1, rows, columns)
+
+
+def _padded(images: Wide, start: Sequence[int], sizes: Sequence[int]) -> Wide:
+    """The images among zeros, cut off where they are larger."""
+    padded = np.zeros((*images.shape[:3], *sizes))
+    height, width = (min(n, size - at) for n, size, at in zip(images.shape[3:], sizes, start, strict=True))
+    padded[..., start[0] : start[0] + height, start[1] : start[1] + width] = images[..., :height, :width]
+    return padded
+
 
 BACKWARD = "backward"
 GROUPED = "grouped"
@@ -378,9 +450,7 @@ class _IntegerCases(_ConvolutionCases):
         return integers(rng, tensor.data_type, tensor.sizes)
 
 
-@cases(descs.ConvolutionInteger)
-class ConvolutionIntegerCases(_IntegerCases):
-    """CONVOLUTION_INTEGER."""
+register(_IntegerCases, descs.ConvolutionInteger)
 
 
 @cases(descs.QuantizedLinearConvolution)

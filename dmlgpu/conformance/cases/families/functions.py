@@ -18,7 +18,7 @@ from dmlgpu.conformance.cases.case import Arrays, Case
 from dmlgpu.conformance.cases.contents import mixed, numbers
 from dmlgpu.conformance.cases.keys import INPLACE, PLAIN, Key, Types
 from dmlgpu.conformance.cases.layouts import Layout
-from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
 from dmlgpu.conformance.cases.telling import SMALL_POWERS, Telling, draw_scale_bias
 from dmlgpu.conformance.cases.tolerance import EXACT, Tolerance, Ulp
 
@@ -92,102 +92,17 @@ class _FunctionCases(OperatorCases):
         return Case(name, desc, fill, accuracy(data_type, self.ulps))
 
 
-@cases(descs.ElementWiseAcos)
-class AcosCases(_FunctionCases):
-    """ELEMENT_WISE_ACOS."""
-
-    interval = (-1.0, 1.0)
-
-
-@cases(descs.ElementWiseAsin)
-class AsinCases(_FunctionCases):
-    """ELEMENT_WISE_ASIN."""
-
-    interval = (-1.0, 1.0)
-
-
-@cases(descs.ElementWiseAtan)
-class AtanCases(_FunctionCases):
-    """ELEMENT_WISE_ATAN."""
-
-
-@cases(descs.ElementWiseCos)
-class CosCases(_FunctionCases):
-    """ELEMENT_WISE_COS."""
-
-    interval = (-1e5, 1e5)
-
-
-@cases(descs.ElementWiseSin)
-class SinCases(_FunctionCases):
-    """ELEMENT_WISE_SIN."""
-
-    interval = (-1e5, 1e5)
-
-
-@cases(descs.ElementWiseTan)
-class TanCases(_FunctionCases):
-    """ELEMENT_WISE_TAN."""
-
-    ulps = 4
-    interval = (-1e5, 1e5)
-
-
-@cases(descs.ElementWiseExp)
-class ExpCases(_FunctionCases):
-    """ELEMENT_WISE_EXP."""
-
-    interval = (-105.0, 90.0)
-
-
-@cases(descs.ElementWiseLog)
-class LogCases(_FunctionCases):
-    """ELEMENT_WISE_LOG."""
-
-    interval = (0.0, 3.0)
-
-
-@cases(descs.ElementWiseErf)
-class ErfCases(_FunctionCases):
-    """ELEMENT_WISE_ERF."""
-
-
-@cases(descs.ElementWiseSinh)
-class SinhCases(_FunctionCases):
-    """ELEMENT_WISE_SINH."""
-
-    interval = (-90.0, 90.0)
-
-
-@cases(descs.ElementWiseCosh)
-class CoshCases(_FunctionCases):
-    """ELEMENT_WISE_COSH."""
-
-    interval = (-90.0, 90.0)
-
-
-@cases(descs.ElementWiseTanh)
-class TanhCases(_FunctionCases):
-    """ELEMENT_WISE_TANH."""
-
-
-@cases(descs.ElementWiseAsinh)
-class AsinhCases(_FunctionCases):
-    """ELEMENT_WISE_ASINH."""
-
-
-@cases(descs.ElementWiseAcosh)
-class AcoshCases(_FunctionCases):
-    """ELEMENT_WISE_ACOSH."""
-
-    interval = (1.0, 4.0)
-
-
-@cases(descs.ElementWiseAtanh)
-class AtanhCases(_FunctionCases):
-    """ELEMENT_WISE_ATANH."""
-
-    interval = (-1.0, 1.0)
+register(_FunctionCases, descs.ElementWiseAcos, descs.ElementWiseAsin, interval=(-1.0, 1.0))
+register(_FunctionCases, descs.ElementWiseAtan)
+register(_FunctionCases, descs.ElementWiseCos, descs.ElementWiseSin, interval=(-1e5, 1e5))
+register(_FunctionCases, descs.ElementWiseTan, ulps=4, interval=(-1e5, 1e5))
+register(_FunctionCases, descs.ElementWiseExp, interval=(-105.0, 90.0))
+register(_FunctionCases, descs.ElementWiseLog, interval=(0.0, 3.0))
+register(_FunctionCases, descs.ElementWiseErf)
+register(_FunctionCases, descs.ElementWiseSinh, descs.ElementWiseCosh, interval=(-90.0, 90.0))
+register(_FunctionCases, descs.ElementWiseTanh, descs.ElementWiseAsinh)
+register(_FunctionCases, descs.ElementWiseAcosh, interval=(1.0, 4.0))
+register(_FunctionCases, descs.ElementWiseAtanh, interval=(-1.0, 1.0))
 
 
 @cases(descs.ElementWiseConstantPow)

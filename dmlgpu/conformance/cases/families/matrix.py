@@ -20,7 +20,7 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
 from dmlgpu.conformance.cases.layouts import EDGE_SIZES
-from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound, ulp
 
 BARE = "bare"  # without optional tensors
@@ -239,9 +239,7 @@ class _IntegerCases(_MatrixCases):
         return case
 
 
-@cases(descs.MatrixMultiplyInteger)
-class MatrixMultiplyIntegerCases(_IntegerCases):
-    """MATRIX_MULTIPLY_INTEGER."""
+register(_IntegerCases, descs.MatrixMultiplyInteger)
 
 
 def scales(rng: np.random.Generator, tensor: TensorDesc, largest: int) -> Array:

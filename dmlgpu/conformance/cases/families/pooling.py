@@ -1,10 +1,13 @@
-"""Cases of pooling, its gradients, and the inverse of max pooling."""
+"""Cases of windows that slide over a tensor: pooling, its gradients, the inverse of max pooling, FOLD and UNFOLD.
+
+The cases count positions for themselves, so that a mistake of the kernels' geometry shows.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,14 +20,64 @@ from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, few, mixed, numbers
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
 from dmlgpu.conformance.cases.layouts import Layout, draw_tensor
-from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
 from dmlgpu.conformance.cases.telling import with_rivals
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound, Ulp
-from dmlgpu.conformance.cases.windows import Window, Windows, positions_of, sizes_of
+
+
+@dataclass(frozen=True)
+class Window:
+    """A window that slides along one spatial dimension.
+
+    Attributes:
+        spatial: elements of the input.
+        size: elements that the window sees.
+        stride: elements from one position to the next.
+        dilation: elements from one that the window sees to the next.
+        start, end: elements of padding before and behind the input.
+    """
+
+    spatial: int
+    size: int
+    stride: int = 1
+    dilation: int = 1
+    start: int = 0
+    end: int = 0
+
+    @property
+    def reach(self) -> int:
+        """Elements from the first to the last one that the window sees."""
+        return (self.size - 1) * self.dilation + 1
+
+    @property
+    def positions(self) -> int:
+        """How many positions the padded input has room for; 0 or fewer where it is smaller than the window."""
+        return (self.start + self.spatial + self.end - self.reach) // self.stride + 1
+
+    @property
+    def always_sees_input(self) -> bool:
+        """Whether the window sees more than padding at every position."""
+        firsts = (position * self.stride - self.start for position in range(self.positions))
+        return all(any(0 <= at < self.spatial for at in range(at, at + self.reach, self.dilation)) for at in firsts)
+
+
+Windows = tuple[Window, ...]
+"""Along each spatial dimension."""
+
+
+def sizes_of(windows: Windows) -> tuple[int, ...]:
+    """How many elements a window sees along each dimension."""
+    return tuple(window.size for window in windows)
+
+
+def positions_of(windows: Windows) -> tuple[int, ...]:
+    """How many positions it has along each dimension."""
+    return tuple(window.positions for window in windows)
+
 
 WHOLE = "whole"  # the window covers all of the input (global pooling)
 DILATED = "dilated"
-PADDED = "padding"  # as much padding as there may be
+PADDED = "padding"  # as much padding as there may be; for FOLD and UNFOLD more, whole windows may lie in it
 SPECIAL = "special"
 TIES = "ties"
 NAN = "nan"
@@ -125,16 +178,8 @@ def _of_sizes(desc: Any, *inputs: Array | None) -> Bound:
     return np.asarray(2 * total.astype(np.float64))
 
 
-@cases(descs.AveragePooling1)
-class AveragePooling1Cases(_AverageCases):
-    """AVERAGE_POOLING1."""
-
-
-@cases(descs.AveragePooling)
-class AveragePoolingCases(_AverageCases):
-    """AVERAGE_POOLING."""
-
-    standard_count = 16
+register(_AverageCases, descs.AveragePooling1)
+register(_AverageCases, descs.AveragePooling, standard_count=16)
 
 
 class _NormCases(_WindowCases):
@@ -151,16 +196,8 @@ class _NormCases(_WindowCases):
         return Case(name, desc, lambda contents: (_contents(contents, key, key.sizes),), Ulp(2 if p < 3 else 6))
 
 
-@cases(descs.LpPooling1)
-class LpPooling1Cases(_NormCases):
-    """LP_POOLING1."""
-
-
-@cases(descs.LpPooling)
-class LpPoolingCases(_NormCases):
-    """LP_POOLING."""
-
-    standard_count = 16
+register(_NormCases, descs.LpPooling1)
+register(_NormCases, descs.LpPooling, standard_count=16)
 
 
 class _MaximumCases(_WindowCases):
@@ -200,11 +237,7 @@ class MaxPooling2Cases(_NumberedMaximumCases):
         yield Key((DataType.FLOAT32, DataType.UINT32), (3, 1, 3, 1, 9), Layout.MIXED, DILATED)
 
 
-@cases(descs.MaxPooling1)
-class MaxPooling1Cases(_NumberedMaximumCases):
-    """MAX_POOLING1."""
-
-    standard_count = 24
+register(_NumberedMaximumCases, descs.MaxPooling1, standard_count=24)
 
 
 @cases(descs.MaxPooling)
@@ -342,3 +375,88 @@ def _quantized(rng: np.random.Generator, field: str, tensor: TensorDesc | None) 
     if "scale" in field:
         return np.exp2(rng.integers(-3, 4, tensor.sizes)).astype(np.float32)
     return any_bits(rng, tensor.data_type, tensor.sizes)
+
+
+# ---- FOLD and UNFOLD -------------------------------------------------------------------------------------------------
+
+
+class _FoldingCases(OperatorCases):
+    """Windows over {N, C, spatial..}; the key has the sizes of the image."""
+
+    standard_count = 40
+    ranks = (3, 4, 5, 6, 7, 8)
+    large_sizes: ClassVar[SizesList] = ((2, 3, 513, 515),)
+
+    @property
+    def types(self) -> tuple[Types, ...]:
+        """The types that the page's text implies."""
+        return ((DataType.FLOAT32,), (DataType.FLOAT16,))
+
+    def variants(self, types: Types) -> tuple[str, ...]:
+        return (PLAIN, DILATED, PADDED)
+
+    def windows(self, key: Key, rng: np.random.Generator) -> tuple[Windows, dict[str, Any]]:
+        """How a window slides, and the fields that say so."""
+        windows = tuple(_draw_folding_window(key, rng, size) for size in key.sizes[2:])
+        return windows, {
+            "window_sizes": sizes_of(windows),
+            "strides": tuple(window.stride for window in windows),
+            "dilations": tuple(window.dilation for window in windows),
+            "start_padding": tuple(window.start for window in windows),
+            "end_padding": tuple(window.end for window in windows),
+        }
+
+    @staticmethod
+    def columns(key: Key, windows: Windows) -> tuple[int, ...]:
+        """The sizes of the columns."""
+        batch, channels = key.sizes[:2]
+        return batch, channels * math.prod(sizes_of(windows)), math.prod(positions_of(windows))
+
+
+def _draw_folding_window(key: Key, rng: np.random.Generator, spatial: int) -> Window:
+    """A window with steps and padding along a dimension."""
+    dilation = int(rng.integers(2, 4)) if key.variant == DILATED else 1
+    # Few elements along each of many axes: columns grow with their product.
+    most = 4 if len(key.sizes) <= 4 else 2
+    size = int(rng.integers(1, min((spatial - 1) // dilation + 1, most) + 1))
+    reach = (size - 1) * dilation + 1
+    start, end = map(int, rng.integers(0, (2 * reach if key.variant == PADDED else reach) + 1, 2))
+    return Window(spatial, size, int(rng.integers(1, 4)), dilation, start, end)
+
+
+@cases(descs.Unfold)
+class UnfoldCases(_FoldingCases):
+    """UNFOLD: any bits."""
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        windows, fields = self.windows(key, rng)
+        (data_type,) = key.types
+        source, output = draw_tensors(
+            key, rng, (data_type, key.sizes, False), (data_type, self.columns(key, windows), True)
+        )
+        desc = descs.Unfold(input_tensor=source, output_tensor=output, **fields)
+        return Case(name, desc, lambda contents: (any_bits(contents, data_type, key.sizes),), EXACT)
+
+
+@cases(descs.Fold)
+class FoldCases(_FoldingCases):
+    """FOLD: sums of an element's shares."""
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        windows, fields = self.windows(key, rng)
+        (data_type,) = key.types
+        columns = self.columns(key, windows)
+        source, output = draw_tensors(key, rng, (data_type, columns, False), (data_type, key.sizes, True))
+        desc = descs.Fold(input_tensor=source, output_tensor=output, **fields)
+
+        def magnitude(inputs: Arrays) -> Bound:
+            assert inputs[0] is not None
+            given, made = (TensorDesc(DataType.FLOAT32, sizes) for sizes in (columns, key.sizes))
+            wide = desc.replace(input_tensor=given, output_tensor=made)
+            (total,) = reference.evaluate(wide, (np.abs(inputs[0].astype(np.float32)),))
+            return np.asarray(total.astype(np.float64))
+
+        def fill(contents: np.random.Generator) -> Arrays:
+            return (numbers(contents, data_type, columns),)
+
+        return Case(name, desc, fill, Accumulated(math.prod(sizes_of(windows))), magnitude=magnitude)

@@ -1,9 +1,10 @@
-"""Cases of the operators that make small integers of numbers, and numbers of them."""
+"""Cases of casts, and of the operators that quantize numbers to small integers and back."""
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType, FeatureLevel, QuantizationType
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
-from dmlgpu.conformance.cases.contents import mixed
+from dmlgpu.conformance.cases.contents import any_bits, conversion_edges, mixed, numbers
 from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
 from dmlgpu.conformance.cases.layouts import draw_tensor
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
@@ -306,3 +307,40 @@ def _ranged(rng: np.random.Generator, key: Key) -> Array:
         if rng.integers(2):
             values.ravel()[rng.integers(values.size)] = rng.choice([math.inf, -math.inf])
     return values.astype(key.types[0].numpy)
+
+
+# ---- CAST ------------------------------------------------------------------------------------------------------------
+
+
+@cases(descs.Cast)
+class CastCases(OperatorCases):
+    """CAST: all pairs of types, on random bits, ordinary numbers and every edge of the conversion."""
+
+    standard_count = 40
+
+    def standard_keys(self) -> Iterator[Key]:
+        """A covering selection, then one key for every pair of types."""
+        yield from super().standard_keys()
+        found = list(self.combinations())
+        order = np.random.default_rng(len(found)).permutation(len(found))
+        yield from map(self.key_of, {found[i].types: found[i] for i in order}.values())
+
+    type_fields = ("InputTensor", "OutputTensor")
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        source_type, target_type = key.types
+        source, output = draw_tensors(key, rng, (source_type, key.sizes, False), (target_type, key.sizes, True))
+
+        def fill(contents: np.random.Generator) -> Arrays:
+            edges = contents.permutation(conversion_edges(source_type, target_type))
+            count = math.prod(key.sizes)
+            values = np.where(
+                contents.random(count) < 0.5,
+                any_bits(contents, source_type, (count,)),
+                numbers(contents, source_type, (count,)),
+            )
+            values[: edges.size] = edges[:count]
+            return (contents.permutation(values).reshape(key.sizes),)
+
+        desc = descs.Cast(input_tensor=source, output_tensor=output)
+        return Case(name, desc, fill, CORRECTLY_ROUNDED if target_type.is_float else EXACT)

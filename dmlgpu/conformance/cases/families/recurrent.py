@@ -19,7 +19,7 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
 from dmlgpu.conformance.cases.layouts import EDGE_SIZES
-from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
 from dmlgpu.conformance.cases.telling import SHARE
 from dmlgpu.conformance.cases.tolerance import Accumulated, Bound
 
@@ -180,12 +180,7 @@ def _magnitudes(desc: Any, inputs: Arrays) -> tuple[Bound, ...]:
     return tuple(np.full(1 if array is None else array.shape, found) for array in results)
 
 
-@cases(descs.Rnn)
-class RnnCases(_RecurrentCases):
-    """RNN."""
-
-    gates = 1
-    pools = (FUNCTIONS,)
+register(_RecurrentCases, descs.Rnn, gates=1, pools=(FUNCTIONS,))
 
 
 @cases(descs.Lstm)

@@ -15,9 +15,9 @@ from dmlgpu.catalog.operator_desc import Size2D
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, few, numbers
-from dmlgpu.conformance.cases.indices import OUTSIDE, draw_indices
+from dmlgpu.conformance.cases.families.indexing import OUTSIDE, draw_indices
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
-from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
 from dmlgpu.conformance.cases.telling import SHARE
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound
 
@@ -234,16 +234,8 @@ class _ForwardCases(_AlignCases):
         return Case(name, desc, fill, Accumulated(64), magnitude=magnitude)
 
 
-@cases(descs.RoiAlign1)
-class RoiAlign1Cases(_ForwardCases):
-    """ROI_ALIGN1."""
-
-
-@cases(descs.RoiAlign)
-class RoiAlignCases(_ForwardCases):
-    """ROI_ALIGN."""
-
-    standard_count = 14
+register(_ForwardCases, descs.RoiAlign1)
+register(_ForwardCases, descs.RoiAlign, standard_count=14)
 
 
 @cases(descs.RoiAlignGrad)

@@ -20,7 +20,7 @@ from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, numbers
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
 from dmlgpu.conformance.cases.layouts import Layout
-from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound, Tolerance
 
 LINEAR = "linear"
@@ -199,18 +199,7 @@ class Resample3Cases(_ForwardCases):
             yield Key((DataType.FLOAT32,), (3, 20, 44), Layout.PACKED, ANTIALIASED, seed)
 
 
-@cases(descs.Resample2)
-class Resample2Cases(_ForwardCases):
-    """RESAMPLE2."""
-
-    standard_count = 12
-
-
-@cases(descs.Resample1)
-class Resample1Cases(_ForwardCases):
-    """RESAMPLE1."""
-
-    standard_count = 12
+register(_ForwardCases, descs.Resample2, descs.Resample1, standard_count=12)
 
 
 @cases(descs.Resample)
@@ -233,16 +222,8 @@ class _GradientCases(_ResamplingCases):
         return _case(key, name, desc, counts, math.prod(counts))
 
 
-@cases(descs.ResampleGrad1)
-class ResampleGrad1Cases(_GradientCases):
-    """RESAMPLE_GRAD1."""
-
-
-@cases(descs.ResampleGrad)
-class ResampleGradCases(_GradientCases):
-    """RESAMPLE_GRAD."""
-
-    standard_count = 24
+register(_GradientCases, descs.ResampleGrad1)
+register(_GradientCases, descs.ResampleGrad, standard_count=24)
 
 
 @cases(descs.Upsample2d)

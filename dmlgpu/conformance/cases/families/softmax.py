@@ -17,7 +17,7 @@ from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import few, numbers
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
 from dmlgpu.conformance.cases.layouts import Layout
-from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_axes, draw_tensors
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_axes, draw_tensors, register
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound, Tolerance, Ulp
 
 INNER = "inner"  # the last axis alone
@@ -188,19 +188,9 @@ class _HardmaxCases(_RowCases):
         return np.zeros(values.shape)
 
 
-@cases(descs.ActivationSoftmax1)
-class Softmax1Cases(_SoftmaxCases):
-    """ACTIVATION_SOFTMAX1."""
-
-
-@cases(descs.ActivationLogSoftmax1)
-class LogSoftmax1Cases(_LogSoftmaxCases):
-    """ACTIVATION_LOG_SOFTMAX1."""
-
-
-@cases(descs.ActivationHardmax1)
-class Hardmax1Cases(_HardmaxCases):
-    """ACTIVATION_HARDMAX1."""
+register(_SoftmaxCases, descs.ActivationSoftmax1)
+register(_LogSoftmaxCases, descs.ActivationLogSoftmax1)
+register(_HardmaxCases, descs.ActivationHardmax1)
 
 
 class _LastAxis(_RowCases):
