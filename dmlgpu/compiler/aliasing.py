@@ -1,4 +1,4 @@
-"""Which slots of a dispatch share a binding.
+"""Slots of a dispatch that share a binding.
 
 The WebGPU standard lets no two writable bindings of a dispatch overlap: compilers may reorder accesses through
 different variables. All storage is writable here, and a binding begins at a multiple of the adapter's offset alignment.
@@ -25,7 +25,7 @@ Range = tuple[Any, int, int]
 
 
 class BindingLayout(NamedTuple):
-    """How the ranges of a dispatch are bound.
+    """The bindings of a dispatch.
 
     Attributes:
         bindings: the binding of each slot.

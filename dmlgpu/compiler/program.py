@@ -1,4 +1,4 @@
-"""What an executor gets: rendered kernels with their bindings and grids."""
+"""Programs for executors: rendered kernels with their bindings and grids."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SHADER = re.compile(r"^// ---- shaders/(\S+?)(?:\.wgsl)?$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Slot:
-    """What a kernel binds at one binding number: a byte range of one of the dispatch's resources.
+    """A byte range of one of the dispatch's resources, as a kernel binds it.
 
     For inputs, outputs and constants ``offset`` counts from the tensor's binding; for the temporary and the persistent
     resource from the resource's start, and ``index`` is 0. It is a multiple of 16.
@@ -119,7 +119,7 @@ class Kernel:
 
     @property
     def binding_count(self) -> int:
-        """How many storage buffers are bound."""
+        """The number of storage buffers that are bound."""
         return max(self.bindings) + 1 if self.bindings else len(self.slots)
 
 
@@ -150,7 +150,7 @@ class Program:
 
     @property
     def summaries(self) -> tuple[str, ...]:
-        """What runs, in a line per kernel; those that differ in nothing but what they bind once."""
+        """A line per kernel; kernels that differ in nothing but their bindings once."""
         return tuple(dict.fromkeys(kernel.summary for kernel in (*self.initialization, *self.kernels)))
 
     def __str__(self) -> str:
@@ -173,7 +173,7 @@ class Program:
 
 
 def _without_slots(kernel: Kernel) -> Kernel:
-    """Return what the same kernel is, whatever it binds: turns of a step in time differ in nothing else."""
+    """Return a kernel without its bindings: those of different time steps differ in nothing else."""
     return replace(kernel, slots=())
 
 

@@ -1,4 +1,4 @@
-"""Rendered programs that are kept: in memory, and in files, so that the next process need not plan and render them.
+"""Caches of rendered programs: in memory, and in files, so that the next process need not plan and render them.
 
 A file holds one program as JSON, under a line with the hash of it: what is damaged is as if it were not there. Its name
 is the hash of all that the program depends on, the compiler's own source files among it, so that another version of
@@ -32,7 +32,7 @@ programs: Final[Cache[tuple[OperatorDesc, Target], Program]] = Cache(CacheLimits
 share."""
 
 _PROGRAM_BYTES = 12 << 10
-"""What a program and its description take beside the text."""
+"""Bytes of a program and its description beside the text."""
 
 FOLDER_VARIABLE = "DMLGPU_CACHE"
 """Environment variable with the folder in which programs are kept, or ``off``."""
@@ -40,7 +40,7 @@ FOLDER_VARIABLE = "DMLGPU_CACHE"
 OFF = "off"
 
 LIMITS: Final = CacheLimits(entries=1024, size=64 << 20)
-"""How much a folder holds; what was used least recently goes first."""
+"""Limits of a folder; the least recently used programs are evicted."""
 
 _FORMAT = 1
 _MOST_BYTES = 8 << 20  # of one file

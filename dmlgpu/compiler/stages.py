@@ -32,7 +32,7 @@ def compile_operator(desc: OperatorDesc, target: Target) -> Program:
 
 @dataclass(frozen=True)
 class Stages:
-    """What an operator's description becomes, one after the other.
+    """The stages of an operator on a target.
 
     Attributes:
         plan: what is computed.

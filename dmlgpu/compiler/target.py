@@ -1,4 +1,4 @@
-"""What an adapter is, what it can do, and what tuning found fastest on it. Imports next to nothing, so that listing
+"""Adapters: their facts, features and limits, and the tuned choices for them. Imports next to nothing, so that listing
 adapters stays quick."""
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ class Tuned:
     """An immutable table of choices, so that scheduling stays a function of plan and target alone.
 
     Attributes:
-        answers: pairs of a question and its answer, such as ``product 1x512x512x512`` and ``register 16x2``. What an
-            answer means, and whether it is one of those there are, decides who asks.
+        answers: pairs of a question and its answer, such as ``product 1x512x512x512`` and ``register 16x2``. The
+            caller validates and interprets the answer.
     """
 
     answers: tuple[tuple[str, str], ...] = ()
@@ -51,7 +51,7 @@ UNTUNED = Tuned()
 
 
 MAX_SLOTS = 8
-"""How many slots a kernel may have: the parameter block holds as many base offsets."""
+"""Slots of a kernel, at most: the parameter block holds as many base offsets."""
 
 PARAMETER_BYTES = 48
 """Size of the parameter block every kernel reads: eight base offsets in words, the opaque zero, padding."""
@@ -120,7 +120,7 @@ FEWEST_LANES = 4
 
 @dataclass(frozen=True)
 class Target:
-    """What lowering and rendering may know about an adapter.
+    """Features, limits and choices of an adapter, as schedules and rendering see them.
 
     Attributes:
         name: the adapter's name, for messages.
@@ -170,7 +170,7 @@ class Target:
         return self.profile is Profile.CPU and self.has("shader-int64")
 
     def for_operators(self, half_precision: bool, preserve_padding: bool = False) -> Target:
-        """Return what operators are compiled for.
+        """Return the target that operators are compiled for.
 
         Args:
             half_precision: whether they allow native 16-bit arithmetic.

@@ -40,7 +40,7 @@ def tuned_folder() -> Path:
 
 
 def identity(info: AdapterInfo) -> dict[str, str]:
-    """Return what tuned choices are for: an adapter under a driver."""
+    """Return the adapter and driver that tuned choices belong to."""
     return {"backend": info.backend, "vendor": info.vendor, "device": info.name, "driver": info.driver}
 
 
@@ -53,7 +53,7 @@ def tuned_file(info: AdapterInfo, folder: Path | None = None) -> Path:
 
 @dataclass(frozen=True)
 class TunedFile:
-    """What a file holds.
+    """The content of a file.
 
     Attributes:
         adapter: whose choices these are, as ``identity`` has it.
@@ -77,7 +77,7 @@ class TunedFile:
 
 
 def read_tuned(path: Path) -> TunedFile:
-    """Return what a file holds.
+    """Return the content of a file.
 
     Raises:
         InvalidArgument: it is no file of tuned choices, or of another format.

@@ -12,7 +12,7 @@ from dmlgpu import reference
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler.schedule import unrolling
-from dmlgpu.compiler.schedule.steps import ScheduledRepeat
+from dmlgpu.compiler.schedule.steps.base import ScheduledRepeat
 from dmlgpu.compiler.target import Profile
 from dmlgpu.runtime.wgpu import GpuBackend
 from tests.gpu.descriptions import run_desc

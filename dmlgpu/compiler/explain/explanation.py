@@ -1,4 +1,4 @@
-"""What fusion did, found by comparing the steps of a graph before and after: nothing is taken from what passes say."""
+"""Explanations of compiled operators and graphs. What was fused follows from the steps before and after the passes."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class ExplainedKernel:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What an operator or a graph becomes on a target.
+    """The plan, schedule and program of an operator or a graph on a target.
 
     Attributes:
         title: what it is called: a case, an operator, a model's name for it.
@@ -165,7 +165,7 @@ class Explanation:
 
     @property
     def target(self) -> Target:
-        """What it is compiled for."""
+        """The target that it is compiled for."""
         return self.schedule.target
 
     @property
@@ -260,7 +260,7 @@ def check(desc: OperatorDesc | GraphDesc) -> None:
 
 
 def explain_operator(title: str, desc: OperatorDesc, target: Target) -> Explanation:
-    """Return what an operator becomes.
+    """Compile an operator and return its explanation.
 
     Args:
         title: what it is called.
@@ -277,7 +277,7 @@ def explain_operator(title: str, desc: OperatorDesc, target: Target) -> Explanat
 
 
 def explain_graph(title: str, desc: GraphDesc, target: Target, disabled: Collection[str] = ()) -> Explanation:
-    """Return what a graph becomes.
+    """Compile a graph and return its explanation.
 
     Args:
         title: what it is called.

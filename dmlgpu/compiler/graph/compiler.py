@@ -155,7 +155,7 @@ NODE_PASSES: dict[str, Callable[[Network, list[Note]], Network]] = {
     "dead": nodes.drop_dead,
     nodes.INITIALIZATION: nodes.initialize_early,
 }
-"""What is done to nodes, in order."""
+"""Passes over nodes, in order."""
 
 STEP_PASSES: dict[str, Callable[[Rewriting], None]] = {
     inlining.ELEMENT_WISE: inlining.fuse_element_wise,
@@ -164,7 +164,7 @@ STEP_PASSES: dict[str, Callable[[Rewriting], None]] = {
     inlining.PROLOGUES: inlining.fuse_prologues,
     layouts.VIEWS: layouts.read_through_copies,
 }
-"""What is done to the steps of the plan, in order; layouts and numbers come after them."""
+"""Passes over the steps of the plan, in order; layouts and numbers come after them."""
 
 assert (*NODE_PASSES, *STEP_PASSES, layouts.LAYOUTS, numbers.NAME) == PASSES
 

@@ -12,7 +12,7 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 
 @dataclass(frozen=True)
 class NetworkInput:
-    """What is bound as an input of the graph, by number."""
+    """An input of the graph, by number."""
 
     index: int
 

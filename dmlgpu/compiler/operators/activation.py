@@ -167,7 +167,7 @@ class ActivationTanh(Activation):
 
 
 class _WithAxes(Lowering):
-    """What the operators with axes share. Unsorted axes are taken as a set; none at all and repeated ones are refused
+    """Base of the operators with axes. Unsorted axes are taken as a set; none at all and repeated ones are refused
     (the pages are silent)."""
 
     @classmethod

@@ -204,7 +204,7 @@ _GRADIENTS = {
 
 
 class _Gradient(Lowering):
-    """What both gradients share."""
+    """Base of both gradients."""
 
     @classmethod
     def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:

@@ -51,11 +51,11 @@ LEAD = 2
 
 
 GIVEN = "what input, filter, strides, dilations and padding give"
-"""Where the sizes of an output come from."""
+"""The origin of an output's sizes, for messages."""
 
 
 class _Forward(Lowering):
-    """What all share: {N, C, spatial..} and {outputs, C / groups, window..}; the output has as many positions as the
+    """Base of all: {N, C, spatial..} and {outputs, C / groups, window..}; the output has as many positions as the
     padded input has room for windows. Positions whose windows see nothing but padding are allowed."""
 
     @classmethod

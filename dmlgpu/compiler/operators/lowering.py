@@ -1,4 +1,4 @@
-"""How an operator tells what a table cannot say: relations between its fields, its output sizes, its plan."""
+"""The interface of operators: checks that the catalog's tables cannot express, output sizes, upgrade, plan."""
 
 from __future__ import annotations
 

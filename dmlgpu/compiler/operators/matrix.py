@@ -86,7 +86,7 @@ def _turned(values: Sizes) -> Sizes:
 
 
 class _MatrixProduct(Lowering):
-    """What all matrix products share: the last two dimensions are matrices, those before them number products."""
+    """Base of all matrix products: the last two dimensions are matrices, those before them number products."""
 
     @classmethod
     def output_sizes(cls, desc: Any) -> Mapping[str, Sizes]:
@@ -211,7 +211,7 @@ ROWS, COLUMNS = -2, -1
 
 
 class _IntegerProduct(_MatrixProduct):
-    """What the products of integers share.
+    """Base of the products of integers.
 
     Scales and zero points of A (and of the output) come one for all or one per row, those of B one per column: all
     their dimensions have size 1 but the last but one, or the last; with a single dimension that one counts. Scale and

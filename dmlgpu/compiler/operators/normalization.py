@@ -297,7 +297,7 @@ SQUARE = "normalization/square"
 
 
 class _LocalResponse(Lowering):
-    """What the operator and its gradient share."""
+    """Base of the operator and its gradient."""
 
     @classmethod
     def check(cls, desc: Any) -> None:

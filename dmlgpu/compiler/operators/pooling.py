@@ -91,7 +91,7 @@ def _windows(desc: Any, spatial: Sizes) -> Windows:
 
 
 class Pooling(Lowering):
-    """What all share. Tensors are {N, C, spatial..}; every position of the window must see at least one element of the
+    """Base of all. Tensors are {N, C, spatial..}; every position of the window must see at least one element of the
     input, as onnxruntime demands too (the pages are silent). A window of more than 2^20 elements must not have more
     than the input has in its spatial dimensions.
 

@@ -131,7 +131,7 @@ class ElementWiseDequantizeLinear(_Linear):
 
 
 class _InBlocks(_Linear):
-    """What QUANTIZE and DEQUANTIZE share; their pages say nothing but types.
+    """Base of QUANTIZE and DEQUANTIZE, whose pages list nothing but types.
 
     The quantisation tensors are the scale and, for SCALE_ZERO_POINT, the zero point, of equal sizes. In each dimension
     their size divides the input's, and element i takes entry i div (input size / scale size).
@@ -411,7 +411,7 @@ class Parameter:
 
     @property
     def count(self) -> int:
-        """How many numbers it has."""
+        """Its element count."""
         return max(self.source.sizes)
 
     @property

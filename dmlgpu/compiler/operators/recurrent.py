@@ -99,7 +99,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Temporaries:
-    """What time steps work on.
+    """The temporary tensors of time steps.
 
     Attributes:
         inputs: products of the inputs of each step, gate after gate.
@@ -159,7 +159,7 @@ class TimeStep:
         return replace(tensor, sizes=self.sizes, strides=(0, apart, 0, stride), offset=offset)
 
     def sums(self, *gates: int) -> Mapping[int, RegisterValue]:
-        """Return what stands for the products of a hidden state with the recurrent weights of gates."""
+        """Return placeholders for the products of a hidden state with the recurrent weights of gates."""
         return {gate: RegisterValue(f"sum{number}", FLOAT32, self.sizes) for number, gate in enumerate(gates)}
 
     def activated(self, body: Body, which: int) -> Body:
@@ -273,7 +273,7 @@ SHARED = (KEPT, "recurrent/lasts", ADD, CONVERT)
 
 
 class _Recurrent(Lowering):
-    """What the three share.
+    """Base of the three.
 
     Class attributes:
         gates: rows of weights per element of the hidden state.

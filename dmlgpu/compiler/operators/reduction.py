@@ -31,7 +31,7 @@ from dmlgpu.compiler.plan import (
 
 
 class _AlongAxes(Lowering):
-    """What all reductions share. Unsorted axes are taken as a set; none at all and repeated ones are refused (the pages
+    """Base of all reductions. Unsorted axes are taken as a set; none at all and repeated ones are refused (the pages
     are silent)."""
 
     @classmethod
@@ -176,7 +176,7 @@ def _of_integers(function: ReduceFunction, data_type: DataType) -> Reduction:
 
 
 class _Cumulative(Lowering):
-    """What running sums and products share."""
+    """Base of running sums and products."""
 
     same_sizes: ClassVar[Mapping[str, str]] = {"output_tensor": "input_tensor"}
 

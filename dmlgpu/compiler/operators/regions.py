@@ -51,7 +51,7 @@ BESIDE = 8
 ZERO = "layout/zero"
 
 INCLUDED = ("regions/sampling", "regions/samples", "regions/interpolated")
-"""What the shaders of ROI align share."""
+"""Files that the shaders of ROI align include."""
 
 
 def _check_sampling(desc: Any) -> int:
@@ -153,7 +153,7 @@ class RoiPooling(Lowering):
 
     @classmethod
     def lower(cls, desc: descs.RoiPooling) -> Plan:
-        """Where the largest elements are; a map takes them from there."""
+        """Find the positions of the largest elements, then read them there."""
         file, largest = cls.shaders
         output, source = output_tensor(desc), input_tensor(desc, "input_tensor")
         values = constants(scale_bits=bits_of_float(desc.spatial_scale))

@@ -1,4 +1,4 @@
-"""What an operator computes: shader bodies over sources, written to tensors, in steps. Nothing here chooses how."""
+"""Plans: what an operator computes, as steps that write shader bodies over sources to tensors, on any target."""
 
 from dmlgpu.compiler.plan.products import (
     Attend,

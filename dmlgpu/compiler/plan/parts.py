@@ -1,4 +1,4 @@
-"""What steps consist of: which tensors they read and write, and the same steps on other tensors."""
+"""Traversal of steps: the tensors that they read and write, and the same steps on other tensors."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def read(step: Step) -> tuple[Tensor, ...]:
 
 
 _PARTLESS = frozenset({int, float, str, bool, type(None)})
-"""What most parts hold and nothing is looked for in."""
+"""Types of most fields, which have no parts."""
 
 _FIELDS: dict[Any, tuple[str, ...]] = {Allocation: ()}
 """Names of the fields of each kind of part that was met; kinds are few."""

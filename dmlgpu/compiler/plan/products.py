@@ -28,7 +28,7 @@ class Space:
 
 @dataclass(frozen=True)
 class Product:
-    """What a ``Contract`` sums. Operands are converted to the accumulator's type; integers have it already.
+    """The operands of a ``Contract``. They are converted to the accumulator's type; integers have it already.
 
     Attributes:
         a, b: the operands, over the dimensions (batch, rows, inner) and (batch, inner, columns): tensors of any strides
@@ -68,7 +68,7 @@ class Contract(Step):
 
 @dataclass(frozen=True)
 class Convolution:
-    """What a ``Convolve`` sums: a plain forward cross-correlation with its groups as a dimension of their own.
+    """The operands of a ``Convolve``: a plain forward cross-correlation with its groups as a dimension of their own.
 
     Attributes:
         input: {batch, groups, channels per group, spatial..}: a ``Tensor`` with any strides, an element-wise tree
@@ -200,7 +200,7 @@ class Recurrence(Step):
 
 
 WORDS = 4
-"""What is bound starts at multiples of so many words."""
+"""Bindings start at multiples of so many words."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from dmlgpu.compiler.plan.steps import Step
 
 @dataclass(frozen=True)
 class Reduction:
-    """How the elements of a row become one.
+    """A function that combines the elements of a row.
 
     Attributes:
         file: the shader with ``acc_t``, ``lift``, ``merge`` and ``finish`` (see shaders/reduction).
@@ -167,7 +167,7 @@ def row_sizes(sizes: Sizes, axes: tuple[int, ...]) -> Sizes:
 
 
 def stage_results(stages: tuple[Stage, ...], sizes: Sizes, axes: tuple[int, ...]) -> dict[str, RegisterValue]:
-    """Return what stands for the results of stages among the leaves of a row's body, by name."""
+    """Return placeholders for the results of stages among the leaves of a row's body, by name."""
     return {name: RegisterValue(name, DataType.FLOAT32, sizes, axes) for stage in stages for name in stage.results}
 
 

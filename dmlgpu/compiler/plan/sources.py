@@ -1,4 +1,4 @@
-"""What kernels read and write: tensors in memory, and virtual ones, which bodies compute wherever they are read."""
+"""Tensors in memory, and virtual tensors, which shader bodies compute wherever they are read."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Binding:
     offset: int = 0
 
     def __str__(self) -> str:
-        """Return what people call it: ``input 0``, ``temporary 'partial sums'``."""
+        """Return its name for messages: ``input 0``, ``temporary 'partial sums'``."""
         index = repr(self.index.label) if isinstance(self.index, Allocation) else self.index
         return f"{self.role} {index}" + (f" from byte {self.offset}" if self.offset else "")
 
@@ -151,7 +151,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class RegisterValue:
-    """What a schedule holds in registers and hands to the bodies after it: a sum, where an epilogue reads it.
+    """A value that a schedule holds in registers, such as the sum that an epilogue reads.
 
     Attributes:
         name: of the value in the shader.
@@ -167,7 +167,7 @@ class RegisterValue:
 
     @classmethod
     def product(cls, data_type: DataType, sizes: Sizes) -> RegisterValue:
-        """Return what stands for the one value that a schedule computes for each element of an output."""
+        """Return the placeholder of the value that a schedule computes for each element of an output."""
         return cls("product", data_type, sizes)
 
 
@@ -262,7 +262,7 @@ class AffineView:
 
     @property
     def children(self) -> tuple[Source, ...]:
-        """What it reads."""
+        """The sources that it reads."""
         return (self.source,)
 
     @property
@@ -315,7 +315,7 @@ class Body:
 
     @property
     def children(self) -> tuple[Source, ...]:
-        """What it reads."""
+        """The sources that it reads."""
         return tuple(source for _, source in self.inputs)
 
     @property

@@ -1,4 +1,4 @@
-"""What all steps share, maps, repeated steps, sorts, scatters, regions of interest, and plans."""
+"""The base of all steps; maps, repeated steps, sorts, scatters, regions of interest; plans."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ class Sampling:
         return self.axes[0].longest, self.axes[1].longest
 
     def values(self, **others: Any) -> Constants:
-        """Return what shaders know of it, and more."""
+        """Return it as template values, with others."""
         return constants(**vars(self), **others)
 
 

@@ -111,7 +111,7 @@ def _by(sizes: Sizes) -> str:
 
 @functools.singledispatch
 def equations(step: Step) -> list[str]:
-    """Return what a step computes, as equations.
+    """Return the equations of a step.
 
     Raises:
         TypeError: for a kind of step that has none.

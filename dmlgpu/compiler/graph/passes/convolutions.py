@@ -1,4 +1,4 @@
-"""What stands around a convolution goes into it: zero padding before it, a bias and batch normalization after it."""
+"""Folding into convolutions: zero padding before them, a bias and batch normalization after them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is computed element by element after products, convolutions, rows and reductions is part of their kernels."""
+"""Fusion of maps into the epilogues of products, convolutions, rows and reductions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Maps are computed where their results are read: in maps, reductions, products, convolutions and rows."""
+"""Fusion of maps into the steps that read them: maps, reductions, products, convolutions and rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where tensors lie: copies are read where they come from, and convolutions hand images on with channels innermost."""
+"""Memory layouts: copies become views of their source, images between convolutions have channels innermost."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def memory_of(tensor: Tensor) -> Memory:
 
 @dataclass(frozen=True)
 class Note:
-    """What a pass did, or did not do, and why; for people.
+    """A message of a pass: a change, or the reason why there was none.
 
     Attributes:
         pass_name: which pass.
