@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 
 from dmlgpu.common.cache import Cache
 from dmlgpu.common.errors import InvalidArgument
-from dmlgpu.compiler import programs
-from dmlgpu.compiler.graph.network import Network
 from dmlgpu.compiler.plan import Role
 from dmlgpu.compiler.program import MAX_SLOTS, Kernel, Program, Slot
 from dmlgpu.compiler.target import AdapterInfo, Target
 from dmlgpu.runtime.executor import Range, Resources, Timing
+from dmlgpu.runtime.rendered import RenderedBackend
 from dmlgpu.runtime.wgpu import forks
 from dmlgpu.runtime.wgpu.buffers import Allocator, GpuBuffer, Guard
 from dmlgpu.runtime.wgpu.context import Context
@@ -31,7 +30,7 @@ from dmlgpu.runtime.wgpu.transfers import StagedReading, Transfers
 _WARM_UP_BYTES = 256
 
 
-class GpuBackend:
+class GpuBackend(RenderedBackend):
     """An adapter's device and everything made on it. Usable from several threads.
 
     Args:
@@ -120,45 +119,8 @@ class GpuBackend:
 
     # ---- programs ---------------------------------------------------------------------------------------------------
 
-    def check(self, desc: Any) -> None:
-        """Lower and render a description without compiling it.
-
-        Raises:
-            OperatorNotImplemented: when there is no such operator yet.
-            NotSupported: when the adapter lacks a feature that it needs, or a limit is too low.
-        """
-        self._binder.check(self._program(desc, half_precision=False))
-
-    def compile(self, desc: Any, half_precision: bool = False, preserve_padding: bool = False) -> GpuExecutable:
-        """Make an operator description ready to run (see ``Backend.compile``).
-
-        Raises: as ``check`` and ``prepare``.
-        """
-        return self.prepare(self._program(desc, half_precision, preserve_padding))
-
-    def _program(self, desc: Any, half_precision: bool, preserve_padding: bool = False) -> Program:
-        return programs.of_operator(desc, self.target.for_operators(half_precision, preserve_padding))
-
-    def compile_graph(
-        self, network: Network, half_precision: bool = False, disabled: Collection[str] = ()
-    ) -> GpuExecutable:
-        """Make a network ready to run, without the passes in ``disabled``.
-
-        Raises:
-            InvalidArgument: when one of them is no pass.
-            NotSupported, ShaderError, DeviceRemoved: as ``prepare``.
-        """
-        target = self.target.for_operators(half_precision)
-        return self.prepare(programs.of_network(network, target, disabled))
-
     def prepare(self, program: Program) -> GpuExecutable:
-        """Make a rendered program ready to run.
-
-        Raises:
-            NotSupported: when it exceeds one of the adapter's limits.
-            ShaderError: when a kernel does not compile.
-            DeviceRemoved: when the device is gone.
-        """
+        """Make a rendered program ready to run. Raises as ``RenderedBackend.prepare``."""
         self._context.check()
         executable = GpuExecutable(program, self._binder)
         if executable.new and self.info.backend == "Vulkan":
