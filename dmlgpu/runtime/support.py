@@ -113,7 +113,7 @@ def _data_types(schema: OperatorSchema, mapping: object) -> dict[str, DataType]:
 
 
 def _distance(refused: DmlError | None) -> int:
-    """Return how little a refusal says: values of an attribute that do not take the types at all say the least."""
+    """Rank refusals: those by the adapter first, attribute values that do not take the types at all last."""
     return 0 if _is_the_adapters(refused) else 1 if isinstance(refused, OperatorNotImplemented) else 2
 
 

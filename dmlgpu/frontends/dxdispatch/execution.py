@@ -23,7 +23,6 @@ from dmlgpu.frontends.dxdispatch.files import IMAGE_SUFFIXES, image_bytes
 from dmlgpu.frontends.dxdispatch.json_node import JsonNode, quoted
 from dmlgpu.frontends.dxdispatch.model import (
     Bindings,
-    BoundTensor,
     Dispatch,
     Dispatchable,
     DxModel,
@@ -184,11 +183,8 @@ class _ModelExecution:
 
     def _note_shapes(self, bindings: Bindings) -> None:
         for bound in bindings:
-            if bound is not None and self._is_whole(bound):
+            if bound is not None and bound.offset == 0 and covers(bound.tensor, self.model.resources[bound.buffer]):
                 self.shapes[bound.buffer] = bound.tensor
-
-    def _is_whole(self, bound: BoundTensor) -> bool:
-        return bound.offset == 0 and covers(bound.tensor, self.model.resources[bound.buffer])
 
     def _array(
         self, name: str, dimensions: tuple[int, ...] | None, path: str
@@ -293,11 +289,7 @@ def to_text(array: NDArray[Any], verbose: bool) -> str:
 
 
 def write_resource(file: Path, array: NDArray[Any], raw: NDArray[np.uint8], path: str) -> None:
-    """Write a resource: an array to a ``.npy`` file or a picture, the plain bytes to any other.
-
-    Raises:
-        ModelError: when the file cannot be written; ``path`` is the model's path in the message.
-    """
+    """Write a resource: an array to a ``.npy`` file or a picture, the plain bytes to any other."""
     suffix = file.suffix.lower()
     picture = np.frombuffer(image_bytes(array, suffix, path), np.uint8) if suffix in IMAGE_SUFFIXES else None
     try:

@@ -313,9 +313,6 @@ def parse_json(raw: bytes, source: str) -> Any:
     Args:
         raw: the text in UTF-8, with or without a byte order mark.
         source: what to call the text in messages, its file name.
-
-    Raises:
-        ModelError: for malformed text, with line and column.
     """
     try:
         text = raw.decode("utf-8-sig")

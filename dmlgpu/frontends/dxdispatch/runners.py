@@ -153,12 +153,7 @@ class TableRunner(DispatchRunner):
 
 
 class ShaderRunner(DispatchRunner):
-    """A compute shader, compiled.
-
-    Raises:
-        NotSupported: the adapter runs no shaders.
-        ShaderError: it does not compile.
-    """
+    """A compute shader, compiled."""
 
     def __init__(self, device: Device, dispatchable: ShaderDispatchable, buffers: Buffers):
         backend = device.backend
@@ -318,9 +313,6 @@ def make_runner(device: Device, dispatchable: Any, buffers: Buffers, own: list[B
         dispatchable: one of the model's.
         buffers: the resources' memory; deferred ones have none.
         own: takes further buffers that it needs.
-
-    Raises:
-        NotSupported, InvalidDescription, InvalidGraph, ShaderError, OutOfMemory: the device refuses it.
     """
     match dispatchable:
         case ShaderDispatchable():

@@ -207,9 +207,6 @@ def read_graph(data: bytes, name: str, weights: Callable[[str], bytes]) -> Seria
         data: the file.
         name: what to call it in messages.
         weights: returns the bytes of the weight file of a constant, by the constant's name.
-
-    Raises:
-        ModelError: the file is malformed, or describes what the operators do not allow; whatever ``weights`` raises.
     """
     try:
         return _Reader(name, weights).read(FlatBuffer(data).root())

@@ -52,7 +52,10 @@ class BrowserReading(Reading):
         if self._data is None:
             deadline = None if timeout is None else time.monotonic() + timeout
             try:
-                parts = [part.result(_left(deadline))[1] for part in self._parts]
+                parts = []
+                for part in self._parts:
+                    remaining = None if deadline is None else max(0.0, deadline - time.monotonic())
+                    parts.append(part.result(remaining)[1])
             except TimeoutError:
                 return None
             data = np.frombuffer(b"".join(parts), np.uint8).copy()
@@ -309,7 +312,3 @@ def _stamps(stamps: object, count: int) -> list[tuple[float, float]] | None:
         return None
     seconds = [each * 1e-9 for each in stamps]
     return list(zip(seconds[::2], seconds[1::2], strict=True))
-
-
-def _left(deadline: float | None) -> float | None:
-    return None if deadline is None else max(0.0, deadline - time.monotonic())

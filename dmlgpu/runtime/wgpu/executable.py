@@ -83,7 +83,11 @@ class Binder:
             guard.check(self.allocator.epoch, kernel.label)
             with context.reporting(f"{operator}: kernel {kernel.label!r}"):
                 if not immediates:
-                    entries.append({"binding": len(entries), "resource": {"buffer": self._uniform(bases)}})
+                    # Bind groups keep a parameter block alive when it is no longer cached here.
+                    uniform = self._uniforms.get_or_make(
+                        bases, lambda: self._new_uniform(bases), lambda _: PARAMETER_BYTES
+                    )
+                    entries.append({"binding": len(entries), "resource": {"buffer": uniform}})
                 group = context.device.create_bind_group(label=kernel.label, layout=group_layout, entries=entries)
                 releases.adopt(context, group)  # which may hold the last reference to a uniform
         parameters = _block(bases) if immediates else None
@@ -107,10 +111,6 @@ class Binder:
     def close(self) -> None:
         """Let go of what is kept for the next dispatch."""
         self._uniforms.clear()
-
-    def _uniform(self, bases: tuple[int, ...]) -> Any:
-        """Return a buffer that holds a parameter block. Bind groups keep theirs when it is no longer kept here."""
-        return self._uniforms.get_or_make(bases, lambda: self._new_uniform(bases), lambda _: PARAMETER_BYTES)
 
     def _new_uniform(self, bases: tuple[int, ...]) -> Any:
         usage = wgpu.BufferUsage.UNIFORM | wgpu.BufferUsage.COPY_DST
