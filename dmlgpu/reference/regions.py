@@ -148,7 +148,7 @@ class _Region:
 
 
 def _regions(desc: Any, roi: Array, batches: Array, spatial: tuple[int, ...], outputs: tuple[int, ...]) -> Any:
-    """Return the regions that lie in a batch of an input."""
+    """Return the regions of a batch of an input."""
     real = np.result_type(roi.dtype, np.float32)
     scale = np.array([desc.spatial_scale_x, desc.spatial_scale_y] * 2, real)
     for number, (region, batch) in enumerate(zip(roi.reshape(-1, 4), batches.ravel(), strict=True)):

@@ -1,4 +1,4 @@
-"""Which adapters there are, which one a device takes, and its executor."""
+"""Listing and choosing adapters, and opening their executors."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def choose(requested: Choice = None, *, announce: bool = True) -> AdapterInfo:
 
 
 def pick(requested: str | int | None, known: Sequence[AdapterInfo]) -> AdapterInfo | None:
-    """Return which of some adapters ``choose`` takes, None where nothing matches.
+    """Return the adapter that ``choose`` takes out of a list, None if nothing matches.
 
     Args:
         wanted: as of ``choose``.
@@ -119,12 +119,12 @@ def show_in_page(info: AdapterInfo, **shown: str | int) -> None:
 
 
 def environment_choice() -> str:
-    """Return what the environment variable DMLGPU_ADAPTER asks for; empty where it does not."""
+    """Return the value of the environment variable DMLGPU_ADAPTER; empty if it is not set."""
     return os.environ.get(ADAPTER_VARIABLE, "").strip()
 
 
 def why_no_gpu() -> str:
-    """Return why no GPU can be reached whatever the machine has, or nothing where one might."""
+    """Return why no GPU can be reached on any machine, or an empty text if one might be."""
     return "" if _gpu() else "wgpu is not installed, so no GPU can be reached"
 
 
@@ -213,7 +213,7 @@ def wrap_executor(
 
 
 def _gpu() -> ModuleType | None:
-    """Return the executor on wgpu, whose import loads the driver library; None where wgpu is not installed."""
+    """Return the executor on wgpu, whose import loads the driver library; None if wgpu is not installed."""
     try:
         from dmlgpu.runtime import wgpu as gpu  # noqa: PLC0415 - the ``numpy`` adapter does without
     except ModuleNotFoundError as missing:

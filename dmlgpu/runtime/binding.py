@@ -1,4 +1,4 @@
-"""What callers bind, checked (DirectML: the binding descriptions, and the rules of IDMLBindingTable)."""
+"""Checked bindings (DirectML: the binding descriptions, and the rules of IDMLBindingTable)."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def output_ranges(dispatchable: Dispatchable, bindings: tuple[object, ...]) -> R
 def resource_range(
     dispatchable: Dispatchable, label: str, binding: object, size: int, alignment: int
 ) -> Range[Buffer] | None:
-    """Return the ``size`` bytes of a temporary or persistent resource, or None where nothing is bound.
+    """Return the ``size`` bytes of a temporary or persistent resource, or None if nothing is bound.
 
     Raises:
         BindingError, InvalidArgument, InvalidState: as ``BindingTable.bind_inputs``.

@@ -217,7 +217,7 @@ def _whole_words(offset: int, size: int) -> tuple[int, int]:
 
 
 def _as_bytes(caller: str, data: Any) -> NDArray[np.uint8]:
-    """Return the bytes of an array or a bytes-like object, copied only where they are not contiguous."""
+    """Return the bytes of an array or a bytes-like object, copied only if they are not contiguous."""
     try:
         array = data if isinstance(data, np.ndarray) else np.frombuffer(data, np.uint8)
     except Exception:  # whatever a foreign buffer raises

@@ -63,7 +63,7 @@ class CommandList(DeviceChild):
         self._open = False
 
     def reset(self) -> None:
-        """Forget what was recorded and open the list again.
+        """Discard the recorded work and open the list again.
 
         Raises:
             InvalidState: an execution of the list is in flight.

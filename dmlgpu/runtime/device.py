@@ -318,7 +318,7 @@ class Device(DmlObject):
         return compiled
 
     def create_operator_initializer(self, operators: Sequence[CompiledOperator] = ()) -> OperatorInitializer:
-        """Make what initialises compiled operators (IDMLDevice::CreateOperatorInitializer).
+        """Create an initializer of compiled operators (IDMLDevice::CreateOperatorInitializer).
 
         Raises:
             InvalidArgument: another device's operator, or one twice.
@@ -336,7 +336,7 @@ class Device(DmlObject):
     # ---- work and memory --------------------------------------------------------------------------------------------
 
     def create_command_recorder(self) -> CommandRecorder:
-        """Make what writes dispatches into command lists (IDMLDevice::CreateCommandRecorder)."""
+        """Create a command recorder (IDMLDevice::CreateCommandRecorder)."""
         return CommandRecorder(self, self._state)
 
     def create_command_list(self) -> CommandList:
@@ -394,7 +394,7 @@ class Device(DmlObject):
     def check_feature_support(self, query: OperatorSupportQuery) -> OperatorSupport: ...
 
     def check_feature_support(self, query: Query) -> Answer:
-        """Answer what the device can do (IDMLDevice::CheckFeatureSupport).
+        """Answer a feature query (IDMLDevice::CheckFeatureSupport).
 
         Raises:
             InvalidArgument: no query, an operator or field that does not exist, an empty list of levels.

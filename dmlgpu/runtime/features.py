@@ -1,4 +1,4 @@
-"""What a device can be asked about itself (DirectML: IDMLDevice::CheckFeatureSupport)."""
+"""Feature queries and their answers (DirectML: IDMLDevice::CheckFeatureSupport)."""
 
 from __future__ import annotations
 

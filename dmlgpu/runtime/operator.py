@@ -1,4 +1,4 @@
-"""Operators, what they compile to, and what initialises them (DirectML: IDMLOperator, IDMLDispatchable)."""
+"""Operators, compiled operators and their initializers (DirectML: IDMLOperator, IDMLDispatchable)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BindingProperties:
-    """What a dispatchable needs bound (DirectML: DML_BINDING_PROPERTIES).
+    """Resources that a dispatchable binds (DirectML: DML_BINDING_PROPERTIES).
 
     Attributes:
         required_descriptor_count: resources that one dispatch binds.
@@ -60,7 +60,7 @@ class Port:
 
 
 def with_absent(bindings: Sequence[object], ports: Sequence[Port]) -> tuple[object, ...]:
-    """Return what is given per port; behind the last one, those of absent optional tensors may be left out."""
+    """Return one binding per port; trailing ones of absent optional tensors may be omitted."""
     rest = ports[len(bindings) :]
     return (*bindings, *(None for _ in rest)) if all(port.desc is None for port in rest) else tuple(bindings)
 
@@ -108,13 +108,13 @@ class CompiledOperator(DeviceChild):
 
     @property
     def binding_properties(self) -> BindingProperties:
-        """What its execution binds (IDMLDispatchable::GetBindingProperties)."""
+        """Resources that its execution binds (IDMLDispatchable::GetBindingProperties)."""
         self._state.check()
         return self._properties
 
     @property
     def program(self) -> Program | None:
-        """The kernels that run on the adapter; None where there are none, on ``numpy``."""
+        """The kernels that run on the adapter; None on ``numpy``."""
         return getattr(self._executable, "program", None)
 
     @property
@@ -124,7 +124,7 @@ class CompiledOperator(DeviceChild):
 
     @property
     def timings(self) -> Timings | None:
-        """How long compiling it took, or None where nothing is compiled (the adapter ``numpy``).
+        """Times of compiling it, or None on the adapter ``numpy``, which compiles nothing.
 
         Some drivers go on translating in the background when compiling is over. Asked while they do, this waits, once,
         and counts what it waits for.

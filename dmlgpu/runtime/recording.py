@@ -125,7 +125,7 @@ class Recorded:
 
 @dataclass(eq=False, slots=True)
 class Bindings:
-    """What is bound for one dispatchable: the range of descriptors that a binding table writes.
+    """The bindings of one dispatchable: the range of descriptors that a binding table writes.
 
     ``BindingTable.reset`` starts a new one, so that what was recorded before keeps its own.
 
@@ -148,7 +148,7 @@ class Bindings:
     cached_epoch: int = -1
 
     def recorded(self) -> Recorded:
-        """Return the dispatch on what is bound now, made once for unchanged bindings.
+        """Return the dispatch on the current bindings, cached while they are unchanged.
 
         Raises:
             BindingError: a binding is missing, or ranges overlap that may not.
@@ -249,7 +249,7 @@ def _initialization(initializer: OperatorInitializer, bindings: Bindings) -> Rec
 
 
 def _complete(caller: str, method: str, ports: tuple[Port, ...], ranges: Ranges | None) -> Ranges:
-    """Return what is bound; nothing at all will do where nothing is needed."""
+    """Return the bound ranges; None is allowed if nothing has to be bound."""
     if ranges is not None:
         return ranges
     needed = [port.label for port in ports if port.bound_at_execution]

@@ -118,7 +118,7 @@ def _distance(refused: DmlError | None) -> int:
 
 
 def _is_the_adapters(refused: DmlError | None) -> bool:
-    """Return whether an operator is refused for what the adapter lacks."""
+    """Return whether an operator is refused because of the adapter."""
     return refused is not None and not isinstance(refused, InvalidDescription | OperatorNotImplemented)
 
 

@@ -1,4 +1,4 @@
-"""What one dispatchable reads and writes (DirectML: IDMLBindingTable)."""
+"""Binding tables (DirectML: IDMLBindingTable)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class BindingTable(DeviceChild):
 
     @property
     def dispatchable(self) -> Dispatchable | None:
-        """What the table binds for; None for an empty table."""
+        """The dispatchable that the table binds for; None for an empty table."""
         return None if self._bindings is None else self._bindings.dispatchable
 
     def reset(self, dispatchable: Dispatchable | None = None) -> None:

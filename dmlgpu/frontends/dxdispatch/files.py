@@ -27,7 +27,7 @@ class MissingFile(ModelError, FileNotFoundError):
 
 @dataclass(frozen=True)
 class FileAccess:
-    """What a model may reach.
+    """Files that a model may access.
 
     Attributes:
         folder: the model's; what it reads lies there or below.
@@ -104,7 +104,7 @@ def _pillow(node: JsonNode) -> ModuleType:
 def read_image(
     source: JsonNode, path: Path, data_type: DataType, sizes: tuple[int, ...] | None
 ) -> tuple[tuple[int, ...], Callable[[], NDArray[Any]]]:
-    """Return the shape (1, channels, height, width) of a picture, and what makes its elements, 0 to 1.
+    """Return the shape (1, channels, height, width) of an image, and a function that loads its elements, 0 to 1.
 
     Args:
         source: where the model names the file.
@@ -142,7 +142,7 @@ def read_image(
 
 
 def parse_resample(size: JsonNode | None, mode: JsonNode | None) -> tuple[int, ...] | None:
-    """Return ``resampleSize``: N, C, H, W with N = 1; None where it is absent or empty."""
+    """Return ``resampleSize``: N, C, H, W with N = 1; None if it is absent or empty."""
     if mode is not None and mode.string().lower() != "scale":
         raise mode.error(f"must be 'scale', got {quoted(mode.string())}")
     sizes = () if size is None else size.integers(1)
@@ -157,7 +157,7 @@ def parse_resample(size: JsonNode | None, mode: JsonNode | None) -> tuple[int, .
 
 
 def check_writable(target: JsonNode, resource: Any, dimensions: tuple[int, ...] | None) -> None:
-    """Refuse to write a resource as a picture that is none.
+    """Raise ModelError unless a resource can be written as an image.
 
     Args:
         target: where the model names the file.
@@ -172,7 +172,7 @@ def check_writable(target: JsonNode, resource: Any, dimensions: tuple[int, ...] 
 
 
 def image_bytes(array: NDArray[Any], suffix: str, path: str) -> bytes:
-    """Return a picture as the bytes of a file.
+    """Return an image as the bytes of a file.
 
     Args:
         array: (1, channels, height, width), 0 to 1; what lies outside is cut off.

@@ -241,7 +241,7 @@ def bind_points(desc: OperatorDesc) -> tuple[tuple[BindPoint, ...], tuple[BindPo
 
 
 def _graph(name: str, node: JsonNode, access: FileAccess) -> GraphDispatchable:
-    """Return a serialised graph; the files of its weights lie beside it, each named like its constant."""
+    """Return a serialized graph, whose weights are files beside it, named after their constants."""
     node.allow(("type", "sourcePath", "executionFlags"), "a serialised graph")
     source = node.require("sourcePath", "a serialised graph")
     path = access.source(source)

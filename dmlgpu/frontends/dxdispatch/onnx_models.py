@@ -32,7 +32,7 @@ _KEYS = (
 
 @dataclass(frozen=True)
 class OnnxOptions:
-    """What whoever runs a model says of its ONNX dispatchables; it wins over the model.
+    """The caller's options for ONNX dispatchables; they override the model.
 
     Attributes:
         name_overrides: sizes of dimensions by name (``--onnx_free_dim_name_override``).
@@ -69,7 +69,7 @@ def parse_onnx(name: str, node: JsonNode, access: FileAccess, options: OnnxOptio
 
 
 def of_file(source: Path, options: OnnxOptions) -> OnnxDispatchable:
-    """Return the dispatchable that an ONNX file by itself stands for."""
+    """Return an ONNX file as a dispatchable."""
     node = JsonNode(str(source), str(source))
     model = _read(source, node, options.name_overrides, options.denotation_overrides)
     return OnnxDispatchable(source.name, str(source), model, options.shapes)

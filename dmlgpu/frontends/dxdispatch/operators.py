@@ -128,7 +128,7 @@ def _one(member: JsonNode, field: FieldSchema, schema: OperatorSchema, fields: J
 
 
 def _check_counts(schema: OperatorSchema, fields: JsonNode) -> None:
-    """Check the counts of arrays: they may be left out; where they are given they must be right."""
+    """Check the counts of arrays, which are optional but must be right."""
     for field in schema.python_fields:
         if field.count_field is None or (count := fields.get(field.count_field)) is None:
             continue

@@ -1,4 +1,4 @@
-"""Resources of a model: buffers and what they hold at the start."""
+"""Resources of a model: buffers and their initial values."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _FORMS = {
 
 @dataclass(frozen=True)
 class InitialValues:
-    """What a resource holds at the start, made only when it is uploaded.
+    """Initial values of a resource, computed only when it is uploaded.
 
     Attributes:
         data_type: type of the elements; UNKNOWN for a list of mixed types, which counts as bytes.
@@ -70,7 +70,7 @@ class InitialValues:
         return max(2, 32 // (self.data_type.bits or 8)) * self.byte_count
 
     def to_bytes(self) -> NDArray[np.uint8]:
-        """Return the elements as they lie in memory; 4-bit integers are packed, low nibble first."""
+        """Return the elements as bytes; 4-bit integers are packed, low nibble first."""
         elements = self.make()
         if self.data_type.bits != 4:
             return elements.view(np.uint8)
@@ -120,7 +120,7 @@ class Resource:
         return self.extent * 8 // (self.data_type.bits or 8)
 
     def to_bytes(self) -> NDArray[np.uint8]:
-        """Return the whole allocation at the start, zero where no initial value lies."""
+        """Return the initial bytes of the whole allocation, zeros outside the initial values."""
         needed = self.allocated_size + self.values.memory
         check_host_memory(needed, f"resource {quoted(self.name)}", "make its initial values")
         raw = np.zeros(self.allocated_size, np.uint8)

@@ -106,7 +106,7 @@ def parse_shader_dispatch(
 
 
 def _range(member: JsonNode, resources: Mapping[str, Resource], *, whole: bool) -> Range[str]:
-    """Return the bytes that a binding gives: what the resource's initial values take, or all of it."""
+    """Return the bound bytes: those of the resource's initial values, or all."""
     if isinstance(member.value, list | tuple):
         if len(member.value) != 1:
             raise member.error(f"must be one resource, got {len(member.value)}")
@@ -158,7 +158,7 @@ _KINDS = {
 
 
 def without_comments(text: str) -> str:
-    """Return a shader with spaces in the place of comments; those that are nested end at the first ``*/``."""
+    """Return a shader with comments replaced by spaces; nested ones end at the first ``*/``."""
     return _COMMENT.sub(" ", text)
 
 

@@ -114,7 +114,7 @@ class BrowserBackend(RenderedBackend):
 
     @property
     def pipeline_cache(self) -> Cache[Any, Any]:
-        """The pipelines that are kept for when they are asked for again (see ``Device.pipeline_cache``)."""
+        """The cache of pipelines (see ``Device.pipeline_cache``)."""
         return self.pipelines.cache
 
     # ---- programs ---------------------------------------------------------------------------------------------------
@@ -305,7 +305,7 @@ class BrowserBackend(RenderedBackend):
 
 
 def _stamps(stamps: object, count: int) -> list[tuple[float, float]] | None:
-    """Return the seconds at the start and the end of so many groups of work; None where a page sent something else."""
+    """Return start and end of each group of work in seconds; None if the page's answer is malformed."""
     if not isinstance(stamps, list) or len(stamps) != 2 * count:
         return None
     if not all(isinstance(each, int | float) and abs(each) < 2**63 for each in stamps):

@@ -97,7 +97,7 @@ class PagePipelines:
 
 
 def compile_error(operator: str, kernel: Kernel, adapter: str, refusal: object) -> str:
-    """Return the text of a ShaderError: what failed and why, then the lines around the fault with their numbers.
+    """Return the text of a ShaderError, from the page's report.
 
     Args:
         operator: whose kernel it is.

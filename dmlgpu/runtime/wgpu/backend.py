@@ -109,7 +109,7 @@ class GpuBackend(RenderedBackend):
 
     @property
     def pipeline_cache(self) -> Cache[Any, Any]:
-        """The compiled pipelines that are kept for when they are asked for again (see ``Device.pipeline_cache``)."""
+        """The cache of compiled pipelines (see ``Device.pipeline_cache``)."""
         return self._pipelines.cache
 
     @property

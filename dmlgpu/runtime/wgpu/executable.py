@@ -1,4 +1,4 @@
-"""Programs made ready to run: pipelines at hand, bound to resources on request."""
+"""Compiled programs: pipelines that are bound to resources."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Binder:
         return KernelWork(pipeline, group, parameters, *kernel.grid, guard, kernel.label)
 
     def _copy(self, kernel: Kernel, ranges: Sequence[tuple[GpuBuffer, int, int]]) -> CopyWork | None:
-        """Return what does a kernel's work as a copy between buffers, where that is possible and faster."""
+        """Return a copy between buffers that does a kernel's work, if that is possible and faster."""
         copy = kernel.copy
         if copy is None or not self._copies or copy.size < LEAST_COPY:
             return None
@@ -109,7 +109,7 @@ class Binder:
         return CopyWork(source.wgpu, start, destination.wgpu, there, copy.size, guard, kernel.label)
 
     def close(self) -> None:
-        """Let go of what is kept for the next dispatch."""
+        """Drop cached parameter blocks."""
         self._uniforms.clear()
 
     def _new_uniform(self, bases: tuple[int, ...]) -> Any:

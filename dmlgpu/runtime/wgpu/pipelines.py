@@ -173,7 +173,7 @@ class GpuPipelines:
 
 
 def bytes_per_character(info: AdapterInfo) -> int:
-    """Return what an adapter's pipelines take in memory, per character of their texts."""
+    """Return the bytes of an adapter's pipelines per character of their texts."""
     for driver, size in BYTES_PER_CHARACTER.items():
         if driver in info.name:
             return size
