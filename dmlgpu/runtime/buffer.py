@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from dmlgpu.common import coercion
 from dmlgpu.common.coercion import UINT64_MAX, as_index
 from dmlgpu.common.errors import InvalidArgument, InvalidState, TimedOut, abridged, shown
 from dmlgpu.runtime.child import DeviceChild, DmlObject
-from dmlgpu.runtime.executor import WORD_BYTES, Reading
+from dmlgpu.runtime.executor import WORD_BYTES, Range, Reading
 
 if TYPE_CHECKING:
     from dmlgpu.runtime.device import Device
@@ -180,6 +180,9 @@ class Buffer(DeviceChild):
         if self._released:
             raise InvalidState(f"{self.description}: {verb} after release")
         return check_range(f"{self.description}: {verb}", self, offset, size)
+
+
+Ranges: TypeAlias = tuple[Range[Buffer] | None, ...]
 
 
 def check_range(caller: str, buffer: Buffer, offset: Any, size: Any) -> tuple[int, int]:

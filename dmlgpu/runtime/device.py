@@ -15,8 +15,8 @@ from dmlgpu.compiler import operators
 from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.compiler.graph.resolve import check_nodes, resolve
 from dmlgpu.compiler.target import AdapterInfo
-from dmlgpu.runtime import support
 from dmlgpu.runtime.adapters import Choice, choose, open_executor, wrap_executor
+from dmlgpu.runtime.binding import BindingTable
 from dmlgpu.runtime.buffer import Buffer
 from dmlgpu.runtime.child import NAME, DeviceChild, DmlObject, as_tuple, expect_child
 from dmlgpu.runtime.commands import FENCE_VALUE, CommandList, CommandRecorder, Fence, Queue
@@ -30,10 +30,10 @@ from dmlgpu.runtime.features import (
     Query,
     TensorDataTypeSupport,
     TensorDataTypeSupportQuery,
+    answer,
 )
 from dmlgpu.runtime.operator import CompiledOperator, Dispatchable, Operator, OperatorInitializer, graph_ports, ports
 from dmlgpu.runtime.state import DeviceState
-from dmlgpu.runtime.table import BindingTable
 
 _FEATURE_LEVEL = coercion.member_of(FeatureLevel)
 _NAMES = coercion.tuple_of(coercion.text, "names of features")
@@ -400,7 +400,7 @@ class Device(DmlObject):
             InvalidArgument: no query, an operator or field that does not exist, an empty list of levels.
         """
         self._state.check()
-        return support.answer(query, self._feature_level, self._refusal, operators.implemented())
+        return answer(query, self._feature_level, self._refusal, operators.implemented())
 
     def _refusal(self, desc: OperatorDesc) -> DmlError | None:
         """Return the exception with which a description would be refused, or None."""

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from dmlgpu.common.errors import BindingError, InvalidState
-from dmlgpu.runtime.binding import Ranges
-from dmlgpu.runtime.buffer import Buffer
+from dmlgpu.runtime.buffer import Buffer, Ranges
 from dmlgpu.runtime.executor import Backend, Dispatch, Range, Resources
 from dmlgpu.runtime.operator import CompiledOperator, Dispatchable, OperatorInitializer, Port
 
