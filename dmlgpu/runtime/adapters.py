@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -154,10 +154,8 @@ def open_watched_page(info: AdapterInfo, tell: Callable[[tuple[str, ...]], None]
     return page
 
 
-def open_executor(
-    info: AdapterInfo, deterministic: bool, precise: bool, memory_budget: int | None, disabled_features: Sequence[str]
-) -> Backend:
-    """Make the executor of an adapter; ``Device`` describes the arguments.
+def open_executor(info: AdapterInfo, options: Mapping[str, Any]) -> Backend:
+    """Make the executor of an adapter; the options are those of ``Device``, ``deterministic`` to ``disabled_features``.
 
     Raises:
         AdapterNotFound: the adapter is not this machine's, or wgpu is not installed.
@@ -167,33 +165,19 @@ def open_executor(
     if info == NUMPY_ADAPTER:
         from dmlgpu.runtime.numpy.backend import NumPyBackend  # noqa: PLC0415 - listing adapters need not load the reference
 
-        return NumPyBackend(deterministic, precise, memory_budget)
+        return NumPyBackend(**{name: value for name, value in options.items() if name != "disabled_features"})
     if info.backend.lower() == BROWSER:
-        page: Backend = _browser().open_page(
-            info,
-            deterministic=deterministic,
-            precise=precise,
-            memory_budget=memory_budget,
-            disabled_features=disabled_features,
-        )
+        page: Backend = _browser().open_page(info, **options)
         return page
     gpu = _gpu()
     if gpu is None:
         raise AdapterNotFound(str(info), [str(NUMPY_ADAPTER)], why_no_gpu())
-    backend: Backend = gpu.GpuBackend(
-        info,
-        deterministic=deterministic,
-        precise=precise,
-        memory_budget=memory_budget,
-        disabled_features=disabled_features,
-    )
+    backend: Backend = gpu.GpuBackend(info, **options)
     return backend
 
 
-def wrap_executor(
-    wgpu_device: Any, deterministic: bool, precise: bool, memory_budget: int | None, disabled_features: Sequence[str]
-) -> Backend:
-    """Make an executor over a wgpu device made elsewhere; ``Device.from_wgpu`` describes the arguments.
+def wrap_executor(wgpu_device: Any, options: Mapping[str, Any]) -> Backend:
+    """Make an executor over a wgpu device made elsewhere; the options are those of ``open_executor``.
 
     Raises:
         AdapterNotFound: wgpu is not installed.
@@ -202,13 +186,7 @@ def wrap_executor(
     gpu = _gpu()
     if gpu is None:
         raise AdapterNotFound(type(wgpu_device).__name__, [str(NUMPY_ADAPTER)], why_no_gpu())
-    backend: Backend = gpu.GpuBackend.from_wgpu(
-        wgpu_device,
-        deterministic=deterministic,
-        precise=precise,
-        memory_budget=memory_budget,
-        disabled_features=disabled_features,
-    )
+    backend: Backend = gpu.GpuBackend.from_wgpu(wgpu_device, **options)
     return backend
 
 

@@ -12,7 +12,7 @@ from dmlgpu.common.errors import BindingError, InvalidArgument, InvalidState
 from dmlgpu.runtime.buffer import Buffer, Ranges, check_range, natural
 from dmlgpu.runtime.child import DeviceChild, as_tuple, expect_child
 from dmlgpu.runtime.executor import Range
-from dmlgpu.runtime.operator import CompiledOperator, Dispatchable, OperatorInitializer, Port, with_absent
+from dmlgpu.runtime.operator import CompiledOperator, Dispatchable, OperatorInitializer, TensorPort, with_absent
 from dmlgpu.runtime.recording import Bindings
 
 if TYPE_CHECKING:
@@ -133,7 +133,9 @@ def resource_range(
     return Range(bound.buffer, bound.offset, size)
 
 
-def _tensors(compiled: CompiledOperator, method: str, ports: tuple[Port, ...], bindings: tuple[object, ...]) -> Ranges:
+def _tensors(
+    compiled: CompiledOperator, method: str, ports: tuple[TensorPort, ...], bindings: tuple[object, ...]
+) -> Ranges:
     caller = compiled.description
     bindings = with_absent(bindings, ports)
     if len(bindings) != len(ports):
@@ -145,7 +147,7 @@ def _tensors(compiled: CompiledOperator, method: str, ports: tuple[Port, ...], b
     )
 
 
-def _why_not_at_execution(port: Port) -> str:
+def _why_not_at_execution(port: TensorPort) -> str:
     if port.desc is None:
         return "the description leaves this tensor out"
     return "OWNED_BY_DML tensors are bound at initialisation" if port.owned else ""
@@ -169,7 +171,7 @@ def _owned_tensors(caller: str, compiled: CompiledOperator, array: object) -> Ra
 
 
 def _tensor(
-    compiled: CompiledOperator, caller: str, port: Port, bindable: object, why_not: str
+    compiled: CompiledOperator, caller: str, port: TensorPort, bindable: object, why_not: str
 ) -> Range[Buffer] | None:
     """Return the bytes of a tensor: present, aligned, large enough; None for one that takes no binding."""
     bound = _resolve(compiled, caller, port.label, bindable, why_not)

@@ -77,7 +77,7 @@ class Device(DmlObject):
     ):
         level = coercion.argument("Device", "feature_level", _FEATURE_LEVEL, feature_level)
         options = _options("Device", deterministic, precise, memory_budget, disabled_features)
-        self._start(open_executor(choose(adapter), *options), level)
+        self._start(open_executor(choose(adapter), options), level)
 
     @classmethod
     def from_wgpu(
@@ -99,7 +99,7 @@ class Device(DmlObject):
         caller = "Device.from_wgpu"
         level = coercion.argument(caller, "feature_level", _FEATURE_LEVEL, feature_level)
         options = _options(caller, deterministic, precise, memory_budget, disabled_features)
-        return cls.from_backend(wrap_executor(wgpu_device, *options), feature_level=level)
+        return cls.from_backend(wrap_executor(wgpu_device, options), feature_level=level)
 
     @classmethod
     def from_backend(cls, backend: Backend, *, feature_level: FeatureLevel = FeatureLevel.LEVEL_6_4) -> Self:
@@ -413,14 +413,14 @@ class Device(DmlObject):
 
 def _options(
     caller: str, deterministic: object, precise: object, memory_budget: object, disabled_features: object
-) -> tuple[bool, bool, int | None, tuple[str, ...]]:
+) -> dict[str, Any]:
     """Return the options of an executor, checked."""
-    return (
-        coercion.argument(caller, "deterministic", coercion.boolean, deterministic),
-        coercion.argument(caller, "precise", coercion.boolean, precise),
-        coercion.argument(caller, "memory_budget", _BUDGET, memory_budget),
-        _names(caller, "disabled_features", disabled_features),
-    )
+    return {
+        "deterministic": coercion.argument(caller, "deterministic", coercion.boolean, deterministic),
+        "precise": coercion.argument(caller, "precise", coercion.boolean, precise),
+        "memory_budget": coercion.argument(caller, "memory_budget", _BUDGET, memory_budget),
+        "disabled_features": _names(caller, "disabled_features", disabled_features),
+    }
 
 
 def _names(caller: str, argument: str, listed: object) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ class BindingProperties:
 
 
 @dataclass(frozen=True)
-class Port:
+class TensorPort:
     """One input or output of a compiled operator.
 
     Attributes:
@@ -59,7 +59,7 @@ class Port:
         return self.desc is not None and not self.desc.owned_by_dml
 
 
-def with_absent(bindings: Sequence[object], ports: Sequence[Port]) -> tuple[object, ...]:
+def with_absent(bindings: Sequence[object], ports: Sequence[TensorPort]) -> tuple[object, ...]:
     """Return one binding per port; trailing ones of absent optional tensors may be omitted."""
     rest = ports[len(bindings) :]
     return (*bindings, *(None for _ in rest)) if all(port.desc is None for port in rest) else tuple(bindings)
@@ -90,8 +90,8 @@ class CompiledOperator(DeviceChild):
         state: DeviceState,
         *,
         title: str,
-        inputs: tuple[Port, ...],
-        outputs: tuple[Port, ...],
+        inputs: tuple[TensorPort, ...],
+        outputs: tuple[TensorPort, ...],
         executable: Executable,
         flags: ExecutionFlags = ExecutionFlags.NONE,
         in_place: bool = False,
@@ -191,19 +191,21 @@ class OperatorInitializer(DeviceChild):
 Dispatchable = CompiledOperator | OperatorInitializer
 
 
-def ports(tensors: Sequence[tuple[str, int | None, TensorDesc | None]], kind: str) -> tuple[Port, ...]:
+def ports(tensors: Sequence[tuple[str, int | None, TensorDesc | None]], kind: str) -> tuple[TensorPort, ...]:
     """Return the inputs or the outputs of a description, flat, in struct order; ``kind`` is what messages call them."""
     return tuple(
-        Port(f"{field if element is None else f'{field}[{element}]'} ({kind} {index})", desc)
+        TensorPort(f"{field if element is None else f'{field}[{element}]'} ({kind} {index})", desc)
         for index, (field, element, desc) in enumerate(tensors)
     )
 
 
-def graph_ports(what: str, tensors: Sequence[TensorDesc | None], names: Mapping[int, str | None]) -> tuple[Port, ...]:
+def graph_ports(
+    what: str, tensors: Sequence[TensorDesc | None], names: Mapping[int, str | None]
+) -> tuple[TensorPort, ...]:
     """Return the inputs or outputs of a graph, called by number and by the names of the edges that lead there."""
 
     def label(number: int) -> str:
         name = names.get(number)
         return f"{what} {number} {abridged(name)!r}" if name else f"{what} {number}"
 
-    return tuple(Port(label(number), tensor) for number, tensor in enumerate(tensors))
+    return tuple(TensorPort(label(number), tensor) for number, tensor in enumerate(tensors))

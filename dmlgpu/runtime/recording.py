@@ -10,12 +10,12 @@ from typing import Any, TypeAlias
 from dmlgpu.common.errors import BindingError, InvalidState
 from dmlgpu.runtime.buffer import Buffer, Ranges
 from dmlgpu.runtime.executor import Backend, Dispatch, Range, Resources
-from dmlgpu.runtime.operator import CompiledOperator, Dispatchable, OperatorInitializer, Port
+from dmlgpu.runtime.operator import CompiledOperator, Dispatchable, OperatorInitializer, TensorPort
 
-BoundPort: TypeAlias = tuple[Port, Range[Buffer]]
+BoundPort: TypeAlias = tuple[TensorPort, Range[Buffer]]
 """A tensor or resource and the bytes that a dispatch reads or writes for it."""
 
-TEMPORARY, PERSISTENT = Port("the temporary resource", None), Port("the persistent resource", None)
+TEMPORARY, PERSISTENT = TensorPort("the temporary resource", None), TensorPort("the persistent resource", None)
 
 
 def check_execution(
@@ -236,8 +236,8 @@ def _initialization(initializer: OperatorInitializer, bindings: Bindings) -> Rec
                 raise BindingError(f"{where}: {port.label} is OWNED_BY_DML and not bound; call bind_inputs first")
         _require(where, "persistent", "bind_outputs", output, compiled._properties.persistent_resource_size)
         of = f" of operators[{index}]"
-        sources += _bound([Port(port.label + of, port.desc) for port in compiled.inputs], owned)
-        targets += _bound([Port(PERSISTENT.label + of, None)], [output])
+        sources += _bound([TensorPort(port.label + of, port.desc) for port in compiled.inputs], owned)
+        targets += _bound([TensorPort(PERSISTENT.label + of, None)], [output])
     check_initialization(caller, sources, targets)
     work: list[Dispatch] = []
     for compiled, owned, output in zip(operators, inputs, outputs, strict=True):
@@ -247,7 +247,7 @@ def _initialization(initializer: OperatorInitializer, bindings: Bindings) -> Rec
     return Recorded(caller, tuple(work), buffers, None, tuple(zip(operators, outputs, strict=True)), initializer)
 
 
-def _complete(caller: str, method: str, ports: tuple[Port, ...], ranges: Ranges | None) -> Ranges:
+def _complete(caller: str, method: str, ports: tuple[TensorPort, ...], ranges: Ranges | None) -> Ranges:
     """Return the bound ranges; None is allowed if nothing has to be bound."""
     if ranges is not None:
         return ranges
@@ -262,7 +262,7 @@ def _require(caller: str, what: str, method: str, bound: Range[Buffer] | None, s
         raise BindingError(f"{caller}: the {what} resource of {size} bytes is not bound; call {method} first")
 
 
-def _bound(ports: Iterable[Port], ranges: Iterable[Range[Buffer] | None]) -> list[BoundPort]:
+def _bound(ports: Iterable[TensorPort], ranges: Iterable[Range[Buffer] | None]) -> list[BoundPort]:
     return [(port, bound) for port, bound in zip(ports, ranges, strict=True) if bound is not None]
 
 

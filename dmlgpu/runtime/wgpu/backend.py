@@ -164,7 +164,6 @@ class GpuBackend(RenderedBackend):
     # ---- buffers ----------------------------------------------------------------------------------------------------
 
     def create_buffer(self, size: int, label: str) -> GpuBuffer:
-        """Allocate ``size`` bytes (a multiple of 4), zeroed. Raises OutOfMemory."""
         return self._allocator.create(size, label)
 
     def wrap_buffer(self, buffer: wgpu.GPUBuffer, label: str = "") -> GpuBuffer:
@@ -176,15 +175,12 @@ class GpuBackend(RenderedBackend):
         self._allocator.destroy(buffer)
 
     def write(self, buffer: GpuBuffer, offset: int, data: NDArray[np.uint8]) -> None:
-        """Put bytes (offset and length multiples of 4) into a buffer, after all submitted work."""
         self._transfers.write(buffer, offset, data)
 
     def read(self, buffer: GpuBuffer, offset: int, size: int) -> NDArray[np.uint8]:
-        """Return the bytes of a buffer (offset and size multiples of 4), once all submitted work is done."""
         return self._transfers.read(buffer, offset, size)
 
     def read_async(self, buffer: GpuBuffer, offset: int, size: int) -> StagedReading:
-        """Begin to read the bytes of a buffer (offset and size multiples of 4), after all submitted work."""
         return self._transfers.read_async(buffer, offset, size)
 
     # ---- work -------------------------------------------------------------------------------------------------------
@@ -204,19 +200,15 @@ class GpuBackend(RenderedBackend):
         return CopyWork(source.wgpu, source_offset, destination.wgpu, destination_offset, size, guard, label)
 
     def record(self, work: Sequence[Work]) -> RecordedWork:
-        """Return the same work, prepared for being submitted again and again."""
         return RecordedWork(work)
 
     def submit(self, *work: Sequence[Work]) -> int:
-        """Run units of work in order as one submission; returns its serial number for ``is_done`` and ``wait``."""
         return self._queue.submit(*work)
 
     def is_done(self, serial: int) -> bool:
-        """Return whether a submission has finished."""
         return self._queue.is_done(serial)
 
     def wait(self, serial: int, timeout: float | None = None) -> bool:
-        """Wait for a submission; False when ``timeout`` seconds pass first."""
         return self._queue.wait(serial, timeout)
 
     def time(self, work: Sequence[Work], parts: bool = False) -> Timing:
