@@ -24,6 +24,7 @@ from dmlgpu.conformance.accuracy.functions import FUNCTIONS, PER_EXPONENT, Measu
 from dmlgpu.conformance.accuracy.workloads import ROUNDING, WORKLOADS, AccuracyWorkload, Errors, operator_errors
 from dmlgpu.conformance.cases.keys import PROFILES
 from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.suites.registry import Suite
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.executor import ShaderBackend
 
@@ -33,17 +34,15 @@ FLUSHES = "the adapter flushes subnormals"
 _FUNCTIONS = {function.name: function for function in FUNCTIONS}
 
 
-class AccuracySuite:
+class AccuracySuite(Suite):
     """Every function; the profiles differ in how many numbers they take."""
 
     profiles = tuple(COUNTS)
 
     def names(self, profile: str) -> tuple[str, ...]:
-        """The names of a profile's cases."""
         return tuple(f"{name}-{COUNTS[profile]}" for name in _FUNCTIONS)
 
     def has(self, name: str) -> bool:
-        """Whether a name spells a function and a count."""
         function, _, count = name.partition("-")
         return function in _FUNCTIONS and re.fullmatch(r"[1-9]\d{0,3}", count) is not None
 
@@ -105,17 +104,15 @@ QUICK = (
 )
 
 
-class OperatorAccuracySuite:
+class OperatorAccuracySuite(Suite):
     """Every workload in each of its types; a few in the quick profile."""
 
     profiles = PROFILES
 
     def names(self, profile: str) -> tuple[str, ...]:
-        """The names of a profile's cases."""
         return QUICK if profile == "quick" else tuple(CASES)
 
     def has(self, name: str) -> bool:
-        """Whether a name spells a case."""
         return name in CASES
 
     def run(self, name: str, device: Device) -> Outcome:

@@ -330,11 +330,9 @@ class AttributeSuite(CaseSuite):
     profiles = PROFILES
 
     def names(self, profile: str) -> tuple[str, ...]:
-        """The names of a profile's cases."""
         return tuple(str(named) for stem in OPERATOR_CASES for named in _chosen(stem, profile))
 
     def has(self, name: str) -> bool:
-        """Whether a name spells a case."""
         try:
             _Named.read(name)
         except InvalidArgument:
@@ -342,11 +340,6 @@ class AttributeSuite(CaseSuite):
         return True
 
     def case(self, name: str) -> Case:
-        """The case with a name.
-
-        Raises:
-            InvalidArgument: when it names none.
-        """
         named = _Named.read(name)
         base = _base(named.stem, named.data_type, named.path)
         desc = with_attribute(base.desc, named.path, VALUES[named.value])

@@ -386,7 +386,6 @@ class ChainSuite(ProgramSuite):
     profiles = PROFILES
 
     def names(self, profile: str) -> tuple[str, ...]:
-        """The names of a profile's cases."""
         if profile == "quick":
             return tuple(str(ChainKey(*kind, 12, 0)) for kind in zip(LARGEST, Memory, strict=True))
         lengths = {12: 2, 60: 1} if profile == "standard" else {12: 20, 60: 8, 400: 2}
@@ -394,9 +393,4 @@ class ChainSuite(ProgramSuite):
         return tuple(str(ChainKey(*kind, *numbers)) for numbers in found for kind in itertools.product(LARGEST, Memory))
 
     def program(self, name: str) -> Program:
-        """The chain with a name.
-
-        Raises:
-            InvalidArgument: when it names none.
-        """
         return program(ChainKey.parse(name))

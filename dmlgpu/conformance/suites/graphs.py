@@ -55,6 +55,7 @@ from dmlgpu.conformance.suites.graph_casts import INPUT, Casts, all_casts
 from dmlgpu.conformance.suites.graph_patterns import PATTERNS
 from dmlgpu.conformance.suites.graph_steps import ALL, CONSUMERS, PRODUCERS, Draft, Example
 from dmlgpu.conformance.suites.programs import Location
+from dmlgpu.conformance.suites.registry import Suite
 from dmlgpu.runtime.device import Device
 
 SIZES, ODD_SIZES = (2, 4, 6, 8), (1, 3, 5, 7)
@@ -178,13 +179,12 @@ def _kind_of_casts(casts: Casts) -> Hashable:
     return (casts.step, casts.second) if casts.producer == INPUT else (casts.producer, casts.first)
 
 
-class GraphSuite:
+class GraphSuite(Suite):
     """Pairs of operators, patterns, casts, and random graphs of every type; more of all in the larger profiles."""
 
     profiles = PROFILES
 
     def names(self, profile: str) -> tuple[str, ...]:
-        """The names of a profile's cases."""
         lengths = {
             "quick": {16: 2},
             "standard": {6: 4, 16: 6, 60: 2},
@@ -203,7 +203,6 @@ class GraphSuite:
         return (*_all_pairs(), *_all_patterns(), *all_casts(), *random)
 
     def has(self, name: str) -> bool:
-        """Whether a name spells a graph."""
         try:
             return _named(name) is not None or RandomGraph.parse(name) is not None
         except InvalidArgument:

@@ -244,7 +244,6 @@ class HazardSuite(ProgramSuite):
     profiles = PROFILES
 
     def names(self, profile: str) -> tuple[str, ...]:
-        """The names of a profile's cases."""
         counts = (FEWEST_ELEMENTS, 4112, COUNT, MOST_ELEMENTS) if profile == "full" else (COUNT,)
         kinds = [(hazard, data_type) for hazard in HAZARDS for data_type in _types(hazard)]
         if profile == "quick":
@@ -252,9 +251,4 @@ class HazardSuite(ProgramSuite):
         return tuple(f"hazard-{hazard}-{data_type}-{count}" for count in counts for hazard, data_type in kinds)
 
     def program(self, name: str) -> Program:
-        """The hazard with a name.
-
-        Raises:
-            InvalidArgument: when it names none.
-        """
         return program(name)

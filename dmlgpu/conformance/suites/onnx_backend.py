@@ -23,6 +23,7 @@ from onnx.backend.test.loader import load_model_tests
 
 from dmlgpu.common.errors import InvalidArgument, NotSupported
 from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.suites.registry import Suite
 from dmlgpu.frontends.onnx.backend import DmlBackend
 from dmlgpu.frontends.onnx.elements import DATA_TYPES, type_name
 from dmlgpu.frontends.onnx.model import all_nodes
@@ -39,18 +40,16 @@ _CAST_ATTRIBUTES = ("to", "dtype", "output_dtype", "data_type", "stash_type")
 _BITS = {"int4", "uint4", "int2", "uint2"}
 
 
-class OnnxBackendSuite:
+class OnnxBackendSuite(Suite):
     """ONNX's own tests; see the module."""
 
     profiles = tuple(_PROFILES)
 
     def names(self, profile: str) -> tuple[str, ...]:
-        """The names of a profile's cases."""
         found = tuple(f"{kind}-{name}" for kind in _PROFILES[profile] for name in sorted(models(kind)))
         return found[::_SAMPLE] if profile == "quick" else found
 
     def has(self, name: str) -> bool:
-        """Whether there is a case of this name."""
         return find(name) is not None
 
     def run(self, name: str, device: Device) -> Outcome:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -25,6 +25,7 @@ from dmlgpu.conformance.drivers.pairwise import Allowance
 from dmlgpu.conformance.running.comparison import Verdict, compare
 from dmlgpu.conformance.running.outcome import Outcome
 from dmlgpu.conformance.running.runner import kernels_of
+from dmlgpu.conformance.suites.registry import Suite
 from dmlgpu.runtime.binding import BufferBinding
 from dmlgpu.runtime.buffer import Buffer
 from dmlgpu.runtime.commands import CommandList
@@ -248,7 +249,7 @@ def _last_writer(program: Program, buffer: int, element: int) -> str:
     return text
 
 
-class ProgramSuite(ABC):
+class ProgramSuite(Suite):
     """A suite whose names spell programs."""
 
     @abstractmethod
@@ -260,7 +261,6 @@ class ProgramSuite(ABC):
         """
 
     def has(self, name: str) -> bool:
-        """Whether a name spells a program."""
         try:
             self.program(name)
         except InvalidArgument:

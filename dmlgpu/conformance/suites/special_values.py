@@ -165,7 +165,6 @@ class SpecialValueSuite(CaseSuite):
     profiles = PROFILES
 
     def names(self, profile: str) -> tuple[str, ...]:
-        """The names of a profile's cases."""
         return tuple(
             f"{stem}{INFIX}{name.removeprefix(f'{stem}-')}"
             for stem, cases in OPERATOR_CASES.items()
@@ -174,11 +173,6 @@ class SpecialValueSuite(CaseSuite):
         )
 
     def case(self, name: str) -> Case:
-        """The case with a name.
-
-        Raises:
-            InvalidArgument: when it names none.
-        """
         stem, infix, rest = name.partition(INFIX)
         if not infix or not _is_comparable(stem, rest):
             raise InvalidArgument(f"{name!r} names no case such as gemm-values-float32-2x3-packed-s0")
@@ -260,17 +254,11 @@ class HalvesSuite(CaseSuite):
     profiles = tuple(PARAMETER_SETS)
 
     def names(self, profile: str) -> tuple[str, ...]:
-        """The names of a profile's cases."""
         return tuple(
             name for cases in OPERATOR_CASES.values() if is_unary(cases) for name in _halves_names(cases, profile)
         )
 
     def case(self, name: str) -> Case:
-        """The case with a name.
-
-        Raises:
-            InvalidArgument: when it names none.
-        """
         stem, infix, rest = name.partition(HALVES_INFIX)
         cases = OPERATOR_CASES.get(stem)
         if not infix or cases is None or not is_unary(cases) or not rest.startswith("float16-"):
