@@ -14,7 +14,7 @@ from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.conformance.running.comparison import Verdict
 from dmlgpu.conformance.running.outcome import Status
 from dmlgpu.conformance.running.watched_backend import WatchedBackend
-from dmlgpu.conformance.suites.graphs import Expectation, GraphSuite
+from dmlgpu.conformance.suites.graphs import GraphExpectation, GraphSuite
 from dmlgpu.conformance.suites.registry import suite_by_name
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.wgpu import GpuBackend
@@ -49,14 +49,14 @@ def test_a_wrong_graph_names_the_kernels_of_the_compilation_that_is_wrong(
     backend: GpuBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With no pass, an addition and a sum are two kernels; fused they are one, and that alone is made wrong here."""
-    device, compared = Device.from_backend(backend), Expectation.verdicts
+    device, compared = Device.from_backend(backend), GraphExpectation.verdicts
 
-    def spoiled(self: Expectation, device: Device, disabled: Collection[str]) -> list[Verdict]:
+    def spoiled(self: GraphExpectation, device: Device, disabled: Collection[str]) -> list[Verdict]:
         return [replace(verdict, ok=bool(disabled)) for verdict in compared(self, device, disabled)]
 
     name = "pair-addition-sum-float32-plain"
     assert len(GraphSuite().run(name, device).kernels) == 3
-    monkeypatch.setattr(Expectation, "verdicts", spoiled)
+    monkeypatch.setattr(GraphExpectation, "verdicts", spoiled)
     outcome = GraphSuite().run(name, device)
     assert (outcome.status, outcome.message) == (Status.FAIL, "graph output 0, fused")
     (fused,) = outcome.kernels

@@ -14,7 +14,7 @@ from dmlgpu.conformance.accuracy.functions import (
     FUNCTIONS,
     TINY,
     Floats,
-    Function,
+    LibraryFunction,
     errors,
     evaluate,
     every_exponent,
@@ -38,7 +38,7 @@ PER_EXPONENT = 512
 UNARY = [function for function in FUNCTIONS if function.operands == 1]
 
 
-def name(function: Function) -> str:
+def name(function: LibraryFunction) -> str:
     return function.name.removesuffix("_f32")
 
 
@@ -50,7 +50,7 @@ def values(backend: GpuBackend, function: str, *operands: Sequence[float], prelu
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=name)
-def test_errors_stay_within_the_bound(backend: GpuBackend, function: Function) -> None:
+def test_errors_stay_within_the_bound(backend: GpuBackend, function: LibraryFunction) -> None:
     result = measure(backend, function, PER_EXPONENT)
     assert result.max <= function.bound, f"{result.max:.3f} ULP: {result.worst}"
 
@@ -59,7 +59,7 @@ def test_division_is_correctly_rounded(backend: GpuBackend) -> None:
     given = every_exponent(PER_EXPONENT)
     given = np.where(np.abs(given) < TINY, np.copysign(np.float32(0), given), given)
     computed = evaluate(backend, "reciprocal", given, prelude="fn reciprocal(x: f32) -> f32 { return 1.0 / x; }\n")
-    true = true_values(Function("reciprocal", np.reciprocal, operands=1), [given])
+    true = true_values(LibraryFunction("reciprocal", np.reciprocal, operands=1), [given])
     assert errors(computed, true, flushes(backend)).max() <= 0.5
 
 
@@ -318,7 +318,7 @@ def test_huge_angles(backend: GpuBackend, function: str, column: int, bound: flo
 
 
 @pytest.mark.parametrize("function", UNARY, ids=name)
-def test_float16_is_rounded_once_from_float32(backend: GpuBackend, function: Function) -> None:
+def test_float16_is_rounded_once_from_float32(backend: GpuBackend, function: LibraryFunction) -> None:
     given = in_domain(function, halves())
     prelude = f"fn halved(x: f32) -> f32 {{ return bitcast<f32>(half_of_f32({function.name}(x))); }}\n"
     halved = evaluate(backend, "halved", given, prelude=prelude).view(np.uint32).astype(np.uint16).view(np.float16)

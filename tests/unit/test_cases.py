@@ -25,7 +25,7 @@ from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.conformance.cases import registry
 from dmlgpu.conformance.cases.case import Case
 from dmlgpu.conformance.cases.keys import QUICK, QUICK_FAULTS, quick_names
-from dmlgpu.conformance.cases.layouts import Layout
+from dmlgpu.conformance.cases.layouts import TensorLayout
 from dmlgpu.conformance.cases.operator_cases import with_owned_input
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name, case_names
 from dmlgpu.conformance.cases.tolerance import EXACT
@@ -140,8 +140,8 @@ def test_quick_cases_cover_types_layouts_variants_and_ranks(stem):
     object_ = OPERATOR_CASES[stem]
     for position, wanted in enumerate(zip(*object_.types, strict=True)):
         assert {types[position] for types, *_ in found} == {t.name.lower() for t in wanted}
-    assert {layout for _, _, layout, _ in found} == set(Layout)
-    wanted_variants = set(itertools.chain(*(object_.allowed_variants(t, Layout.PACKED) for t in object_.types)))
+    assert {layout for _, _, layout, _ in found} == set(TensorLayout)
+    wanted_variants = set(itertools.chain(*(object_.allowed_variants(t, TensorLayout.PACKED) for t in object_.types)))
     chosen = {key.variant for key in object_.chosen_keys()}
     assert {variant for *_, variant in found} == wanted_variants | chosen
     assert {len(sizes) for _, sizes, _, _ in found} == set(object_.ranks)

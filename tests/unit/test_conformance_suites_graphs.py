@@ -13,13 +13,13 @@ from dmlgpu.compiler.graph.compiler import compile_network
 from dmlgpu.compiler.graph.passes import PASSES
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.target import Profile, Target
-from dmlgpu.conformance.cases.tolerance import Accumulated, Given, ulp
+from dmlgpu.conformance.cases.tolerance import Accumulated, GivenBound, ulp
 from dmlgpu.conformance.running.outcome import Status
 from dmlgpu.conformance.suites import graphs
 from dmlgpu.conformance.suites.graph_bounds import output_bounds
 from dmlgpu.conformance.suites.graph_casts import INPUT, SIZES, STEPS, Casts, all_casts
 from dmlgpu.conformance.suites.graph_steps import ALL, CONSUMERS, EVERY, PRODUCERS, Draft, Example
-from dmlgpu.conformance.suites.graphs import QUICK, Expectation, GraphSuite, example
+from dmlgpu.conformance.suites.graphs import QUICK, GraphExpectation, GraphSuite, example
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors.graphs import functions as f
 
@@ -123,11 +123,11 @@ def test_the_host_computes_what_is_expected(name: str, device: Device) -> None:
 
 def test_a_wrong_element_fails(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     name = "pattern-two_readers-float16-odd"
-    of = Expectation.of(name)
+    of = GraphExpectation.of(name)
     wrong = of.outputs[1].copy()
     wrong.ravel()[7] += ulp(wrong).ravel()[7]
     changed = dataclasses.replace(of, outputs=(of.outputs[0], wrong))
-    monkeypatch.setattr(Expectation, "of", lambda name: changed)
+    monkeypatch.setattr(GraphExpectation, "of", lambda name: changed)
     outcome = SUITE.run(name, device)
     assert (outcome.status, outcome.wrong, outcome.message) == (Status.FAIL, 1, "graph output 1, fused")
 
@@ -142,7 +142,7 @@ def bound_of(given: Example) -> np.ndarray:
 
 def test_exact_graphs_must_be_equal() -> None:
     for name in ("pair-convolution-residual-float32-odd", "pair-product-cast-float16-plain", "graph-float16-16-s0"):
-        assert not any(bound.any() for bound in Expectation.of(name).bounds)
+        assert not any(bound.any() for bound in GraphExpectation.of(name).bounds)
 
 
 def test_sums_that_are_not_exact_have_their_bound() -> None:
@@ -181,7 +181,7 @@ def test_an_error_goes_through_what_follows() -> None:
 
 @pytest.mark.parametrize("name", ["pattern-attention-float32-odd", "pattern-perceptron-float32-plain"])
 def test_bounds_are_narrow(name: str) -> None:
-    found = Expectation.of(name)
+    found = GraphExpectation.of(name)
     (bound,), (output,) = found.bounds, found.outputs
     assert (bound > 0).all()
     assert bound.max() < 1e-3 * np.abs(output).max()
@@ -189,7 +189,7 @@ def test_bounds_are_narrow(name: str) -> None:
 
 def test_bounds_hold_for_float32_in_another_order() -> None:
     """Scores, softmax and sum in float32, in blocks of rows, as a fused kernel would compute them."""
-    found = Expectation.of("pattern-bare_attention-float32-plain")
+    found = GraphExpectation.of("pattern-bare_attention-float32-plain")
     (bound,), (expected,) = found.bounds, found.outputs
     query, key, value = (one.view(np.float32).reshape(expected.shape) for one in found.given.inputs)
     total, largest = np.zeros((*expected.shape[:3], 1), np.float32), np.float32(0)
@@ -198,16 +198,16 @@ def test_bounds_hold_for_float32_in_another_order() -> None:
         score = (query * key[:, :, row : row + 1]).sum(3, keepdims=True, dtype=np.float32) * np.float32(0.5)
         weight = np.exp(score - largest)
         total, sums = total + weight, sums + weight * value[:, :, row : row + 1]
-    assert Given().accepts(expected, sums / total, bound).all()
+    assert GivenBound().accepts(expected, sums / total, bound).all()
 
 
 def test_a_given_bound_is_exact_where_it_is_zero() -> None:
     expected = np.array([1.0, 1.0, np.nan, np.inf, 0.0], np.float32)
     bound = np.array([0.0, 0.5, 1.0, 1.0, 0.0])
     got = np.array([1.0, 1.5, np.nan, np.inf, -0.0], np.float32)
-    assert Given().accepts(expected, got, bound).all()
-    assert not Given().accepts(expected, got + np.float32(0.25), bound)[[0, 1, 4]].any()
-    assert not Given().accepts(expected, np.zeros(5, np.float32), bound)[:4].any()
-    assert Given().errors(expected, got, bound).tolist() == [0.0, 1.0, 0.0, 0.0, 0.0]
+    assert GivenBound().accepts(expected, got, bound).all()
+    assert not GivenBound().accepts(expected, got + np.float32(0.25), bound)[[0, 1, 4]].any()
+    assert not GivenBound().accepts(expected, np.zeros(5, np.float32), bound)[:4].any()
+    assert GivenBound().errors(expected, got, bound).tolist() == [0.0, 1.0, 0.0, 0.0, 0.0]
     integers = np.arange(3, dtype=np.int32)
-    assert Given().accepts(integers, integers + 1, np.array([0, 1, 2])).tolist() == [False, True, True]
+    assert GivenBound().accepts(integers, integers + 1, np.array([0, 1, 2])).tolist() == [False, True, True]

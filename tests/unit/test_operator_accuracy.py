@@ -12,7 +12,7 @@ from benchmarks.operator_accuracy import INTRODUCTION, table
 from dmlgpu import Device
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import InvalidArgument, NotSupported
-from dmlgpu.conformance.accuracy.workloads import ROUNDING, WORKLOADS, Errors
+from dmlgpu.conformance.accuracy.workloads import ROUNDING, WORKLOADS, OperatorErrors
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.records import Run
 from dmlgpu.conformance.suites.accuracy import CASES, OperatorAccuracySuite, operator_outcome
@@ -41,8 +41,8 @@ def test_the_reference_is_off_by_its_last_rounding_only(numpy_device: Device, na
     assert found.measured["largest"] < 2 * ROUNDING
 
 
-def errors(got: list[float], true: list[float], terms: list[float], data_type: type = np.float32) -> Errors:
-    return Errors(np.array(got, data_type), np.array(true), np.array(terms))
+def errors(got: list[float], true: list[float], terms: list[float], data_type: type = np.float32) -> OperatorErrors:
+    return OperatorErrors(np.array(got, data_type), np.array(true), np.array(terms))
 
 
 def test_errors_are_told_in_four_ways() -> None:

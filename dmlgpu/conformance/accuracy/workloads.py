@@ -211,7 +211,7 @@ ROUNDING = 2.0**-24
 
 
 @dataclass(frozen=True)
-class Errors:
+class OperatorErrors:
     """A result and the true one.
 
     Attributes:
@@ -271,7 +271,7 @@ class Errors:
         }
 
 
-def operator_errors(workload: AccuracyWorkload, data_type: DataType, device: Device) -> Errors:
+def operator_errors(workload: AccuracyWorkload, data_type: DataType, device: Device) -> OperatorErrors:
     """The errors of a workload in a type on a device, computed by the way that the workload says.
 
     Raises:
@@ -296,4 +296,4 @@ def operator_errors(workload: AccuracyWorkload, data_type: DataType, device: Dev
     output = desc.outputs[0].tensor
     assert output is not None
     true, terms = true_result(workload, inputs)
-    return Errors(output.decode(raw), true, terms, inputs, kernels)
+    return OperatorErrors(output.decode(raw), true, terms, inputs, kernels)

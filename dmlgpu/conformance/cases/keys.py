@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.conformance.cases.layouts import Layout
+from dmlgpu.conformance.cases.layouts import TensorLayout
 
 Types = tuple[DataType, ...]
 Sizes = tuple[int, ...]
@@ -39,7 +39,7 @@ class Key:
 
     types: Types
     sizes: Sizes
-    layout: Layout
+    layout: TensorLayout
     variant: str = PLAIN
     seed: int = 0
 
@@ -53,7 +53,7 @@ class Combination:
     """What a key combines, before its sizes are drawn."""
 
     types: Types
-    layout: Layout
+    layout: TensorLayout
     variant: str
     rank: int
 

@@ -1,7 +1,7 @@
 """How far a result may lie from the reference.
 
-Every operator declares one of these classes; graphs have bounds of their own (``Given``). None of them is an aggregate:
-a single bad element fails, and is shown.
+Every operator declares one of these classes; graphs have bounds of their own (``GivenBound``). None of them is an
+aggregate: a single bad element fails, and is shown.
 
 WGSL lets an implementation flush subnormal numbers to zero, in operands and in results. The classes that allow it
 (``flush_to_zero``) take a zero of either sign for a subnormal result; results from flushed operands are among the
@@ -241,7 +241,7 @@ class Transformed(Accumulated):
 
 
 @dataclass(frozen=True)
-class Given(Tolerance):
+class GivenBound(Tolerance):
     """Within a bound that is given for each element as its ``magnitude``; equal numbers where that is 0."""
 
     def accepts(self, expected: Array, got: Array, magnitude: Bound | None) -> NDArray[np.bool_]:

@@ -20,8 +20,8 @@ import numpy as np
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import InvalidArgument, NotSupported
-from dmlgpu.conformance.accuracy.functions import FUNCTIONS, PER_EXPONENT, Measured, measure
-from dmlgpu.conformance.accuracy.workloads import ROUNDING, WORKLOADS, AccuracyWorkload, Errors, operator_errors
+from dmlgpu.conformance.accuracy.functions import FUNCTIONS, PER_EXPONENT, FunctionErrors, measure
+from dmlgpu.conformance.accuracy.workloads import ROUNDING, WORKLOADS, AccuracyWorkload, OperatorErrors, operator_errors
 from dmlgpu.conformance.cases.keys import PROFILES
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.suites.registry import Suite
@@ -63,7 +63,7 @@ class AccuracySuite(Suite):
         return function_outcome(name, measured, time.perf_counter() - start)
 
 
-def function_outcome(name: str, measured: Measured, seconds: float) -> Outcome:
+def function_outcome(name: str, measured: FunctionErrors, seconds: float) -> Outcome:
     """A measurement as the function_outcome of a case."""
     worst, bound = measured.worst_index, measured.function.bound
     wrong = int((measured.error > bound).sum())
@@ -133,7 +133,7 @@ class OperatorAccuracySuite(Suite):
         )
 
 
-def operator_outcome(name: str, errors: Errors, limit: float, seconds: float) -> Outcome:
+def operator_outcome(name: str, errors: OperatorErrors, limit: float, seconds: float) -> Outcome:
     """A measurement as the operator_outcome of a case."""
     roundings = errors.roundings
     wrong = int((~(roundings <= limit)).sum())

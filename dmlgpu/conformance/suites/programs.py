@@ -48,7 +48,7 @@ LocatedTensor: TypeAlias = tuple[TensorDesc, Location]
 
 
 @dataclass(frozen=True)
-class Step:
+class DispatchStep:
     """One dispatch.
 
     Attributes:
@@ -77,7 +77,7 @@ def _bound(slots: Sequence[TensorSlot], locations: Sequence[Location]) -> tuple[
 
 
 @dataclass(frozen=True)
-class Program:
+class DispatchProgram:
     """Dispatches over buffers.
 
     Attributes:
@@ -88,7 +88,7 @@ class Program:
     """
 
     buffers: tuple[Array, ...]
-    lists: tuple[tuple[Step, ...], ...]
+    lists: tuple[tuple[DispatchStep, ...], ...]
     submissions: tuple[tuple[int, ...], ...] = ((0,),)
     deterministic: bool = False
 
@@ -98,12 +98,12 @@ class Program:
         return tuple(dict.fromkeys(step.desc for steps in self.lists for step in steps))
 
     @property
-    def order(self) -> Iterator[Step]:
+    def order(self) -> Iterator[DispatchStep]:
         """The dispatches as they follow each other."""
         return (step for numbers in self.submissions for number in numbers for step in self.lists[number])
 
 
-def expected(program: Program) -> tuple[Array, ...]:
+def expected(program: DispatchProgram) -> tuple[Array, ...]:
     """What the buffers hold in the end."""
     memory = tuple(array.copy() for array in program.buffers)
     for step in program.order:
@@ -121,7 +121,7 @@ def _bytes(memory: Sequence[Array], desc: TensorDesc, location: Location) -> Arr
 
 
 @dataclass(frozen=True)
-class Execution:
+class ProgramExecution:
     """What a device did.
 
     Attributes:
@@ -133,7 +133,7 @@ class Execution:
     kernels: tuple[str, ...] = ()
 
 
-def execute(program: Program, device: Device) -> Execution:
+def execute(program: DispatchProgram, device: Device) -> ProgramExecution:
     """Run a program on a device, or on a deterministic one of the same adapter if need be.
 
     Raises:
@@ -156,13 +156,13 @@ def execute(program: Program, device: Device) -> Execution:
     found = tuple(buffer.read().view(content.dtype) for buffer, content in zip(buffers, program.buffers, strict=True))
     for buffer in (*buffers, *recorder_.resources):
         buffer.release()
-    return Execution(found, recorder_.kernels)
+    return ProgramExecution(found, recorder_.kernels)
 
 
 class _Recorder:
     """A program's operators, compiled and initialised, and the memory that they share."""
 
-    def __init__(self, device: Device, program: Program, buffers: Sequence[Buffer]):
+    def __init__(self, device: Device, program: DispatchProgram, buffers: Sequence[Buffer]):
         self.device, self.buffers = device, buffers
         self.compiled = {desc: device.compile_operator(device.create_operator(desc)) for desc in program.descs}
         self.persistent = {
@@ -193,7 +193,7 @@ class _Recorder:
         commands.close()
         self.device.queue.execute([commands])
 
-    def record(self, steps: Sequence[Step]) -> CommandList:
+    def record(self, steps: Sequence[DispatchStep]) -> CommandList:
         """A closed list of some dispatches; all use one temporary resource."""
         commands, recorder = self.device.create_command_list(), self.device.create_command_recorder()
         for step in steps:
@@ -219,7 +219,7 @@ class _Recorder:
         ]
 
 
-def run_program(program: Program, device: Device) -> Verdict:
+def run_program(program: DispatchProgram, device: Device) -> Verdict:
     """Compare what a device leaves in the buffers with what is expected.
 
     Returns:
@@ -238,7 +238,7 @@ def run_program(program: Program, device: Device) -> Verdict:
     return replace(verdict, digest=digest, kernels=found.kernels)
 
 
-def _last_writer(program: Program, buffer: int, element: int) -> str:
+def _last_writer(program: DispatchProgram, buffer: int, element: int) -> str:
     """Which dispatch left what lies at an element."""
     position = element * program.buffers[buffer].itemsize
     text = f"buffer {buffer} must be unchanged"
@@ -253,7 +253,7 @@ class ProgramSuite(Suite):
     """A suite whose names spell programs."""
 
     @abstractmethod
-    def program(self, name: str) -> Program:
+    def program(self, name: str) -> DispatchProgram:
         """The program with a name.
 
         Raises:

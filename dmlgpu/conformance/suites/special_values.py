@@ -25,7 +25,7 @@ from dmlgpu.conformance.accuracy.functions import FUNCTIONS
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, specials
 from dmlgpu.conformance.cases.keys import PLAIN, PROFILES, Key, Types
-from dmlgpu.conformance.cases.layouts import Layout
+from dmlgpu.conformance.cases.layouts import TensorLayout
 from dmlgpu.conformance.cases.operator_cases import OperatorCases
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
 from dmlgpu.conformance.cases.tolerance import Accumulated, as_bits
@@ -282,4 +282,4 @@ def _halves_names(cases: OperatorCases, profile: str) -> Iterator[str]:
         return
     for chosen in types[:1] if profile == "quick" else types:
         for seed in range(PARAMETER_SETS[profile] if _has_attributes(cases) else 1):
-            yield f"{cases.stem}{HALVES_INFIX}{Key(chosen, (COUNT,), Layout.PACKED, PLAIN, seed)}"
+            yield f"{cases.stem}{HALVES_INFIX}{Key(chosen, (COUNT,), TensorLayout.PACKED, PLAIN, seed)}"

@@ -19,10 +19,10 @@ from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.conformance.cases.case import Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, mixed, numbers
+from dmlgpu.conformance.cases.discriminating import DiscriminatingInputs, Rows
 from dmlgpu.conformance.cases.families.functions import SPECIAL, accuracy, within
 from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
-from dmlgpu.conformance.cases.telling import Rows, Telling
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Bound, Tolerance, Ulp, flush
 
 Array = NDArray[Any]
@@ -50,7 +50,7 @@ class _ActivationCases(OperatorCases):
     ulps: ClassVar[float] = 2
     interval: ClassVar[tuple[float, float]] = (-6.0, 6.0)
     ranges: ClassVar[Ranges] = {}
-    telling = (Telling("bends that belong to the other side", ("input_tensor",), at_bends),)
+    discriminating = (DiscriminatingInputs("bends that belong to the other side", ("input_tensor",), at_bends),)
 
     def variants(self, types: Types) -> tuple[str, ...]:
         return (PLAIN, SPECIAL)
@@ -179,7 +179,7 @@ class HardSwishCases(_SummedCases):
 
 
 @cases(descs.ActivationIdentity)
-class IdentityCases(_ActivationCases):
+class ActivationIdentityCases(_ActivationCases):
     """ACTIVATION_IDENTITY: a copy of bits."""
 
     def variants(self, types: Types) -> tuple[str, ...]:

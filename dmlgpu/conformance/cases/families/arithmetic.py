@@ -16,9 +16,17 @@ from dmlgpu.catalog.enums import DataType, RoundingMode
 from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, few, mixed, numbers, specials
+from dmlgpu.conformance.cases.discriminating import (
+    BOTH_SIGNS,
+    HALVES,
+    HUGE_PAIRS,
+    ODD_SUMS,
+    DiscriminatingInputs,
+    Rows,
+    draw_scale_bias,
+)
 from dmlgpu.conformance.cases.keys import PLAIN, Combination, Key, Types
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
-from dmlgpu.conformance.cases.telling import BOTH_SIGNS, HALVES, HUGE_PAIRS, ODD_SUMS, Rows, Telling, draw_scale_bias
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Bound, Tolerance, Ulp
 
 OPERANDS = ("a_tensor", "b_tensor")
@@ -61,9 +69,9 @@ class ElementWiseCases(VariedCases):
         scalable = any(field.type == "SCALE_BIAS" for field in self.schema.python_fields)
         return (PLAIN, SPECIAL, SCALED) if scalable else (PLAIN, SPECIAL)
 
-    def telling_of(self, key: Key) -> tuple[Telling, ...]:
+    def discriminating_of(self, key: Key) -> tuple[DiscriminatingInputs, ...]:
         """None where a ScaleBias must stay exact."""
-        return () if key.variant == SCALED else self.telling
+        return () if key.variant == SCALED else self.discriminating
 
     def attributes(self, key: Key, rng: np.random.Generator) -> dict[str, Any]:
         """Values of the fields beside the tensors and the ScaleBias."""
@@ -144,7 +152,11 @@ register(ElementWiseCases, descs.ElementWiseDifferenceSquare, tolerance_of_float
 class _QuotientCases(ElementWiseCases):
     """Division: small divisors, zeros and -1 among them."""
 
-    telling = (Telling("quotients that are truncated for floored, exact multiples moved by one", OPERANDS, BOTH_SIGNS),)
+    discriminating = (
+        DiscriminatingInputs(
+            "quotients that are truncated for floored, exact multiples moved by one", OPERANDS, BOTH_SIGNS
+        ),
+    )
 
     def draw(self, key: Key, contents: np.random.Generator) -> Arrays:
         """Dividends of the whole range; half of the divisors small."""
@@ -163,9 +175,9 @@ register(_QuotientCases, descs.ElementWiseModulusFloor)
 register(
     ElementWiseCases,
     descs.ElementWiseMean,
-    telling=(
-        Telling("a half that is floored for truncated", OPERANDS, ODD_SUMS),
-        Telling("a sum that overflows before it is halved", OPERANDS, HUGE_PAIRS),
+    discriminating=(
+        DiscriminatingInputs("a half that is floored for truncated", OPERANDS, ODD_SUMS),
+        DiscriminatingInputs("a sum that overflows before it is halved", OPERANDS, HUGE_PAIRS),
     ),
 )
 
@@ -180,7 +192,7 @@ register(ElementWiseCases, descs.ElementWiseAbs)
 register(
     ElementWiseCases,
     descs.ElementWiseSign,
-    telling=(Telling("a sign of zero", ("input_tensor",), ((0,), (-0.0,), (1,), (-1,))),),
+    discriminating=(DiscriminatingInputs("a sign of zero", ("input_tensor",), ((0,), (-0.0,), (1,), (-1,))),),
 )
 register(ElementWiseCases, descs.ElementWiseNegate)
 
@@ -202,7 +214,7 @@ def _at_bounds(desc: Any) -> Rows:
 class _BoundedCases(ElementWiseCases):
     """Bounds given as float32, in range and far beyond it."""
 
-    telling = (Telling("borders that are taken in for left out", ("input_tensor",), _at_bounds),)
+    discriminating = (DiscriminatingInputs("borders that are taken in for left out", ("input_tensor",), _at_bounds),)
 
     def variants(self, types: Types) -> tuple[str, ...]:
         return (*super().variants(types), CROSSED)
@@ -259,7 +271,9 @@ register(_TypedBoundCases, descs.ElementWiseClip1, descs.ElementWiseClipGrad1)
 class _RoundingCases(ElementWiseCases):
     """Many halves between integers, and one off."""
 
-    telling = (Telling("ties that are rounded to even, away from zero, up, down", ("input_tensor",), HALVES),)
+    discriminating = (
+        DiscriminatingInputs("ties that are rounded to even, away from zero, up, down", ("input_tensor",), HALVES),
+    )
 
     def draw(self, key: Key, contents: np.random.Generator) -> Arrays:
         """Half of the inputs are halves of integers, or their neighbours."""

@@ -19,7 +19,7 @@ from dmlgpu.catalog.enums import MultiheadAttentionMaskType as MaskType
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
-from dmlgpu.conformance.cases.layouts import EDGE_SIZES, Layout, draw_tensor
+from dmlgpu.conformance.cases.layouts import EDGE_SIZES, TensorLayout, draw_tensor
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, register
 from dmlgpu.conformance.cases.tolerance import Accumulated, Bound
 from dmlgpu.reference.attention import operands
@@ -245,9 +245,9 @@ class MultiheadAttention1Cases(_AttentionCases):
         """Also caches whose lengths differ: of some the past is empty, of some full."""
         yield from super().standard_keys()
         for data_type, sizes, layout in (
-            (DataType.FLOAT32, (7, 3, 2, 8), Layout.PACKED),
-            (DataType.FLOAT16, (5, 1, 3, 5), Layout.PERMUTED),
-            (DataType.FLOAT32, (9, 4, 1, 7), Layout.PADDED),
+            (DataType.FLOAT32, (7, 3, 2, 8), TensorLayout.PACKED),
+            (DataType.FLOAT16, (5, 1, 3, 5), TensorLayout.PERMUTED),
+            (DataType.FLOAT32, (9, 4, 1, 7), TensorLayout.PADDED),
         ):
             yield Key((data_type,), sizes, layout, CACHE)
 

@@ -10,16 +10,16 @@ from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType, IsInfinityMode
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, few, numbers
+from dmlgpu.conformance.cases.discriminating import EQUAL_PAIRS, DiscriminatingInputs
 from dmlgpu.conformance.cases.families.arithmetic import OPERANDS, SPECIAL, VariedCases, of_both_signs
 from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
-from dmlgpu.conformance.cases.telling import EQUAL_PAIRS, Telling
 
 
 class _RelationCases(VariedCases):
     """Two tensors of one type, and truth values of another."""
 
-    telling = (Telling("< for <=, zeros of either sign that differ", OPERANDS, EQUAL_PAIRS),)
+    discriminating = (DiscriminatingInputs("< for <=, zeros of either sign that differ", OPERANDS, EQUAL_PAIRS),)
 
     type_fields = ("ATensor", "OutputTensor")
 

@@ -33,9 +33,9 @@ from dmlgpu.conformance.cases.families.matrix import (
     scales,
     ties_and_saturation,
 )
-from dmlgpu.conformance.cases.families.pooling import Window
+from dmlgpu.conformance.cases.families.pooling import SlidingWindow
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
-from dmlgpu.conformance.cases.layouts import EDGE_SIZES, Layout
+from dmlgpu.conformance.cases.layouts import EDGE_SIZES, TensorLayout
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound, Transformed, ulp
 
@@ -236,7 +236,8 @@ def _draw(key: Key, rng: np.random.Generator) -> _Geometry:
     if key.variant not in (BACKWARD, APART):
         names = ("window", "strides", "dilations", "start_padding", "end_padding")
         positions = tuple(
-            Window(size, *(axis[name] for name in names)).positions for size, axis in zip(spatial, axes, strict=True)
+            SlidingWindow(size, *(axis[name] for name in names)).positions
+            for size, axis in zip(spatial, axes, strict=True)
         )
     work = key.sizes[0] * key.sizes[1] * math.prod(window) * math.prod(positions)
     most = MOST_OF_DENSE if key.variant == DENSE else MOST
@@ -270,7 +271,7 @@ class ConvolutionCases(_ConvolutionCases):
     def standard_keys(self) -> Iterator[Key]:
         """Also some with as many channels as make transforms pay, and some whose positions come in whole units."""
         yield from super().standard_keys()
-        layouts = (Layout.PACKED, Layout.PERMUTED, Layout.PADDED)
+        layouts = (TensorLayout.PACKED, TensorLayout.PERMUTED, TensorLayout.PADDED)
         yield from (
             Key(types, DENSE_SIZES, layout, DENSE) for types, layout in zip(self._cycle(), layouts, strict=False)
         )
@@ -281,7 +282,7 @@ class ConvolutionCases(_ConvolutionCases):
         in_units = [*((sizes, DENSE) for sizes in DENSE_UNITS), *((sizes, APART) for sizes in APART_SIZES)]
         in_units += [(sizes, ROWS) for sizes in ROWS_SIZES]
         for types, (sizes, variant) in itertools.product(self.types, in_units):
-            yield Key(types, sizes, Layout.PACKED, variant)
+            yield Key(types, sizes, TensorLayout.PACKED, variant)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         drawn = _draw(key, rng)
@@ -384,7 +385,7 @@ def _absolute_sums(desc: descs.Convolution, inputs: Arrays) -> Bound:
 # ---- integers
 
 
-class _IntegerCases(_ConvolutionCases):
+class _IntegerConvolutionCases(_ConvolutionCases):
     """Integers with zero points of one to four dimensions.
 
     Attributes:
@@ -450,11 +451,11 @@ class _IntegerCases(_ConvolutionCases):
         return integers(rng, tensor.data_type, tensor.sizes)
 
 
-register(_IntegerCases, descs.ConvolutionInteger)
+register(_IntegerConvolutionCases, descs.ConvolutionInteger)
 
 
 @cases(descs.QuantizedLinearConvolution)
-class QuantizedLinearConvolutionCases(_IntegerCases):
+class QuantizedLinearConvolutionCases(_IntegerConvolutionCases):
     """QUANTIZED_LINEAR_CONVOLUTION."""
 
     single = ("input_scale_tensor", "input_zero_point_tensor", "output_scale_tensor", "output_zero_point_tensor")

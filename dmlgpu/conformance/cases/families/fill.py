@@ -14,7 +14,7 @@ from dmlgpu.conformance.cases.contents import any_bits, mixed, numbers, specials
 from dmlgpu.conformance.cases.families.arithmetic import SPECIAL, VariedCases
 from dmlgpu.conformance.cases.families.indexing import IndexingCases, draw_indices
 from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
-from dmlgpu.conformance.cases.layouts import Layout
+from dmlgpu.conformance.cases.layouts import TensorLayout
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound
 
@@ -24,7 +24,7 @@ class _FillCases(VariedCases):
 
     type_fields = ("OutputTensor",)
 
-    def allowed_variants(self, types: Types, layout: Layout) -> tuple[str, ...]:
+    def allowed_variants(self, types: Types, layout: TensorLayout) -> tuple[str, ...]:
         """There is no input to hand over or to share."""
         return self.variants(types)
 
@@ -107,7 +107,7 @@ class OneHotCases(IndexingCases):
         return Case(name, desc, fill)
 
 
-class _MatrixCases(OperatorCases):
+class _DiagonalCases(OperatorCases):
     """Matrices of any type, one or a stack of them."""
 
     standard_count = 40
@@ -133,7 +133,7 @@ def _number(rng: np.random.Generator, data_type: DataType) -> Any:
 
 
 @cases(descs.DiagonalMatrix1)
-class DiagonalMatrix1Cases(_MatrixCases):
+class DiagonalMatrix1Cases(_DiagonalCases):
     """DIAGONAL_MATRIX1."""
 
     def variants(self, types: Types) -> tuple[str, ...]:
@@ -158,7 +158,7 @@ class DiagonalMatrix1Cases(_MatrixCases):
 
 
 @cases(descs.DiagonalMatrix)
-class DiagonalMatrixCases(_MatrixCases):
+class DiagonalMatrixCases(_DiagonalCases):
     """DIAGONAL_MATRIX: numbers of which other types only hold a part."""
 
     standard_count = 30
@@ -166,7 +166,7 @@ class DiagonalMatrixCases(_MatrixCases):
     def variants(self, types: Types) -> tuple[str, ...]:
         return (PLAIN, LIMITS)
 
-    def allowed_variants(self, types: Types, layout: Layout) -> tuple[str, ...]:
+    def allowed_variants(self, types: Types, layout: TensorLayout) -> tuple[str, ...]:
         """There is no input to hand over."""
         return self.variants(types)
 

@@ -16,10 +16,10 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import ScaleBias
 from dmlgpu.conformance.cases.case import Arrays, Case
 from dmlgpu.conformance.cases.contents import mixed, numbers
+from dmlgpu.conformance.cases.discriminating import SMALL_POWERS, DiscriminatingInputs, draw_scale_bias
 from dmlgpu.conformance.cases.keys import INPLACE, PLAIN, Key, Types
-from dmlgpu.conformance.cases.layouts import Layout
+from dmlgpu.conformance.cases.layouts import TensorLayout
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
-from dmlgpu.conformance.cases.telling import SMALL_POWERS, Telling, draw_scale_bias
 from dmlgpu.conformance.cases.tolerance import EXACT, Tolerance, Ulp
 
 SPECIAL = "special"
@@ -153,18 +153,20 @@ class PowCases(OperatorCases):
 
     standard_count = 64
     type_fields = ("InputTensor", "ExponentTensor")
-    telling = (
-        Telling("powers of 0, 1 and -1 that are like others", ("input_tensor", "exponent_tensor"), SMALL_POWERS),
+    discriminating = (
+        DiscriminatingInputs(
+            "powers of 0, 1 and -1 that are like others", ("input_tensor", "exponent_tensor"), SMALL_POWERS
+        ),
     )
 
     def variants(self, types: Types) -> tuple[str, ...]:
         return (PLAIN, SPECIAL, SCALED)
 
-    def telling_of(self, key: Key) -> tuple[Telling, ...]:
+    def discriminating_of(self, key: Key) -> tuple[DiscriminatingInputs, ...]:
         """None where a ScaleBias must stay exact."""
-        return () if key.variant == SCALED else self.telling
+        return () if key.variant == SCALED else self.discriminating
 
-    def allowed_variants(self, types: Types, layout: Layout) -> tuple[str, ...]:
+    def allowed_variants(self, types: Types, layout: TensorLayout) -> tuple[str, ...]:
         """In place only where the exponent has the output's type, since any input may be chosen for it."""
         found = super().allowed_variants(types, layout)
         return found if types[0] is types[1] else tuple(variant for variant in found if variant != INPLACE)

@@ -14,7 +14,7 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.conformance.cases.case import Case
 from dmlgpu.conformance.cases.contents import any_bits
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
-from dmlgpu.conformance.cases.layouts import Layout
+from dmlgpu.conformance.cases.layouts import TensorLayout
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
 from dmlgpu.conformance.cases.tolerance import EXACT
 
@@ -198,8 +198,8 @@ class JoinCases(_PiecesCases):
     def standard_keys(self) -> Iterator[Key]:
         """Also rows of bytes that fill no whole words, or begin within blocks of words."""
         yield from super().standard_keys()
-        yield Key((DataType.INT8,), (2, 63), Layout.ALIGNED)
-        yield Key((DataType.INT8,), (8, 45), Layout.ALIGNED)
+        yield Key((DataType.INT8,), (2, 63), TensorLayout.ALIGNED)
+        yield Key((DataType.INT8,), (8, 45), TensorLayout.ALIGNED)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         axis = self.axis(key, rng)

@@ -174,7 +174,7 @@ def _parameter_sizes(key: Key, rng: np.random.Generator, count: int, *, of_rows:
     return (*(1,) * (rank - 2), count, 1) if of_rows else (*(1,) * (rank - 1), count)
 
 
-class _IntegerCases(_MatrixCases):
+class _IntegerMatrixCases(_MatrixCases):
     """Integers, with scales and zero points of one to four dimensions.
 
     Attributes:
@@ -239,7 +239,7 @@ class _IntegerCases(_MatrixCases):
         return case
 
 
-register(_IntegerCases, descs.MatrixMultiplyInteger)
+register(_IntegerMatrixCases, descs.MatrixMultiplyInteger)
 
 
 def scales(rng: np.random.Generator, tensor: TensorDesc, largest: int) -> Array:
@@ -275,7 +275,7 @@ def quantized_types(names: Iterable[str], types: Types) -> dict[str, DataType]:
 
 
 @cases(descs.QuantizedLinearMatrixMultiply)
-class QuantizedLinearMatrixMultiplyCases(_IntegerCases):
+class QuantizedLinearMatrixMultiplyCases(_IntegerMatrixCases):
     """QUANTIZED_LINEAR_MATRIX_MULTIPLY."""
 
     of_rows = ("a_scale_tensor", "a_zero_point_tensor", "output_scale_tensor", "output_zero_point_tensor")
@@ -301,7 +301,7 @@ class QuantizedLinearMatrixMultiplyCases(_IntegerCases):
 
 
 @cases(descs.MatrixMultiplyIntegerToFloat)
-class MatrixMultiplyIntegerToFloatCases(_IntegerCases):
+class MatrixMultiplyIntegerToFloatCases(_IntegerMatrixCases):
     """MATRIX_MULTIPLY_INTEGER_TO_FLOAT."""
 
     of_rows = ("a_scale_tensor", "a_zero_point_tensor")

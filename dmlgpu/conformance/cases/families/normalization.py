@@ -19,10 +19,10 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import mixed
+from dmlgpu.conformance.cases.discriminating import SHARE
 from dmlgpu.conformance.cases.keys import OWNED, PLAIN, Key, SizesList, Types
-from dmlgpu.conformance.cases.layouts import Layout
+from dmlgpu.conformance.cases.layouts import TensorLayout
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
-from dmlgpu.conformance.cases.telling import SHARE
 from dmlgpu.conformance.cases.tolerance import Accumulated, Bound, Ulp
 from dmlgpu.reference import evaluate
 
@@ -197,10 +197,10 @@ class MeanVarianceNormalization2Cases(_RowCases):
         """Also rows of floats far from 0, of which every digit of the mean counts, and so many rows that neighbours
         store theirs together, or subgroups hold them."""
         yield from super().standard_keys()
-        yield Key((DataType.FLOAT32,), (3, 40), Layout.PACKED, FAR)
-        yield Key((DataType.FLOAT32,), (69, 500), Layout.PACKED)
-        yield Key((DataType.FLOAT32,), (140, 244), Layout.PACKED, FAR)
-        yield Key((DataType.FLOAT32,), (140, 244), Layout.PACKED, "rms", 1)
+        yield Key((DataType.FLOAT32,), (3, 40), TensorLayout.PACKED, FAR)
+        yield Key((DataType.FLOAT32,), (69, 500), TensorLayout.PACKED)
+        yield Key((DataType.FLOAT32,), (140, 244), TensorLayout.PACKED, FAR)
+        yield Key((DataType.FLOAT32,), (140, 244), TensorLayout.PACKED, "rms", 1)
 
     def statistics(
         self, key: Key, sizes: tuple[int, ...], rng: np.random.Generator
@@ -269,7 +269,7 @@ class LpNormalizationCases(NormalizationCases):
     def standard_keys(self) -> Iterator[Key]:
         """Also sums of absolute values of long rows, without an epsilon."""
         yield from super().standard_keys()
-        yield Key((DataType.FLOAT32,), (3, 300), Layout.PACKED)
+        yield Key((DataType.FLOAT32,), (3, 300), TensorLayout.PACKED)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         tensors = self.describe(key, rng, {"input_tensor": key.sizes}, {"output_tensor": key.sizes})

@@ -18,15 +18,15 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, few, mixed, numbers
+from dmlgpu.conformance.cases.discriminating import with_rivals
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
-from dmlgpu.conformance.cases.layouts import Layout, draw_tensor
+from dmlgpu.conformance.cases.layouts import TensorLayout, draw_tensor
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
-from dmlgpu.conformance.cases.telling import with_rivals
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound, Ulp
 
 
 @dataclass(frozen=True)
-class Window:
+class SlidingWindow:
     """A window that slides along one spatial dimension.
 
     Attributes:
@@ -61,7 +61,7 @@ class Window:
         return all(any(0 <= at < self.spatial for at in range(at, at + self.reach, self.dilation)) for at in firsts)
 
 
-Windows = tuple[Window, ...]
+Windows = tuple[SlidingWindow, ...]
 """Along each spatial dimension."""
 
 
@@ -117,16 +117,16 @@ class _WindowCases(OperatorCases):
         return windows, fields
 
 
-def _draw_window(key: Key, rng: np.random.Generator, spatial: int) -> Window:
+def _draw_window(key: Key, rng: np.random.Generator, spatial: int) -> SlidingWindow:
     """A window that sees something at every position; only the variant DILATED has dilations."""
     stride = int(rng.integers(1, 4))
     if key.variant == WHOLE or math.prod(key.sizes) > MOST:
-        return Window(spatial, spatial if key.variant == WHOLE or rng.integers(2) else min(spatial, 3), stride)
+        return SlidingWindow(spatial, spatial if key.variant == WHOLE or rng.integers(2) else min(spatial, 3), stride)
     dilation = int(rng.integers(2, 4)) if key.variant == DILATED else 1
     size = int(rng.integers(1, min((spatial - 1) // dilation + 1, 7) + 1))
     most = (size - 1) * dilation
     start, end = (most, most) if key.variant == PADDED else map(int, rng.integers(0, most + 1, 2))
-    window = Window(spatial, size, stride, dilation, start, end)
+    window = SlidingWindow(spatial, size, stride, dilation, start, end)
     return window if window.always_sees_input else replace(window, start=0, end=0)
 
 
@@ -234,7 +234,7 @@ class MaxPooling2Cases(_NumberedMaximumCases):
     def standard_keys(self) -> Iterator[Key]:
         """Also a window of three dimensions with gaps, read in tiles."""
         yield from super().standard_keys()
-        yield Key((DataType.FLOAT32, DataType.UINT32), (3, 1, 3, 1, 9), Layout.MIXED, DILATED)
+        yield Key((DataType.FLOAT32, DataType.UINT32), (3, 1, 3, 1, 9), TensorLayout.MIXED, DILATED)
 
 
 register(_NumberedMaximumCases, descs.MaxPooling1, standard_count=24)
@@ -249,8 +249,8 @@ class MaxPoolingCases(_MaximumCases):
     def standard_keys(self) -> Iterator[Key]:
         """Also small windows that share no place, read in units: in the padding, and with ties."""
         yield from super().standard_keys()
-        yield Key((DataType.FLOAT32,), (2, 1, 6, 20), Layout.PACKED, PADDED)
-        yield Key((DataType.FLOAT32,), (2, 2, 6, 20), Layout.PACKED, TIES)
+        yield Key((DataType.FLOAT32,), (2, 1, 6, 20), TensorLayout.PACKED, PADDED)
+        yield Key((DataType.FLOAT32,), (2, 2, 6, 20), TensorLayout.PACKED, TIES)
 
 
 @cases(descs.AveragePoolingGrad)
@@ -413,7 +413,7 @@ class _FoldingCases(OperatorCases):
         return batch, channels * math.prod(sizes_of(windows)), math.prod(positions_of(windows))
 
 
-def _draw_folding_window(key: Key, rng: np.random.Generator, spatial: int) -> Window:
+def _draw_folding_window(key: Key, rng: np.random.Generator, spatial: int) -> SlidingWindow:
     """A window with steps and padding along a dimension."""
     dilation = int(rng.integers(2, 4)) if key.variant == DILATED else 1
     # Few elements along each of many axes: columns grow with their product.
@@ -421,7 +421,7 @@ def _draw_folding_window(key: Key, rng: np.random.Generator, spatial: int) -> Wi
     size = int(rng.integers(1, min((spatial - 1) // dilation + 1, most) + 1))
     reach = (size - 1) * dilation + 1
     start, end = map(int, rng.integers(0, (2 * reach if key.variant == PADDED else reach) + 1, 2))
-    return Window(spatial, size, int(rng.integers(1, 4)), dilation, start, end)
+    return SlidingWindow(spatial, size, int(rng.integers(1, 4)), dilation, start, end)
 
 
 @cases(descs.Unfold)

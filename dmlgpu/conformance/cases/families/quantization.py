@@ -14,10 +14,10 @@ from dmlgpu.catalog.enums import DataType, FeatureLevel, QuantizationType
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, conversion_edges, mixed, numbers
+from dmlgpu.conformance.cases.discriminating import SHARE
 from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
 from dmlgpu.conformance.cases.layouts import draw_tensor
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
-from dmlgpu.conformance.cases.telling import SHARE
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Tolerance, Ulp
 
 BARE = "bare"  # without zero points
@@ -148,7 +148,7 @@ def _blocks(rng: np.random.Generator, sizes: Sizes) -> Sizes:
     )
 
 
-class _BlockCases(OperatorCases):
+class _BlockwiseCases(OperatorCases):
     """Scales by blocks."""
 
     type_fields = ("InputTensor", "OutputTensor")
@@ -179,7 +179,7 @@ def _enlarged(scale: TensorDesc, scales: Array, sizes: Sizes) -> Array:
 
 
 @cases(descs.Quantize)
-class QuantizeCases(_BlockCases):
+class QuantizeCases(_BlockwiseCases):
     """QUANTIZE."""
 
     def variants(self, types: Types) -> tuple[str, ...]:
@@ -200,7 +200,7 @@ class QuantizeCases(_BlockCases):
 
 
 @cases(descs.Dequantize)
-class DequantizeCases(_BlockCases):
+class DequantizeCases(_BlockwiseCases):
     """DEQUANTIZE."""
 
     def variants(self, types: Types) -> tuple[str, ...]:

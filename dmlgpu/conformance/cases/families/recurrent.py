@@ -17,10 +17,10 @@ from dmlgpu.catalog.enums import DataType, RecurrentNetworkDirection
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
+from dmlgpu.conformance.cases.discriminating import SHARE
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
 from dmlgpu.conformance.cases.layouts import EDGE_SIZES
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
-from dmlgpu.conformance.cases.telling import SHARE
 from dmlgpu.conformance.cases.tolerance import Accumulated, Bound
 
 BARE = "bare"  # without optional inputs

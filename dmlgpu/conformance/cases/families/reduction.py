@@ -16,10 +16,10 @@ from dmlgpu.catalog import SupportTable, descs
 from dmlgpu.catalog.enums import AxisDirection, DataType, FeatureLevel, ReduceFunction
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, few, mixed, numbers, specials
+from dmlgpu.conformance.cases.discriminating import with_rivals
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
-from dmlgpu.conformance.cases.layouts import Layout
+from dmlgpu.conformance.cases.layouts import TensorLayout
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_axes, draw_tensors, register
-from dmlgpu.conformance.cases.telling import with_rivals
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Bound, Tolerance, Ulp, as_bits
 
 INNER = "inner"  # the last axis
@@ -48,7 +48,7 @@ class _PlaceCases(OperatorCases):
     def standard_keys(self) -> Iterator[Key]:
         """Also odd rows so long that several elements are compared at once."""
         yield from super().standard_keys()
-        yield Key((DataType.FLOAT32, DataType.UINT32), (7, 263), Layout.PACKED, NAN)
+        yield Key((DataType.FLOAT32, DataType.UINT32), (7, 263), TensorLayout.PACKED, NAN)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         axes = draw_axes(key, rng)
@@ -126,11 +126,11 @@ class ReduceCases(OperatorCases):
         yield from super().standard_keys()
         types = (DataType.FLOAT32,)
         for function, sizes in zip(ReduceFunction, itertools.cycle(self.packed_sizes), strict=False):
-            yield Key(types, sizes, Layout.PACKED, function.name.lower())
-        yield from (Key(types, (32, 60), Layout.PACKED, name) for name in self.variants(types) if SCALED in name)
-        yield Key(types, (16, 200), Layout.PACKED, f"sum-{SCALED}")
-        yield Key(types, (9, 512), Layout.PACKED, f"l1-{SCALED}")
-        yield Key((DataType.INT32,), (33, 1001), Layout.PACKED)
+            yield Key(types, sizes, TensorLayout.PACKED, function.name.lower())
+        yield from (Key(types, (32, 60), TensorLayout.PACKED, name) for name in self.variants(types) if SCALED in name)
+        yield Key(types, (16, 200), TensorLayout.PACKED, f"sum-{SCALED}")
+        yield Key(types, (9, 512), TensorLayout.PACKED, f"l1-{SCALED}")
+        yield Key((DataType.INT32,), (33, 1001), TensorLayout.PACKED)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         (data_type,) = key.types

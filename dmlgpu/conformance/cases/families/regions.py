@@ -15,10 +15,10 @@ from dmlgpu.catalog.operator_desc import Size2D
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, few, numbers
+from dmlgpu.conformance.cases.discriminating import SHARE
 from dmlgpu.conformance.cases.families.indexing import OUTSIDE, draw_indices
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
-from dmlgpu.conformance.cases.telling import SHARE
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound
 
 TIES = "ties"
@@ -123,7 +123,7 @@ def _image(rng: np.random.Generator, key: Key) -> Array:
     return np.where(rng.random(sizes) < 0.8, values.dtype.type(np.nan), values) if key.variant == NAN else values
 
 
-class _AlignCases(OperatorCases):
+class _SampledRegionCases(OperatorCases):
     """Sampled regions; the key has the sizes of the forward operator's input."""
 
     standard_count = 30
@@ -214,7 +214,7 @@ def _in_float32(desc: Any, inputs: Arrays, **changes: Any) -> tuple[Bound, ...]:
     return tuple(np.zeros(0) if result is None else 2 * result.astype(np.float64) for result in results)
 
 
-class _ForwardCases(_AlignCases):
+class _RoiAlignCases(_SampledRegionCases):
     """Means and maxima."""
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
@@ -234,12 +234,12 @@ class _ForwardCases(_AlignCases):
         return Case(name, desc, fill, Accumulated(64), magnitude=magnitude)
 
 
-register(_ForwardCases, descs.RoiAlign1)
-register(_ForwardCases, descs.RoiAlign, standard_count=14)
+register(_RoiAlignCases, descs.RoiAlign1)
+register(_RoiAlignCases, descs.RoiAlign, standard_count=14)
 
 
 @cases(descs.RoiAlignGrad)
-class RoiAlignGradCases(_AlignCases):
+class RoiAlignGradCases(_SampledRegionCases):
     """ROI_ALIGN_GRAD: both gradients or one of them."""
 
     standard_count = 20

@@ -19,7 +19,7 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, numbers
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
-from dmlgpu.conformance.cases.layouts import Layout
+from dmlgpu.conformance.cases.layouts import TensorLayout
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound, Tolerance
 
@@ -154,7 +154,7 @@ def _case(key: Key, name: str, desc: Any, given: Sizes, terms: int) -> Case:
     return Case(name, desc, fill, tolerance, magnitude=magnitude)
 
 
-class _ForwardCases(_ResamplingCases):
+class _ResampleCases(_ResamplingCases):
     """Nearest neighbour of any bits, interpolation of numbers."""
 
     packed_sizes: ClassVar[SizesList] = ((40,), (3, 16), (7, 2, 12), (2, 3, 5, 8))
@@ -164,7 +164,7 @@ class _ForwardCases(_ResamplingCases):
         """Also whole factors for these."""
         yield from super().standard_keys()
         for sizes, (types, seed) in zip(self.packed_sizes, itertools.product(self.types, range(2)), strict=False):
-            yield Key(types, sizes, Layout.PACKED, WHOLE, seed)
+            yield Key(types, sizes, TensorLayout.PACKED, WHOLE, seed)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         fields, counts = self.fields(key, rng)
@@ -178,7 +178,7 @@ class _ForwardCases(_ResamplingCases):
 
 
 @cases(descs.Resample3)
-class Resample3Cases(_ForwardCases):
+class Resample3Cases(_ResampleCases):
     """RESAMPLE3: also antialiased."""
 
     standard_count = 28
@@ -190,20 +190,20 @@ class Resample3Cases(_ForwardCases):
         """Also two that shrink to a tenth, so that many elements of the input lie under each of the output, some that
         shrink by whole factors, to whole units, and two by others, of which tiles have weights in common."""
         yield from super().standard_keys()
-        yield Key((DataType.FLOAT16,), (3, 200), Layout.PACKED, ANTIALIASED)
-        yield Key((DataType.FLOAT32,), (40, 50), Layout.PACKED, ANTIALIASED, 16)
+        yield Key((DataType.FLOAT16,), (3, 200), TensorLayout.PACKED, ANTIALIASED)
+        yield Key((DataType.FLOAT32,), (40, 50), TensorLayout.PACKED, ANTIALIASED, 16)
         for data_type, seed in ((DataType.FLOAT32, 0), (DataType.FLOAT16, 96), (DataType.UINT8, 14)):
-            yield Key((data_type,), (14, 32), Layout.PACKED, ANTIALIASED, seed)
-        yield Key((DataType.FLOAT32,), (48, 96), Layout.PACKED, ANTIALIASED, 84)
+            yield Key((data_type,), (14, 32), TensorLayout.PACKED, ANTIALIASED, seed)
+        yield Key((DataType.FLOAT32,), (48, 96), TensorLayout.PACKED, ANTIALIASED, 84)
         for seed in (28, 36):
-            yield Key((DataType.FLOAT32,), (3, 20, 44), Layout.PACKED, ANTIALIASED, seed)
+            yield Key((DataType.FLOAT32,), (3, 20, 44), TensorLayout.PACKED, ANTIALIASED, seed)
 
 
-register(_ForwardCases, descs.Resample2, descs.Resample1, standard_count=12)
+register(_ResampleCases, descs.Resample2, descs.Resample1, standard_count=12)
 
 
 @cases(descs.Resample)
-class ResampleCases(_ForwardCases):
+class ResampleCases(_ResampleCases):
     """RESAMPLE: pixel centres only."""
 
     standard_count = 12
@@ -212,7 +212,7 @@ class ResampleCases(_ForwardCases):
         return (PLAIN, LINEAR, SHIFTED, WHOLE)
 
 
-class _GradientCases(_ResamplingCases):
+class _ResampleGradCases(_ResamplingCases):
     """Sums of all that used an element."""
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
@@ -222,8 +222,8 @@ class _GradientCases(_ResamplingCases):
         return _case(key, name, desc, counts, math.prod(counts))
 
 
-register(_GradientCases, descs.ResampleGrad1)
-register(_GradientCases, descs.ResampleGrad, standard_count=24)
+register(_ResampleGradCases, descs.ResampleGrad1)
+register(_ResampleGradCases, descs.ResampleGrad, standard_count=24)
 
 
 @cases(descs.Upsample2d)

@@ -16,7 +16,7 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import few, numbers
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
-from dmlgpu.conformance.cases.layouts import Layout
+from dmlgpu.conformance.cases.layouts import TensorLayout
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_axes, draw_tensors, register
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound, Tolerance, Ulp
 
@@ -54,7 +54,7 @@ def _contents(rng: np.random.Generator, key: Key, sizes: tuple[int, ...]) -> Arr
     return values
 
 
-class _RowCases(OperatorCases):
+class _SoftmaxRowCases(OperatorCases):
     """Any axes; short rows, rows of some thousands, rows of a million."""
 
     long_sizes: ClassVar[SizesList] = (
@@ -123,7 +123,7 @@ def _shifted(values: Array, axes: tuple[int, ...]) -> Bound:
         return values.max(axes, keepdims=True).astype(np.float64) - values
 
 
-class _SoftmaxCases(_RowCases):
+class _SoftmaxCases(_SoftmaxRowCases):
     """Half a unit of error in x - maximum makes |x - maximum| halves in its power; powers and quotient add some."""
 
     example = Ulp(4)
@@ -131,9 +131,9 @@ class _SoftmaxCases(_RowCases):
     def standard_keys(self) -> Iterator[Key]:
         """Also odd rows, so many that neighbours store theirs together, and so many rows that subgroups hold them."""
         yield from super().standard_keys()
-        yield Key((DataType.FLOAT32,), (70, 131), Layout.PACKED, SPECIAL)
-        yield Key((DataType.FLOAT32,), (130, 256), Layout.PACKED)
-        yield Key((DataType.FLOAT32,), (140, 244), Layout.PACKED, SPECIAL)
+        yield Key((DataType.FLOAT32,), (70, 131), TensorLayout.PACKED, SPECIAL)
+        yield Key((DataType.FLOAT32,), (130, 256), TensorLayout.PACKED)
+        yield Key((DataType.FLOAT32,), (140, 244), TensorLayout.PACKED, SPECIAL)
 
     def magnitude(self, desc: OperatorDesc, values: Array, axes: tuple[int, ...]) -> Bound:
         """The result times 4 + |x - maximum|."""
@@ -142,7 +142,7 @@ class _SoftmaxCases(_RowCases):
             return np.nan_to_num(result.astype(np.float64) * (4 + _shifted(values, axes)))
 
 
-class _LogSoftmaxCases(_RowCases):
+class _LogSoftmaxCases(_SoftmaxRowCases):
     """Where the result is far from 0, x - maximum and the logarithm are rounded; where it is near 0 the weight of the
     other elements decides, down to what the reference knows of it."""
 
@@ -151,7 +151,7 @@ class _LogSoftmaxCases(_RowCases):
     def standard_keys(self) -> Iterator[Key]:
         """Also so many rows that subgroups hold them."""
         yield from super().standard_keys()
-        yield Key((DataType.FLOAT32,), (140, 244), Layout.PACKED, PEAKED)
+        yield Key((DataType.FLOAT32,), (140, 244), TensorLayout.PACKED, PEAKED)
 
     def magnitude(self, desc: OperatorDesc, values: Array, axes: tuple[int, ...]) -> Bound:
         """Twice |x - maximum|, four times the logarithm of the total, and the reference's own error."""
@@ -173,7 +173,7 @@ class _LogSoftmaxCases(_RowCases):
         return replace(case, magnitude=magnitude)
 
 
-class _HardmaxCases(_RowCases):
+class _HardmaxCases(_SoftmaxRowCases):
     """Places are exact."""
 
     def variants(self, types: Types) -> tuple[str, ...]:
@@ -193,7 +193,7 @@ register(_LogSoftmaxCases, descs.ActivationLogSoftmax1)
 register(_HardmaxCases, descs.ActivationHardmax1)
 
 
-class _LastAxis(_RowCases):
+class _LastAxis(_SoftmaxRowCases):
     """The older operators: rows along the last dimension, all but the last two dimensions of size 1."""
 
     long_sizes: ClassVar[SizesList] = ((1_000_003,), (3, 20011), (70, 4096))
