@@ -218,7 +218,7 @@ def _outcomes(tolerance: Tolerance, outcomes: Sequence[Array], magnitude: Bound 
 def _graph_entry(name: str, choice: Choice, blob: Blob) -> Entry:
     """Return the case of a graph: a run with all passes, and one with none."""
     due = GraphExpectation.of(name)
-    network = resolve(due.given.graph)
+    network = resolve(due.example.graph)
     runs = []
     for how, disabled in (("fused", ()), ("no pass", PASSES)):
         program = compile_network(network, choice.target.exact, disabled).program
@@ -228,7 +228,7 @@ def _graph_entry(name: str, choice: Choice, blob: Blob) -> Entry:
             None
             if tensor is None
             else tensors.add(f"graph input {number}", tensor, _repeated(content, tensor.byte_size))
-            for number, (tensor, content) in enumerate(zip(network.inputs, due.given.inputs, strict=True))
+            for number, (tensor, content) in enumerate(zip(network.inputs, due.example.inputs, strict=True))
         ]
         outputs = [
             tensors.add(f"graph output {number}", tensor, None) for number, tensor in enumerate(network.output_tensors)

@@ -191,7 +191,7 @@ def test_bounds_hold_for_float32_in_another_order() -> None:
     """Scores, softmax and sum in float32, in blocks of rows, as a fused kernel would compute them."""
     found = GraphExpectation.of("pattern-bare_attention-float32-plain")
     (bound,), (expected,) = found.bounds, found.outputs
-    query, key, value = (one.view(np.float32).reshape(expected.shape) for one in found.given.inputs)
+    query, key, value = (one.view(np.float32).reshape(expected.shape) for one in found.example.inputs)
     total, largest = np.zeros((*expected.shape[:3], 1), np.float32), np.float32(0)
     sums = np.zeros_like(expected)
     for row in range(key.shape[2]):

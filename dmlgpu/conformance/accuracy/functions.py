@@ -371,9 +371,9 @@ class FunctionErrors:
     @property
     def worst(self) -> str:
         """The input with the largest error."""
-        given = ", ".join(f"{float(operand[self.worst_index])!r}" for operand in self.operands)
+        arguments = ", ".join(f"{float(operand[self.worst_index])!r}" for operand in self.operands)
         computed, true = float(self.computed[self.worst_index]), float(self.true[self.worst_index])
-        return f"{self.function.name}({given}) = {computed!r}, true {true!r}"
+        return f"{self.function.name}({arguments}) = {computed!r}, true {true!r}"
 
 
 def measure(backend: ShaderBackend, function: LibraryFunction, count: int = PER_EXPONENT) -> FunctionErrors:

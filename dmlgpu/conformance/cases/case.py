@@ -95,8 +95,8 @@ class Case:
 
     def magnitudes(self, inputs: Arrays) -> tuple[Bound | None, ...]:
         """What ``Accumulated`` needs to know of each output."""
-        found = None if self.magnitude is None else self.magnitude(inputs)
-        return found if isinstance(found, tuple) else (found,) * len(self.desc.outputs)
+        magnitudes = None if self.magnitude is None else self.magnitude(inputs)
+        return magnitudes if isinstance(magnitudes, tuple) else (magnitudes,) * len(self.desc.outputs)
 
     def __str__(self) -> str:
         return self.name

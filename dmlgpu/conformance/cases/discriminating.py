@@ -1,8 +1,8 @@
 """Inputs that tell an operator from its nearest wrong neighbours, and how cases get some of them.
 
 Two formulas rarely differ on random numbers: only at the ties of a rounding, at exact multiples, at equal keys, on a
-border, at the first index and the last. Each operator says which inputs these are (``OperatorCases.discriminating``), and
-all of its cases, those of the profiles and random ones, have such numbers in a third of their elements.
+border, at the first index and the last. Each operator says which inputs these are (``OperatorCases.discriminating``),
+and all of its cases, those of the profiles and random ones, have such numbers in a third of their elements.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class DiscriminatingInputs:
 
     def rows_for(self, desc: Any, data_types: Sequence[DataType]) -> tuple[Array, ...]:
         """The numbers of each field as an array of its type, in the order of the rows; empty where no row fits."""
-        given = self.rows(desc) if callable(self.rows) else self.rows
-        fitting = [row for row in given if all(map(_has, data_types, row))]
+        rows = self.rows(desc) if callable(self.rows) else self.rows
+        fitting = [row for row in rows if all(map(_has, data_types, row))]
         with np.errstate(over="ignore"):
             return tuple(
                 np.array([row[number] for row in fitting], data_type.numpy)

@@ -182,7 +182,7 @@ class OperatorCases(ABC):
     def _selection(self) -> tuple[Key, ...]:
         """Combinations that cover every property; the first few of them cover most."""
         chosen = covering(list(self.combinations()), self.candidates)
-        return tuple(self.key_of(one) for one in itertools.islice(chosen, self.standard_count))
+        return tuple(self.key_of(combination) for combination in itertools.islice(chosen, self.standard_count))
 
     def _cycle(self) -> Iterator[Types]:
         return itertools.cycle(self.types)
@@ -311,12 +311,12 @@ def with_owned_input(case: Case, rng: np.random.Generator) -> Case:
 
 def _in_place(case: Case, rng: np.random.Generator) -> Case:
     """The case with its output in an input's buffer, and so in its layout."""
-    made = case.desc.outputs[0].tensor
-    assert made is not None
+    output = case.desc.outputs[0].tensor
+    assert output is not None
     candidates = [
         number
         for number, slot in enumerate(case.desc.inputs)
-        if slot.tensor is not None and (slot.tensor.data_type, slot.tensor.sizes) == (made.data_type, made.sizes)
+        if slot.tensor is not None and (slot.tensor.data_type, slot.tensor.sizes) == (output.data_type, output.sizes)
     ]
     index = candidates[int(rng.integers(len(candidates)))]
     tensor = case.desc.inputs[index].tensor
@@ -367,7 +367,7 @@ def _entries(example: Mapping[str, Any]) -> dict[str, Any]:
 def _tensors(entry: Any) -> tuple[Any, dict[int | None, Array]]:
     """The value of a tensor field as the catalog prints it, and the contents by position in the array, if it is one."""
     if isinstance(entry, list):
-        tensors = [_tensor(one) for one in entry]
+        tensors = [_tensor(element) for element in entry]
         return tuple(desc for desc, _ in tensors), {position: array for position, (_, array) in enumerate(tensors)}
     desc, array = _tensor(entry)
     return desc, {None: array}

@@ -110,8 +110,8 @@ class DispatchGenerator:
 
     def other(self, condition: Callable[[LiveTensor], bool]) -> LiveTensor | None:
         """Any value that meets a condition, if there is one."""
-        found = [value for value in self.values if condition(value)]
-        return found[self.rng.integers(len(found))] if found else None
+        values = [value for value in self.values if condition(value)]
+        return values[self.rng.integers(len(values))] if values else None
 
     def clip(self) -> Dispatch:
         """Between -4 and 4."""
@@ -307,10 +307,10 @@ class ChainKey:
         Raises:
             InvalidArgument: when it spells none.
         """
-        found = re.fullmatch(r"chain-(\w+)-(\w+)-(\d{1,4})-s(\d{1,9})", name)
+        match = re.fullmatch(r"chain-(\w+)-(\w+)-(\d{1,4})-s(\d{1,9})", name)
         types = {data_type.name.lower(): data_type for data_type in LARGEST}
-        if found is not None and found[1] in types and found[2] in set(ChainMemory):
-            key = cls(types[found[1]], ChainMemory(found[2]), int(found[3]), int(found[4]))
+        if match is not None and match[1] in types and match[2] in set(ChainMemory):
+            key = cls(types[match[1]], ChainMemory(match[2]), int(match[3]), int(match[4]))
             if str(key) == name and 1 <= key.steps <= MOST_STEPS:
                 return key
         raise InvalidArgument(f"{name!r} names no chain, such as chain-float32-own-12-s0, of up to {MOST_STEPS}")
@@ -391,9 +391,9 @@ class ChainSuite(ProgramSuite):
         if profile == "quick":
             return tuple(str(ChainKey(*kind, 12, 0)) for kind in zip(LARGEST, ChainMemory, strict=True))
         lengths = {12: 2, 60: 1} if profile == "standard" else {12: 20, 60: 8, 400: 2}
-        found = [(steps, seed) for steps, count in lengths.items() for seed in range(count)]
+        counted = [(steps, seed) for steps, count in lengths.items() for seed in range(count)]
         return tuple(
-            str(ChainKey(*kind, *numbers)) for numbers in found for kind in itertools.product(LARGEST, ChainMemory)
+            str(ChainKey(*kind, *numbers)) for numbers in counted for kind in itertools.product(LARGEST, ChainMemory)
         )
 
     def program(self, name: str) -> DispatchProgram:

@@ -173,8 +173,8 @@ def _recurrence(draft: Draft, x: Expression) -> Expression:
     sequences = math.prod(lead)
     weight, recurrence, start = (draft.input(sizes) for sizes in ((1, 1, 4, size), (1, 1, 4, 4), (1, 1, sequences, 4)))
     steps, activations = x.reinterpret((1, 1, sequences, size)), [descs.ActivationRelu()]
-    made = f.rnn(steps, weight, recurrence, hidden_init=start, activation_descs=activations)
-    return f.join([_present(made.output_sequence), _present(made.output_single)], axis=3)
+    outputs = f.rnn(steps, weight, recurrence, hidden_init=start, activation_descs=activations)
+    return f.join([_present(outputs.output_sequence), _present(outputs.output_single)], axis=3)
 
 
 def _softmax_of_columns(draft: Draft, x: Expression) -> Expression:
@@ -275,9 +275,9 @@ class Casts:
         """The graph, and what it is given."""
         draft = Draft(str(self), self.first, SIZES[self.variant])
         most = most_of(self.second) if self.second.is_float else MOST
-        made = draft.input(low=-most, high=most) if self.producer == INPUT else PRODUCERS[self.producer][0](draft)
+        produced = draft.input(low=-most, high=most) if self.producer == INPUT else PRODUCERS[self.producer][0](draft)
         draft.data_type = self.second
-        read = STEPS[self.step][0](draft, f.cast(made, output_type=self.second))
+        read = STEPS[self.step][0](draft, f.cast(produced, output_type=self.second))
         return draft.example([f.cast(read, output_type=self.last)])
 
 
@@ -306,7 +306,7 @@ def _after_producers() -> Iterator[Casts]:
     steps = {
         second: itertools.cycle([step for step, (_, types) in STEPS.items() if second in types]) for second in EVERY
     }
-    made = ((producer, first) for producer, (_, types) in PRODUCERS.items() for first in types)
-    for turn, ((producer, first), (number, second)) in enumerate(itertools.product(made, enumerate(EVERY))):
+    produced = ((producer, first) for producer, (_, types) in PRODUCERS.items() for first in types)
+    for turn, ((producer, first), (number, second)) in enumerate(itertools.product(produced, enumerate(EVERY))):
         last, variant = EVERY[(turn + number) % len(EVERY)], "plain" if turn % 3 else "odd"
         yield Casts(producer, next(steps[second]), first, second, last, variant)

@@ -99,9 +99,9 @@ class Draft:
         kind = data_type or self.data_type
         whole = tuple(sizes or self.sizes)
         desc = whole if strides is None else TensorDesc(kind, whole, tuple(strides))
-        made = self.graph.input(desc, kind, owned=owned)
-        self._inputs.append(made.desc.encode(self.contents(made.sizes, made.data_type, low, high)))
-        return made
+        expression = self.graph.input(desc, kind, owned=owned)
+        self._inputs.append(expression.desc.encode(self.contents(expression.sizes, expression.data_type, low, high)))
+        return expression
 
     def constant(
         self,
@@ -199,17 +199,17 @@ def _integer_product(draft: Draft) -> Expression:
 
 def _integer_product_to_float(draft: Draft) -> Expression:
     *batch, rows, columns = draft.sizes
-    one = (1, 1, 1, 1)
+    single = (1, 1, 1, 1)
     a, b = (draft.input((*batch, *s), DataType.INT8) for s in ((rows, INNER), (INNER, columns)))
-    return f.matrix_multiply_integer_to_float(a, draft.given([0.5], sizes=one), b, draft.given([0.25], sizes=one))
+    return f.matrix_multiply_integer_to_float(a, draft.given([0.5], sizes=single), b, draft.given([0.25], sizes=single))
 
 
 def _quantized_product(draft: Draft) -> Expression:
     *batch, rows, columns = draft.sizes
-    one = (1, 1, 1, 1)
+    single = (1, 1, 1, 1)
     a, b = (draft.input((*batch, *s)) for s in ((rows, INNER), (INNER, columns)))
-    scales = [draft.given([scale], DataType.FLOAT32, one) for scale in (0.5, 0.5, 0.5)]
-    zero = draft.given([1], sizes=one)
+    scales = [draft.given([scale], DataType.FLOAT32, single) for scale in (0.5, 0.5, 0.5)]
+    zero = draft.given([1], sizes=single)
     return f.quantized_linear_matrix_multiply(
         a, scales[0], b, scales[1], scales[2], zero, zero, zero, output_type=draft.data_type
     )
@@ -266,7 +266,7 @@ def _cast(draft: Draft) -> Expression:
 
 def _quantization(draft: Draft) -> Expression:
     scale, zero = draft.given([0.5], DataType.FLOAT32, (1, 1, 1, 1)), draft.given([3], sizes=(1, 1, 1, 1))
-    scale, zero = (one.broadcast_to(draft.sizes) for one in (scale, zero))
+    scale, zero = (parameter.broadcast_to(draft.sizes) for parameter in (scale, zero))
     return f.element_wise_quantize_linear(
         draft.input(data_type=DataType.FLOAT32), scale, zero, output_type=draft.data_type
     )
@@ -274,7 +274,7 @@ def _quantization(draft: Draft) -> Expression:
 
 def _dequantization(draft: Draft) -> Expression:
     scale, zero = draft.given([0.5], sizes=(1, 1, 1, 1)), draft.given([3], DataType.UINT8, (1, 1, 1, 1))
-    scale, zero = (one.broadcast_to(draft.sizes) for one in (scale, zero))
+    scale, zero = (parameter.broadcast_to(draft.sizes) for parameter in (scale, zero))
     return f.element_wise_dequantize_linear(draft.input(data_type=DataType.UINT8, high=200), scale, zero)
 
 
@@ -360,8 +360,8 @@ def _tile(draft: Draft) -> Expression:
 
 def _depth_to_space(draft: Draft) -> Expression:
     batch, channels, height, width = draft.sizes
-    made = f.depth_to_space1(draft.input((1, 4 * batch, channels * height, width)), block_size=2)
-    return _front(draft, made)
+    whole = f.depth_to_space1(draft.input((1, 4 * batch, channels * height, width)), block_size=2)
+    return _front(draft, whole)
 
 
 def _space_to_depth(draft: Draft) -> Expression:
@@ -369,10 +369,10 @@ def _space_to_depth(draft: Draft) -> Expression:
     return _front(draft, f.space_to_depth1(draft.input((1, batch, 2 * channels * height, 2 * width)), block_size=2))
 
 
-def _front(draft: Draft, made: Expression) -> Expression:
+def _front(draft: Draft, large: Expression) -> Expression:
     """Return a quarter of what is four times as large, seen in the draft's sizes."""
     quarter = (1, 1, math.prod(draft.sizes))
-    whole = made.reinterpret((1, 4, quarter[2]))
+    whole = large.reinterpret((1, 4, quarter[2]))
     return f.slice1(whole, input_window_offsets=(0, 1, 0), input_window_sizes=quarter).reinterpret(draft.sizes)
 
 

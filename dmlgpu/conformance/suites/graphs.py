@@ -98,35 +98,37 @@ class GraphPair:
         draft = Draft(str(self), self.data_type, sizes, policy)
         if self.consumer is None:
             return draft.example(PATTERNS[self.producer][0](draft))
-        made = PRODUCERS[self.producer][0](draft)
-        read = CONSUMERS[self.consumer][0](draft, made)
-        return draft.example([read, made] if self.variant is GraphVariant.TAPPED else [read])
+        produced = PRODUCERS[self.producer][0](draft)
+        read = CONSUMERS[self.consumer][0](draft, produced)
+        return draft.example([read, produced] if self.variant is GraphVariant.TAPPED else [read])
 
 
 @functools.cache
 def _all_pairs() -> dict[str, GraphPair]:
     """All pairs by their names."""
-    found = (
+    pairs = (
         GraphPair(producer, consumer, data_type, variant)
-        for (producer, (_, made)), (consumer, (_, read)) in itertools.product(PRODUCERS.items(), CONSUMERS.items())
+        for (producer, (_, made_types)), (consumer, (_, read)) in itertools.product(
+            PRODUCERS.items(), CONSUMERS.items()
+        )
         for data_type in ALL
-        if data_type in made and data_type in read
+        if data_type in made_types and data_type in read
         for variant in GraphVariant
     )
-    return {str(pair): pair for pair in found}
+    return {str(pair): pair for pair in pairs}
 
 
 @functools.cache
 def _all_patterns() -> dict[str, GraphPair]:
     """All patterns by their names."""
-    found = (
+    pairs = (
         GraphPair(pattern, None, data_type, variant)
         for pattern, (_, types) in PATTERNS.items()
         for data_type in types
         for variant in GraphVariant
         if variant is not GraphVariant.TAPPED
     )
-    return {str(pair): pair for pair in found}
+    return {str(pair): pair for pair in pairs}
 
 
 Named = TypeVar("Named", GraphPair, Casts)
@@ -229,8 +231,8 @@ class GraphSuite(Suite):
 
     def allowance(self, name: str) -> Allowance:
         """How far that may lie from the truth."""
-        given = example(name)
-        return Allowance(WITHIN, lambda: output_bounds(resolve(given.graph), given.inputs))
+        graph_example = example(name)
+        return Allowance(WITHIN, lambda: output_bounds(resolve(graph_example.graph), graph_example.inputs))
 
 
 def _told(how: str, verdicts: Iterable[Verdict]) -> list[Verdict]:
@@ -261,27 +263,29 @@ class GraphExpectation:
     """A graph and what it must compute.
 
     Attributes:
-        given: the graph, and what it is given.
+        example: the graph and its inputs.
         outputs: what the reference computes node by node.
         bounds: how far each element may lie from that.
     """
 
-    given: Example
+    example: Example
     outputs: tuple[Array, ...]
     bounds: tuple[Bound, ...]
 
     @classmethod
     def of(cls, name: str) -> GraphExpectation:
         """What the graph of a case must compute."""
-        given = example(name)
-        bounds = output_bounds(resolve(given.graph), given.inputs)
-        return cls(given, _execute(given, Device("numpy"), ()).outputs, bounds)
+        graph_example = example(name)
+        bounds = output_bounds(resolve(graph_example.graph), graph_example.inputs)
+        return cls(graph_example, _execute(graph_example, Device("numpy"), ()).outputs, bounds)
 
     def verdicts(self, device: Device, disabled: Collection[str]) -> list[Verdict]:
         """Compare what a device computes, with some passes left out: a verdict per output."""
-        ran = _execute(self.given, device, disabled, POISON)
-        found = zip(self.outputs, ran.outputs, self.bounds, strict=True)
-        return [replace(compare(expected, got, WITHIN, bound), kernels=ran.kernels) for expected, got, bound in found]
+        ran = _execute(self.example, device, disabled, POISON)
+        compared = zip(self.outputs, ran.outputs, self.bounds, strict=True)
+        return [
+            replace(compare(expected, got, WITHIN, bound), kernels=ran.kernels) for expected, got, bound in compared
+        ]
 
 
 def example(name: str) -> Example:
@@ -307,10 +311,10 @@ class _GraphExecution:
     kernels: tuple[str, ...]
 
 
-def _execute(given: Example, device: Device, disabled: Collection[str], poison: int = 0) -> _GraphExecution:
-    compiled = device.compile_graph(given.graph, disabled_passes=disabled)
+def _execute(graph_example: Example, device: Device, disabled: Collection[str], poison: int = 0) -> _GraphExecution:
+    compiled = device.compile_graph(graph_example.graph, disabled_passes=disabled)
     with np.errstate(all="ignore"):  # the numpy adapter, on halves that overflow
-        return _GraphExecution(run_graph(compiled, given.inputs, poison), kernels_of(compiled))
+        return _GraphExecution(run_graph(compiled, graph_example.inputs, poison), kernels_of(compiled))
 
 
 # ---- random graphs of integers, and of floats that hold integers exactly ---------------------------------------------
@@ -339,10 +343,10 @@ class RandomGraph:
         Raises:
             InvalidArgument: when it spells none.
         """
-        found = re.fullmatch(r"graph-(\w+)-(\d{1,3})-s(\d{1,9})", name)
+        match = re.fullmatch(r"graph-(\w+)-(\d{1,3})-s(\d{1,9})", name)
         types = {data_type.name.lower(): data_type for data_type in LARGEST}
-        if found is not None and found[1] in types:
-            key = cls(types[found[1]], int(found[2]), int(found[3]))
+        if match is not None and match[1] in types:
+            key = cls(types[match[1]], int(match[2]), int(match[3]))
             if str(key) == name and 1 <= key.nodes <= MOST_NODES:
                 return key
         raise InvalidArgument(f"{name!r} names no graph, such as graph-float32-12-s0, of up to {MOST_NODES} nodes")
@@ -357,10 +361,10 @@ def random_example(key: RandomGraph) -> Example:
     for number in range(key.nodes):
         dispatch = generator.draw()
         dispatches.append(dispatch)
-        found = LiveTensor(Location(1 + len(SOURCES) + number), dispatch.sizes, dispatch.most)
-        generator.values.append(found)
+        result = LiveTensor(Location(1 + len(SOURCES) + number), dispatch.sizes, dispatch.most)
+        generator.values.append(result)
         if rng.random() < 0.3:
-            generator.values.append(_reinterpreted(found))
+            generator.values.append(_reinterpreted(result))
     dtype = key.data_type.numpy
     data: list[Array] = [rng.integers(0, 4, 4).astype(np.uint32)]
     data += [rng.integers(-3, 4, rows * columns).astype(dtype) for rows, columns in SOURCES]

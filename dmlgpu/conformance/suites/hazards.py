@@ -227,15 +227,15 @@ def program(name: str) -> DispatchProgram:
     Raises:
         InvalidArgument: when it spells none.
     """
-    found = re.fullmatch(r"hazard-(\w+)-(\w+)-([1-9]\d*)", name)
+    match = re.fullmatch(r"hazard-(\w+)-(\w+)-([1-9]\d*)", name)
     types = {data_type.name.lower(): data_type for data_type in TYPES}
-    if found is None or found[1] not in HAZARDS or found[2] not in _types(found[1]):
+    if match is None or match[1] not in HAZARDS or match[2] not in _types(match[1]):
         raise InvalidArgument(f"{name!r} names no hazard such as hazard-in_place-uint32-{COUNT}")
-    count = int(found[3])
+    count = int(match[3])
     if count % 16 or not FEWEST_ELEMENTS <= count <= MOST_ELEMENTS:
         limits = f"{FEWEST_ELEMENTS} to {MOST_ELEMENTS}"
         raise InvalidArgument(f"{name!r}: the number of elements must be a multiple of 16, {limits}")
-    return HAZARDS[found[1]](ProgramBuilder(TensorDesc(types[found[2]], (count,)), name))
+    return HAZARDS[match[1]](ProgramBuilder(TensorDesc(types[match[2]], (count,)), name))
 
 
 def _types(hazard: str) -> tuple[str, ...]:

@@ -107,7 +107,7 @@ def expected(program: DispatchProgram) -> tuple[Array, ...]:
     """What the buffers hold in the end."""
     memory = tuple(array.copy() for array in program.buffers)
     for step in program.order:
-        arrays = [None if one is None else one[0].decode(_bytes(memory, *one)) for one in step.sources]
+        arrays = [None if source is None else source[0].decode(_bytes(memory, *source)) for source in step.sources]
         results = iter(reference.evaluate(step.desc, arrays))
         for desc, location in filter(None, step.targets):
             _bytes(memory, desc, location)[:] = desc.encode(next(results))
@@ -153,10 +153,12 @@ def execute(program: DispatchProgram, device: Device) -> ProgramExecution:
     lists = [recorder_.record(steps) for steps in program.lists]
     for numbers in program.submissions:
         device.queue.execute([lists[number] for number in numbers])
-    found = tuple(buffer.read().view(content.dtype) for buffer, content in zip(buffers, program.buffers, strict=True))
+    contents = tuple(
+        buffer.read().view(content.dtype) for buffer, content in zip(buffers, program.buffers, strict=True)
+    )
     for buffer in (*buffers, *recorder_.resources):
         buffer.release()
-    return ProgramExecution(found, recorder_.kernels)
+    return ProgramExecution(contents, recorder_.kernels)
 
 
 class _Recorder:
@@ -177,7 +179,7 @@ class _Recorder:
     @property
     def kernels(self) -> tuple[str, ...]:
         """The kernels of all operators."""
-        return tuple(dict.fromkeys(one for compiled in self.compiled.values() for one in kernels_of(compiled)))
+        return tuple(dict.fromkeys(kernel for compiled in self.compiled.values() for kernel in kernels_of(compiled)))
 
     @property
     def resources(self) -> tuple[Buffer, ...]:
@@ -212,10 +214,12 @@ class _Recorder:
         if desc in self.persistent:
             table.bind_persistent_resource(self.persistent[desc])
 
-    def _bindings(self, bound: Sequence[LocatedTensor | None]) -> list[BufferBinding | None]:
+    def _bindings(self, tensors: Sequence[LocatedTensor | None]) -> list[BufferBinding | None]:
         return [
-            None if one is None else BufferBinding(self.buffers[one[1].buffer], one[1].offset, one[0].byte_size)
-            for one in bound
+            None
+            if located is None
+            else BufferBinding(self.buffers[located[1].buffer], located[1].offset, located[0].byte_size)
+            for located in tensors
         ]
 
 
@@ -228,14 +232,14 @@ def run_program(program: DispatchProgram, device: Device) -> Verdict:
     Raises:
         NotSupported: when the adapter lacks what an operator needs.
     """
-    found = execute(program, device)
-    verdicts = [compare(wanted, got, EQUAL) for wanted, got in zip(expected(program), found.buffers, strict=True)]
+    execution = execute(program, device)
+    verdicts = [compare(target, got, EQUAL) for target, got in zip(expected(program), execution.buffers, strict=True)]
     worst = max(range(len(verdicts)), key=lambda number: verdicts[number].wrong)
     verdict = verdicts[worst]
     if not verdict.ok:
         verdict = replace(verdict, problem=_last_writer(program, worst, verdict.worst[0]))
-    digest = hashlib.sha256(b"".join(as_bits(array).tobytes() for array in found.buffers)).hexdigest()[:16]
-    return replace(verdict, digest=digest, kernels=found.kernels)
+    digest = hashlib.sha256(b"".join(as_bits(array).tobytes() for array in execution.buffers)).hexdigest()[:16]
+    return replace(verdict, digest=digest, kernels=execution.kernels)
 
 
 def _last_writer(program: DispatchProgram, buffer: int, element: int) -> str:

@@ -50,9 +50,9 @@ class VariedCases(OperatorCases):
         """A covering selection, then one key for every special variant of every type."""
         yield from super().standard_keys()
         first: dict[tuple[Types, str], Combination] = {}
-        for one in self.combinations():
-            if one.variant != PLAIN and one.variant in self.variants(one.types):
-                first.setdefault((one.types, one.variant), one)
+        for combination in self.combinations():
+            if combination.variant != PLAIN and combination.variant in self.variants(combination.types):
+                first.setdefault((combination.types, combination.variant), combination)
         yield from map(self.key_of, first.values())
 
 

@@ -101,29 +101,29 @@ def _sizes(key: Key, drawn: _Drawn) -> dict[str, Sizes]:
     """The sizes of all tensors that are there, without leading 1s."""
     (batch, queries, shared, size), d = key.sizes, drawn
     heads = shared * d.group
-    kept = {"key": (batch, shared, d.keys, size), "value": (batch, shared, d.keys, d.value_size)}
-    found: dict[str, Sizes] = {"output_tensor": (batch, queries, heads * d.value_size)}
+    stored = {"key": (batch, shared, d.keys, size), "value": (batch, shared, d.keys, d.value_size)}
+    sizes: dict[str, Sizes] = {"output_tensor": (batch, queries, heads * d.value_size)}
     if d.stack:
         field, count = STACKS[d.stack]
         rows = (batch, d.new, shared) if d.stack == "key-value" else (batch, queries, heads)
-        found[field] = (*rows, count, size)
+        sizes[field] = (*rows, count, size)
     if d.stack in ("", "key-value"):
-        found["query_tensor"] = (batch, queries, heads * size)
+        sizes["query_tensor"] = (batch, queries, heads * size)
     if not d.stack and d.new:
-        found["key_tensor"] = (batch, d.new, shared * size)
+        sizes["key_tensor"] = (batch, d.new, shared * size)
     if d.stack in ("", "query-key") and d.new:
-        found["value_tensor"] = (batch, d.new, shared * d.value_size)
-    for part, present in zip(kept, d.present, strict=True):
+        sizes["value_tensor"] = (batch, d.new, shared * d.value_size)
+    for part, present in zip(stored, d.present, strict=True):
         if d.past:
-            found[f"past_{part}_tensor"] = (*kept[part][:2], d.past, kept[part][3])
+            sizes[f"past_{part}_tensor"] = (*stored[part][:2], d.past, stored[part][3])
         if present:
-            found[f"output_present_{part}_tensor"] = kept[part]
+            sizes[f"output_present_{part}_tensor"] = stored[part]
     if d.bias:
-        found["bias_tensor"] = (heads * size + shared * (size + d.value_size),)
+        sizes["bias_tensor"] = (heads * size + shared * (size + d.value_size),)
     if d.position:
-        found["relative_position_bias_tensor"] = (batch, heads, queries, d.keys)
+        sizes["relative_position_bias_tensor"] = (batch, heads, queries, d.keys)
     if d.cached:
-        found["past_sequence_lengths_tensor"] = (batch,)
+        sizes["past_sequence_lengths_tensor"] = (batch,)
     masks: dict[MaskType, Sizes] = {
         MaskType.KEY_SEQUENCE_LENGTH: (1, batch),
         MaskType.KEY_SEQUENCE_END_START: (2, batch),
@@ -131,8 +131,8 @@ def _sizes(key: Key, drawn: _Drawn) -> dict[str, Sizes]:
         MaskType.BOOLEAN: (batch, heads, queries, d.keys),
     }
     if d.mask in masks:
-        found["mask_tensor"] = masks[d.mask]
-    return found
+        sizes["mask_tensor"] = masks[d.mask]
+    return sizes
 
 
 def _place(key: Key, rng: np.random.Generator, field: str, sizes: Sizes) -> TensorDesc:

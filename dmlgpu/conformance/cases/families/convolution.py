@@ -348,14 +348,14 @@ def _floats(rng: np.random.Generator, desc: descs.Convolution, key: Key) -> Arra
 
     There are none where Winograd's filtering may spread them over a tile.
     """
-    found = [
+    arrays = [
         None if tensor is None else rng.standard_normal(tensor.sizes).astype(tensor.data_type.numpy)
         for _, _, tensor in desc.inputs
     ]
-    if key.variant == SPECIAL and found[0] is not None and not _may_be_transformed(desc):
+    if key.variant == SPECIAL and arrays[0] is not None and not _may_be_transformed(desc):
         for value in (math.inf, -math.inf, math.nan):
-            found[0][rng.random(key.sizes) < 0.3 / found[0].size] = value
-    return tuple(found)
+            arrays[0][rng.random(key.sizes) < 0.3 / arrays[0].size] = value
+    return tuple(arrays)
 
 
 def _magnitude(desc: descs.Convolution, inputs: Arrays, tolerance: Accumulated) -> Bound:
@@ -434,17 +434,17 @@ class _IntegerConvolutionCases(_ConvolutionCases):
     def _sizes(self, key: Key, drawn: _Geometry, rng: np.random.Generator) -> dict[str, Sizes]:
         outputs, rank = drawn.groups * drawn.outputs, int(rng.integers(1, 5))
         ones = (1,) * len(drawn.window)
-        found: dict[str, Sizes] = {
+        sizes: dict[str, Sizes] = {
             "input_tensor": key.sizes,
             "filter_tensor": (outputs, key.sizes[1] // drawn.groups, *drawn.window),
             "bias_tensor": (1, outputs, *ones),
             "output_tensor": (key.sizes[0], outputs, *drawn.positions),
         }
-        found |= dict.fromkeys(self.single, (1,) * rank)
+        sizes |= dict.fromkeys(self.single, (1,) * rank)
         for field in self.several:
-            one = key.variant == SINGLE or rng.integers(4) == 0
-            found[field] = (1,) * rank if one else (1, outputs, 1, 1)[:rank] if rank > 1 else (outputs,)
-        return found
+            is_single = key.variant == SINGLE or rng.integers(4) == 0
+            sizes[field] = (1,) * rank if is_single else (1, outputs, 1, 1)[:rank] if rank > 1 else (outputs,)
+        return sizes
 
     def draw(self, key: Key, field: str, tensor: TensorDesc, rng: np.random.Generator, terms: int) -> Array:
         """Contents of a tensor."""

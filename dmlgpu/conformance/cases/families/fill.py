@@ -100,8 +100,8 @@ class OneHotCases(IndexingCases):
         )
 
         def fill(contents: np.random.Generator) -> Arrays:
-            found = draw_indices(contents, index_type, np.array(key.sizes[axis]), lines, key.variant)
-            return found, any_bits(contents, data_type, values.sizes)
+            places = draw_indices(contents, index_type, np.array(key.sizes[axis]), lines, key.variant)
+            return places, any_bits(contents, data_type, values.sizes)
 
         desc = descs.OneHot(indices_tensor=indices, values_tensor=values, output_tensor=output, axis=axis)
         return Case(name, desc, fill)
@@ -205,10 +205,10 @@ class RandomGeneratorCases(OperatorCases):
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         states = (1,) * (len(key.sizes) - 1) + (6,)
-        given, output, after = draw_tensors(
+        before, output, after = draw_tensors(
             key, rng, (UINT32, states, False), (UINT32, key.sizes, True), (UINT32, states, True)
         )
-        fields: dict[str, Any] = {"type": RandomGeneratorType.PHILOX_4X32_10, "input_state_tensor": given}
+        fields: dict[str, Any] = {"type": RandomGeneratorType.PHILOX_4X32_10, "input_state_tensor": before}
         fields |= {"output_tensor": output, "output_state_tensor": None if key.variant == STATELESS else after}
         return Case(
             name, descs.RandomGenerator(**fields), lambda contents: _state(contents, key.variant, states), EXACT

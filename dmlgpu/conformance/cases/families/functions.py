@@ -168,8 +168,8 @@ class PowCases(OperatorCases):
 
     def allowed_variants(self, types: Types, layout: TensorLayout) -> tuple[str, ...]:
         """In place only where the exponent has the output's type, since any input may be chosen for it."""
-        found = super().allowed_variants(types, layout)
-        return found if types[0] is types[1] else tuple(variant for variant in found if variant != INPLACE)
+        variants = super().allowed_variants(types, layout)
+        return variants if types[0] is types[1] else tuple(variant for variant in variants if variant != INPLACE)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         base, exponent = key.types

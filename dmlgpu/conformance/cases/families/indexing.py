@@ -120,8 +120,8 @@ class GatherNd1Cases(IndexingCases):
         extents = np.array(source[batch : batch + tuple_size])
 
         def fill(contents: np.random.Generator) -> Arrays:
-            found = draw_indices(contents, index_type, extents, indices, key.variant)
-            return any_bits(contents, data_type, key.sizes), found
+            values = draw_indices(contents, index_type, extents, indices, key.variant)
+            return any_bits(contents, data_type, key.sizes), values
 
         batch_field = {"batch_dimension_count": batch} if self.batches else {}
         desc = self.desc_class(
@@ -198,8 +198,8 @@ class GatherElementsCases(IndexingCases):
         )
 
         def fill(contents: np.random.Generator) -> Arrays:
-            found = draw_indices(contents, index_type, np.array(extent), picked, key.variant)
-            return any_bits(contents, data_type, key.sizes), found
+            values = draw_indices(contents, index_type, np.array(extent), picked, key.variant)
+            return any_bits(contents, data_type, key.sizes), values
 
         desc = descs.GatherElements(input_tensor=source, indices_tensor=indices, output_tensor=output, axis=axis)
         return Case(name, desc, fill)
@@ -273,8 +273,8 @@ class ScatterElementsCases(_ScatterCases):
             indices = draw_tensor(index_type, updated, TensorLayout.PERMUTED, rng)
 
         def fill(contents: np.random.Generator) -> Arrays:
-            found = _places(contents, index_type, updated, extent=extent, axis=axis, variant=key.variant)
-            return any_bits(contents, data_type, key.sizes), found, any_bits(contents, data_type, updated)
+            places = _places(contents, index_type, updated, extent=extent, axis=axis, variant=key.variant)
+            return any_bits(contents, data_type, key.sizes), places, any_bits(contents, data_type, updated)
 
         desc = descs.ScatterElements(
             input_tensor=source, indices_tensor=indices, updates_tensor=updates, output_tensor=output, axis=axis
@@ -333,8 +333,8 @@ class ScatterNdCases(_ScatterCases):
 
         def fill(contents: np.random.Generator) -> Arrays:
             extents = np.array(source_sizes[:tuple_size])
-            found = _tuples(contents, index_type, extents, indices_sizes, key.variant)
-            return any_bits(contents, data_type, key.sizes), found, any_bits(contents, data_type, updates_sizes)
+            places = _tuples(contents, index_type, extents, indices_sizes, key.variant)
+            return any_bits(contents, data_type, key.sizes), places, any_bits(contents, data_type, updates_sizes)
 
         desc = descs.ScatterNd(
             input_tensor=source,

@@ -326,8 +326,8 @@ class _BlockCases(MovingCases):
         block = int(rng.integers(1, 5))
         space = (batch, channels, height * block, width * block)
         depth = (batch, channels * block * block, height, width)
-        given, made = (space, depth) if self.to_depth else (depth, space)
-        source, output = draw_tensors(key, rng, (key.types[0], given, False), (key.types[0], made, True))
+        input_sizes, output_sizes = (space, depth) if self.to_depth else (depth, space)
+        source, output = draw_tensors(key, rng, (key.types[0], input_sizes, False), (key.types[0], output_sizes, True))
         fields: dict[str, Any] = {"input_tensor": source, "output_tensor": output, "block_size": block}
         if "order" in {field.python_name for field in self.schema.python_fields}:
             fields["order"] = _ORDERS.get(key.variant, DepthSpaceOrder.COLUMN_ROW_DEPTH)

@@ -214,10 +214,10 @@ class _IntegerMatrixCases(_MatrixCases):
         for field in self.of_columns:
             sizes[field] = _parameter_sizes(key, rng, columns, of_rows=False, rank=rank)
         tensors = draw_tensors(key, rng, *((types[field], sizes[field], field == "output_tensor") for field in types))
-        found: dict[str, TensorDesc | None] = dict(zip(types, tensors, strict=True))
+        fields: dict[str, TensorDesc | None] = dict(zip(types, tensors, strict=True))
         if key.variant == BARE:
-            found |= {field: None for field in types if field.endswith("zero_point_tensor") or field == "bias_tensor"}
-        return found
+            fields |= {field: None for field in types if field.endswith("zero_point_tensor") or field == "bias_tensor"}
+        return fields
 
     def draw(self, key: Key, field: str, tensor: TensorDesc, rng: np.random.Generator) -> Array:
         """Contents of a tensor."""
@@ -267,11 +267,11 @@ def ties_and_saturation(rng: np.random.Generator, field: str, tensor: TensorDesc
 
 def quantized_types(names: Iterable[str], types: Types) -> dict[str, DataType]:
     """The types of tensors with these names, of their scales and their zero points, by field."""
-    found: dict[str, DataType] = {}
+    types_by_field: dict[str, DataType] = {}
     for name, data_type in zip(names, types, strict=True):
-        found[f"{name}_tensor"] = found[f"{name}_zero_point_tensor"] = data_type
-        found[f"{name}_scale_tensor"] = DataType.FLOAT32
-    return found
+        types_by_field[f"{name}_tensor"] = types_by_field[f"{name}_zero_point_tensor"] = data_type
+        types_by_field[f"{name}_scale_tensor"] = DataType.FLOAT32
+    return types_by_field
 
 
 @cases(descs.QuantizedLinearMatrixMultiply)

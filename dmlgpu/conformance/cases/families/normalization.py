@@ -50,10 +50,10 @@ def four(sizes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def statistic_sizes(
-    sizes: Sequence[int], rng: np.random.Generator, kept: Sequence[int] | None = None
+    sizes: Sequence[int], rng: np.random.Generator, varying: Sequence[int] | None = None
 ) -> tuple[int, ...]:
-    """Sizes that broadcast to others: 1 but along the kept dimensions, or, by chance, along any."""
-    chosen = [d for d in range(len(sizes)) if rng.integers(2)] if kept is None else kept
+    """Sizes that broadcast to others: 1 but along the varying dimensions, or, by chance, along any."""
+    chosen = [d for d in range(len(sizes)) if rng.integers(2)] if varying is None else varying
     return tuple(size if dimension in chosen else 1 for dimension, size in enumerate(sizes))
 
 
@@ -142,16 +142,16 @@ class _RowCases(NormalizationCases):
         sizes = self.row_sizes(key)
         how, attributes = self.statistics(key, sizes, rng)
         present = self._parameters(key, rng)
-        kept = how.axes if key.variant == LAYER else None
-        inputs = {"input_tensor": sizes} | {field: statistic_sizes(sizes, rng, kept) for field in present}
+        dimensions = how.axes if key.variant == LAYER else None
+        inputs = {"input_tensor": sizes} | {field: statistic_sizes(sizes, rng, dimensions) for field in present}
         tensors = self.describe(key, rng, inputs, {"output_tensor": sizes})
         activation = ACTIVATIONS[rng.integers(len(ACTIVATIONS))] if key.variant == FUSED else None
         desc = self.desc_class(**tensors, **attributes, fused_activation=activation)
 
         def fill(contents: np.random.Generator) -> Arrays:
             x = elements(contents, key, sizes)
-            given = {field: contents.standard_normal(inputs[field]).astype(x.dtype) for field in present}
-            return (x, given.get("scale_tensor"), given.get("bias_tensor"))
+            parameters = {field: contents.standard_normal(inputs[field]).astype(x.dtype) for field in present}
+            return (x, parameters.get("scale_tensor"), parameters.get("bias_tensor"))
 
         count = math.prod(sizes[axis] for axis in how.axes)
         return Case(name, desc, fill, Accumulated(count), magnitude=lambda arrays: self._magnitude(how, *arrays))
@@ -331,10 +331,10 @@ SPECIAL = "special"  # limits, infinities and NaN among the elements
 
 def _sizes_of(key: Key, rng: np.random.Generator) -> tuple[int, ...]:
     """Sizes of a statistic."""
-    kept = {CHANNELS: [1], WHOLE: range(len(key.sizes)), SINGLE: []}.get(key.variant)
+    dimensions = {CHANNELS: [1], WHOLE: range(len(key.sizes)), SINGLE: []}.get(key.variant)
     if math.prod(key.sizes) > 20000:
-        kept = [int(np.argmin(key.sizes))]
-    return statistic_sizes(key.sizes, rng, kept)
+        dimensions = [int(np.argmin(key.sizes))]
+    return statistic_sizes(key.sizes, rng, dimensions)
 
 
 def _positive(rng: np.random.Generator, sizes: tuple[int, ...]) -> Wide:
@@ -399,7 +399,7 @@ class BatchNormalizationTrainingCases(NormalizationCases):
 
         axes = tuple(axis for axis, size in enumerate(small) if size == 1)
         count = math.prod(key.sizes[axis] for axis in axes)
-        return Case(name, desc, fill, Accumulated(count), magnitude=lambda given: _of_training(given, axes, epsilon))
+        return Case(name, desc, fill, Accumulated(count), magnitude=lambda arrays: _of_training(arrays, axes, epsilon))
 
 
 def _of_training(arrays: Arrays, axes: tuple[int, ...], epsilon: float) -> tuple[Bound, ...]:
@@ -460,13 +460,13 @@ class _GradientCases(NormalizationCases):
 
         return Case(name, desc, fill, Accumulated(count), magnitude=magnitude)
 
-    def magnitudes(self, given: _Operands, axes: tuple[int, ...]) -> tuple[Bound, ...]:
+    def magnitudes(self, operands: _Operands, axes: tuple[int, ...]) -> tuple[Bound, ...]:
         """Errors of the gradients of input, scale and bias."""
-        products = (given.gradient * np.abs(given.x - given.mean)).sum(axes, keepdims=True)
+        products = (operands.gradient * np.abs(operands.x - operands.mean)).sum(axes, keepdims=True)
         return (
-            8 * given.gradient * np.abs(given.scale) / np.sqrt(given.squared),
-            8 * products / np.sqrt(given.squared),
-            given.gradient.sum(axes, keepdims=True),
+            8 * operands.gradient * np.abs(operands.scale) / np.sqrt(operands.squared),
+            8 * products / np.sqrt(operands.squared),
+            operands.gradient.sum(axes, keepdims=True),
         )
 
 
@@ -477,15 +477,15 @@ register(_GradientCases, descs.BatchNormalizationGrad)
 class BatchNormalizationTrainingGradCases(_GradientCases):
     """BATCH_NORMALIZATION_TRAINING_GRAD."""
 
-    def magnitudes(self, given: _Operands, axes: tuple[int, ...]) -> tuple[Bound, ...]:
+    def magnitudes(self, operands: _Operands, axes: tuple[int, ...]) -> tuple[Bound, ...]:
         """Each element's gradient is a sum of three; the scale's takes the difference of two means."""
-        errors = deviation_errors(given.x, given.x.mean(axes, keepdims=True), axes)
-        slope = (given.gradient * errors).mean(axes, keepdims=True) / given.squared
-        total = given.gradient + given.gradient.mean(axes, keepdims=True) + errors * slope
-        _, of_scale, of_bias = super().magnitudes(given, axes)
-        own = (given.gradient * errors).sum(axes, keepdims=True)
-        deviation = np.sqrt(given.squared)
-        return 8 * np.abs(given.scale) / deviation * total, of_scale + 8 * own / deviation, of_bias
+        errors = deviation_errors(operands.x, operands.x.mean(axes, keepdims=True), axes)
+        slope = (operands.gradient * errors).mean(axes, keepdims=True) / operands.squared
+        total = operands.gradient + operands.gradient.mean(axes, keepdims=True) + errors * slope
+        _, of_scale, of_bias = super().magnitudes(operands, axes)
+        own = (operands.gradient * errors).sum(axes, keepdims=True)
+        deviation = np.sqrt(operands.squared)
+        return 8 * np.abs(operands.scale) / deviation * total, of_scale + 8 * own / deviation, of_bias
 
 
 # ---- local response normalization and its gradient -------------------------------------------------------------------

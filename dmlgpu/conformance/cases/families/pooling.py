@@ -173,8 +173,8 @@ def _of_sizes(desc: Any, *inputs: Array | None) -> Bound:
         for slot in (*desc.inputs, *desc.outputs)
         if slot.tensor is not None
     }
-    given = tuple(None if array is None else array.astype(np.float32) for array in inputs)
-    (total,) = reference.evaluate(desc.replace(**tensors), given)
+    wide = tuple(None if array is None else array.astype(np.float32) for array in inputs)
+    (total,) = reference.evaluate(desc.replace(**tensors), wide)
     return np.asarray(2 * total.astype(np.float64))
 
 
@@ -327,10 +327,10 @@ class MaxUnpoolingCases(OperatorCases):
 def _numbers(rng: np.random.Generator, key: Key, sizes: Sizes) -> Array:
     """Different numbers of elements of the output; some of them beyond it."""
     count, total = math.prod(key.sizes), math.prod(sizes)
-    found = rng.permutation(total)[:count].astype(np.int64)
+    numbers = rng.permutation(total)[:count].astype(np.int64)
     if key.variant == BEYOND:
-        found = np.where(rng.random(count) < 0.3, total + rng.integers(0, 1000, count), found)
-    return found.reshape(key.sizes).astype(key.types[1].numpy)
+        numbers = np.where(rng.random(count) < 0.3, total + rng.integers(0, 1000, count), numbers)
+    return numbers.reshape(key.sizes).astype(key.types[1].numpy)
 
 
 @cases(descs.QuantizedLinearAveragePooling)
@@ -341,15 +341,17 @@ class QuantizedLinearAveragePoolingCases(_WindowCases):
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         windows, fields = self.windows(key, rng)
-        given, made = key.types
-        source, output = draw_tensors(key, rng, (given, key.sizes, False), (made, _pooled(key, windows), True))
+        input_type, output_type = key.types
+        source, output = draw_tensors(
+            key, rng, (input_type, key.sizes, False), (output_type, _pooled(key, windows), True)
+        )
         parameters: dict[str, Any] = {
             field: _parameter(key, rng, data_type)
             for field, data_type in (
                 ("input_scale_tensor", DataType.FLOAT32),
-                ("input_zero_point_tensor", given),
+                ("input_zero_point_tensor", input_type),
                 ("output_scale_tensor", DataType.FLOAT32),
-                ("output_zero_point_tensor", made),
+                ("output_zero_point_tensor", output_type),
             )
             if "zero" not in field or rng.integers(3)
         }
@@ -451,8 +453,8 @@ class FoldCases(_FoldingCases):
 
         def magnitude(inputs: Arrays) -> Bound:
             assert inputs[0] is not None
-            given, made = (TensorDesc(DataType.FLOAT32, sizes) for sizes in (columns, key.sizes))
-            wide = desc.replace(input_tensor=given, output_tensor=made)
+            source, output = (TensorDesc(DataType.FLOAT32, sizes) for sizes in (columns, key.sizes))
+            wide = desc.replace(input_tensor=source, output_tensor=output)
             (total,) = reference.evaluate(wide, (np.abs(inputs[0].astype(np.float32)),))
             return np.asarray(total.astype(np.float64))
 

@@ -229,18 +229,20 @@ class QuantizedLinearAddCases(OperatorCases):
         return (PLAIN, BARE, TIES)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        one = (1,) * len(key.sizes)
+        single = (1,) * len(key.sizes)
         fields: dict[str, Any] = {}
         for operand, data_type in zip(("a", "b", "output"), key.types, strict=True):
             fields[f"{operand}_tensor"] = draw_tensor(data_type, key.sizes, key.layout, rng, output=operand == "output")
-            fields[f"{operand}_scale_tensor"] = draw_tensor(DataType.FLOAT32, one, key.layout, rng)
-            zero = draw_tensor(data_type, one, key.layout, rng)
+            fields[f"{operand}_scale_tensor"] = draw_tensor(DataType.FLOAT32, single, key.layout, rng)
+            zero = draw_tensor(data_type, single, key.layout, rng)
             fields[f"{operand}_zero_point_tensor"] = None if key.variant == BARE else zero
 
         def fill(contents: np.random.Generator) -> Arrays:
             def operand(data_type: DataType) -> Arrays:
-                steps = 2 ** contents.integers(0, 4, one) if key.variant == TIES else contents.integers(1, 60, one)
-                zero = None if key.variant == BARE else _integers(contents, data_type, one)
+                steps = (
+                    2 ** contents.integers(0, 4, single) if key.variant == TIES else contents.integers(1, 60, single)
+                )
+                zero = None if key.variant == BARE else _integers(contents, data_type, single)
                 return (steps / 16).astype(np.float32), zero
 
             a, b, output = key.types
@@ -266,14 +268,14 @@ class DynamicQuantizeLinearCases(OperatorCases):
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         real, quantized = key.types
-        one = (1,) * len(key.sizes)
+        single = (1,) * len(key.sizes)
         source, output, scale, zero = draw_tensors(
             key,
             rng,
             (real, key.sizes, False),
             (quantized, key.sizes, True),
-            (DataType.FLOAT32, one, True),
-            (quantized, one, True),
+            (DataType.FLOAT32, single, True),
+            (quantized, single, True),
         )
         desc = descs.DynamicQuantizeLinear(
             input_tensor=source, output_tensor=output, output_scale_tensor=scale, output_zero_point_tensor=zero
@@ -321,9 +323,9 @@ class CastCases(OperatorCases):
     def standard_keys(self) -> Iterator[Key]:
         """A covering selection, then one key for every pair of types."""
         yield from super().standard_keys()
-        found = list(self.combinations())
-        order = np.random.default_rng(len(found)).permutation(len(found))
-        yield from map(self.key_of, {found[i].types: found[i] for i in order}.values())
+        combinations = list(self.combinations())
+        order = np.random.default_rng(len(combinations)).permutation(len(combinations))
+        yield from map(self.key_of, {combinations[i].types: combinations[i] for i in order}.values())
 
     type_fields = ("InputTensor", "OutputTensor")
 

@@ -140,8 +140,8 @@ class ReduceCases(OperatorCases):
         function = ReduceFunction.__members__.get(function_name.upper(), by_chance)
         ways = [INNER, OUTER] if scaled else [PLAIN, PLAIN, INNER, OUTER, EVERY]  # scales differ from row to row
         axes = draw_axes(replace(key, variant=str(rng.choice(ways))), rng)
-        given = self._table(function)["OutputTensor"].types
-        result = data_type if data_type in given else given[rng.integers(len(given))]
+        output_types = self._table(function)["OutputTensor"].types
+        result = data_type if data_type in output_types else output_types[rng.integers(len(output_types))]
         source, output = draw_tensors(
             key, rng, (data_type, key.sizes, False), (result, _reduced(key.sizes, axes), True)
         )

@@ -207,10 +207,10 @@ def _in_float32(desc: Any, inputs: Arrays, **changes: Any) -> tuple[Bound, ...]:
         slot for slot in (*desc.inputs, *desc.outputs) if slot.tensor is not None and slot.tensor.data_type.is_float
     ]
     wide = {slot.field: TensorDesc(DataType.FLOAT32, slot.tensor.sizes) for slot in slots if slot.tensor is not None}
-    given = tuple(
+    wide_inputs = tuple(
         array.astype(np.float32) if array is not None and array.dtype.kind == "f" else array for array in inputs
     )
-    results = reference.evaluate(desc.replace(**wide, **changes), given)
+    results = reference.evaluate(desc.replace(**wide, **changes), wide_inputs)
     return tuple(np.zeros(0) if result is None else 2 * result.astype(np.float64) for result in results)
 
 
@@ -286,11 +286,11 @@ class RoiAlignGradCases(_SampledRegionCases):
 
     def _names(self, fields: dict[str, Any], rng: np.random.Generator) -> tuple[str, ...]:
         """The tensors that a description has."""
-        wanted = [["output_gradient_tensor"], ["output_roi_gradient_tensor"]]
-        outputs = [wanted[0], wanted[1], wanted[0] + wanted[1]][rng.integers(3)]
-        needs_input = fields["reduction_function"] is ReduceFunction.MAX or len(outputs) == 2 or outputs == wanted[1]
-        given = ["input_tensor"] if needs_input or rng.integers(2) else []
-        return (*given, "input_gradient_tensor", "roi_tensor", "batch_indices_tensor", *outputs)
+        gradients = [["output_gradient_tensor"], ["output_roi_gradient_tensor"]]
+        outputs = [gradients[0], gradients[1], gradients[0] + gradients[1]][rng.integers(3)]
+        needs_input = fields["reduction_function"] is ReduceFunction.MAX or len(outputs) == 2 or outputs == gradients[1]
+        images = ["input_tensor"] if needs_input or rng.integers(2) else []
+        return (*images, "input_gradient_tensor", "roi_tensor", "batch_indices_tensor", *outputs)
 
 
 def _slopes(desc: descs.RoiAlignGrad, image: Array | None, gradient: Bound, batches: Array) -> Bound:
@@ -298,7 +298,7 @@ def _slopes(desc: descs.RoiAlignGrad, image: Array | None, gradient: Bound, batc
     if image is None:
         return np.zeros(0)
     largest = np.abs(image.astype(np.float64)).max((2, 3))
-    found = np.minimum(batches, len(image) - 1).astype(np.int64)
-    total = (gradient.sum((2, 3)) * largest[found]).sum(1)
+    places = np.minimum(batches, len(image) - 1).astype(np.int64)
+    total = (gradient.sum((2, 3)) * largest[places]).sum(1)
     scales = np.array([desc.spatial_scale_x, desc.spatial_scale_y] * 2)
     return np.asarray((2 * total[:, None] * scales).reshape(desc.roi_tensor.sizes))

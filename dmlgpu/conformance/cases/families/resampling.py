@@ -88,7 +88,7 @@ class _ResamplingCases(OperatorCases):
         for size in key.sizes:
             drawn.append(_draw_axis(key, rng, size, room))
             room = max(room * size // drawn[-1][0], 1)
-        counts, *values = (tuple(found) for found in zip(*drawn, strict=True))
+        counts, *values = (tuple(column) for column in zip(*drawn, strict=True))
         names = [name for name in ("scales", "input_pixel_offsets", "output_pixel_offsets") if self.has(name)]
         return fields | dict(zip(names, values, strict=False)), counts
 
@@ -134,11 +134,11 @@ def _contents(rng: np.random.Generator, key: Key, sizes: Sizes, desc: Any) -> Ar
     return values.astype(data_type.numpy)
 
 
-def _case(key: Key, name: str, desc: Any, given: Sizes, terms: int) -> Case:
+def _case(key: Key, name: str, desc: Any, input_sizes: Sizes, terms: int) -> Case:
     """A case over one input of so many elements, each of whose results is a sum of so many terms."""
 
     def fill(contents: np.random.Generator) -> Arrays:
-        return (_contents(contents, key, given, desc),)
+        return (_contents(contents, key, input_sizes, desc),)
 
     def magnitude(inputs: Arrays) -> Bound:
         (array,) = inputs

@@ -28,14 +28,14 @@ class AdamOptimizerCases(OperatorCases):
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         data_type, step_type = key.types
-        *given, x, m, v = draw_tensors(
+        *sources, x, m, v = draw_tensors(
             key, rng, *[(data_type, key.sizes, False)] * 4, *[(data_type, key.sizes, True)] * 3
         )
         desc = descs.AdamOptimizer(
-            input_parameters_tensor=given[0],
-            input_first_moment_tensor=given[1],
-            input_second_moment_tensor=given[2],
-            gradient_tensor=given[3],
+            input_parameters_tensor=sources[0],
+            input_first_moment_tensor=sources[1],
+            input_second_moment_tensor=sources[2],
+            gradient_tensor=sources[3],
             training_step_tensor=TensorDesc(step_type, (1,) * len(key.sizes)),
             output_parameters_tensor=x,
             output_first_moment_tensor=m,
