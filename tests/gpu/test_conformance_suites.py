@@ -64,14 +64,14 @@ def test_a_wrong_graph_names_the_kernels_of_the_compilation_that_is_wrong(
 
 
 def test_kernels_are_told_before_they_are_compiled(adapter: AdapterInfo) -> None:
-    told: list[str] = []
-    backend = WatchedBackend(adapter, told.extend)
+    texts: list[str] = []
+    backend = WatchedBackend(adapter, texts.extend)
     bad = Kernel("bad", "// ---- shaders/x/y.wgsl\n@compute @workgroup_size(1)\nfn main() { f(); }", (), (1, 1, 1))
     with pytest.raises(ShaderError):
         backend.prepare(Program("TEST", (bad,), immediates=backend.target.has("immediates")))
-    assert told == ["bad (x/y)"]
+    assert texts == ["bad (x/y)"]
     outcome = suite_by_name("operators").run("argmin-example1", Device.from_backend(backend))
-    assert outcome.kernels and tuple(told[1:]) == outcome.kernels
+    assert outcome.kernels and tuple(texts[1:]) == outcome.kernels
     backend.close()
 
 

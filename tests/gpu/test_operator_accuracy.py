@@ -15,9 +15,9 @@ WINOGRAD, _ = CASES["convolution-accuracy-float32-winograd-4"]
 
 
 def test_winograd_s_filtering_is_beyond_the_direct_limit(backend: GpuBackend) -> None:
-    found = operator_errors(WINOGRAD, DATA_TYPE, Device.from_backend(backend))
-    assert DIRECT.limit < found.summary["roundings"] <= WINOGRAD.limit
-    assert any("winograd" in kernel for kernel in found.kernels)
+    measured = operator_errors(WINOGRAD, DATA_TYPE, Device.from_backend(backend))
+    assert DIRECT.limit < measured.summary["roundings"] <= WINOGRAD.limit
+    assert any("winograd" in kernel for kernel in measured.kernels)
 
 
 @pytest.mark.parametrize(

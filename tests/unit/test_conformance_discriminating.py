@@ -38,11 +38,11 @@ def pairs(arrays: Arrays) -> list[tuple[float, ...]]:
 @pytest.mark.parametrize("data_type", [DataType.INT8, DataType.UINT16, DataType.FLOAT32])
 def test_a_third_of_the_places_gets_every_row_that_the_type_has(data_type: DataType) -> None:
     discriminating = DiscriminatingInputs("truncated for floored", ("a_tensor", "b_tensor"), BOTH_SIGNS)
-    found = pairs(with_discriminating(modulus(data_type), [discriminating]).inputs())
-    told = [pair for pair in found if pair != (99, 99)]
-    assert len(told) == round(SHARE * len(found))
+    drawn = pairs(with_discriminating(modulus(data_type), [discriminating]).inputs())
+    chosen = [pair for pair in drawn if pair != (99, 99)]
+    assert len(chosen) == round(SHARE * len(drawn))
     due = {(a, b) for a, b in BOTH_SIGNS if data_type.is_signed or data_type.is_float or min(a, b) >= 0}
-    assert set(told) == due
+    assert set(chosen) == due
 
 
 def test_rows_may_follow_from_the_description() -> None:
@@ -59,8 +59,8 @@ def test_rows_may_follow_from_the_description() -> None:
 def test_inputs_that_are_absent_or_of_other_sizes_stay() -> None:
     case = modulus(DataType.INT32)
     for fields in (("a_tensor", "nothing"), ("nothing",)):
-        told = with_discriminating(case, [DiscriminatingInputs("", fields, ((1, 2), (3, 4)))])
-        assert set(pairs(told.inputs())) == {(99, 99)}
+        changed = with_discriminating(case, [DiscriminatingInputs("", fields, ((1, 2), (3, 4)))])
+        assert set(pairs(changed.inputs())) == {(99, 99)}
 
 
 def test_the_largest_and_the_smallest_element_have_rivals() -> None:
@@ -73,8 +73,8 @@ def test_the_largest_and_the_smallest_element_have_rivals() -> None:
 @pytest.mark.parametrize("seed", [0, 12345])
 def test_quotients_have_exact_multiples_of_every_sign(stem: str, seed: int) -> None:
     case = OPERATOR_CASES[stem].case_of(Key((DataType.INT32,), (20, 30), TensorLayout.PACKED, "", seed))
-    found = pairs(case.inputs())
-    exact = {(a > 0, b > 0) for a, b in found if a and b not in (0, 1, -1) and a % b == 0}
+    drawn = pairs(case.inputs())
+    exact = {(a > 0, b > 0) for a, b in drawn if a and b not in (0, 1, -1) and a % b == 0}
     assert len(exact) == 4
 
 
@@ -132,7 +132,7 @@ def test_scales_and_biases_are_not_neutral(stem: str) -> None:
 @pytest.mark.parametrize("aligned", [False, True])
 def test_regions_lie_on_the_outermost_places_inside(aligned: bool) -> None:
     """Empty ones, all of whose samples have one coordinate: that of the region less the offset."""
-    sizes, found = (2, 3, 9, 8), set()
+    sizes, borders = (2, 3, 9, 8), set()
     for seed in range(40):
         key = Key((DataType.FLOAT32, DataType.UINT32), sizes, TensorLayout.PACKED, "corners" if aligned else "", seed)
         case = OPERATOR_CASES["roi_align1"].case_of(key)
@@ -140,8 +140,8 @@ def test_regions_lie_on_the_outermost_places_inside(aligned: bool) -> None:
         rois = np.asarray(case.inputs()[1], np.float64).reshape(-1, 4)
         for axis, scale in ((0, case.desc.spatial_scale_x), (1, case.desc.spatial_scale_y)):
             near = rois[rois[:, axis] == rois[:, axis + 2], axis] * scale - case.desc.input_pixel_offset
-            found |= {(place, axis) for place in np.round(near, 3)}
-    assert {(place, axis) for axis, size in ((0, 8), (1, 9)) for place in (-1, 0, size - 1, size)} <= found
+            borders |= {(place, axis) for place in np.round(near, 3)}
+    assert {(place, axis) for axis, size in ((0, 8), (1, 9)) for place in (-1, 0, size - 1, size)} <= borders
 
 
 def test_caches_are_empty_full_and_between() -> None:
@@ -152,9 +152,9 @@ def test_caches_are_empty_full_and_between() -> None:
         assert isinstance(case.desc, descs.MultiheadAttention1) and case.desc.past_key_tensor is not None
         room = case.desc.past_key_tensor.sizes[-2]
         numbers = {slot.field: number for number, slot in enumerate(case.desc.inputs)}
-        given = np.asarray(case.inputs()[numbers["past_sequence_lengths_tensor"]])
-        lengths |= {"full" if one == room else "empty" if one <= 0 else "between" for one in given.ravel()}
-        rooms += len(set(given.ravel().tolist())) > 1
+        cached = np.asarray(case.inputs()[numbers["past_sequence_lengths_tensor"]])
+        lengths |= {"full" if length == room else "empty" if length <= 0 else "between" for length in cached.ravel()}
+        rooms += len(set(cached.ravel().tolist())) > 1
     assert lengths == {"full", "empty", "between"} and rooms > 15
 
 
@@ -183,8 +183,8 @@ def test_norms_near_epsilon_are_there_whoever_owns_the_input(variant: str) -> No
 
 def test_powers_of_one_and_minus_one_have_negative_exponents() -> None:
     key = Key((DataType.INT32, DataType.INT32), (20, 30), TensorLayout.PACKED, "")
-    found = set(pairs(OPERATOR_CASES["element_wise_pow"].case_of(key).inputs()))
-    assert {(base, exponent) for base in (-1, 0, 1) for exponent in (-3, -2, -1, 0)} <= found
+    drawn = set(pairs(OPERATOR_CASES["element_wise_pow"].case_of(key).inputs()))
+    assert {(base, exponent) for base in (-1, 0, 1) for exponent in (-3, -2, -1, 0)} <= drawn
 
 
 def test_sums_that_overflow_have_halves_that_do_not() -> None:

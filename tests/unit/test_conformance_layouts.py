@@ -27,8 +27,8 @@ def offsets(sizes, given_strides):
 @given(SIZES, st.sampled_from(TensorLayout), SEEDS)
 def test_no_output_has_two_elements_in_one_place(sizes, layout, seed):
     tensor = draw_tensor(DataType.INT8, sizes, layout, np.random.default_rng(seed), output=True)
-    found = offsets(tensor.sizes, tensor.element_strides)
-    assert np.unique(found).size == found.size
+    places = offsets(tensor.sizes, tensor.element_strides)
+    assert np.unique(places).size == places.size
     assert tensor.sizes == sizes
 
 
@@ -44,16 +44,16 @@ def test_explicit_strides_are_the_packed_ones(sizes):
 
 @given(SIZES.filter(lambda sizes: len(sizes) > 1), SEEDS)
 def test_aligned_rows_start_at_multiples_of_four(sizes, seed):
-    found = drawn(sizes, TensorLayout.ALIGNED, seed)
-    assert found[-1] == 1
-    assert all(stride % 4 == 0 for stride in found[:-1])
+    result = drawn(sizes, TensorLayout.ALIGNED, seed)
+    assert result[-1] == 1
+    assert all(stride % 4 == 0 for stride in result[:-1])
 
 
 @given(SIZES.filter(lambda sizes: len(sizes) > 1), SEEDS)
 def test_near_rows_are_one_off_a_multiple_of_four_or_packed(sizes, seed):
-    found = drawn(sizes, TensorLayout.NEAR, seed)
-    assert found[-1] == 1
-    assert found[-2] % 4 in (1, 3) or found[-2] == sizes[-1]
+    result = drawn(sizes, TensorLayout.NEAR, seed)
+    assert result[-1] == 1
+    assert result[-2] % 4 in (1, 3) or result[-2] == sizes[-1]
 
 
 @pytest.mark.parametrize("layout", [TensorLayout.STRIDED])
@@ -64,9 +64,9 @@ def test_strided_elements_have_gaps(layout, sizes, seed):
 
 @given(SIZES.filter(lambda sizes: max(sizes) > 1), SEEDS)
 def test_broadcast_tensors_repeat_elements(sizes, seed):
-    found = drawn(sizes, TensorLayout.BROADCAST, seed)
-    assert any(stride == 0 and size > 1 for stride, size in zip(found, sizes, strict=True))
-    assert span(sizes, found) < math.prod(sizes)
+    result = drawn(sizes, TensorLayout.BROADCAST, seed)
+    assert any(stride == 0 and size > 1 for stride, size in zip(result, sizes, strict=True))
+    assert span(sizes, result) < math.prod(sizes)
 
 
 def nests(sizes, given_strides):
@@ -81,8 +81,8 @@ def nests(sizes, given_strides):
 
 def test_interleaved_strides_do_not_nest():
     seeds = range(50)
-    found = [drawn((5, 7, 3), TensorLayout.INTERLEAVED, seed) for seed in seeds]
-    assert sum(not nests((5, 7, 3), each) for each in found) > 40
+    layouts = [drawn((5, 7, 3), TensorLayout.INTERLEAVED, seed) for seed in seeds]
+    assert sum(not nests((5, 7, 3), each) for each in layouts) > 40
 
 
 def test_padded_and_permuted_strides_nest():

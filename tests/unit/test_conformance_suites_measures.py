@@ -75,9 +75,9 @@ def test_bytes_after_the_output_are_watched(monkeypatch, numpy_device):
 
 
 def test_what_a_binding_cannot_hold_is_refused_by_its_limit(numpy_device):
-    found = SizeSuite().run("size-sum-2gib", numpy_device)
-    assert (found.status, found.missing) == (Status.NOT_SUPPORTED, "max-storage-buffer-binding-size")
-    assert found.message == "tensors of 2,147,483,664 bytes exceed max-storage-buffer-binding-size, 134,217,728"
+    outcome = SizeSuite().run("size-sum-2gib", numpy_device)
+    assert (outcome.status, outcome.missing) == (Status.NOT_SUPPORTED, "max-storage-buffer-binding-size")
+    assert outcome.message == "tensors of 2,147,483,664 bytes exceed max-storage-buffer-binding-size, 134,217,728"
 
 
 def test_the_largest_binding_is_the_adapter_s(numpy_device):

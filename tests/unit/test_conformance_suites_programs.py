@@ -77,13 +77,13 @@ def test_a_device_that_writes_elsewhere_is_found(monkeypatch, numpy_device):
 def test_every_hazard_shows_the_order_of_its_dispatches(hazard, numpy_device):
     name = f"hazard-{hazard}-uint32-{FEWEST_ELEMENTS}"
     program = HazardSuite().program(name)
-    wanted = expected(program)
+    target = expected(program)
     steps = [step for steps in program.lists for step in steps]
     for number in range(min(len(steps) - 1, 4)):
         swapped = list(steps)
         swapped[number : number + 2] = swapped[number + 1], swapped[number]
         other = expected(replace(program, lists=_cut(swapped, program)))
-        assert any((a != b).any() for a, b in zip(wanted, other, strict=True)), f"dispatches {number} and the next"
+        assert any((a != b).any() for a, b in zip(target, other, strict=True)), f"dispatches {number} and the next"
     assert HazardSuite().run(name, numpy_device).status is Status.PASS
 
 
@@ -145,8 +145,8 @@ def test_chains_take_every_kind_of_operator_and_feed_results_on():
     counts = Counter(step.desc.operator for step in program.order)
     families = {"GEMM", "REDUCE", "GATHER", "JOIN", "SLICE1", "PADDING1", "ELEMENT_WISE_IDENTITY", "ELEMENT_WISE_ADD"}
     assert families <= counts.keys()
-    made = {step.outputs[0] for step in program.order}
-    assert sum(any(location in made for location in step.inputs) for step in program.order) > 300
+    written = {step.outputs[0] for step in program.order}
+    assert sum(any(location in written for location in step.inputs) for step in program.order) > 300
 
 
 def test_chains_share_memory_as_their_names_say():
