@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.conformance.cases.case import Arrays, Case
+from dmlgpu.conformance.cases.case import Arrays, Case, of_first
 from dmlgpu.conformance.cases.contents import any_bits, mixed, numbers
 from dmlgpu.conformance.cases.discriminating import DiscriminatingInputs, Rows
 from dmlgpu.conformance.cases.families.functions import SPECIAL, accuracy, within
@@ -85,16 +85,17 @@ class _ActivationCases(OperatorCases):
                 return (within(contents, data_type, sizes, self.interval),)
             return (numbers(contents, data_type, sizes),)
 
-        def magnitude(inputs: Arrays) -> Bound:
-            assert inputs[0] is not None
-            x = inputs[0].astype(np.float64)
+        def magnitude(array: Array) -> Bound:
+            x = array.astype(np.float64)
             with np.errstate(all="ignore"):
                 errors = self.magnitude(x, attributes)
             assert errors is not None
             return np.where(np.isfinite(x), errors, 0.0)
 
         tolerance = self.allowed(data_type)
-        return Case(name, desc, fill, tolerance, magnitude=magnitude if isinstance(tolerance, Accumulated) else None)
+        return Case(
+            name, desc, fill, tolerance, magnitude=of_first(magnitude) if isinstance(tolerance, Accumulated) else None
+        )
 
 
 def _with_bends(rng: np.random.Generator, array: Array, attributes: Attributes) -> Array:

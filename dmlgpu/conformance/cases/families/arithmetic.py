@@ -14,7 +14,7 @@ import numpy as np
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType, RoundingMode
 from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias
-from dmlgpu.conformance.cases.case import Array, Arrays, Case
+from dmlgpu.conformance.cases.case import Array, Arrays, Case, of_first
 from dmlgpu.conformance.cases.contents import any_bits, few, mixed, numbers, specials
 from dmlgpu.conformance.cases.discriminating import (
     BOTH_SIGNS,
@@ -27,7 +27,7 @@ from dmlgpu.conformance.cases.discriminating import (
 )
 from dmlgpu.conformance.cases.keys import PLAIN, Combination, Key, Types
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
-from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Bound, Tolerance, Ulp
+from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Tolerance, Ulp
 
 OPERANDS = ("a_tensor", "b_tensor")
 
@@ -322,16 +322,12 @@ class IdentityCases(OperatorCases):
             input_tensor=source, output_tensor=output, scale_bias=ScaleBias(scale=scale, bias=bias)
         )
 
-        def magnitude(inputs: Arrays) -> Bound:
-            assert inputs[0] is not None
-            return np.abs(inputs[0].astype(np.float64) * scale) + abs(bias)
-
         return Case(
             name,
             desc,
             lambda contents: (numbers(contents, data_type, key.sizes),),
             Accumulated(2) if data_type.is_float else EXACT,
-            magnitude=magnitude,
+            magnitude=of_first(lambda x: np.abs(x.astype(np.float64) * scale) + abs(bias)),
             needs="shader-f64" if data_type is DataType.FLOAT64 else None,
         )
 

@@ -19,7 +19,7 @@ from dmlgpu import reference
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import ConvolutionDirection, ConvolutionMode, DataType
 from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.conformance.cases.case import Array, Arrays, Case
+from dmlgpu.conformance.cases.case import Array, Arrays, Case, evaluate_in_float32
 from dmlgpu.conformance.cases.families.matrix import (
     ACTIVATIONS,
     BARE,
@@ -361,25 +361,17 @@ def _floats(rng: np.random.Generator, desc: descs.Convolution, key: Key) -> Arra
 def _magnitude(desc: descs.Convolution, inputs: Arrays, tolerance: Accumulated) -> Bound:
     """What the errors add up to: of the sum, of its rounding before an activation, of the activation."""
     with np.errstate(invalid="ignore"):
-        total = _transformed(desc, inputs) if isinstance(tolerance, Transformed) else _absolute_sums(desc, inputs)
+        if isinstance(tolerance, Transformed):
+            total = _transformed(desc, inputs)
+        else:
+            absolute = tuple(None if array is None else np.abs(array) for array in inputs)
+            (total,) = evaluate_in_float32(desc, absolute, fused_activation=None)
     if desc.fused_activation is None:
         return np.asarray(total)
     growth = tolerance.bound(np.zeros(1, np.float64), np.ones(1))[0] / 2.0**-53 * UNIT
     (plain,) = reference.evaluate(desc.replace(fused_activation=None), inputs)
     rounding = ulp(plain) if desc.output_tensor.data_type is DataType.FLOAT16 else 0
     return np.asarray(total + rounding / growth + 4)
-
-
-def _absolute_sums(desc: descs.Convolution, inputs: Arrays) -> Bound:
-    """The convolution of absolute values."""
-    tensors = {
-        slot.field: TensorDesc(DataType.FLOAT32, slot.tensor.sizes)
-        for slot in (*desc.inputs, *desc.outputs)
-        if slot.tensor is not None
-    }
-    absolute = tuple(None if array is None else np.abs(array.astype(np.float32)) for array in inputs)
-    (sums,) = reference.evaluate(desc.replace(**tensors, fused_activation=None), absolute)
-    return np.asarray(sums.astype(np.float64))
 
 
 # ---- integers

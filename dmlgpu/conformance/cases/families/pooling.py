@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dmlgpu import reference
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.conformance.cases.case import Array, Arrays, Case
+from dmlgpu.conformance.cases.case import Array, Arrays, Case, evaluate_in_float32, of_first
 from dmlgpu.conformance.cases.contents import any_bits, few, mixed, numbers
 from dmlgpu.conformance.cases.discriminating import with_rivals
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
@@ -159,23 +159,14 @@ class _AverageCases(_WindowCases):
         desc = self.desc_class(input_tensor=source, output_tensor=output, **fields)
         tolerance = Accumulated(math.prod(sizes_of(windows)))
 
-        def magnitude(inputs: Arrays) -> Bound:
-            assert inputs[0] is not None
-            return _of_sizes(desc, np.abs(inputs[0]))
-
+        magnitude = of_first(lambda x: _twice(desc, np.abs(x)))
         return Case(name, desc, lambda contents: (_contents(contents, key, key.sizes),), tolerance, magnitude=magnitude)
 
 
-def _of_sizes(desc: Any, *inputs: Array | None) -> Bound:
-    """What the operator makes, in FLOAT32, of numbers without their signs."""
-    tensors = {
-        slot.field: TensorDesc(DataType.FLOAT32, slot.tensor.sizes)
-        for slot in (*desc.inputs, *desc.outputs)
-        if slot.tensor is not None
-    }
-    wide = tuple(None if array is None else array.astype(np.float32) for array in inputs)
-    (total,) = reference.evaluate(desc.replace(**tensors), wide)
-    return np.asarray(2 * total.astype(np.float64))
+def _twice(desc: OperatorDesc, *inputs: Array | None) -> Bound:
+    """Twice what the operator makes of numbers without their signs."""
+    (total,) = evaluate_in_float32(desc, inputs)
+    return 2 * total
 
 
 register(_AverageCases, descs.AveragePooling1)
@@ -263,11 +254,8 @@ class AveragePoolingGradCases(_WindowCases):
         gradient, output = draw_tensors(key, rng, (key.types[0], pooled, False), (key.types[0], key.sizes, True))
         desc = descs.AveragePoolingGrad(input_gradient_tensor=gradient, output_gradient_tensor=output, **fields)
 
-        def magnitude(inputs: Arrays) -> Bound:
-            assert inputs[0] is not None
-            return _of_sizes(desc, np.abs(inputs[0]))
-
         tolerance = Accumulated(math.prod(sizes_of(windows)))
+        magnitude = of_first(lambda x: _twice(desc, np.abs(x)))
         return Case(name, desc, lambda contents: (_contents(contents, key, pooled),), tolerance, magnitude=magnitude)
 
 
@@ -293,7 +281,7 @@ class MaxPoolingGradCases(_WindowCases):
 
         def magnitude(inputs: Arrays) -> Bound:
             assert inputs[1] is not None
-            return _of_sizes(desc, inputs[0], np.abs(inputs[1]))
+            return _twice(desc, inputs[0], np.abs(inputs[1]))
 
         return Case(name, desc, fill, Accumulated(math.prod(sizes_of(windows))), magnitude=magnitude)
 
@@ -451,14 +439,8 @@ class FoldCases(_FoldingCases):
         source, output = draw_tensors(key, rng, (data_type, columns, False), (data_type, key.sizes, True))
         desc = descs.Fold(input_tensor=source, output_tensor=output, **fields)
 
-        def magnitude(inputs: Arrays) -> Bound:
-            assert inputs[0] is not None
-            source, output = (TensorDesc(DataType.FLOAT32, sizes) for sizes in (columns, key.sizes))
-            wide = desc.replace(input_tensor=source, output_tensor=output)
-            (total,) = reference.evaluate(wide, (np.abs(inputs[0].astype(np.float32)),))
-            return np.asarray(total.astype(np.float64))
-
-        def fill(contents: np.random.Generator) -> Arrays:
-            return (numbers(contents, data_type, columns),)
-
-        return Case(name, desc, fill, Accumulated(math.prod(sizes_of(windows))), magnitude=magnitude)
+        magnitude = of_first(lambda x: evaluate_in_float32(desc, (np.abs(x),))[0])
+        tolerance = Accumulated(math.prod(sizes_of(windows)))
+        return Case(
+            name, desc, lambda contents: (numbers(contents, data_type, columns),), tolerance, magnitude=magnitude
+        )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dmlgpu.catalog import SupportTable, descs
 from dmlgpu.catalog.enums import AxisDirection, DataType, FeatureLevel, ReduceFunction
-from dmlgpu.conformance.cases.case import Array, Arrays, Case
+from dmlgpu.conformance.cases.case import Array, Arrays, Case, of_first
 from dmlgpu.conformance.cases.contents import any_bits, few, mixed, numbers, specials
 from dmlgpu.conformance.cases.discriminating import with_rivals
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
@@ -148,10 +148,7 @@ class ReduceCases(OperatorCases):
         desc = descs.Reduce(function=function, input_tensor=source, output_tensor=output, axes=axes)
         fill = _scaled if scaled else _operands
 
-        def magnitude(inputs: Arrays) -> Bound:
-            assert inputs[0] is not None
-            return reduction_magnitude(function, inputs[0].astype(np.float64), axes)
-
+        magnitude = of_first(lambda x: reduction_magnitude(function, x.astype(np.float64), axes))
         tolerance = reduction_tolerance(function, data_type)
         return Case(name, desc, lambda contents: (fill(contents, function, desc),), tolerance, magnitude=magnitude)
 
@@ -310,15 +307,14 @@ class _CumulativeCases(_TypeOfInput):
             **tensors, axis=axis, axis_direction=AxisDirection(int(decreasing)), **{self.flag: exclusive}
         )
 
-        def magnitude(inputs: Arrays) -> Bound:
-            assert inputs[0] is not None
-            sizes = np.abs(inputs[0].astype(np.float64))
+        def magnitude(x: Array) -> Bound:
+            sizes = np.abs(x.astype(np.float64))
             return np.flip(np.flip(sizes, axis).cumsum(axis), axis) if decreasing else sizes.cumsum(axis)
 
         def fill(contents: np.random.Generator) -> Arrays:
             return (self.values(contents, key),)
 
-        return Case(name, desc, fill, self.bound, magnitude=magnitude)
+        return Case(name, desc, fill, self.bound, magnitude=of_first(magnitude))
 
     @abstractmethod
     def values(self, rng: np.random.Generator, key: Key) -> Array:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import Any, ClassVar
 
 import numpy as np
 
-from dmlgpu import reference
 from dmlgpu.catalog import descs
-from dmlgpu.catalog.enums import DataType, FeatureLevel, InterpolationMode, ReduceFunction
+from dmlgpu.catalog.enums import InterpolationMode, ReduceFunction
 from dmlgpu.catalog.operator_desc import Size2D
 from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.conformance.cases.case import Array, Arrays, Case
+from dmlgpu.conformance.cases.case import Array, Arrays, Case, evaluate_in_float32
 from dmlgpu.conformance.cases.contents import any_bits, few, numbers
 from dmlgpu.conformance.cases.discriminating import SHARE
 from dmlgpu.conformance.cases.families.indexing import OUTSIDE, draw_indices
@@ -32,12 +30,6 @@ ANY = 2**32 - 1
 
 MOST = 6000
 """Elements of a case, so that the reference stays quick."""
-
-
-def _table(cases_: OperatorCases, *fields: str) -> tuple[Types, ...]:
-    """All combinations of types that the newest feature level allows."""
-    table = cases_.schema.support_at(FeatureLevel.LEVEL_6_4)
-    return tuple(itertools.product(*(table[field].types for field in fields)))
 
 
 def _corners(rng: np.random.Generator, key: Key, regions: int, scales: Array, *, exact: bool = False) -> Array:
@@ -76,11 +68,6 @@ class RoiPoolingCases(OperatorCases):
     ranks = (4,)
     long_sizes: ClassVar[SizesList] = ((1, 2, 150, 151),)
     large_sizes: ClassVar[SizesList] = ((3, 2, 1025, 1031),)
-
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """One type for all."""
-        return _table(self, "InputTensor")
 
     def variants(self, types: Types) -> tuple[str, ...]:
         return (PLAIN, TIES, NAN, BEYOND, OUTSIDE)
@@ -127,14 +114,10 @@ class _SampledRegionCases(OperatorCases):
     """Sampled regions; the key has the sizes of the forward operator's input."""
 
     standard_count = 30
+    type_fields = ("ROITensor", "BatchIndicesTensor")
     ranks = (4,)
     long_sizes: ClassVar[SizesList] = ((1, 2, 70, 71),)
     large_sizes: ClassVar[SizesList] = ((1, 3, 1025, 1031),)
-
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """Of the elements, and of the batch indices."""
-        return _table(self, "ROITensor", "BatchIndicesTensor")
 
     def variants(self, types: Types) -> tuple[str, ...]:
         has_corners = any(field.name == "AlignRegionsToCorners" for field in self.schema.fields)
@@ -201,19 +184,6 @@ def _values(rng: np.random.Generator, key: Key) -> Array:
     return image
 
 
-def _in_float32(desc: Any, inputs: Arrays, **changes: Any) -> tuple[Bound, ...]:
-    """What an operator makes, in FLOAT32, of given numbers, twice."""
-    slots = [
-        slot for slot in (*desc.inputs, *desc.outputs) if slot.tensor is not None and slot.tensor.data_type.is_float
-    ]
-    wide = {slot.field: TensorDesc(DataType.FLOAT32, slot.tensor.sizes) for slot in slots if slot.tensor is not None}
-    wide_inputs = tuple(
-        array.astype(np.float32) if array is not None and array.dtype.kind == "f" else array for array in inputs
-    )
-    results = reference.evaluate(desc.replace(**wide, **changes), wide_inputs)
-    return tuple(np.zeros(0) if result is None else 2 * result.astype(np.float64) for result in results)
-
-
 class _RoiAlignCases(_SampledRegionCases):
     """Means and maxima."""
 
@@ -229,7 +199,8 @@ class _RoiAlignCases(_SampledRegionCases):
             image, *others = inputs
             assert image is not None
             outside = abs(desc.out_of_bounds_input_value)
-            return _in_float32(desc, (np.abs(image), *others), out_of_bounds_input_value=outside)[0]
+            (total,) = evaluate_in_float32(desc, (np.abs(image), *others), out_of_bounds_input_value=outside)
+            return 2 * total
 
         return Case(name, desc, fill, Accumulated(64), magnitude=magnitude)
 
@@ -263,8 +234,8 @@ class RoiAlignGradCases(_SampledRegionCases):
         def magnitude(inputs: Arrays) -> tuple[Bound, ...]:
             image, gradient, corners, batches = inputs
             assert gradient is not None and batches is not None
-            to_input = _in_float32(desc, (image, np.abs(gradient), corners, batches))[0]
-            return to_input, _slopes(desc, image, np.abs(gradient.astype(np.float64)), batches.ravel())
+            to_input, *_ = evaluate_in_float32(desc, (image, np.abs(gradient), corners, batches))
+            return 2 * to_input, _slopes(desc, image, np.abs(gradient.astype(np.float64)), batches.ravel())
 
         return Case(name, desc, fill, Accumulated(64), magnitude=magnitude)
 

@@ -11,12 +11,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu import reference
 from dmlgpu.catalog import descs
-from dmlgpu.catalog.enums import AxisDirection, DataType, FeatureLevel, InterpolationMode
+from dmlgpu.catalog.enums import AxisDirection, DataType, InterpolationMode
 from dmlgpu.catalog.operator_desc import Size2D
-from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.conformance.cases.case import Array, Arrays, Case
+from dmlgpu.conformance.cases.case import Array, Arrays, Case, evaluate_in_float32, of_first
 from dmlgpu.conformance.cases.contents import any_bits, numbers
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
 from dmlgpu.conformance.cases.layouts import TensorLayout
@@ -64,12 +62,6 @@ class _ResamplingCases(OperatorCases):
     long_sizes: ClassVar[SizesList] = ((70001,), (3, 1025))
     large_sizes: ClassVar[SizesList] = ((3, 2, 1025, 1031),)
 
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """All types of the newest feature level."""
-        name = self.schema.tensor_fields[0].name
-        return tuple((data_type,) for data_type in self.schema.support_at(FeatureLevel.LEVEL_6_4)[name].types)
-
     def variants(self, types: Types) -> tuple[str, ...]:
         return (PLAIN, LINEAR, SHIFTED, ALIGNED, WHOLE, TIES, *([SPECIAL] if types[0].is_float else []))
 
@@ -115,14 +107,6 @@ def _draw_axis(key: Key, rng: np.random.Generator, size: int, room: int) -> tupl
     return count, scale, center, -center
 
 
-def _on_floats(desc: Any, array: Array) -> Bound:
-    """What the operator makes of the numbers of its input in FLOAT32."""
-    tensors = {slot.field: slot.tensor for slot in (*desc.inputs, *desc.outputs) if slot.tensor is not None}
-    wide = {name: TensorDesc(DataType.FLOAT32, tensor.sizes) for name, tensor in tensors.items()}
-    (result,) = reference.evaluate(desc.replace(**wide), (array.astype(np.float32),))
-    return np.asarray(result.astype(np.float64))
-
-
 def _contents(rng: np.random.Generator, key: Key, sizes: Sizes, desc: Any) -> Array:
     """Any bits where they are only moved, else numbers."""
     (data_type,) = key.types
@@ -140,18 +124,18 @@ def _case(key: Key, name: str, desc: Any, input_sizes: Sizes, terms: int) -> Cas
     def fill(contents: np.random.Generator) -> Arrays:
         return (_contents(contents, key, input_sizes, desc),)
 
-    def magnitude(inputs: Arrays) -> Bound:
-        (array,) = inputs
-        assert array is not None
+    def magnitude(array: Array) -> Bound:
         if not key.types[0].is_float:
-            return np.abs(_on_floats(desc, array) % 1 - 0.5)
+            (exact,) = evaluate_in_float32(desc, (array,))
+            return np.abs(exact % 1 - 0.5)
         sizes = np.abs(np.where(np.isfinite(array), array, 0))
-        return 2 * (_on_floats(desc, sizes) + float(sizes.max()) * (key.variant == ANTIALIASED))
+        (total,) = evaluate_in_float32(desc, (sizes,))
+        return 2 * (total + float(sizes.max()) * (key.variant == ANTIALIASED))
 
     if desc.interpolation_mode is InterpolationMode.NEAREST_NEIGHBOR and "GRAD" not in desc.operator:
         return Case(name, desc, fill, EXACT)
     tolerance = Accumulated(terms) if key.types[0].is_float else RoundedSum()
-    return Case(name, desc, fill, tolerance, magnitude=magnitude)
+    return Case(name, desc, fill, tolerance, magnitude=of_first(magnitude))
 
 
 class _ResampleCases(_ResamplingCases):
@@ -234,11 +218,6 @@ class Upsample2dCases(OperatorCases):
     ranks = (4, 5)
     long_sizes: ClassVar[SizesList] = ((1, 2, 65, 64), (2, 1, 3, 7, 128))
     large_sizes: ClassVar[SizesList] = ((3, 2, 513, 515),)
-
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """All types."""
-        return ((DataType.FLOAT32,), (DataType.FLOAT16,))
 
     def variants(self, types: Types) -> tuple[str, ...]:
         return (PLAIN, LINEAR, SPECIAL)

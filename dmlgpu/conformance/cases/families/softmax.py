@@ -13,7 +13,7 @@ from dmlgpu import reference
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc
-from dmlgpu.conformance.cases.case import Array, Arrays, Case
+from dmlgpu.conformance.cases.case import Array, Case, of_first
 from dmlgpu.conformance.cases.contents import few, numbers
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
 from dmlgpu.conformance.cases.layouts import TensorLayout
@@ -92,16 +92,12 @@ class _SoftmaxRowCases(OperatorCases):
         desc = self.desc_class(input_tensor=source, output_tensor=output, **fields)
         count = math.prod(sizes[axis] for axis in along)
 
-        def magnitude(inputs: Arrays) -> Bound:
-            assert inputs[0] is not None
-            return self.magnitude(desc, inputs[0], along)
-
         return Case(
             name,
             desc,
             lambda contents: (_contents(contents, key, sizes),),
             self.tolerance_of(count),
-            magnitude=magnitude,
+            magnitude=of_first(lambda x: self.magnitude(desc, x, along)),
         )
 
     def tolerance_of(self, count: int) -> Tolerance:
@@ -166,11 +162,7 @@ class _LogSoftmaxCases(_SoftmaxRowCases):
         """The examples need the sum of absolute values too."""
         axes = case.desc.axes  # type: ignore[attr-defined]
 
-        def magnitude(inputs: Arrays) -> Bound:
-            assert inputs[0] is not None
-            return self.magnitude(case.desc, inputs[0], axes)
-
-        return replace(case, magnitude=magnitude)
+        return replace(case, magnitude=of_first(lambda x: self.magnitude(case.desc, x, axes)))
 
 
 class _HardmaxCases(_SoftmaxRowCases):
