@@ -148,6 +148,12 @@ class OperatorCases(ABC):
             return self._example(name, int(rest.removeprefix("example")))
         return self.case_of(self._parse(name, rest))
 
+    def uniform_tensors(self, key: Key, rng: np.random.Generator) -> dict[str, Any]:
+        """All tensors by field, of the key's first type and sizes."""
+        fields = self.schema.tensor_fields
+        tensors = draw_tensors(key, rng, *((key.types[0], key.sizes, field.kind == "output") for field in fields))
+        return dict(zip((field.python_name for field in fields), tensors, strict=True))
+
     def case_of(self, key: Key) -> Case:
         """The case of a key."""
         name = f"{self.stem}-{key}"

@@ -22,7 +22,7 @@ from dmlgpu.conformance.cases.contents import any_bits, mixed, numbers
 from dmlgpu.conformance.cases.discriminating import DiscriminatingInputs, Rows
 from dmlgpu.conformance.cases.families.functions import SPECIAL, accuracy, within
 from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
-from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, register
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Bound, Tolerance, Ulp, flush
 
 Array = NDArray[Any]
@@ -74,9 +74,8 @@ class _ActivationCases(OperatorCases):
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         data_type, sizes = key.types[0], key.sizes
-        source, output = draw_tensors(key, rng, (data_type, sizes, False), (data_type, sizes, True))
-        attributes = self.draw_attributes(rng)
-        desc = self.desc_class(input_tensor=source, output_tensor=output, **attributes)
+        tensors, attributes = self.uniform_tensors(key, rng), self.draw_attributes(rng)
+        desc = self.desc_class(**tensors, **attributes)
 
         def fill(contents: np.random.Generator) -> Arrays:
             if key.variant == SPECIAL:
@@ -184,14 +183,11 @@ class ActivationIdentityCases(_ActivationCases):
     """ACTIVATION_IDENTITY: a copy of bits."""
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """Nothing special."""
         return (PLAIN,)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        data_type = key.types[0]
-        source, output = draw_tensors(key, rng, (data_type, key.sizes, False), (data_type, key.sizes, True))
-        desc = descs.ActivationIdentity(input_tensor=source, output_tensor=output)
-        return Case(name, desc, lambda contents: (any_bits(contents, data_type, key.sizes),), EXACT)
+        desc = self.desc_class(**self.uniform_tensors(key, rng))
+        return Case(name, desc, lambda contents: (any_bits(contents, key.types[0], key.sizes),), EXACT)
 
 
 # one product
@@ -205,7 +201,6 @@ class LinearCases(_SummedCases):
     ranges: ClassVar[Ranges] = {"alpha": (-2.0, 2.0), "beta": (-2.0, 2.0)}
 
     def magnitude(self, x: Wide, attributes: Attributes) -> Bound:
-        """The error of the line."""
         return _line_errors(x, attributes)
 
 
@@ -229,7 +224,6 @@ class ReluCases(_ActivationCases):
     standard_count = 48
 
     def allowed(self, data_type: DataType) -> Tolerance:
-        """No error."""
         return CORRECTLY_ROUNDED
 
 
@@ -279,7 +273,6 @@ class ThresholdedReluCases(_ActivationCases):
     ranges: ClassVar[Ranges] = {"alpha": (-2.0, 2.0)}
 
     def allowed(self, data_type: DataType) -> Tolerance:
-        """No error."""
         return CORRECTLY_ROUNDED
 
 
@@ -299,15 +292,13 @@ class _PairCases(OperatorCases):
     """An activation of two tensors: the input, and one more. Floats are rounded once."""
 
     standard_count = 48
-    fields: ClassVar[tuple[str, str, str]]
 
     def variants(self, types: Types) -> tuple[str, ...]:
         return (PLAIN, SPECIAL)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         data_type, sizes = key.types[0], key.sizes
-        places = [(data_type, sizes, is_output) for is_output in (False, False, True)]
-        desc = self.desc_class(**dict(zip(self.fields, draw_tensors(key, rng, *places), strict=True)))
+        desc = self.desc_class(**self.uniform_tensors(key, rng))
         draw = mixed if key.variant == SPECIAL else numbers
 
         def fill(contents: np.random.Generator) -> Arrays:
@@ -319,8 +310,6 @@ class _PairCases(OperatorCases):
 @cases(descs.ActivationParameterizedRelu)
 class ParameterizedReluCases(_PairCases):
     """ACTIVATION_PARAMETERIZED_RELU."""
-
-    fields = ("input_tensor", "slope_tensor", "output_tensor")
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         """The case of a key. The product may flush what the comparison does not."""
@@ -335,6 +324,4 @@ class ParameterizedReluCases(_PairCases):
         return replace(case, alternatives=flushed_product) if key.types[0] is DataType.FLOAT32 else case
 
 
-register(
-    _PairCases, descs.ActivationReluGrad, fields=("input_tensor", "input_gradient_tensor", "output_gradient_tensor")
-)
+register(_PairCases, descs.ActivationReluGrad)

@@ -92,14 +92,11 @@ class ElementWiseCases(VariedCases):
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         data_type = key.types[0]
-        fields = [field.python_name for field in self.schema.tensor_fields]
-        tensors = draw_tensors(
-            key, rng, *((data_type, key.sizes, field.kind == "output") for field in self.schema.tensor_fields)
-        )
+        tensors = self.uniform_tensors(key, rng)
         attributes = self.attributes(key, rng)
         if key.variant == SCALED:
             attributes["scale_bias"] = draw_scale_bias(rng, (-2.0, 0.5, 0.0))
-        desc = self.desc_class(**dict(zip(fields, tensors, strict=True)), **attributes)
+        desc = self.desc_class(**tensors, **attributes)
         tolerance = self.tolerance_of_floats if data_type.is_float else EXACT
         return Case(name, desc, lambda contents: self.draw(key, contents), tolerance)
 
@@ -117,10 +114,33 @@ def eighths(rng: np.random.Generator, data_type: DataType, sizes: tuple[int, ...
     return rng.integers(-128 if data_type.is_signed else 0, 128, sizes).astype(data_type.numpy)
 
 
-# ---- sums, products, quotients
-
-
-register(ElementWiseCases, descs.ElementWiseAdd)
+register(
+    ElementWiseCases,
+    descs.ElementWiseAdd,
+    descs.ElementWiseSubtract,
+    descs.ElementWiseMultiply,
+    descs.ElementWiseRecip,
+    descs.ElementWiseSqrt,
+    descs.ElementWiseAbs,
+    descs.ElementWiseNegate,
+    descs.ElementWiseMin,
+    descs.ElementWiseMax,
+)
+# the difference is rounded before it is squared, which triples its error
+register(ElementWiseCases, descs.ElementWiseDifferenceSquare, tolerance_of_floats=Ulp(3))
+register(
+    ElementWiseCases,
+    descs.ElementWiseMean,
+    discriminating=(
+        DiscriminatingInputs("a half that is floored for truncated", OPERANDS, ODD_SUMS),
+        DiscriminatingInputs("a sum that overflows before it is halved", OPERANDS, HUGE_PAIRS),
+    ),
+)
+register(
+    ElementWiseCases,
+    descs.ElementWiseSign,
+    discriminating=(DiscriminatingInputs("a sign of zero", ("input_tensor",), ((0,), (-0.0,), (1,), (-1,))),),
+)
 
 
 @cases(descs.ElementWiseAdd1)
@@ -138,15 +158,9 @@ class Add1Cases(ElementWiseCases):
         return (PLAIN, SPECIAL, FUSED)
 
     def attributes(self, key: Key, rng: np.random.Generator) -> dict[str, Any]:
-        """The activation."""
         if key.variant != FUSED:
             return {"fused_activation": None}
         return {"fused_activation": self.activations[rng.integers(len(self.activations))]}
-
-
-register(ElementWiseCases, descs.ElementWiseSubtract, descs.ElementWiseMultiply)
-# the difference is rounded before it is squared, which triples its error
-register(ElementWiseCases, descs.ElementWiseDifferenceSquare, tolerance_of_floats=Ulp(3))
 
 
 class _QuotientCases(ElementWiseCases):
@@ -167,40 +181,8 @@ class _QuotientCases(ElementWiseCases):
         return a, np.where(contents.random(sizes) < 0.5, small.astype(data_type.numpy), b)
 
 
-register(_QuotientCases, descs.ElementWiseDivide)
-# exact
-register(_QuotientCases, descs.ElementWiseModulusTruncate)
-# rounded once, where the signs differ
-register(_QuotientCases, descs.ElementWiseModulusFloor)
-register(
-    ElementWiseCases,
-    descs.ElementWiseMean,
-    discriminating=(
-        DiscriminatingInputs("a half that is floored for truncated", OPERANDS, ODD_SUMS),
-        DiscriminatingInputs("a sum that overflows before it is halved", OPERANDS, HUGE_PAIRS),
-    ),
-)
-
-
-register(ElementWiseCases, descs.ElementWiseRecip, descs.ElementWiseSqrt)
-
-
-# ---- signs
-
-
-register(ElementWiseCases, descs.ElementWiseAbs)
-register(
-    ElementWiseCases,
-    descs.ElementWiseSign,
-    discriminating=(DiscriminatingInputs("a sign of zero", ("input_tensor",), ((0,), (-0.0,), (1,), (-1,))),),
-)
-register(ElementWiseCases, descs.ElementWiseNegate)
-
-
-# ---- extremes
-
-
-register(ElementWiseCases, descs.ElementWiseMin, descs.ElementWiseMax)
+# the truncated remainder is exact, the floored one is rounded once where the signs differ
+register(_QuotientCases, descs.ElementWiseDivide, descs.ElementWiseModulusTruncate, descs.ElementWiseModulusFloor)
 
 
 def _at_bounds(desc: Any) -> Rows:
@@ -220,7 +202,6 @@ class _BoundedCases(ElementWiseCases):
         return (*super().variants(types), CROSSED)
 
     def attributes(self, key: Key, rng: np.random.Generator) -> dict[str, Any]:
-        """Both bounds."""
         if key.variant == CROSSED:
             choices = [np.nan, np.inf, -np.inf, 0.0, -0.0, 3e38, -1e-42, 77.7, -300.5]
             if rng.integers(2):  # the minimum is applied last, which shows where it is the larger one
@@ -238,7 +219,6 @@ class ThresholdCases(_BoundedCases):
     """ELEMENT_WISE_THRESHOLD."""
 
     def attributes(self, key: Key, rng: np.random.Generator) -> dict[str, Any]:
-        """The bound."""
         return {"min": super().attributes(key, rng)["min"]}
 
 
@@ -246,7 +226,6 @@ class _TypedBoundCases(_BoundedCases):
     """Bounds of the tensor's type, with all their digits."""
 
     def attributes(self, key: Key, rng: np.random.Generator) -> dict[str, Any]:
-        """Both bounds, and their type."""
         data_type = key.types[0]
         if key.variant == CROSSED:
             low, high = (scalar(specials(data_type), rng) for _ in "ab")
@@ -295,7 +274,6 @@ class RoundCases(_RoundingCases):
     """ELEMENT_WISE_ROUND."""
 
     def attributes(self, key: Key, rng: np.random.Generator) -> dict[str, Any]:
-        """The rounding mode."""
         return {"rounding_mode": RoundingMode(int(rng.integers(len(RoundingMode))))}
 
 
@@ -313,14 +291,12 @@ class IdentityCases(OperatorCases):
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         data_type = key.types[0]
-        source, output = draw_tensors(key, rng, (data_type, key.sizes, False), (data_type, key.sizes, True))
+        tensors = self.uniform_tensors(key, rng)
         if key.variant != SCALED:
-            desc = descs.ElementWiseIdentity(input_tensor=source, output_tensor=output)
+            desc = descs.ElementWiseIdentity(**tensors)
             return Case(name, desc, lambda contents: (any_bits(contents, data_type, key.sizes),))
         scale, bias = _scale_bias(rng, data_type)
-        desc = descs.ElementWiseIdentity(
-            input_tensor=source, output_tensor=output, scale_bias=ScaleBias(scale=scale, bias=bias)
-        )
+        desc = descs.ElementWiseIdentity(**tensors, scale_bias=ScaleBias(scale, bias))
 
         return Case(
             name,
@@ -352,9 +328,7 @@ class _BitCases(OperatorCases):
         return tuple(any_bits(contents, key.types[0], key.sizes) for _ in range(count))
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        fields = self.schema.tensor_fields
-        tensors = draw_tensors(key, rng, *((key.types[0], key.sizes, field.kind == "output") for field in fields))
-        desc = self.desc_class(**dict(zip((field.python_name for field in fields), tensors, strict=True)))
+        desc = self.desc_class(**self.uniform_tensors(key, rng))
         return Case(name, desc, lambda contents: self.draw(key, contents, len(desc.inputs)))
 
 
@@ -365,7 +339,6 @@ class _ShiftCases(_BitCases):
     """Counts below, at and beyond the width."""
 
     def draw(self, key: Key, contents: np.random.Generator, count: int) -> Arrays:
-        """Random bits; most counts below twice 64."""
         bits, any_count = super().draw(key, contents, count)
         assert any_count is not None
         small = contents.integers(0, 130, key.sizes).astype(any_count.dtype)

@@ -252,5 +252,4 @@ class MultiheadAttention1Cases(_AttentionCases):
             yield Key((data_type,), sizes, layout, CACHE)
 
     def head_counts(self, shared: int, group: int) -> dict[str, int]:
-        """The attributes that count heads."""
         return {"query_head_count": shared * group, "key_value_head_count": shared}

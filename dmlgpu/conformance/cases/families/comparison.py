@@ -62,9 +62,7 @@ class _LogicalCases(OperatorCases):
     type_fields = ("OutputTensor",)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        fields = self.schema.tensor_fields
-        tensors = draw_tensors(key, rng, *((key.types[0], key.sizes, field.kind == "output") for field in fields))
-        desc = self.desc_class(**dict(zip((field.python_name for field in fields), tensors, strict=True)))
+        desc = self.desc_class(**self.uniform_tensors(key, rng))
 
         def fill(contents: np.random.Generator) -> Arrays:
             return tuple(draw_booleans(contents, key.types[0], key.sizes) for _ in desc.inputs)
@@ -109,7 +107,6 @@ class IsInfinityCases(_ClassCases):
     """ELEMENT_WISE_IS_INFINITY."""
 
     def attributes(self, rng: np.random.Generator) -> dict[str, Any]:
-        """The infinities that are sought."""
         return {"infinity_mode": IsInfinityMode(int(rng.integers(len(IsInfinityMode))))}
 
 

@@ -459,7 +459,6 @@ class QuantizedLinearConvolutionCases(_IntegerConvolutionCases):
         return (*super().variants(types), TIES)
 
     def types_of(self, key: Key) -> Mapping[str, DataType]:
-        """The type of each tensor."""
         return quantized_types(("input", "filter", "output"), key.types) | {"bias_tensor": DataType.INT32}
 
     def draw(self, key: Key, field: str, tensor: TensorDesc, rng: np.random.Generator, terms: int) -> Array:

@@ -77,10 +77,10 @@ class _FunctionCases(OperatorCases):
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         data_type, sizes = key.types[0], key.sizes
-        source, output = draw_tensors(key, rng, (data_type, sizes, False), (data_type, sizes, True))
+        tensors = self.uniform_tensors(key, rng)
         scaling = draw_scale_bias(rng, SCALES) if key.variant == SCALED else None
         attributes = self.attributes(rng)
-        desc = self.desc_class(input_tensor=source, output_tensor=output, scale_bias=scaling, **attributes)
+        desc = self.desc_class(**tensors, scale_bias=scaling, **attributes)
 
         def fill(contents: np.random.Generator) -> Arrays:
             if key.variant == SPECIAL:
@@ -114,7 +114,6 @@ class ConstantPowCases(_FunctionCases):
     interval = (0.0, 4.0)
 
     def attributes(self, rng: np.random.Generator) -> dict[str, Any]:
-        """The exponent."""
         special = [0.0, -0.0, 1.0, 2.0, 3.0, -1.0, 0.5, -0.5, 16777216.0, 16777215.0, np.inf, -np.inf, np.nan]
         return {"exponent": float(rng.choice(special) if rng.random() < 0.6 else rng.normal(0, 4))}
 
@@ -131,10 +130,8 @@ class AtanYxCases(OperatorCases):
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         data_type, sizes = key.types[0], key.sizes
-        places = [(data_type, sizes, is_output) for is_output in (False, False, True)]
-        a, b, output = draw_tensors(key, rng, *places)
         draw = mixed if key.variant == SPECIAL else numbers
-        desc = descs.ElementWiseAtanYx(a_tensor=a, b_tensor=b, output_tensor=output)
+        desc = descs.ElementWiseAtanYx(**self.uniform_tensors(key, rng))
         return Case(
             name,
             desc,
@@ -182,11 +179,7 @@ class PowCases(OperatorCases):
         desc = descs.ElementWisePow(
             input_tensor=source, exponent_tensor=power, output_tensor=output, scale_bias=scaling
         )
-
-        def fill(contents: np.random.Generator) -> Arrays:
-            return _bases(contents, key), _exponents(contents, key)
-
-        return Case(name, desc, fill, accuracy(base, 4))
+        return Case(name, desc, lambda contents: (_bases(contents, key), _exponents(contents, key)), accuracy(base, 4))
 
 
 def _bases(rng: np.random.Generator, key: Key) -> Array:

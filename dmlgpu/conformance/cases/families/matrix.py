@@ -287,7 +287,6 @@ class QuantizedLinearMatrixMultiplyCases(_IntegerMatrixCases):
         return (PLAIN, BARE, SINGLE, TIES)
 
     def types_of(self, key: Key) -> Mapping[str, DataType]:
-        """The type of each tensor."""
         return quantized_types(("a", "b", "output"), key.types)
 
     def draw(self, key: Key, field: str, tensor: TensorDesc, rng: np.random.Generator) -> Array:
@@ -309,7 +308,6 @@ class MatrixMultiplyIntegerToFloatCases(_IntegerMatrixCases):
     type_fields = ("ATensor", "OutputTensor")
 
     def types_of(self, key: Key) -> Mapping[str, DataType]:
-        """The type of each tensor."""
         integer, real = key.types
         integers = ("a_tensor", "a_zero_point_tensor", "b_tensor", "b_zero_point_tensor")
         reals = ("a_scale_tensor", "b_scale_tensor", "bias_tensor", "output_tensor")

@@ -190,7 +190,6 @@ class MeanVarianceNormalization2Cases(_RowCases):
     """MEAN_VARIANCE_NORMALIZATION2, with each of its switches on and off."""
 
     def variants(self, types: Types) -> tuple[str, ...]:
-        """The switches too."""
         return (*super().variants(types), "rms", "centered", "neither")
 
     def standard_keys(self) -> Iterator[Key]:
@@ -205,7 +204,6 @@ class MeanVarianceNormalization2Cases(_RowCases):
     def statistics(
         self, key: Key, sizes: tuple[int, ...], rng: np.random.Generator
     ) -> tuple[_Statistics, dict[str, Any]]:
-        """By the variant."""
         use_mean, use_variance = {"rms": (False, True), "centered": (True, False), "neither": (False, False)}.get(
             key.variant, (True, True)
         )
@@ -240,7 +238,6 @@ class MeanVarianceNormalizationCases(_RowCases):
     long_sizes: ClassVar[SizesList] = ()
 
     def row_sizes(self, key: Key) -> tuple[int, ...]:
-        """Four dimensions."""
         return four(key.sizes)
 
     def statistics(
@@ -541,7 +538,6 @@ class LocalResponseNormalizationCases(_LocalResponseCases):
     output = "output_tensor"
 
     def terms(self, result: Bound, *sizes: Bound) -> Bound:
-        """The result."""
         return result
 
 

@@ -191,7 +191,6 @@ class LstmCases(_RecurrentCases):
     pools = (GATES, FUNCTIONS, FUNCTIONS)
 
     def attributes(self, rng: np.random.Generator) -> dict[str, Any]:
-        """Clipping and coupling."""
         clip, couple = (bool(flag) for flag in rng.integers(0, 2, 2))
         threshold = float(rng.choice([0.5, 1.25, 3.0]))
         return {"clip_threshold": threshold, "use_clip_threshold": clip, "couple_input_forget": couple}
@@ -205,5 +204,4 @@ class GruCases(_RecurrentCases):
     pools = (GATES, FUNCTIONS)
 
     def attributes(self, rng: np.random.Generator) -> dict[str, Any]:
-        """Where the reset gate stands."""
         return {"linear_before_reset": bool(rng.integers(2))}

@@ -300,9 +300,8 @@ class _CumulativeCases(_TypeOfInput):
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         axis = _axis(key, rng)
-        data_type, decreasing, exclusive = key.types[0], bool(rng.integers(2)), bool(rng.integers(2))
-        source, output = draw_tensors(key, rng, (data_type, key.sizes, False), (data_type, key.sizes, True))
-        tensors = {"input_tensor": source, "output_tensor": output}
+        decreasing, exclusive = bool(rng.integers(2)), bool(rng.integers(2))
+        tensors = self.uniform_tensors(key, rng)
         desc: Any = self.desc_class(
             **tensors, axis=axis, axis_direction=AxisDirection(int(decreasing)), **{self.flag: exclusive}
         )
@@ -481,7 +480,6 @@ class TopK1Cases(_SortCases):
     standard_count = 40
 
     def direction(self, rng: np.random.Generator) -> dict[str, Any]:
-        """Either."""
         return {"axis_direction": AxisDirection(int(rng.integers(2)))}
 
 

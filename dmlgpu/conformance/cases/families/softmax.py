@@ -172,11 +172,9 @@ class _HardmaxCases(_SoftmaxRowCases):
         return (PLAIN, INNER, OUTER, EVERY, MASKED, SPECIAL, TIES)
 
     def tolerance_of(self, count: int) -> Tolerance:
-        """Zeros and ones."""
         return EXACT
 
     def magnitude(self, desc: OperatorDesc, values: Array, axes: tuple[int, ...]) -> Bound:
-        """Nothing is added."""
         return np.zeros(values.shape)
 
 
