@@ -54,20 +54,24 @@ class OperatorCases(ABC):
     Attributes:
         desc_class: its description.
         type_fields: the tensors that a case's types belong to; none stands for the operator's first one.
+        variant_names: what can be special about a case of any types.
         standard_count: how many of its combinations the standard profile takes.
         candidates: among how many the next one that it takes is chosen. More cover everything with fewer keys.
         discriminating: inputs that tell the operator from its nearest wrong neighbours; each case has some of them.
         large_sizes: sizes that only the full profile runs, above 65,535 workgroups.
         long_sizes: sizes of long axes, in the standard profile too.
+        added_keys: further keys of the standard profile.
     """
 
     desc_class: type[OperatorDesc]
     type_fields: ClassVar[tuple[str, ...]] = ()
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN,)
     discriminating: ClassVar[tuple[DiscriminatingInputs, ...]] = ()
     standard_count: ClassVar[int] = 60
     candidates: ClassVar[int] = 24
     large_sizes: ClassVar[SizesList] = ((65537, 129),)
     long_sizes: ClassVar[SizesList] = ()
+    added_keys: ClassVar[tuple[Key, ...]] = ()
     random_count: ClassVar[int] = 100
     ranks: ClassVar[tuple[int, ...]] = tuple(range(1, MAX_DIMENSIONS + 1))
     """Dimension counts of the (first) input."""
@@ -87,7 +91,7 @@ class OperatorCases(ABC):
 
     def variants(self, types: Types) -> tuple[str, ...]:
         """What can be special about a case with these types, beside OWNED and INPLACE."""
-        return (PLAIN,)
+        return self.variant_names
 
     def chosen_keys(self) -> Iterable[Key]:
         """Keys whose variants nothing else has; ``standard_keys`` yields them, too."""
@@ -183,6 +187,7 @@ class OperatorCases(ABC):
         yield from (
             Key(types, sizes, TensorLayout.PACKED) for sizes, types in zip(self.long_sizes, self._cycle(), strict=False)
         )
+        yield from self.added_keys
 
     @functools.cached_property
     def _selection(self) -> tuple[Key, ...]:

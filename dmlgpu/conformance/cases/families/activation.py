@@ -21,7 +21,7 @@ from dmlgpu.conformance.cases.case import Arrays, Case, of_first
 from dmlgpu.conformance.cases.contents import any_bits, mixed, numbers
 from dmlgpu.conformance.cases.discriminating import DiscriminatingInputs, Rows
 from dmlgpu.conformance.cases.families.functions import SPECIAL, accuracy, within
-from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
+from dmlgpu.conformance.cases.keys import PLAIN, Key
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, register
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Bound, Tolerance, Ulp, flush
 
@@ -51,9 +51,7 @@ class _ActivationCases(OperatorCases):
     interval: ClassVar[tuple[float, float]] = (-6.0, 6.0)
     ranges: ClassVar[Ranges] = {}
     discriminating = (DiscriminatingInputs("bends that belong to the other side", ("input_tensor",), at_bends),)
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, SPECIAL)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, SPECIAL)
 
     def draw_attributes(self, rng: np.random.Generator) -> Attributes:
         """A value of each attribute: sometimes the usual one, a float32 in any case."""
@@ -182,8 +180,7 @@ class HardSwishCases(_SummedCases):
 class ActivationIdentityCases(_ActivationCases):
     """ACTIVATION_IDENTITY: a copy of bits."""
 
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN,)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN,)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         desc = self.desc_class(**self.uniform_tensors(key, rng))
@@ -292,9 +289,7 @@ class _PairCases(OperatorCases):
     """An activation of two tensors: the input, and one more. Floats are rounded once."""
 
     standard_count = 48
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, SPECIAL)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, SPECIAL)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         data_type, sizes = key.types[0], key.sizes

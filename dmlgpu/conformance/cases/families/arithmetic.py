@@ -285,9 +285,7 @@ class IdentityCases(OperatorCases):
     """ELEMENT_WISE_IDENTITY: a copy of bits into any layout; with ScaleBias arithmetic in every type."""
 
     large_sizes = ((16_700_001,), (65537, 129))
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, SCALED)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, SCALED)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         data_type = key.types[0]

@@ -190,14 +190,22 @@ class _AttentionCases(OperatorCases):
     long_sizes: ClassVar[SizesList] = ((1, 1, 2, 4), (1, 1, 3, 5))
     large_sizes: ClassVar[SizesList] = ((2, 300, 3, 64),)
     random_count = 40
+    variant_names: ClassVar[tuple[str, ...]] = (
+        PLAIN,
+        *STACKS,
+        BIAS,
+        PAST,
+        ONLY_PAST,
+        PRESENT,
+        POSITION,
+        *MASKS,
+        SPECIAL,
+    )
 
     @property
     def types(self) -> tuple[Types, ...]:
         """Both float types."""
         return ((DataType.FLOAT32,), (DataType.FLOAT16,))
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, *STACKS, BIAS, PAST, ONLY_PAST, PRESENT, POSITION, *MASKS, SPECIAL)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         newest = self.desc_class is descs.MultiheadAttention1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, few, numbers
 from dmlgpu.conformance.cases.discriminating import EQUAL_PAIRS, DiscriminatingInputs
 from dmlgpu.conformance.cases.families.arithmetic import OPERANDS, SPECIAL, VariedCases, of_both_signs
-from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
+from dmlgpu.conformance.cases.keys import PLAIN, Key
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
 
 
@@ -22,9 +22,7 @@ class _RelationCases(VariedCases):
     discriminating = (DiscriminatingInputs("< for <=, zeros of either sign that differ", OPERANDS, EQUAL_PAIRS),)
 
     type_fields = ("ATensor", "OutputTensor")
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, SPECIAL)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, SPECIAL)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         data_type, truth = key.types
@@ -83,9 +81,7 @@ class _ClassCases(VariedCases):
     """Floats, and whether they are of a kind."""
 
     type_fields = ("InputTensor", "OutputTensor")
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, SPECIAL)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, SPECIAL)
 
     def attributes(self, rng: np.random.Generator) -> dict[str, Any]:
         """Values of the fields beside the tensors."""

@@ -264,9 +264,7 @@ class ConvolutionCases(_ConvolutionCases):
 
     standard_count = 36
     ranks = (3, 4, 5)
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, BARE, FUSED, BACKWARD, GROUPED, DEPTHWISE, DENSE, SPECIAL)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, BARE, FUSED, BACKWARD, GROUPED, DEPTHWISE, DENSE, SPECIAL)
 
     def standard_keys(self) -> Iterator[Key]:
         """Also some with as many channels as make transforms pay, and some whose positions come in whole units."""
@@ -388,9 +386,7 @@ class _IntegerConvolutionCases(_ConvolutionCases):
     single: ClassVar[tuple[str, ...]] = ("input_zero_point_tensor",)
     several: ClassVar[tuple[str, ...]] = ("filter_zero_point_tensor",)
     type_fields: ClassVar[tuple[str, ...]] = ("InputTensor", "FilterTensor")
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, BARE, SINGLE, GROUPED, DEPTHWISE)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, BARE, SINGLE, GROUPED, DEPTHWISE)
 
     def types_of(self, key: Key) -> Mapping[str, DataType]:
         """The type of each tensor."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -43,8 +43,7 @@ def _no_inputs(contents: np.random.Generator) -> Arrays:
 class FillValueConstantCases(_FillCases):
     """FILL_VALUE_CONSTANT."""
 
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, SPECIAL)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, SPECIAL)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         (output,) = draw_tensors(key, rng, (key.types[0], key.sizes, True))
@@ -136,8 +135,7 @@ def _number(rng: np.random.Generator, data_type: DataType) -> Any:
 class DiagonalMatrix1Cases(_DiagonalCases):
     """DIAGONAL_MATRIX1."""
 
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, ABSENT, INVERTED, LIMITS)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, ABSENT, INVERTED, LIMITS)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         (data_type,), sizes = key.types, _matrix_sizes(key.sizes)
@@ -162,9 +160,7 @@ class DiagonalMatrixCases(_DiagonalCases):
     """DIAGONAL_MATRIX: numbers of which other types only hold a part."""
 
     standard_count = 30
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, LIMITS)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, LIMITS)
 
     def allowed_variants(self, types: Types, layout: TensorLayout) -> tuple[str, ...]:
         """There is no input to hand over."""
@@ -194,14 +190,12 @@ class RandomGeneratorCases(OperatorCases):
 
     standard_count = 30
     long_sizes = ((1_000_003,), (10_000_000,))
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, STATELESS, CARRY)
 
     @property
     def types(self) -> tuple[Types, ...]:
         """The output's; there is one only."""
         return ((UINT32,),)
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, STATELESS, CARRY)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         states = (1,) * (len(key.sizes) - 1) + (6,)

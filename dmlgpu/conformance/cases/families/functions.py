@@ -67,9 +67,7 @@ class _FunctionCases(OperatorCases):
     standard_count = 16
     ulps: ClassVar[float] = 2
     interval: ClassVar[Interval] = (-4.0, 4.0)
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, SPECIAL, SCALED)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, SPECIAL, SCALED)
 
     def attributes(self, rng: np.random.Generator) -> dict[str, Any]:
         """Values of the fields beside the tensors and the ScaleBias."""
@@ -124,9 +122,7 @@ class AtanYxCases(OperatorCases):
 
     standard_count = 16
     type_fields = ("ATensor",)
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, SPECIAL)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, SPECIAL)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         data_type, sizes = key.types[0], key.sizes
@@ -156,8 +152,7 @@ class PowCases(OperatorCases):
         ),
     )
 
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, SPECIAL, SCALED)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, SPECIAL, SCALED)
 
     def discriminating_of(self, key: Key) -> tuple[DiscriminatingInputs, ...]:
         """None where a ScaleBias must stay exact."""

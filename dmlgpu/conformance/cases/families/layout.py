@@ -13,7 +13,7 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.conformance.cases.case import Case
 from dmlgpu.conformance.cases.contents import any_bits
-from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
+from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList
 from dmlgpu.conformance.cases.layouts import TensorLayout
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
 from dmlgpu.conformance.cases.tolerance import EXACT
@@ -45,9 +45,7 @@ class WindowCases(MovingCases):
     """Windows drawn per dimension, and the windows at the edge of what is contiguous."""
 
     large_sizes: ClassVar[SizesList] = ((16_700_001,), (65537, 65))
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, WHOLE, ROWS, SHIFTED, MIRRORED)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, WHOLE, ROWS, SHIFTED, MIRRORED)
 
 
 def draw_window(key: Key, rng: np.random.Generator) -> list[tuple[int, int, int]]:
@@ -101,9 +99,7 @@ class SliceCases(WindowCases):
     """SLICE: positive strides."""
 
     large_sizes: ClassVar[SizesList] = ()
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, WHOLE, ROWS, SHIFTED)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, WHOLE, ROWS, SHIFTED)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         windows = [(offset, 1 + (size - 1) // abs(step), abs(step)) for offset, size, step in draw_window(key, rng)]
@@ -127,8 +123,7 @@ def some_dimensions(key: Key, rng: np.random.Generator, most: int = 3) -> set[in
 class TileCases(MovingCases):
     """TILE: a few dimensions repeated, or only whole rows, or only within them."""
 
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, ROWS, INNER)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, ROWS, INNER)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         repeated = some_dimensions(key, rng)
@@ -149,8 +144,7 @@ MOST_PIECES = 12
 class _PiecesCases(MovingCases):
     """Pieces along any axis, along the first one (whole rows), slim ones, a single one."""
 
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, ROWS, SLIM, ONE)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, ROWS, SLIM, ONE)
 
     def axis(self, key: Key, rng: np.random.Generator) -> int:
         """The axis along which the pieces lie."""
@@ -223,8 +217,7 @@ MODES = {mode.name.lower(): mode for mode in PaddingMode}
 class _PaddingCases(MovingCases):
     """Every mode; padding of whole rows, of rows by whole units, beyond the size of the input."""
 
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (*MODES, ROWS, INNER, FAR, UNITS)
+    variant_names: ClassVar[tuple[str, ...]] = (*MODES, ROWS, INNER, FAR, UNITS)
 
     def mode(self, key: Key, rng: np.random.Generator) -> PaddingMode:
         """The mode that the variant names, or any."""
@@ -338,9 +331,7 @@ class _OrderedBlockCases(_BlockCases):
     """Both orders."""
 
     standard_count = 28
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return tuple(_ORDERS)
+    variant_names: ClassVar[tuple[str, ...]] = tuple(_ORDERS)
 
 
 register(_OrderedBlockCases, descs.SpaceToDepth1, to_depth=True)

@@ -79,9 +79,7 @@ class GemmCases(_MatrixCases):
     """GEMM."""
 
     type_fields = ("ATensor",)
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, BARE, FUSED, SOFTMAX, SPECIAL)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, BARE, FUSED, SOFTMAX, SPECIAL)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         (data_type,), (*batch, rows, inner), columns = key.types, key.sizes, columns_of(key, rng)
@@ -184,9 +182,7 @@ class _IntegerMatrixCases(_MatrixCases):
     of_rows: ClassVar[tuple[str, ...]] = ("a_zero_point_tensor",)
     of_columns: ClassVar[tuple[str, ...]] = ("b_zero_point_tensor",)
     type_fields: ClassVar[tuple[str, ...]] = ("ATensor", "BTensor")
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, BARE, SINGLE)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, BARE, SINGLE)
 
     def types_of(self, key: Key) -> Mapping[str, DataType]:
         """The type of each tensor."""
@@ -282,9 +278,7 @@ class QuantizedLinearMatrixMultiplyCases(_IntegerMatrixCases):
     of_columns = ("b_scale_tensor", "b_zero_point_tensor")
 
     type_fields = ("ATensor", "BTensor", "OutputTensor")
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, BARE, SINGLE, TIES)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, BARE, SINGLE, TIES)
 
     def types_of(self, key: Key) -> Mapping[str, DataType]:
         return quantized_types(("a", "b", "output"), key.types)

@@ -124,9 +124,7 @@ class _RowCases(NormalizationCases):
     """Normalisation by the statistics of rows; scale and bias are there or not, and broadcast in any way."""
 
     long_sizes: ClassVar[SizesList] = ((300_003,), (3, 20011), (2003, 3), (70, 4096), (2, 70001))
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, LAYER, BARE, FUSED, FAR, NAN)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, LAYER, BARE, FUSED, FAR, NAN)
 
     def row_sizes(self, key: Key) -> tuple[int, ...]:
         """Sizes of the input."""
@@ -259,9 +257,7 @@ class LpNormalizationCases(NormalizationCases):
     """LP_NORMALIZATION."""
 
     long_sizes: ClassVar[SizesList] = ((300_003,), (3, 20011), (2003, 3))
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, ZEROS, LARGE, TINY, NAN)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, ZEROS, LARGE, TINY, NAN)
 
     def standard_keys(self) -> Iterator[Key]:
         """Also sums of absolute values of long rows, without an epsilon."""
@@ -342,8 +338,7 @@ def _positive(rng: np.random.Generator, sizes: tuple[int, ...]) -> Wide:
 class BatchNormalizationCases(NormalizationCases):
     """BATCH_NORMALIZATION; each of its parameters broadcasts in its own way."""
 
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, CHANNELS, WHOLE, FUSED, SPECIAL, FAR)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, CHANNELS, WHOLE, FUSED, SPECIAL, FAR)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         fields = ("mean_tensor", "variance_tensor", "scale_tensor", "bias_tensor")
@@ -374,9 +369,7 @@ class BatchNormalizationTrainingCases(NormalizationCases):
     """BATCH_NORMALIZATION_TRAINING."""
 
     long_sizes: ClassVar[SizesList] = ((300_003,), (3, 20011), (20011, 3), (40, 5, 321))
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, CHANNELS, WHOLE, SINGLE, FUSED, FAR)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, CHANNELS, WHOLE, SINGLE, FUSED, FAR)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         small = _sizes_of(key, rng)
@@ -427,9 +420,7 @@ class _GradientCases(NormalizationCases):
 
     standard_count: ClassVar[int] = 24
     long_sizes: ClassVar[SizesList] = ((300_003,), (3, 20011), (20011, 3))
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, CHANNELS, WHOLE, SINGLE, FAR)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, CHANNELS, WHOLE, SINGLE, FAR)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         """The case of a key; the mean is somewhere near that of the input."""
@@ -501,8 +492,7 @@ class _LocalResponseCases(NormalizationCases):
     inputs: ClassVar[tuple[str, ...]]
     output: ClassVar[str]
 
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (CROSSED, WITHIN, WIDE)
+    variant_names: ClassVar[tuple[str, ...]] = (CROSSED, WITHIN, WIDE)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         sizes = four(key.sizes)

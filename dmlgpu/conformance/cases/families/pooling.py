@@ -294,9 +294,7 @@ class MaxUnpoolingCases(OperatorCases):
     ranks = (4,)
     large_sizes: ClassVar[SizesList] = ((3, 2, 1025, 1031),)
     type_fields = ("InputTensor", "IndicesTensor")
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, BEYOND)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, BEYOND)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         data_type, index_type = key.types
@@ -376,14 +374,12 @@ class _FoldingCases(OperatorCases):
     standard_count = 40
     ranks = (3, 4, 5, 6, 7, 8)
     large_sizes: ClassVar[SizesList] = ((2, 3, 513, 515),)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, DILATED, PADDED)
 
     @property
     def types(self) -> tuple[Types, ...]:
         """The types that the page's text implies."""
         return ((DataType.FLOAT32,), (DataType.FLOAT16,))
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, DILATED, PADDED)
 
     def windows(self, key: Key, rng: np.random.Generator) -> tuple[Windows, dict[str, Any]]:
         """How a window slides, and the fields that say so."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -62,8 +62,7 @@ def _quotients(rng: np.random.Generator, output: DataType, sizes: Sizes, *, ties
 class _QuantizingCases(OperatorCases):
     """Integers are exact."""
 
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, BARE, TIES, SPECIAL)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, BARE, TIES, SPECIAL)
 
 
 def _numbers(rng: np.random.Generator, key: Key, output: DataType, scales: Array) -> Array:
@@ -117,9 +116,7 @@ class ElementWiseDequantizeLinearCases(OperatorCases):
     """ELEMENT_WISE_DEQUANTIZE_LINEAR."""
 
     type_fields = ("InputTensor", "OutputTensor")
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, BARE, SPECIAL)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, BARE, SPECIAL)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         quantized, real = key.types
@@ -182,8 +179,7 @@ def _enlarged(scale: TensorDesc, scales: Array, sizes: Sizes) -> Array:
 class QuantizeCases(_BlockwiseCases):
     """QUANTIZE."""
 
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, BARE, TIES, SPECIAL)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, BARE, TIES, SPECIAL)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         real, quantized = key.types
@@ -203,8 +199,7 @@ class QuantizeCases(_BlockwiseCases):
 class DequantizeCases(_BlockwiseCases):
     """DEQUANTIZE."""
 
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, BARE, SPECIAL)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, BARE, SPECIAL)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         quantized, real = key.types
@@ -224,9 +219,7 @@ class QuantizedLinearAddCases(OperatorCases):
     fuses them with the addition."""
 
     type_fields = ("ATensor", "BTensor", "OutputTensor")
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, BARE, TIES)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, BARE, TIES)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         single = (1,) * len(key.sizes)
@@ -262,9 +255,7 @@ class DynamicQuantizeLinearCases(OperatorCases):
     long_sizes = ((1_000_003,), (3, 20011), (260, 1030))
     large_sizes = ((16_700_001,),)
     type_fields = ("InputTensor", "OutputTensor")
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, ZERO, POSITIVE, NEGATIVE, SPECIAL, TIES)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, ZERO, POSITIVE, NEGATIVE, SPECIAL, TIES)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         real, quantized = key.types

@@ -18,7 +18,7 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.discriminating import SHARE
-from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
+from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList
 from dmlgpu.conformance.cases.layouts import EDGE_SIZES
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
 from dmlgpu.conformance.cases.tolerance import Accumulated, Bound
@@ -71,8 +71,7 @@ class _RecurrentCases(OperatorCases):
     gates: ClassVar[int]
     pools: ClassVar[tuple[tuple[OperatorDesc, ...], ...]]
 
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, BARE, WHOLE, UNLIKE)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, BARE, WHOLE, UNLIKE)
 
     def attributes(self, rng: np.random.Generator) -> dict[str, Any]:
         """Attributes of the operator's own."""

@@ -295,8 +295,7 @@ class _CumulativeCases(_TypeOfInput):
     flag: ClassVar[str]
     bound: ClassVar[Tolerance]
 
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, INNER, OUTER, SPECIAL)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, INNER, OUTER, SPECIAL)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         axis = _axis(key, rng)
@@ -425,9 +424,7 @@ class _SortCases(OperatorCases):
     long_sizes: ClassVar[SizesList] = ((70001,), (3, 20011), (3000, 7), (2, 4099, 3))
     large_sizes: ClassVar[SizesList] = ((1 << 20,), (65537, 129), (3, 1_000_003))
     type_fields = ("InputTensor", "OutputIndexTensor")
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, INNER, OUTER, WHOLE, FIRST, TIES, BITS)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, INNER, OUTER, WHOLE, FIRST, TIES, BITS)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         axis = _axis(key, rng)

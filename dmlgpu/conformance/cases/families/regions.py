@@ -68,9 +68,7 @@ class RoiPoolingCases(OperatorCases):
     ranks = (4,)
     long_sizes: ClassVar[SizesList] = ((1, 2, 150, 151),)
     large_sizes: ClassVar[SizesList] = ((3, 2, 1025, 1031),)
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, TIES, NAN, BEYOND, OUTSIDE)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, TIES, NAN, BEYOND, OUTSIDE)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         (data_type,) = key.types

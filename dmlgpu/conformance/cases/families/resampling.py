@@ -218,9 +218,7 @@ class Upsample2dCases(OperatorCases):
     ranks = (4, 5)
     long_sizes: ClassVar[SizesList] = ((1, 2, 65, 64), (2, 1, 3, 7, 128))
     large_sizes: ClassVar[SizesList] = ((3, 2, 513, 515),)
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, LINEAR, SPECIAL)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, LINEAR, SPECIAL)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         most = 4 if math.prod(key.sizes) <= MOST else 2

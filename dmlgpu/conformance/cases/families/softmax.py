@@ -69,9 +69,7 @@ class _SoftmaxRowCases(OperatorCases):
     )
     large_sizes: ClassVar[SizesList] = ((4_200_000,), (65537, 129))
     example: ClassVar[Tolerance] = EXACT
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, INNER, OUTER, EVERY, MASKED, SPECIAL, PEAKED, TIES, LARGE)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, INNER, OUTER, EVERY, MASKED, SPECIAL, PEAKED, TIES, LARGE)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         axes = draw_axes(key, rng)
@@ -168,8 +166,7 @@ class _LogSoftmaxCases(_SoftmaxRowCases):
 class _HardmaxCases(_SoftmaxRowCases):
     """Places are exact."""
 
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, INNER, OUTER, EVERY, MASKED, SPECIAL, TIES)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, INNER, OUTER, EVERY, MASKED, SPECIAL, TIES)
 
     def tolerance_of(self, count: int) -> Tolerance:
         return EXACT

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.conformance.cases.case import Arrays, Case
 from dmlgpu.conformance.cases.contents import numbers
-from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
+from dmlgpu.conformance.cases.keys import PLAIN, Key
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import Accumulated, Bound
 
@@ -22,9 +24,7 @@ class AdamOptimizerCases(OperatorCases):
 
     standard_count = 40
     type_fields = ("GradientTensor", "TrainingStepTensor")
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, LATE, EXTREME)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, LATE, EXTREME)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         data_type, step_type = key.types
