@@ -43,6 +43,8 @@ MASKS = {
 CACHE = "cache"
 SPECIAL = "special"  # infinities and NaN among the elements
 
+VARIANTS = (PLAIN, *STACKS, BIAS, PAST, ONLY_PAST, PRESENT, POSITION, *MASKS, SPECIAL)
+
 MANY = 1200
 """Keys of the cases that are long: one query, as where text is generated."""
 
@@ -190,17 +192,7 @@ class _AttentionCases(OperatorCases):
     long_sizes: ClassVar[SizesList] = ((1, 1, 2, 4), (1, 1, 3, 5))
     large_sizes: ClassVar[SizesList] = ((2, 300, 3, 64),)
     random_count = 40
-    variant_names: ClassVar[tuple[str, ...]] = (
-        PLAIN,
-        *STACKS,
-        BIAS,
-        PAST,
-        ONLY_PAST,
-        PRESENT,
-        POSITION,
-        *MASKS,
-        SPECIAL,
-    )
+    variant_names: ClassVar[tuple[str, ...]] = VARIANTS
 
     @property
     def types(self) -> tuple[Types, ...]:

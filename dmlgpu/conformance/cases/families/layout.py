@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -189,11 +188,11 @@ def _cut(key: Key, rng: np.random.Generator, extent: int) -> list[int]:
 class JoinCases(_PiecesCases):
     """JOIN; the key has the sizes of its first input."""
 
-    def standard_keys(self) -> Iterator[Key]:
-        """Also rows of bytes that fill no whole words, or begin within blocks of words."""
-        yield from super().standard_keys()
-        yield Key((DataType.INT8,), (2, 63), TensorLayout.ALIGNED)
-        yield Key((DataType.INT8,), (8, 45), TensorLayout.ALIGNED)
+    added_keys: ClassVar[tuple[Key, ...]] = (
+        Key((DataType.INT8,), (2, 63), TensorLayout.ALIGNED),
+        Key((DataType.INT8,), (8, 45), TensorLayout.ALIGNED),
+    )
+    """Rows of bytes that fill no whole words, or begin within blocks of words."""
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         axis = self.axis(key, rng)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -187,17 +187,17 @@ def any_axes(key: Key, rng: np.random.Generator) -> tuple[int, ...]:
 class MeanVarianceNormalization2Cases(_RowCases):
     """MEAN_VARIANCE_NORMALIZATION2, with each of its switches on and off."""
 
+    added_keys: ClassVar[tuple[Key, ...]] = (
+        Key((DataType.FLOAT32,), (3, 40), TensorLayout.PACKED, FAR),
+        Key((DataType.FLOAT32,), (69, 500), TensorLayout.PACKED),
+        Key((DataType.FLOAT32,), (140, 244), TensorLayout.PACKED, FAR),
+        Key((DataType.FLOAT32,), (140, 244), TensorLayout.PACKED, "rms", 1),
+    )
+    """Rows of floats far from 0, of which every digit of the mean counts, and so many rows that neighbours store
+    theirs together, or subgroups hold them."""
+
     def variants(self, types: Types) -> tuple[str, ...]:
         return (*super().variants(types), "rms", "centered", "neither")
-
-    def standard_keys(self) -> Iterator[Key]:
-        """Also rows of floats far from 0, of which every digit of the mean counts, and so many rows that neighbours
-        store theirs together, or subgroups hold them."""
-        yield from super().standard_keys()
-        yield Key((DataType.FLOAT32,), (3, 40), TensorLayout.PACKED, FAR)
-        yield Key((DataType.FLOAT32,), (69, 500), TensorLayout.PACKED)
-        yield Key((DataType.FLOAT32,), (140, 244), TensorLayout.PACKED, FAR)
-        yield Key((DataType.FLOAT32,), (140, 244), TensorLayout.PACKED, "rms", 1)
 
     def statistics(
         self, key: Key, sizes: tuple[int, ...], rng: np.random.Generator
@@ -258,11 +258,8 @@ class LpNormalizationCases(NormalizationCases):
 
     long_sizes: ClassVar[SizesList] = ((300_003,), (3, 20011), (2003, 3))
     variant_names: ClassVar[tuple[str, ...]] = (PLAIN, ZEROS, LARGE, TINY, NAN)
-
-    def standard_keys(self) -> Iterator[Key]:
-        """Also sums of absolute values of long rows, without an epsilon."""
-        yield from super().standard_keys()
-        yield Key((DataType.FLOAT32,), (3, 300), TensorLayout.PACKED)
+    added_keys: ClassVar[tuple[Key, ...]] = (Key((DataType.FLOAT32,), (3, 300), TensorLayout.PACKED),)
+    """Sums of absolute values of long rows, without an epsilon."""
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         tensors = self.describe(key, rng, {"input_tensor": key.sizes}, {"output_tensor": key.sizes})

@@ -6,7 +6,6 @@ The cases count positions for themselves, so that a mistake of the kernels' geom
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -221,11 +220,10 @@ class MaxPooling2Cases(_NumberedMaximumCases):
     """MAX_POOLING2."""
 
     standard_count = 60
-
-    def standard_keys(self) -> Iterator[Key]:
-        """Also a window of three dimensions with gaps, read in tiles."""
-        yield from super().standard_keys()
-        yield Key((DataType.FLOAT32, DataType.UINT32), (3, 1, 3, 1, 9), TensorLayout.MIXED, DILATED)
+    added_keys: ClassVar[tuple[Key, ...]] = (
+        Key((DataType.FLOAT32, DataType.UINT32), (3, 1, 3, 1, 9), TensorLayout.MIXED, DILATED),
+    )
+    """A window of three dimensions with gaps, read in tiles."""
 
 
 register(_NumberedMaximumCases, descs.MaxPooling1, standard_count=24)
@@ -236,12 +234,11 @@ class MaxPoolingCases(_MaximumCases):
     """MAX_POOLING."""
 
     standard_count = 30
-
-    def standard_keys(self) -> Iterator[Key]:
-        """Also small windows that share no place, read in units: in the padding, and with ties."""
-        yield from super().standard_keys()
-        yield Key((DataType.FLOAT32,), (2, 1, 6, 20), TensorLayout.PACKED, PADDED)
-        yield Key((DataType.FLOAT32,), (2, 2, 6, 20), TensorLayout.PACKED, TIES)
+    added_keys: ClassVar[tuple[Key, ...]] = (
+        Key((DataType.FLOAT32,), (2, 1, 6, 20), TensorLayout.PACKED, PADDED),
+        Key((DataType.FLOAT32,), (2, 2, 6, 20), TensorLayout.PACKED, TIES),
+    )
+    """Small windows that share no place, read in units: in the padding, and with ties."""
 
 
 @cases(descs.AveragePoolingGrad)

@@ -41,14 +41,13 @@ class _PlaceCases(OperatorCases):
     long_sizes = LONG_SIZES
     large_sizes = ((16_700_001,), (4_300_000, 3), (3, 1_000_003))
     type_fields = ("InputTensor", "OutputTensor")
+    added_keys: ClassVar[tuple[Key, ...]] = (
+        Key((DataType.FLOAT32, DataType.UINT32), (7, 263), TensorLayout.PACKED, NAN),
+    )
+    """Odd rows so long that several elements are compared at once."""
 
     def variants(self, types: Types) -> tuple[str, ...]:
         return (PLAIN, INNER, OUTER, EVERY, TIES, *([NAN] if types[0].is_float else []))
-
-    def standard_keys(self) -> Iterator[Key]:
-        """Also odd rows so long that several elements are compared at once."""
-        yield from super().standard_keys()
-        yield Key((DataType.FLOAT32, DataType.UINT32), (7, 263), TensorLayout.PACKED, NAN)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         axes = draw_axes(key, rng)

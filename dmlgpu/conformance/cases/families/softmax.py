@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -121,13 +120,12 @@ class _SoftmaxCases(_SoftmaxRowCases):
     """Half a unit of error in x - maximum makes |x - maximum| halves in its power; powers and quotient add some."""
 
     example = Ulp(4)
-
-    def standard_keys(self) -> Iterator[Key]:
-        """Also odd rows, so many that neighbours store theirs together, and so many rows that subgroups hold them."""
-        yield from super().standard_keys()
-        yield Key((DataType.FLOAT32,), (70, 131), TensorLayout.PACKED, SPECIAL)
-        yield Key((DataType.FLOAT32,), (130, 256), TensorLayout.PACKED)
-        yield Key((DataType.FLOAT32,), (140, 244), TensorLayout.PACKED, SPECIAL)
+    added_keys: ClassVar[tuple[Key, ...]] = (
+        Key((DataType.FLOAT32,), (70, 131), TensorLayout.PACKED, SPECIAL),
+        Key((DataType.FLOAT32,), (130, 256), TensorLayout.PACKED),
+        Key((DataType.FLOAT32,), (140, 244), TensorLayout.PACKED, SPECIAL),
+    )
+    """Odd rows, so many that neighbours store theirs together, and so many rows that subgroups hold them."""
 
     def magnitude(self, desc: OperatorDesc, values: Array, axes: tuple[int, ...]) -> Bound:
         """The result times 4 + |x - maximum|."""
@@ -141,11 +139,8 @@ class _LogSoftmaxCases(_SoftmaxRowCases):
     other elements decides, down to what the reference knows of it."""
 
     example = Accumulated(8)
-
-    def standard_keys(self) -> Iterator[Key]:
-        """Also so many rows that subgroups hold them."""
-        yield from super().standard_keys()
-        yield Key((DataType.FLOAT32,), (140, 244), TensorLayout.PACKED, PEAKED)
+    added_keys: ClassVar[tuple[Key, ...]] = (Key((DataType.FLOAT32,), (140, 244), TensorLayout.PACKED, PEAKED),)
+    """So many rows that subgroups hold them."""
 
     def magnitude(self, desc: OperatorDesc, values: Array, axes: tuple[int, ...]) -> Bound:
         """Twice |x - maximum|, four times the logarithm of the total, and the reference's own error."""
