@@ -15,7 +15,7 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.samples import SAMPLES, TensorMaker
 from dmlgpu.conformance.cases.case import Case
 from dmlgpu.conformance.cases.registry import case_by_name
-from dmlgpu.conformance.cases.tolerance import Bound, Given
+from dmlgpu.conformance.cases.tolerance import Bound, GivenBound
 from dmlgpu.conformance.running.comparison import Verdict, compare
 from dmlgpu.conformance.running.runner import nearest
 
@@ -121,7 +121,7 @@ def _by_case(case: Case, inputs: Arrays, outputs: Sequence[Array]) -> list[Verdi
 def compare_all(expected: Sequence[Array], outputs: Sequence[Array]) -> list[Verdict]:
     """A verdict per output, by ``SHARES``; integers must be equal."""
     return [
-        compare(reference_array, got, Given(), _bound(reference_array))
+        compare(reference_array, got, GivenBound(), _bound(reference_array))
         for reference_array, got in zip(expected, outputs, strict=True)
     ]
 

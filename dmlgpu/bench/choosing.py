@@ -23,7 +23,7 @@ from dmlgpu.compiler.stages import compile_operator
 from dmlgpu.compiler.target import Target
 from dmlgpu.conformance.cases.case import Case
 from dmlgpu.conformance.cases.keys import Key
-from dmlgpu.conformance.cases.layouts import Layout
+from dmlgpu.conformance.cases.layouts import TensorLayout
 from dmlgpu.conformance.cases.operator_cases import OperatorCases
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
 from dmlgpu.conformance.report.model import family_of
@@ -158,7 +158,7 @@ def _map_case(cases: OperatorCases, data_type: DataType | None, elements: int) -
     casts = cases.desc_class.operator == "CAST"
     types = min(candidates, key=lambda candidate: (casts == (len(set(candidate)) == 1), not candidate[-1].is_float))
     sizes = (*(1,) * (min(cases.ranks) - 1), elements)
-    return cases.case_of(Key(types, sizes, Layout.PACKED))
+    return cases.case_of(Key(types, sizes, TensorLayout.PACKED))
 
 
 def _name(operator: str, sizes: Sizes, data_type: DataType, layout: str) -> str:

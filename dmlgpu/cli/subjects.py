@@ -15,7 +15,7 @@ from dmlgpu.catalog.enums import DataType, ExecutionFlags
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.compiler.graph.description import GraphDesc
-from dmlgpu.conformance.cases.layouts import Layout
+from dmlgpu.conformance.cases.layouts import TensorLayout
 from dmlgpu.conformance.cases.operator_cases import OperatorCases
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
 from dmlgpu.conformance.suites import graphs
@@ -93,7 +93,7 @@ def _peculiarity(cases: OperatorCases, name: str) -> tuple[bool, ...]:
     parts = name.removeprefix(f"{cases.stem}-").split("-")
     return (
         parts[0].startswith("example"),
-        Layout.PACKED.value not in parts,
+        TensorLayout.PACKED.value not in parts,
         parts[0] != DataType.FLOAT32.name.lower(),
         len(parts) > len(cases.types[0]) + len(("sizes", "layout", "seed")),  # there is a variant
     )

@@ -23,7 +23,7 @@ from dmlgpu.conformance.cases.tolerance import Bound, Tolerance
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.runner import POISON, TAIL, digest, tensor_offset
 from dmlgpu.conformance.suites.attributes import AttributeSuite
-from dmlgpu.conformance.suites.graphs import WITHIN, Expectation, GraphSuite
+from dmlgpu.conformance.suites.graphs import WITHIN, GraphExpectation, GraphSuite
 from dmlgpu.conformance.suites.operators import CaseSuite
 from dmlgpu.conformance.suites.programs import EQUAL, LocatedTensor, ProgramSuite, expected
 from dmlgpu.conformance.suites.registry import Suite
@@ -217,8 +217,8 @@ def _outcomes(tolerance: Tolerance, outcomes: Sequence[Array], magnitude: Bound 
 
 def _graph_entry(name: str, choice: Choice, blob: Blob) -> Entry:
     """Return the case of a graph: a run with all passes, and one with none."""
-    due = Expectation.of(name)
-    network = resolve(due.given.graph)
+    due = GraphExpectation.of(name)
+    network = resolve(due.example.graph)
     runs = []
     for how, disabled in (("fused", ()), ("no pass", PASSES)):
         program = compile_network(network, choice.target.exact, disabled).program
@@ -228,7 +228,7 @@ def _graph_entry(name: str, choice: Choice, blob: Blob) -> Entry:
             None
             if tensor is None
             else tensors.add(f"graph input {number}", tensor, _repeated(content, tensor.byte_size))
-            for number, (tensor, content) in enumerate(zip(network.inputs, due.given.inputs, strict=True))
+            for number, (tensor, content) in enumerate(zip(network.inputs, due.example.inputs, strict=True))
         ]
         outputs = [
             tensors.add(f"graph output {number}", tensor, None) for number, tensor in enumerate(network.output_tensors)

@@ -21,7 +21,7 @@ from dmlgpu.conformance.cases.tolerance import (
     Bound,
     CorrectlyRounded,
     Exact,
-    Given,
+    GivenBound,
     Tolerance,
     Ulp,
 )
@@ -74,7 +74,7 @@ def rule_of(tolerance: Tolerance, expected: Array) -> Rule:
     known: list[tuple[type[Tolerance] | tuple[type[Tolerance], ...], Rule]] = [
         (Exact, Rule(bits=True)),
         (CorrectlyRounded, Rule(bits=True, nan=is_float, flush=is_float)),
-        (Given, Rule(ulps=0, near=True, flush=True, error="share", told="number")),
+        (GivenBound, Rule(ulps=0, near=True, flush=True, error="share", told="number")),
         (RoundedSum, Rule(near=True)),
     ]
     if isinstance(tolerance, SameKind):

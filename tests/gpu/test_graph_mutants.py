@@ -29,7 +29,7 @@ from dmlgpu.compiler.graph.passes.rewriting import Rewriting
 from dmlgpu.compiler.plan import Affine, Contract, Convolve, Tensor
 from dmlgpu.compiler.rewrites.sources import leaves
 from dmlgpu.compiler.schedule import memory
-from dmlgpu.conformance.suites.graphs import Expectation
+from dmlgpu.conformance.suites.graphs import GraphExpectation
 from dmlgpu.runtime.adapters import adapters
 from dmlgpu.runtime.device import Device
 
@@ -60,9 +60,9 @@ Fault = Callable[[Any], Any]
 
 
 @functools.cache
-def expectation(name: str) -> Expectation:
+def expectation(name: str) -> GraphExpectation:
     """What a case must compute, by the reference alone."""
-    return Expectation.of(name)
+    return GraphExpectation.of(name)
 
 
 @pytest.fixture(scope="module")

@@ -100,18 +100,18 @@ def _setting(field: str, value: object) -> Change:
 
 def repaired(desc: OperatorDesc, refusal: InvalidDescription) -> OperatorDesc | None:
     """Return a description with the sizes that a refusal asks for; None where it asks for something else."""
-    where, wanted = _TENSOR.fullmatch(refusal.field), _WANTED.match(refusal.reason)
-    if where is None or wanted is None:
+    where, requested = _TENSOR.fullmatch(refusal.field), _WANTED.match(refusal.reason)
+    if where is None or requested is None:
         return None
     name, position, dimension = where.groups()
     position = "0" if position == ":" else position
-    value, given = getattr(desc, name), ast.literal_eval(wanted[1])
+    value, needed = getattr(desc, name), ast.literal_eval(requested[1])
     tensor = value if position is None else value[int(position)]
-    if dimension is not None and isinstance(given, int):
+    if dimension is not None and isinstance(needed, int):
         sizes = list(tensor.sizes)
-        sizes[int(dimension)] = given
-    elif isinstance(given, list):
-        sizes = given
+        sizes[int(dimension)] = needed
+    elif isinstance(needed, list):
+        sizes = needed
     else:
         return None
     changed = _resized(tensor, tuple(sizes))

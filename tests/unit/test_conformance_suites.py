@@ -42,7 +42,7 @@ def test_every_name_of_the_quick_profile_is_accepted_back(name):
     names = suite.names("quick")
     assert names == suite.names("quick")
     assert len(set(names)) == len(names) > 0
-    assert all(suite.has(one) for one in names[::9])
+    assert all(suite.has(case) for case in names[::9])
 
 
 @pytest.mark.parametrize("name", PARTS)
@@ -86,8 +86,8 @@ def test_special_values_hold_what_goes_wrong(data_type):
     bits = nan.view(f"u{nan.itemsize}")
     assert len(np.unique(bits)) >= 6 and len(np.unique(np.signbit(nan))) == 2
     limits = np.finfo(data_type.numpy)
-    for wanted in (np.inf, -np.inf, limits.max, -limits.max, limits.smallest_subnormal, limits.smallest_normal):
-        assert wanted in values
+    for special in (np.inf, -np.inf, limits.max, -limits.max, limits.smallest_subnormal, limits.smallest_normal):
+        assert special in values
     assert {False, True} == set(np.signbit(values[values == 0]).tolist())
 
 

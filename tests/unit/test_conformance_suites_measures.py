@@ -11,7 +11,7 @@ from scipy import special
 
 from benchmarks.accuracy import table
 from dmlgpu.common.errors import NotSupported
-from dmlgpu.conformance.accuracy.functions import FUNCTIONS, Function, Measured
+from dmlgpu.conformance.accuracy.functions import FUNCTIONS, FunctionErrors, LibraryFunction
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.records import Run
 from dmlgpu.conformance.suites import sizes
@@ -75,9 +75,9 @@ def test_bytes_after_the_output_are_watched(monkeypatch, numpy_device):
 
 
 def test_what_a_binding_cannot_hold_is_refused_by_its_limit(numpy_device):
-    found = SizeSuite().run("size-sum-2gib", numpy_device)
-    assert (found.status, found.missing) == (Status.NOT_SUPPORTED, "max-storage-buffer-binding-size")
-    assert found.message == "tensors of 2,147,483,664 bytes exceed max-storage-buffer-binding-size, 134,217,728"
+    outcome = SizeSuite().run("size-sum-2gib", numpy_device)
+    assert (outcome.status, outcome.missing) == (Status.NOT_SUPPORTED, "max-storage-buffer-binding-size")
+    assert outcome.message == "tensors of 2,147,483,664 bytes exceed max-storage-buffer-binding-size, 134,217,728"
 
 
 def test_the_largest_binding_is_the_adapter_s(numpy_device):
@@ -105,10 +105,10 @@ def test_true_values_agree_with_scipy_s(name, true):
     np.testing.assert_allclose(function.true(numbers), true(numbers), rtol=1e-12)
 
 
-def measured(*errors: float, bound: float = 2.0) -> Measured:
+def measured(*errors: float, bound: float = 2.0) -> FunctionErrors:
     numbers = np.array([1e-40, 1.0, 1.5, -6.0, np.inf], np.float32)[: len(errors)]
-    function = Function("double_f32", lambda x: 2 * x, bound)
-    return Measured(function, np.array(errors), (numbers,), 2 * numbers, 2 * numbers.astype(np.float64))
+    function = LibraryFunction("double_f32", lambda x: 2 * x, bound)
+    return FunctionErrors(function, np.array(errors), (numbers,), 2 * numbers, 2 * numbers.astype(np.float64))
 
 
 def test_a_measurement_becomes_an_outcome():

@@ -24,7 +24,7 @@ TINY = float(np.finfo(np.float32).tiny)
 
 
 @dataclass(frozen=True)
-class Function:
+class LibraryFunction:
     """One function of the library.
 
     Attributes:
@@ -90,41 +90,43 @@ def _quarter_turns(*counts: int) -> tuple[float, ...]:
 TURNS = _quarter_turns(1, 2, 3, 4, 5, 64, 1001, 65536, 8388609) + tuple(n * np.pi / 4 for n in (1, 3, 5))
 
 FUNCTIONS = (
-    Function("exp_f32", np.exp, critical_points=(-103.97, -87.33, -87.0, 88.0, 88.7228, 0.0, 1.0)),
-    Function("exp_bounded", np.exp, critical_points=(-104.0, -103.97, -87.33, -83.0, 0.0, 1.0, 43.0), maximum=43.0),
-    Function("expm1_f32", np.expm1, critical_points=(0.69, -0.69, -17.3, 88.7228, 1.04)),
-    Function("log_f32", np.log, critical_points=(1.0, TINY, 0.70710678, 1.41421356, 2.0)),
-    Function("log1p_f32", np.log1p, critical_points=(-1.0, 0.41421356, -0.29289322, 1.0)),
-    Function("sin_f32", np.sin, critical_points=TURNS),
-    Function("cos_f32", np.cos, critical_points=TURNS),
-    Function("tan_f32", np.tan, 4.0, TURNS),
-    Function("asin_f32", np.arcsin, critical_points=(0.5, 1.0, -1.0)),
-    Function("acos_f32", np.arccos, critical_points=(0.5, -0.5, 1.0, -1.0)),
-    Function("atan_f32", np.arctan, critical_points=(1.0,)),
-    Function("sinh_f32", np.sinh, critical_points=(0.69, 1.04, 89.4159, 88.7228)),
-    Function("cosh_f32", np.cosh, critical_points=(0.69, 1.04, 89.4159, 88.7228)),
-    Function("tanh_f32", np.tanh, critical_points=(0.625, 9.01, 10.0)),
-    Function("asinh_f32", np.arcsinh, critical_points=(1.0, 8192.0, 0.41421356)),
-    Function("acosh_f32", np.arccosh, critical_points=(1.0, 2.0, 8192.0)),
-    Function("atanh_f32", np.arctanh, critical_points=(0.5, -0.5, 1.0, -1.0)),
-    Function("erf_f32", _erf, critical_points=(0.95, -0.95, 3.92)),
-    Function("erfc_f32", _erfc, critical_points=(0.5, 1.25, -0.5, -1.25, 9.3, 10.05)),
-    Function("erfc_tail_f32", _erfc_tail, critical_points=(0.6, 1.5, 13.0, 14.0), minimum=0.6),
-    Function("sigmoid_f32", _sigmoid, critical_points=(-17.3, -87.33, -103.97, 16.6)),
-    Function("softplus_f32", _softplus, critical_points=(-17.3, -87.33, -103.97, 16.6)),
-    Function("gelu_f32", _gelu, critical_points=(0.6, -0.6, -1.0, -13.0, -14.0, 5.5, 1.5)),
-    Function("sqrt", np.sqrt, 0.5, (1.0,)),
-    Function("truncate_f32", np.trunc, 0.0, (0.5, 1.0, 8388608.0)),
-    Function("floor_f32", np.floor, 0.0, (0.5, -1.0, 8388608.0)),
-    Function("ceil_f32", np.ceil, 0.0, (0.5, 1.0, 8388608.0)),
-    Function("round_half_even_f32", np.rint, 0.0, (0.5, 1.5, -2.5, 4194304.5, 8388608.0)),
-    Function("round_half_away_f32", _round_half_away, 0.0, (0.5, 1.5, -2.5, 4194304.5, 8388608.0)),
-    Function("pow_f32", np.power, 4.0, operands=2),
-    Function("atan2_f32", np.arctan2, operands=2),
-    Function("fmod_f32", np.fmod, 0.0, operands=2),
-    Function("floor_mod_f32", np.mod, 0.5, operands=2),
-    Function("min_f32", np.minimum, 0.0, operands=2),
-    Function("max_f32", np.maximum, 0.0, operands=2),
+    LibraryFunction("exp_f32", np.exp, critical_points=(-103.97, -87.33, -87.0, 88.0, 88.7228, 0.0, 1.0)),
+    LibraryFunction(
+        "exp_bounded", np.exp, critical_points=(-104.0, -103.97, -87.33, -83.0, 0.0, 1.0, 43.0), maximum=43.0
+    ),
+    LibraryFunction("expm1_f32", np.expm1, critical_points=(0.69, -0.69, -17.3, 88.7228, 1.04)),
+    LibraryFunction("log_f32", np.log, critical_points=(1.0, TINY, 0.70710678, 1.41421356, 2.0)),
+    LibraryFunction("log1p_f32", np.log1p, critical_points=(-1.0, 0.41421356, -0.29289322, 1.0)),
+    LibraryFunction("sin_f32", np.sin, critical_points=TURNS),
+    LibraryFunction("cos_f32", np.cos, critical_points=TURNS),
+    LibraryFunction("tan_f32", np.tan, 4.0, TURNS),
+    LibraryFunction("asin_f32", np.arcsin, critical_points=(0.5, 1.0, -1.0)),
+    LibraryFunction("acos_f32", np.arccos, critical_points=(0.5, -0.5, 1.0, -1.0)),
+    LibraryFunction("atan_f32", np.arctan, critical_points=(1.0,)),
+    LibraryFunction("sinh_f32", np.sinh, critical_points=(0.69, 1.04, 89.4159, 88.7228)),
+    LibraryFunction("cosh_f32", np.cosh, critical_points=(0.69, 1.04, 89.4159, 88.7228)),
+    LibraryFunction("tanh_f32", np.tanh, critical_points=(0.625, 9.01, 10.0)),
+    LibraryFunction("asinh_f32", np.arcsinh, critical_points=(1.0, 8192.0, 0.41421356)),
+    LibraryFunction("acosh_f32", np.arccosh, critical_points=(1.0, 2.0, 8192.0)),
+    LibraryFunction("atanh_f32", np.arctanh, critical_points=(0.5, -0.5, 1.0, -1.0)),
+    LibraryFunction("erf_f32", _erf, critical_points=(0.95, -0.95, 3.92)),
+    LibraryFunction("erfc_f32", _erfc, critical_points=(0.5, 1.25, -0.5, -1.25, 9.3, 10.05)),
+    LibraryFunction("erfc_tail_f32", _erfc_tail, critical_points=(0.6, 1.5, 13.0, 14.0), minimum=0.6),
+    LibraryFunction("sigmoid_f32", _sigmoid, critical_points=(-17.3, -87.33, -103.97, 16.6)),
+    LibraryFunction("softplus_f32", _softplus, critical_points=(-17.3, -87.33, -103.97, 16.6)),
+    LibraryFunction("gelu_f32", _gelu, critical_points=(0.6, -0.6, -1.0, -13.0, -14.0, 5.5, 1.5)),
+    LibraryFunction("sqrt", np.sqrt, 0.5, (1.0,)),
+    LibraryFunction("truncate_f32", np.trunc, 0.0, (0.5, 1.0, 8388608.0)),
+    LibraryFunction("floor_f32", np.floor, 0.0, (0.5, -1.0, 8388608.0)),
+    LibraryFunction("ceil_f32", np.ceil, 0.0, (0.5, 1.0, 8388608.0)),
+    LibraryFunction("round_half_even_f32", np.rint, 0.0, (0.5, 1.5, -2.5, 4194304.5, 8388608.0)),
+    LibraryFunction("round_half_away_f32", _round_half_away, 0.0, (0.5, 1.5, -2.5, 4194304.5, 8388608.0)),
+    LibraryFunction("pow_f32", np.power, 4.0, operands=2),
+    LibraryFunction("atan2_f32", np.arctan2, operands=2),
+    LibraryFunction("fmod_f32", np.fmod, 0.0, operands=2),
+    LibraryFunction("floor_mod_f32", np.mod, 0.5, operands=2),
+    LibraryFunction("min_f32", np.minimum, 0.0, operands=2),
+    LibraryFunction("max_f32", np.maximum, 0.0, operands=2),
 )
 
 
@@ -179,7 +181,7 @@ SPECIAL = np.array(
 )
 
 
-def samples(function: Function, count: int = PER_EXPONENT) -> tuple[Floats, ...]:
+def samples(function: LibraryFunction, count: int = PER_EXPONENT) -> tuple[Floats, ...]:
     """The inputs on which a function is measured: ``count`` numbers of every exponent and sign, and others."""
     if function.operands == 1:
         critical_points = [around(value) for value in function.critical_points]
@@ -188,7 +190,7 @@ def samples(function: Function, count: int = PER_EXPONENT) -> tuple[Floats, ...]
     return tuple(_padded(np.concatenate(operand)) for operand in zip(*_pairs(function, count), strict=True))
 
 
-def _pairs(function: Function, count: int) -> Sequence[tuple[Floats, Floats]]:
+def _pairs(function: LibraryFunction, count: int) -> Sequence[tuple[Floats, Floats]]:
     rng = np.random.default_rng(2)
     signed = np.concatenate([SPECIAL, -SPECIAL])
     special_pairs = np.meshgrid(signed, signed)
@@ -209,7 +211,7 @@ def _pairs(function: Function, count: int) -> Sequence[tuple[Floats, Floats]]:
     return pairs
 
 
-def in_domain(function: Function, numbers: Floats) -> Floats:
+def in_domain(function: LibraryFunction, numbers: Floats) -> Floats:
     """Those numbers that a function takes, in whole blocks of four; NaN unless there is a smallest."""
     if function.minimum is not None:
         numbers = numbers[numbers >= function.minimum]
@@ -245,7 +247,7 @@ def kernel(function: str, operands: int, units: int, immediates: bool, prelude: 
     )
 
 
-class Run:
+class FunctionRun:
     """A function applied to arrays on one adapter, again and again."""
 
     def __init__(self, backend: ShaderBackend, function: str, operands: Sequence[Floats], prelude: str = ""):
@@ -281,7 +283,7 @@ class Run:
 
 def evaluate(backend: ShaderBackend, function: str, *operands: Floats, prelude: str = "") -> Floats:
     """The values of a function on an adapter: of the library, of the prelude or built in. Sizes are multiples of 4."""
-    with contextlib.closing(Run(backend, function, operands, prelude)) as run:
+    with contextlib.closing(FunctionRun(backend, function, operands, prelude)) as run:
         run()
         return run.result()
 
@@ -292,7 +294,7 @@ def flushes(backend: ShaderBackend) -> bool:
     return not evaluate(backend, "sqrt", subnormal).all()
 
 
-def true_values(function: Function, operands: Sequence[Floats]) -> Doubles:
+def true_values(function: LibraryFunction, operands: Sequence[Floats]) -> Doubles:
     """The function in float64."""
     with np.errstate(all="ignore"):
         return np.asarray(function.true(*(operand.astype(np.float64) for operand in operands)), np.float64)
@@ -323,7 +325,7 @@ def errors(computed: Floats, true: Doubles, flushed: bool = False) -> Doubles:
 
 
 @dataclass(frozen=True)
-class Measured:
+class FunctionErrors:
     """What one function does on one adapter.
 
     Attributes:
@@ -332,7 +334,7 @@ class Measured:
         kernels: what ran (``Program.summaries``).
     """
 
-    function: Function
+    function: LibraryFunction
     error: Doubles
     operands: tuple[Floats, ...]
     computed: Floats
@@ -369,22 +371,22 @@ class Measured:
     @property
     def worst(self) -> str:
         """The input with the largest error."""
-        given = ", ".join(f"{float(operand[self.worst_index])!r}" for operand in self.operands)
+        arguments = ", ".join(f"{float(operand[self.worst_index])!r}" for operand in self.operands)
         computed, true = float(self.computed[self.worst_index]), float(self.true[self.worst_index])
-        return f"{self.function.name}({given}) = {computed!r}, true {true!r}"
+        return f"{self.function.name}({arguments}) = {computed!r}, true {true!r}"
 
 
-def measure(backend: ShaderBackend, function: Function, count: int = PER_EXPONENT) -> Measured:
+def measure(backend: ShaderBackend, function: LibraryFunction, count: int = PER_EXPONENT) -> FunctionErrors:
     """The errors of a function on an adapter, with ``count`` numbers of every exponent and sign."""
     operands = samples(function, count)
-    with contextlib.closing(Run(backend, function.name, operands)) as run:
+    with contextlib.closing(FunctionRun(backend, function.name, operands)) as run:
         run()
         computed = run.result()
     true = true_values(function, operands)
     if function.name in ("min_f32", "max_f32"):
         computed[computed == 0], true[true == 0] = 0.0, 0.0  # which of two zeros is smaller, NumPy leaves open
     if not flushes(backend):
-        return Measured(function, errors(computed, true), operands, computed, true, kernels=run.kernels)
+        return FunctionErrors(function, errors(computed, true), operands, computed, true, kernels=run.kernels)
     of_zeros = true_values(function, [np.where(np.abs(x) < TINY, np.copysign(np.float32(0), x), x) for x in operands])
     error = np.minimum(errors(computed, true, flushed=True), errors(computed, of_zeros, flushed=True))
-    return Measured(function, error, operands, computed, true, flushed=True, kernels=run.kernels)
+    return FunctionErrors(function, error, operands, computed, true, flushed=True, kernels=run.kernels)

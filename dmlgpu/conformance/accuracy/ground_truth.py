@@ -70,14 +70,14 @@ def local_response(x: Doubles) -> Truth:
     """x / (1 + 0.5 * mean of the squares of 5 channels) ^ 0.75; channels outside count as zeros."""
     squares = np.pad(x**2, ((0, 0), (2, 2), (0, 0), (0, 0)))
     means = sum(squares[:, i : i + x.shape[1]] for i in range(5)) / 5
-    found = x / (1 + 0.5 * means) ** 0.75
-    return found, np.abs(found)
+    normalized = x / (1 + 0.5 * means) ** 0.75
+    return normalized, np.abs(normalized)
 
 
 def lp(x: Doubles) -> Truth:
     """Rows with a sum of squares of 1."""
-    found = x / np.sqrt((x**2).sum(-1, keepdims=True))
-    return found, np.abs(found)
+    normalized = x / np.sqrt((x**2).sum(-1, keepdims=True))
+    return normalized, np.abs(normalized)
 
 
 # ---- softmax, attention
@@ -87,8 +87,8 @@ def softmax(x: Doubles) -> Truth:
     """Softmax of rows; the exponential makes of a rounded exponent an error in proportion to it."""
     exponents = x - x.max(-1, keepdims=True)
     weights = np.exp(exponents)
-    found = weights / weights.sum(-1, keepdims=True)
-    return found, found * (1 - exponents)
+    shares = weights / weights.sum(-1, keepdims=True)
+    return shares, shares * (1 - exponents)
 
 
 def log_softmax(x: Doubles) -> Truth:
@@ -128,8 +128,8 @@ def sum_square(x: Doubles) -> Truth:
 
 def l2(x: Doubles) -> Truth:
     """The square root of the sum of squares."""
-    found = np.sqrt((x**2).sum(-1, keepdims=True))
-    return found, found
+    norm = np.sqrt((x**2).sum(-1, keepdims=True))
+    return norm, norm
 
 
 def log_sum_exp(x: Doubles) -> Truth:
@@ -141,8 +141,8 @@ def log_sum_exp(x: Doubles) -> Truth:
 
 def multiply(x: Doubles) -> Truth:
     """The product."""
-    found = x.prod(-1, keepdims=True)
-    return found, np.abs(found)
+    product = x.prod(-1, keepdims=True)
+    return product, np.abs(product)
 
 
 def running_sum(x: Doubles) -> Truth:

@@ -211,7 +211,7 @@ ROUNDING = 2.0**-24
 
 
 @dataclass(frozen=True)
-class Errors:
+class OperatorErrors:
     """A result and the true one.
 
     Attributes:
@@ -271,7 +271,7 @@ class Errors:
         }
 
 
-def operator_errors(workload: AccuracyWorkload, data_type: DataType, device: Device) -> Errors:
+def operator_errors(workload: AccuracyWorkload, data_type: DataType, device: Device) -> OperatorErrors:
     """The errors of a workload in a type on a device, computed by the way that the workload says.
 
     Raises:
@@ -286,9 +286,9 @@ def operator_errors(workload: AccuracyWorkload, data_type: DataType, device: Dev
         # The profile is the given device's: its family of schedules is what is measured.
         own.backend.target = replace(own.backend.target, profile=backend.target.profile, schedule=workload.schedule)
         compiled = own.compile_operator(own.create_operator(desc), flags)
-        given = iter(inputs)
+        remaining = iter(inputs)
         tensors = [port.desc for port in compiled.inputs]
-        arrays = [None if tensor is None else next(given) for tensor in tensors]
+        arrays = [None if tensor is None else next(remaining) for tensor in tensors]
         (raw,) = [data for data in run_compiled(compiled, arrays, tensors, desc.operator) if data is not None]
         kernels = () if compiled.program is None else compiled.program.summaries
     finally:
@@ -296,4 +296,4 @@ def operator_errors(workload: AccuracyWorkload, data_type: DataType, device: Dev
     output = desc.outputs[0].tensor
     assert output is not None
     true, terms = true_result(workload, inputs)
-    return Errors(output.decode(raw), true, terms, inputs, kernels)
+    return OperatorErrors(output.decode(raw), true, terms, inputs, kernels)

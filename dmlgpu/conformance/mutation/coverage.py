@@ -16,12 +16,12 @@ from dmlgpu.compiler.program import Kernel, Slot
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.compiler.wgsl import linker, templates
 from dmlgpu.compiler.wgsl.sharing import share, shared_texts
-from dmlgpu.conformance.accuracy.functions import FUNCTIONS, Function, kernel
+from dmlgpu.conformance.accuracy.functions import FUNCTIONS, LibraryFunction, kernel
 from dmlgpu.conformance.cases.case import Case
 from dmlgpu.conformance.cases.registry import case_by_name
 from dmlgpu.conformance.mutation.rules import Mutant
 from dmlgpu.conformance.suites.hazards import HazardSuite
-from dmlgpu.conformance.suites.programs import Step
+from dmlgpu.conformance.suites.programs import DispatchStep
 from dmlgpu.conformance.suites.special_values import INFIX, SpecialValueSuite
 
 PROFILES = (Profile.CPU, Profile.DISCRETE)
@@ -40,7 +40,7 @@ def case_of(name: str) -> Case:
     return SpecialValueSuite().case(name) if INFIX in name else case_by_name(name)
 
 
-def function_of(name: str) -> Function | None:
+def function_of(name: str) -> LibraryFunction | None:
     """The function of the math library that a case measures; None for another case."""
     return next((function for function in FUNCTIONS if function.name == name.partition("-")[0]), None)
 
@@ -74,7 +74,7 @@ def _kernels_of(desc: OperatorDesc, target: Target) -> tuple[Kernel, ...]:
     return (*program.kernels, *program.initialization)
 
 
-def _shaders_as_bound(step: Step, target: Target) -> Iterator[str]:
+def _shaders_as_bound(step: DispatchStep, target: Target) -> Iterator[str]:
     """The text of a dispatch's kernels, rendered for the slots that meet in its memory."""
     tensors = {Role.INPUT: step.sources, Role.OUTPUT: step.targets}
 

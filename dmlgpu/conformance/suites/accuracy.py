@@ -20,10 +20,11 @@ import numpy as np
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import InvalidArgument, NotSupported
-from dmlgpu.conformance.accuracy.functions import FUNCTIONS, PER_EXPONENT, Measured, measure
-from dmlgpu.conformance.accuracy.workloads import ROUNDING, WORKLOADS, AccuracyWorkload, Errors, operator_errors
+from dmlgpu.conformance.accuracy.functions import FUNCTIONS, PER_EXPONENT, FunctionErrors, measure
+from dmlgpu.conformance.accuracy.workloads import ROUNDING, WORKLOADS, AccuracyWorkload, OperatorErrors, operator_errors
 from dmlgpu.conformance.cases.keys import PROFILES
 from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.suites.registry import Suite
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.executor import ShaderBackend
 
@@ -33,17 +34,15 @@ FLUSHES = "the adapter flushes subnormals"
 _FUNCTIONS = {function.name: function for function in FUNCTIONS}
 
 
-class AccuracySuite:
+class AccuracySuite(Suite):
     """Every function; the profiles differ in how many numbers they take."""
 
     profiles = tuple(COUNTS)
 
     def names(self, profile: str) -> tuple[str, ...]:
-        """The names of a profile's cases."""
         return tuple(f"{name}-{COUNTS[profile]}" for name in _FUNCTIONS)
 
     def has(self, name: str) -> bool:
-        """Whether a name spells a function and a count."""
         function, _, count = name.partition("-")
         return function in _FUNCTIONS and re.fullmatch(r"[1-9]\d{0,3}", count) is not None
 
@@ -64,7 +63,7 @@ class AccuracySuite:
         return function_outcome(name, measured, time.perf_counter() - start)
 
 
-def function_outcome(name: str, measured: Measured, seconds: float) -> Outcome:
+def function_outcome(name: str, measured: FunctionErrors, seconds: float) -> Outcome:
     """A measurement as the function_outcome of a case."""
     worst, bound = measured.worst_index, measured.function.bound
     wrong = int((measured.error > bound).sum())
@@ -105,17 +104,15 @@ QUICK = (
 )
 
 
-class OperatorAccuracySuite:
+class OperatorAccuracySuite(Suite):
     """Every workload in each of its types; a few in the quick profile."""
 
     profiles = PROFILES
 
     def names(self, profile: str) -> tuple[str, ...]:
-        """The names of a profile's cases."""
         return QUICK if profile == "quick" else tuple(CASES)
 
     def has(self, name: str) -> bool:
-        """Whether a name spells a case."""
         return name in CASES
 
     def run(self, name: str, device: Device) -> Outcome:
@@ -136,7 +133,7 @@ class OperatorAccuracySuite:
         )
 
 
-def operator_outcome(name: str, errors: Errors, limit: float, seconds: float) -> Outcome:
+def operator_outcome(name: str, errors: OperatorErrors, limit: float, seconds: float) -> Outcome:
     """A measurement as the operator_outcome of a case."""
     roundings = errors.roundings
     wrong = int((~(roundings <= limit)).sum())

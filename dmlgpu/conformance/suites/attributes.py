@@ -90,16 +90,16 @@ def with_attribute(desc: OperatorDesc, path: str, value: float) -> OperatorDesc:
         InvalidDescription: when the description's constructor refuses it.
     """
     field, _, rest = path.partition(".")
-    given: Any = getattr(desc, field)
+    current: Any = getattr(desc, field)
     changed: Any = value
     if rest in ("scale", "bias"):
-        scaling = given or SCALED
+        scaling = current or SCALED
         changed = ScaleBias(value, scaling.bias) if rest == "scale" else ScaleBias(scaling.scale, value)
     elif rest:
         activation = _activation(rest, value)
-        changed = (activation,) * len(given) if isinstance(given, tuple) else activation
-    elif isinstance(given, tuple):
-        changed = (*given[:-1], value)
+        changed = (activation,) * len(current) if isinstance(current, tuple) else activation
+    elif isinstance(current, tuple):
+        changed = (*current[:-1], value)
     return desc.replace(**{field: changed})
 
 
@@ -253,10 +253,10 @@ def _types(stem: str, path: str) -> tuple[DataType, ...]:
     """The types of the operator's first tensor, FLOAT32 first, for which it has the attribute as a float."""
     if path not in attribute_paths(stem):
         return ()
-    found = dict.fromkeys(types[0] for types in OPERATOR_CASES[stem].types)
+    data_types = dict.fromkeys(types[0] for types in OPERATOR_CASES[stem].types)
     is_union = OPERATOR_CASES[stem].schema.field(field_of(path)).type == "SCALAR_UNION"
-    known = [one for one in found if one.is_float or not is_union]
-    return tuple(sorted(known, key=lambda one: (one is not DataType.FLOAT32, not one.is_float)))
+    usable = [data_type for data_type in data_types if data_type.is_float or not is_union]
+    return tuple(sorted(usable, key=lambda data_type: (data_type is not DataType.FLOAT32, not data_type.is_float)))
 
 
 @functools.cache  # bounded by the catalog: operators, types and attributes
@@ -330,11 +330,9 @@ class AttributeSuite(CaseSuite):
     profiles = PROFILES
 
     def names(self, profile: str) -> tuple[str, ...]:
-        """The names of a profile's cases."""
         return tuple(str(named) for stem in OPERATOR_CASES for named in _chosen(stem, profile))
 
     def has(self, name: str) -> bool:
-        """Whether a name spells a case."""
         try:
             _Named.read(name)
         except InvalidArgument:
@@ -342,11 +340,6 @@ class AttributeSuite(CaseSuite):
         return True
 
     def case(self, name: str) -> Case:
-        """The case with a name.
-
-        Raises:
-            InvalidArgument: when it names none.
-        """
         named = _Named.read(name)
         base = _base(named.stem, named.data_type, named.path)
         desc = with_attribute(base.desc, named.path, VALUES[named.value])

@@ -24,7 +24,7 @@ from dmlgpu.catalog.tensor_desc import TENSOR_ALIGNMENT, TensorDesc, buffer_size
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.conformance.cases.case import Array
 from dmlgpu.conformance.cases.keys import PROFILES
-from dmlgpu.conformance.suites.programs import Location, Program, ProgramSuite, Step
+from dmlgpu.conformance.suites.programs import DispatchProgram, DispatchStep, Location, ProgramSuite
 
 Sizes = tuple[int, int]
 
@@ -35,7 +35,7 @@ MOST_ELEMENTS = 12 * 12
 
 
 @dataclass(frozen=True)
-class Value:
+class LiveTensor:
     """A tensor that later dispatches may read.
 
     Attributes:
@@ -54,7 +54,7 @@ class Dispatch:
     """A dispatch to be: its description, what it reads, and the largest number that it may make."""
 
     desc: OperatorDesc
-    reads: tuple[Value, ...]
+    reads: tuple[LiveTensor, ...]
     most: int
     indices: Location | None = None
 
@@ -86,7 +86,7 @@ class DispatchGenerator:
     data_type: DataType
     rng: np.random.Generator
     indices: Location
-    values: list[Value] = field(default_factory=list)
+    values: list[LiveTensor] = field(default_factory=list)
     element_wise: int = 1
 
     def draw(self) -> Dispatch:
@@ -103,15 +103,15 @@ class DispatchGenerator:
         count = math.prod(sizes)
         return count <= MOST_ELEMENTS and count * self.data_type.bits % 32 == 0
 
-    def one(self) -> Value:
+    def one(self) -> LiveTensor:
         """A value, the latest ones more often."""
         latest = self.values[-3:] if self.rng.random() < 0.6 else self.values
         return latest[self.rng.integers(len(latest))]
 
-    def other(self, condition: Callable[[Value], bool]) -> Value | None:
+    def other(self, condition: Callable[[LiveTensor], bool]) -> LiveTensor | None:
         """Any value that meets a condition, if there is one."""
-        found = [value for value in self.values if condition(value)]
-        return found[self.rng.integers(len(found))] if found else None
+        values = [value for value in self.values if condition(value)]
+        return values[self.rng.integers(len(values))] if values else None
 
     def clip(self) -> Dispatch:
         """Between -4 and 4."""
@@ -240,7 +240,7 @@ class DispatchGenerator:
         )
         return Dispatch(desc, (a, b), a.most * b.most * a.sizes[1])
 
-    def _unary(self, value: Value) -> dict[str, TensorDesc]:
+    def _unary(self, value: LiveTensor) -> dict[str, TensorDesc]:
         tensor = _tensor(self.data_type, value.sizes)
         return {"input_tensor": tensor, "output_tensor": tensor}
 
@@ -280,7 +280,7 @@ SLOTS = 6
 MOST_STEPS = 2000
 
 
-class Memory(enum.StrEnum):
+class ChainMemory(enum.StrEnum):
     """How the results of a chain share memory."""
 
     OWN = "own"  # a buffer each
@@ -293,7 +293,7 @@ class ChainKey:
     """What names a chain."""
 
     data_type: DataType
-    memory: Memory
+    memory: ChainMemory
     steps: int
     seed: int
 
@@ -307,22 +307,22 @@ class ChainKey:
         Raises:
             InvalidArgument: when it spells none.
         """
-        found = re.fullmatch(r"chain-(\w+)-(\w+)-(\d{1,4})-s(\d{1,9})", name)
+        match = re.fullmatch(r"chain-(\w+)-(\w+)-(\d{1,4})-s(\d{1,9})", name)
         types = {data_type.name.lower(): data_type for data_type in LARGEST}
-        if found is not None and found[1] in types and found[2] in set(Memory):
-            key = cls(types[found[1]], Memory(found[2]), int(found[3]), int(found[4]))
+        if match is not None and match[1] in types and match[2] in set(ChainMemory):
+            key = cls(types[match[1]], ChainMemory(match[2]), int(match[3]), int(match[4]))
             if str(key) == name and 1 <= key.steps <= MOST_STEPS:
                 return key
         raise InvalidArgument(f"{name!r} names no chain, such as chain-float32-own-12-s0, of up to {MOST_STEPS}")
 
 
-class _Layout:
+class _MemoryPlan:
     """Where the tensors of a chain lie; buffer 0 holds the indices."""
 
     def __init__(self, key: ChainKey, rng: np.random.Generator):
         self.key, self.rng = key, rng
         self.sizes = [16]  # of the buffers, in bytes
-        self._slots = [self._buffer(4 * MOST_ELEMENTS) for _ in range(SLOTS if key.memory is Memory.REUSE else 0)]
+        self._slots = [self._buffer(4 * MOST_ELEMENTS) for _ in range(SLOTS if key.memory is ChainMemory.REUSE else 0)]
 
     def _buffer(self, size: int) -> Location:
         self.sizes.append(size)
@@ -331,7 +331,7 @@ class _Layout:
     def fresh(self, sizes: Sizes) -> Location:
         """Memory that nothing has used: a buffer, or the arena's end."""
         size = buffer_size(self.key.data_type, sizes)
-        if self.key.memory is not Memory.ARENA or len(self.sizes) == 1:
+        if self.key.memory is not ChainMemory.ARENA or len(self.sizes) == 1:
             return self._buffer(size)
         offset = -(-self.sizes[1] // TENSOR_ALIGNMENT) * TENSOR_ALIGNMENT
         self.sizes[1] = offset + size
@@ -339,7 +339,7 @@ class _Layout:
 
     def target(self, dispatch: Dispatch) -> Location:
         """Where a result goes: in place where that is allowed, or anywhere that is not read."""
-        if self.key.memory is not Memory.REUSE:
+        if self.key.memory is not ChainMemory.REUSE:
             return self.fresh(dispatch.sizes)
         read = [value.location for value in dispatch.reads]
         first = dispatch.reads[0]
@@ -354,11 +354,11 @@ def _works_in_place(dispatch: Dispatch) -> bool:
     return allowed and all(slot.tensor == dispatch.desc.outputs[0].tensor for slot in dispatch.desc.inputs)
 
 
-def program(key: ChainKey) -> Program:
+def program(key: ChainKey) -> DispatchProgram:
     """The chain of a key."""
     rng = np.random.default_rng(zlib.crc32(str(key).encode()))
-    layout = _Layout(key, rng)
-    sources = [Value(layout.fresh(sizes), sizes, 3) for sizes in SOURCES]
+    layout = _MemoryPlan(key, rng)
+    sources = [LiveTensor(layout.fresh(sizes), sizes, 3) for sizes in SOURCES]
     generator = DispatchGenerator(key.data_type, rng, Location(0), list(sources))
     steps = [_extend(generator, layout) for _ in range(key.steps)]
     dtype = key.data_type.numpy
@@ -367,17 +367,19 @@ def program(key: ChainKey) -> Program:
     cuts = sorted(int(cut) for cut in rng.integers(0, key.steps, rng.integers(4)))
     lists = tuple(tuple(steps[i:j]) for i, j in itertools.pairwise([0, *cuts, key.steps]))
     numbers = tuple(range(len(lists)))
-    return Program(tuple(buffers), lists, (numbers,) if rng.integers(2) else tuple((number,) for number in numbers))
+    return DispatchProgram(
+        tuple(buffers), lists, (numbers,) if rng.integers(2) else tuple((number,) for number in numbers)
+    )
 
 
-def _extend(generator: DispatchGenerator, layout: _Layout) -> Step:
+def _extend(generator: DispatchGenerator, layout: _MemoryPlan) -> DispatchStep:
     """One more dispatch; what it overwrites can be read no longer."""
     dispatch = generator.draw()
     target = layout.target(dispatch)
     generator.values = [value for value in generator.values if value.location != target]
-    generator.values.append(Value(target, dispatch.sizes, dispatch.most))
+    generator.values.append(LiveTensor(target, dispatch.sizes, dispatch.most))
     read = tuple(value.location for value in dispatch.reads)
-    return Step(dispatch.desc, read if dispatch.indices is None else (*read, dispatch.indices), (target,))
+    return DispatchStep(dispatch.desc, read if dispatch.indices is None else (*read, dispatch.indices), (target,))
 
 
 class ChainSuite(ProgramSuite):
@@ -386,17 +388,13 @@ class ChainSuite(ProgramSuite):
     profiles = PROFILES
 
     def names(self, profile: str) -> tuple[str, ...]:
-        """The names of a profile's cases."""
         if profile == "quick":
-            return tuple(str(ChainKey(*kind, 12, 0)) for kind in zip(LARGEST, Memory, strict=True))
+            return tuple(str(ChainKey(*kind, 12, 0)) for kind in zip(LARGEST, ChainMemory, strict=True))
         lengths = {12: 2, 60: 1} if profile == "standard" else {12: 20, 60: 8, 400: 2}
-        found = [(steps, seed) for steps, count in lengths.items() for seed in range(count)]
-        return tuple(str(ChainKey(*kind, *numbers)) for numbers in found for kind in itertools.product(LARGEST, Memory))
+        counted = [(steps, seed) for steps, count in lengths.items() for seed in range(count)]
+        return tuple(
+            str(ChainKey(*kind, *numbers)) for numbers in counted for kind in itertools.product(LARGEST, ChainMemory)
+        )
 
-    def program(self, name: str) -> Program:
-        """The chain with a name.
-
-        Raises:
-            InvalidArgument: when it names none.
-        """
+    def program(self, name: str) -> DispatchProgram:
         return program(ChainKey.parse(name))

@@ -22,7 +22,7 @@ from dmlgpu.conformance.suites.special_values import HalvesSuite, SpecialValueSu
 from dmlgpu.runtime.device import Device
 
 
-class CombinedSuite:
+class CombinedSuite(Suite):
     """The cases of several suites, whose names differ."""
 
     profiles = PROFILES
@@ -44,11 +44,9 @@ class CombinedSuite:
         )
 
     def names(self, profile: str) -> tuple[str, ...]:
-        """The names of a profile's cases."""
         return tuple(name for part in self.parts for name in part.names(profile))
 
     def has(self, name: str) -> bool:
-        """Whether one of the suites has a case of this name."""
         return any(part.has(name) for part in self.parts)
 
     def run(self, name: str, device: Device) -> Outcome:

@@ -99,9 +99,9 @@ class Draft:
         kind = data_type or self.data_type
         whole = tuple(sizes or self.sizes)
         desc = whole if strides is None else TensorDesc(kind, whole, tuple(strides))
-        made = self.graph.input(desc, kind, owned=owned)
-        self._inputs.append(made.desc.encode(self.contents(made.sizes, made.data_type, low, high)))
-        return made
+        expression = self.graph.input(desc, kind, owned=owned)
+        self._inputs.append(expression.desc.encode(self.contents(expression.sizes, expression.data_type, low, high)))
+        return expression
 
     def constant(
         self,
@@ -199,17 +199,17 @@ def _integer_product(draft: Draft) -> Expression:
 
 def _integer_product_to_float(draft: Draft) -> Expression:
     *batch, rows, columns = draft.sizes
-    one = (1, 1, 1, 1)
+    single = (1, 1, 1, 1)
     a, b = (draft.input((*batch, *s), DataType.INT8) for s in ((rows, INNER), (INNER, columns)))
-    return f.matrix_multiply_integer_to_float(a, draft.given([0.5], sizes=one), b, draft.given([0.25], sizes=one))
+    return f.matrix_multiply_integer_to_float(a, draft.given([0.5], sizes=single), b, draft.given([0.25], sizes=single))
 
 
 def _quantized_product(draft: Draft) -> Expression:
     *batch, rows, columns = draft.sizes
-    one = (1, 1, 1, 1)
+    single = (1, 1, 1, 1)
     a, b = (draft.input((*batch, *s)) for s in ((rows, INNER), (INNER, columns)))
-    scales = [draft.given([scale], DataType.FLOAT32, one) for scale in (0.5, 0.5, 0.5)]
-    zero = draft.given([1], sizes=one)
+    scales = [draft.given([scale], DataType.FLOAT32, single) for scale in (0.5, 0.5, 0.5)]
+    zero = draft.given([1], sizes=single)
     return f.quantized_linear_matrix_multiply(
         a, scales[0], b, scales[1], scales[2], zero, zero, zero, output_type=draft.data_type
     )
@@ -233,25 +233,9 @@ def _average_pooling(draft: Draft) -> Expression:
 # ---- rows and reductions ----------------------------------------------------------------------------------
 
 
-def _softmax(draft: Draft) -> Expression:
-    return f.activation_softmax1(draft.input(), axes=(3,))
-
-
-def _softmax_of_channels(draft: Draft) -> Expression:
-    return f.activation_softmax1(draft.input(), axes=(1,))
-
-
-def _log_softmax(draft: Draft) -> Expression:
-    return f.activation_log_softmax1(draft.input(), axes=(3,))
-
-
 def _normalization(draft: Draft) -> Expression:
     parameters = [draft.input((1, 1, 1, draft.sizes[3])) for _ in range(2)]
     return f.mean_variance_normalization2(draft.input(), *parameters, axes=(3,), epsilon=0.125)
-
-
-def _batch_normalization(draft: Draft) -> Expression:
-    return draft.normalized(draft.input())
 
 
 def _local_response_normalization(draft: Draft) -> Expression:
@@ -260,39 +244,19 @@ def _local_response_normalization(draft: Draft) -> Expression:
     )
 
 
-def _reduced_sum(draft: Draft) -> Expression:
-    return _reduced(draft, ReduceFunction.SUM)
-
-
-def _reduced_maximum(draft: Draft) -> Expression:
-    return _reduced(draft, ReduceFunction.MAX)
-
-
 def _reduced(draft: Draft, function: ReduceFunction) -> Expression:
     batch, channels, height, width = draft.sizes
     source = draft.input((batch * channels, INNER, height, width))
     return f.reduce(source, function=function, axes=(1,)).reinterpret(draft.sizes)
 
 
-def _running_sum(draft: Draft) -> Expression:
-    return f.cumulative_summation(draft.input(), axis=2)
-
-
 # ---- element by element -----------------------------------------------------------------------------------
-
-
-def _addition(draft: Draft) -> Expression:
-    return f.element_wise_add(draft.input(), draft.input())
 
 
 def _repeated_product(draft: Draft) -> Expression:
     batch, channels, *_ = draft.sizes
     row = draft.input((batch, channels, 1, 1)).broadcast_to(draft.sizes)
     return f.element_wise_multiply(draft.input(), row)
-
-
-def _exponential(draft: Draft) -> Expression:
-    return f.element_wise_exp(draft.input())
 
 
 def _cast(draft: Draft) -> Expression:
@@ -302,7 +266,7 @@ def _cast(draft: Draft) -> Expression:
 
 def _quantization(draft: Draft) -> Expression:
     scale, zero = draft.given([0.5], DataType.FLOAT32, (1, 1, 1, 1)), draft.given([3], sizes=(1, 1, 1, 1))
-    scale, zero = (one.broadcast_to(draft.sizes) for one in (scale, zero))
+    scale, zero = (parameter.broadcast_to(draft.sizes) for parameter in (scale, zero))
     return f.element_wise_quantize_linear(
         draft.input(data_type=DataType.FLOAT32), scale, zero, output_type=draft.data_type
     )
@@ -310,7 +274,7 @@ def _quantization(draft: Draft) -> Expression:
 
 def _dequantization(draft: Draft) -> Expression:
     scale, zero = draft.given([0.5], sizes=(1, 1, 1, 1)), draft.given([3], DataType.UINT8, (1, 1, 1, 1))
-    scale, zero = (one.broadcast_to(draft.sizes) for one in (scale, zero))
+    scale, zero = (parameter.broadcast_to(draft.sizes) for parameter in (scale, zero))
     return f.element_wise_dequantize_linear(draft.input(data_type=DataType.UINT8, high=200), scale, zero)
 
 
@@ -396,8 +360,8 @@ def _tile(draft: Draft) -> Expression:
 
 def _depth_to_space(draft: Draft) -> Expression:
     batch, channels, height, width = draft.sizes
-    made = f.depth_to_space1(draft.input((1, 4 * batch, channels * height, width)), block_size=2)
-    return _front(draft, made)
+    whole = f.depth_to_space1(draft.input((1, 4 * batch, channels * height, width)), block_size=2)
+    return _front(draft, whole)
 
 
 def _space_to_depth(draft: Draft) -> Expression:
@@ -405,10 +369,10 @@ def _space_to_depth(draft: Draft) -> Expression:
     return _front(draft, f.space_to_depth1(draft.input((1, batch, 2 * channels * height, 2 * width)), block_size=2))
 
 
-def _front(draft: Draft, made: Expression) -> Expression:
+def _front(draft: Draft, large: Expression) -> Expression:
     """Return a quarter of what is four times as large, seen in the draft's sizes."""
     quarter = (1, 1, math.prod(draft.sizes))
-    whole = made.reinterpret((1, 4, quarter[2]))
+    whole = large.reinterpret((1, 4, quarter[2]))
     return f.slice1(whole, input_window_offsets=(0, 1, 0), input_window_sizes=quarter).reinterpret(draft.sizes)
 
 
@@ -432,18 +396,18 @@ PRODUCERS: Mapping[str, tuple[Producer, Types]] = {
     "quantized_product": (_quantized_product, BYTES),
     "max_pooling": (_max_pooling, NUMBERS),
     "average_pooling": (_average_pooling, FLOATS),
-    "softmax": (_softmax, FLOATS),
-    "softmax_of_channels": (_softmax_of_channels, FLOATS),
-    "log_softmax": (_log_softmax, FLOATS),
+    "softmax": (lambda draft: f.activation_softmax1(draft.input(), axes=(3,)), FLOATS),
+    "softmax_of_channels": (lambda draft: f.activation_softmax1(draft.input(), axes=(1,)), FLOATS),
+    "log_softmax": (lambda draft: f.activation_log_softmax1(draft.input(), axes=(3,)), FLOATS),
     "normalization": (_normalization, FLOATS),
-    "batch_normalization": (_batch_normalization, FLOATS),
+    "batch_normalization": (lambda draft: draft.normalized(draft.input()), FLOATS),
     "local_response_normalization": (_local_response_normalization, FLOATS),
-    "reduced_sum": (_reduced_sum, SUMMED),
-    "reduced_maximum": (_reduced_maximum, NUMBERS),
-    "running_sum": (_running_sum, SUMMED),
-    "addition": (_addition, NUMBERS),
+    "reduced_sum": (lambda draft: _reduced(draft, ReduceFunction.SUM), SUMMED),
+    "reduced_maximum": (lambda draft: _reduced(draft, ReduceFunction.MAX), NUMBERS),
+    "running_sum": (lambda draft: f.cumulative_summation(draft.input(), axis=2), SUMMED),
+    "addition": (lambda draft: f.element_wise_add(draft.input(), draft.input()), NUMBERS),
     "repeated_product": (_repeated_product, NUMBERS),
-    "exponential": (_exponential, FLOATS),
+    "exponential": (lambda draft: f.element_wise_exp(draft.input()), FLOATS),
     "cast": (_cast, EVERY),
     "quantization": (_quantization, BYTES),
     "dequantization": (_dequantization, FLOATS),
@@ -470,32 +434,8 @@ PRODUCERS: Mapping[str, tuple[Producer, Types]] = {
 Consumer = Callable[[Draft, Expression], Expression]
 
 
-def _relu(draft: Draft, x: Expression) -> Expression:
-    return f.activation_relu(x)
-
-
-def _sigmoid(draft: Draft, x: Expression) -> Expression:
-    return f.activation_sigmoid(x)
-
-
-def _scale_bias(draft: Draft, x: Expression) -> Expression:
-    return f.element_wise_identity(x, scale_bias=ScaleBias(-0.5, 0.25))
-
-
-def _clip(draft: Draft, x: Expression) -> Expression:
-    return f.element_wise_clip(x, min=-2.0, max=1.5)
-
-
-def _residual(draft: Draft, x: Expression) -> Expression:
-    return f.element_wise_add(draft.input(), x)
-
-
 def _channel_bias(draft: Draft, x: Expression) -> Expression:
     return f.element_wise_subtract(x, draft.input((1, x.sizes[1], 1, 1)).broadcast_to(x.sizes))
-
-
-def _square(draft: Draft, x: Expression) -> Expression:
-    return f.element_wise_multiply(x, x)
 
 
 def _shifted_pair(draft: Draft, x: Expression) -> Expression:
@@ -522,14 +462,6 @@ def _dequantize(draft: Draft, x: Expression) -> Expression:
     return f.element_wise_dequantize_linear(x, scale.broadcast_to(x.sizes), zero.broadcast_to(x.sizes))
 
 
-def _read_join(draft: Draft, x: Expression) -> Expression:
-    return f.join([draft.input((*x.sizes[:3], 2)), x, x], axis=3)
-
-
-def _join_of_channels(draft: Draft, x: Expression) -> Expression:
-    return f.join([x, draft.input((x.sizes[0], 1, *x.sizes[2:]))], axis=1)
-
-
 def _read_slice(draft: Draft, x: Expression) -> Expression:
     *lead, width = x.sizes
     window = (*lead, width - 1)
@@ -543,16 +475,8 @@ def _turned(x: Expression) -> Expression:
     return x.reinterpret(sizes, (*strides[:2], strides[3], strides[2]))
 
 
-def _read_transpose(draft: Draft, x: Expression) -> Expression:
-    return f.element_wise_identity(_turned(x))
-
-
 def _read_padding(draft: Draft, x: Expression) -> Expression:
     return f.padding(x, padding_value=1, start_padding=(0, 0, 1, 0), end_padding=(0, 0, 0, 2))
-
-
-def _read_tile(draft: Draft, x: Expression) -> Expression:
-    return f.tile(x, repeats=(1, 1, 2, 1))
 
 
 def _read_gather(draft: Draft, x: Expression) -> Expression:
@@ -570,36 +494,8 @@ def _product_of_transpose(draft: Draft, x: Expression) -> Expression:
     return f.gemm(draft.input((*batch, 3, rows)), _turned(x), trans_b=MatrixTransform.TRANSPOSE)
 
 
-def _read_convolution(draft: Draft, x: Expression) -> Expression:
-    return f.convolution(x, draft.input((2, x.sizes[1], 1, 2)))
-
-
-def _read_sum(draft: Draft, x: Expression) -> Expression:
-    return f.reduce(x, function=ReduceFunction.SUM, axes=(2, 3))
-
-
-def _maximum(draft: Draft, x: Expression) -> Expression:
-    return f.reduce(x, function=ReduceFunction.MAX, axes=(1,))
-
-
 def _read_running_sum(draft: Draft, x: Expression) -> Expression:
     return f.cumulative_summation(x, axis=3, axis_direction=AxisDirection.DECREASING)
-
-
-def _read_softmax(draft: Draft, x: Expression) -> Expression:
-    return f.activation_softmax1(f.element_wise_clip(x, min=-4.0, max=4.0), axes=(3,))
-
-
-def _read_normalization(draft: Draft, x: Expression) -> Expression:
-    return f.mean_variance_normalization2(x, axes=(3,), epsilon=0.125)
-
-
-def _normalized_batch(draft: Draft, x: Expression) -> Expression:
-    return draft.normalized(x)
-
-
-def _read_max_pooling(draft: Draft, x: Expression) -> Expression:
-    return f.max_pooling(x, window_size=(2, 2), strides=(2, 1))
 
 
 def _upsampling(draft: Draft, x: Expression) -> Expression:
@@ -621,34 +517,34 @@ def _bits(draft: Draft, x: Expression) -> Expression:
 
 
 CONSUMERS: Mapping[str, tuple[Consumer, Types]] = {
-    "relu": (_relu, (*SIGNED, DataType.INT16)),
-    "sigmoid": (_sigmoid, FLOATS),
-    "scale_bias": (_scale_bias, FLOATS),
-    "clip": (_clip, NUMBERS),
-    "residual": (_residual, NUMBERS),
+    "relu": (lambda draft, x: f.activation_relu(x), (*SIGNED, DataType.INT16)),
+    "sigmoid": (lambda draft, x: f.activation_sigmoid(x), FLOATS),
+    "scale_bias": (lambda draft, x: f.element_wise_identity(x, scale_bias=ScaleBias(-0.5, 0.25)), FLOATS),
+    "clip": (lambda draft, x: f.element_wise_clip(x, min=-2.0, max=1.5), NUMBERS),
+    "residual": (lambda draft, x: f.element_wise_add(draft.input(), x), NUMBERS),
     "channel_bias": (_channel_bias, NUMBERS),
-    "square": (_square, NUMBERS),
+    "square": (lambda draft, x: f.element_wise_multiply(x, x), NUMBERS),
     "shifted_pair": (_shifted_pair, NUMBERS),
     "cast": (_read_cast, EVERY),
     "quantize": (_quantize, FLOATS),
     "dequantize": (_dequantize, (*BYTES, DataType.INT16, DataType.UINT16, DataType.INT32, DataType.UINT32)),
-    "join": (_read_join, EVERY),
-    "join_of_channels": (_join_of_channels, EVERY),
+    "join": (lambda draft, x: f.join([draft.input((*x.sizes[:3], 2)), x, x], axis=3), EVERY),
+    "join_of_channels": (lambda draft, x: f.join([x, draft.input((x.sizes[0], 1, *x.sizes[2:]))], axis=1), EVERY),
     "slice": (_read_slice, EVERY),
-    "transpose": (_read_transpose, EVERY),
+    "transpose": (lambda draft, x: f.element_wise_identity(_turned(x)), EVERY),
     "padding": (_read_padding, EVERY),
-    "tile": (_read_tile, NUMBERS),
+    "tile": (lambda draft, x: f.tile(x, repeats=(1, 1, 2, 1)), NUMBERS),
     "gather": (_read_gather, EVERY),
     "product": (_read_product, FLOATS),
     "product_of_transpose": (_product_of_transpose, FLOATS),
-    "convolution": (_read_convolution, FLOATS),
-    "sum": (_read_sum, SUMMED),
-    "maximum": (_maximum, NUMBERS),
+    "convolution": (lambda draft, x: f.convolution(x, draft.input((2, x.sizes[1], 1, 2))), FLOATS),
+    "sum": (lambda draft, x: f.reduce(x, function=ReduceFunction.SUM, axes=(2, 3)), SUMMED),
+    "maximum": (lambda draft, x: f.reduce(x, function=ReduceFunction.MAX, axes=(1,)), NUMBERS),
     "running_sum": (_read_running_sum, SUMMED),
-    "softmax": (_read_softmax, FLOATS),
-    "normalization": (_read_normalization, FLOATS),
-    "batch_normalization": (_normalized_batch, FLOATS),
-    "max_pooling": (_read_max_pooling, NUMBERS),
+    "softmax": (lambda draft, x: f.activation_softmax1(f.element_wise_clip(x, min=-4.0, max=4.0), axes=(3,)), FLOATS),
+    "normalization": (lambda draft, x: f.mean_variance_normalization2(x, axes=(3,), epsilon=0.125), FLOATS),
+    "batch_normalization": (lambda draft, x: draft.normalized(x), FLOATS),
+    "max_pooling": (lambda draft, x: f.max_pooling(x, window_size=(2, 2), strides=(2, 1)), NUMBERS),
     "upsampling": (_upsampling, FLOATS),
     "reshape": (_reshape, (*SIGNED, DataType.INT16, DataType.INT64)),
     "bits": (_bits, EVERY),

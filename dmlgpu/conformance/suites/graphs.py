@@ -4,7 +4,7 @@ with the reference, node by node.
 Names are of four kinds:
 
 - ``pair-convolution-residual-float32-odd``: a producer and what reads it (``graph_steps``), by
-  the type of the tensor between them; the last word says what is special (``Variant``).
+  the type of the tensor between them; the last word says what is special (``GraphVariant``).
 - ``cast-input-sum-uint8-int64-float16-plain``: casts before and after a step (``graph_casts``).
 - ``pattern-attention-float16-plain``: graphs that passes look for as a whole (``graph_patterns``).
 - ``graph-float32-12-s3``: random graphs (``RandomGraph``), by their type, the number of their nodes, and a seed.
@@ -43,25 +43,26 @@ from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.target import Profile
 from dmlgpu.conformance.cases.case import Array
 from dmlgpu.conformance.cases.keys import PROFILES
-from dmlgpu.conformance.cases.tolerance import Bound, Given
+from dmlgpu.conformance.cases.tolerance import Bound, GivenBound
 from dmlgpu.conformance.drivers.pairwise import Allowance
 from dmlgpu.conformance.running.comparison import Verdict, compare
 from dmlgpu.conformance.running.graph_runner import run_graph
 from dmlgpu.conformance.running.outcome import Outcome
 from dmlgpu.conformance.running.runner import POISON, digest, kernels_of
-from dmlgpu.conformance.suites.chains import LARGEST, Dispatch, DispatchGenerator, Sizes, Value
+from dmlgpu.conformance.suites.chains import LARGEST, Dispatch, DispatchGenerator, LiveTensor, Sizes
 from dmlgpu.conformance.suites.graph_bounds import output_bounds
 from dmlgpu.conformance.suites.graph_casts import INPUT, Casts, all_casts
 from dmlgpu.conformance.suites.graph_patterns import PATTERNS
 from dmlgpu.conformance.suites.graph_steps import ALL, CONSUMERS, PRODUCERS, Draft, Example
 from dmlgpu.conformance.suites.programs import Location
+from dmlgpu.conformance.suites.registry import Suite
 from dmlgpu.runtime.device import Device
 
 SIZES, ODD_SIZES = (2, 4, 6, 8), (1, 3, 5, 7)
 """Of the tensor between producer and consumer: whole units of four elements, and none."""
 
 
-class Variant(enum.StrEnum):
+class GraphVariant(enum.StrEnum):
     """What is special about a pair or a pattern."""
 
     PLAIN = "plain"
@@ -71,20 +72,20 @@ class Variant(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class Pair:
+class GraphPair:
     """What names a pair or, with no consumer, a pattern."""
 
     producer: str
     consumer: str | None
     data_type: DataType
-    variant: Variant
+    variant: GraphVariant
 
     def __str__(self) -> str:
         kind = ("pattern", self.producer) if self.consumer is None else ("pair", self.producer, self.consumer)
         return "-".join((*kind, self.data_type.name.lower(), self.variant))
 
     @classmethod
-    def parse(cls, name: str) -> Pair | None:
+    def parse(cls, name: str) -> GraphPair | None:
         """The pair or pattern that a name spells, if it spells one."""
         kind, *parts = name.split("-")
         known = {"pair": _all_pairs, "pattern": _all_patterns}.get(kind)
@@ -92,43 +93,45 @@ class Pair:
 
     def example(self) -> Example:
         """The graph, and what it is given."""
-        sizes = ODD_SIZES if self.variant is Variant.ODD else SIZES
-        policy = "interleaved_channel" if self.variant is Variant.INTERLEAVED else "default"
+        sizes = ODD_SIZES if self.variant is GraphVariant.ODD else SIZES
+        policy = "interleaved_channel" if self.variant is GraphVariant.INTERLEAVED else "default"
         draft = Draft(str(self), self.data_type, sizes, policy)
         if self.consumer is None:
             return draft.example(PATTERNS[self.producer][0](draft))
-        made = PRODUCERS[self.producer][0](draft)
-        read = CONSUMERS[self.consumer][0](draft, made)
-        return draft.example([read, made] if self.variant is Variant.TAPPED else [read])
+        produced = PRODUCERS[self.producer][0](draft)
+        read = CONSUMERS[self.consumer][0](draft, produced)
+        return draft.example([read, produced] if self.variant is GraphVariant.TAPPED else [read])
 
 
 @functools.cache
-def _all_pairs() -> dict[str, Pair]:
+def _all_pairs() -> dict[str, GraphPair]:
     """All pairs by their names."""
-    found = (
-        Pair(producer, consumer, data_type, variant)
-        for (producer, (_, made)), (consumer, (_, read)) in itertools.product(PRODUCERS.items(), CONSUMERS.items())
+    pairs = (
+        GraphPair(producer, consumer, data_type, variant)
+        for (producer, (_, made_types)), (consumer, (_, read)) in itertools.product(
+            PRODUCERS.items(), CONSUMERS.items()
+        )
         for data_type in ALL
-        if data_type in made and data_type in read
-        for variant in Variant
+        if data_type in made_types and data_type in read
+        for variant in GraphVariant
     )
-    return {str(pair): pair for pair in found}
+    return {str(pair): pair for pair in pairs}
 
 
 @functools.cache
-def _all_patterns() -> dict[str, Pair]:
+def _all_patterns() -> dict[str, GraphPair]:
     """All patterns by their names."""
-    found = (
-        Pair(pattern, None, data_type, variant)
+    pairs = (
+        GraphPair(pattern, None, data_type, variant)
         for pattern, (_, types) in PATTERNS.items()
         for data_type in types
-        for variant in Variant
-        if variant is not Variant.TAPPED
+        for variant in GraphVariant
+        if variant is not GraphVariant.TAPPED
     )
-    return {str(pair): pair for pair in found}
+    return {str(pair): pair for pair in pairs}
 
 
-Named = TypeVar("Named", Pair, Casts)
+Named = TypeVar("Named", GraphPair, Casts)
 
 
 def _one_each(cases: Iterable[Named], kind: Callable[[Named], Hashable]) -> list[str]:
@@ -178,13 +181,12 @@ def _kind_of_casts(casts: Casts) -> Hashable:
     return (casts.step, casts.second) if casts.producer == INPUT else (casts.producer, casts.first)
 
 
-class GraphSuite:
+class GraphSuite(Suite):
     """Pairs of operators, patterns, casts, and random graphs of every type; more of all in the larger profiles."""
 
     profiles = PROFILES
 
     def names(self, profile: str) -> tuple[str, ...]:
-        """The names of a profile's cases."""
         lengths = {
             "quick": {16: 2},
             "standard": {6: 4, 16: 6, 60: 2},
@@ -196,14 +198,13 @@ class GraphSuite:
             case "quick":
                 return (*QUICK, *random)
             case "standard":
-                patterns = [name for name, pair in _all_patterns().items() if pair.variant is Variant.PLAIN]
+                patterns = [name for name, pair in _all_patterns().items() if pair.variant is GraphVariant.PLAIN]
                 pairs = _one_each(_all_pairs().values(), lambda pair: (pair.producer, pair.consumer))
                 casts = _one_each(all_casts().values(), _kind_of_casts)
                 return tuple(dict.fromkeys((*QUICK, *pairs, *patterns, *casts, *random)))
         return (*_all_pairs(), *_all_patterns(), *all_casts(), *random)
 
     def has(self, name: str) -> bool:
-        """Whether a name spells a graph."""
         try:
             return _named(name) is not None or RandomGraph.parse(name) is not None
         except InvalidArgument:
@@ -213,7 +214,7 @@ class GraphSuite:
         """Compare what comes out with all passes, under both families of schedules, and with none, with what the
         reference computes."""
         start = time.perf_counter()
-        expected = Expectation.of(name)
+        expected = GraphExpectation.of(name)
         verdicts = _told("fused", expected.verdicts(device, ())) + _told("no pass", expected.verdicts(device, PASSES))
         if device.adapter.backend != "NumPy":
             with _other_schedules(device) as profile:
@@ -230,8 +231,8 @@ class GraphSuite:
 
     def allowance(self, name: str) -> Allowance:
         """How far that may lie from the truth."""
-        given = example(name)
-        return Allowance(WITHIN, lambda: output_bounds(resolve(given.graph), given.inputs))
+        graph_example = example(name)
+        return Allowance(WITHIN, lambda: output_bounds(resolve(graph_example.graph), graph_example.inputs))
 
 
 def _told(how: str, verdicts: Iterable[Verdict]) -> list[Verdict]:
@@ -254,35 +255,37 @@ def _other_schedules(device: Device) -> Iterator[Profile]:
         device.backend.target = target
 
 
-WITHIN = Given()
+WITHIN = GivenBound()
 
 
 @dataclass(frozen=True)
-class Expectation:
+class GraphExpectation:
     """A graph and what it must compute.
 
     Attributes:
-        given: the graph, and what it is given.
+        example: the graph and its inputs.
         outputs: what the reference computes node by node.
         bounds: how far each element may lie from that.
     """
 
-    given: Example
+    example: Example
     outputs: tuple[Array, ...]
     bounds: tuple[Bound, ...]
 
     @classmethod
-    def of(cls, name: str) -> Expectation:
+    def of(cls, name: str) -> GraphExpectation:
         """What the graph of a case must compute."""
-        given = example(name)
-        bounds = output_bounds(resolve(given.graph), given.inputs)
-        return cls(given, _execute(given, Device("numpy"), ()).outputs, bounds)
+        graph_example = example(name)
+        bounds = output_bounds(resolve(graph_example.graph), graph_example.inputs)
+        return cls(graph_example, _execute(graph_example, Device("numpy"), ()).outputs, bounds)
 
     def verdicts(self, device: Device, disabled: Collection[str]) -> list[Verdict]:
         """Compare what a device computes, with some passes left out: a verdict per output."""
-        ran = _execute(self.given, device, disabled, POISON)
-        found = zip(self.outputs, ran.outputs, self.bounds, strict=True)
-        return [replace(compare(expected, got, WITHIN, bound), kernels=ran.kernels) for expected, got, bound in found]
+        ran = _execute(self.example, device, disabled, POISON)
+        compared = zip(self.outputs, ran.outputs, self.bounds, strict=True)
+        return [
+            replace(compare(expected, got, WITHIN, bound), kernels=ran.kernels) for expected, got, bound in compared
+        ]
 
 
 def example(name: str) -> Example:
@@ -295,23 +298,23 @@ def example(name: str) -> Example:
     return random_example(RandomGraph.parse(name)) if named is None else named.example()
 
 
-def _named(name: str) -> Pair | Casts | None:
+def _named(name: str) -> GraphPair | Casts | None:
     """The pair, pattern or casts that a name spells, if it spells one."""
-    return Pair.parse(name) or Casts.parse(name)
+    return GraphPair.parse(name) or Casts.parse(name)
 
 
 @dataclass(frozen=True)
-class _Execution:
+class _GraphExecution:
     """What a device computed, and the kernels that did (``Outcome.kernels``)."""
 
     outputs: tuple[Array, ...]
     kernels: tuple[str, ...]
 
 
-def _execute(given: Example, device: Device, disabled: Collection[str], poison: int = 0) -> _Execution:
-    compiled = device.compile_graph(given.graph, disabled_passes=disabled)
+def _execute(graph_example: Example, device: Device, disabled: Collection[str], poison: int = 0) -> _GraphExecution:
+    compiled = device.compile_graph(graph_example.graph, disabled_passes=disabled)
     with np.errstate(all="ignore"):  # the numpy adapter, on halves that overflow
-        return _Execution(run_graph(compiled, given.inputs, poison), kernels_of(compiled))
+        return _GraphExecution(run_graph(compiled, graph_example.inputs, poison), kernels_of(compiled))
 
 
 # ---- random graphs of integers, and of floats that hold integers exactly ---------------------------------------------
@@ -340,10 +343,10 @@ class RandomGraph:
         Raises:
             InvalidArgument: when it spells none.
         """
-        found = re.fullmatch(r"graph-(\w+)-(\d{1,3})-s(\d{1,9})", name)
+        match = re.fullmatch(r"graph-(\w+)-(\d{1,3})-s(\d{1,9})", name)
         types = {data_type.name.lower(): data_type for data_type in LARGEST}
-        if found is not None and found[1] in types:
-            key = cls(types[found[1]], int(found[2]), int(found[3]))
+        if match is not None and match[1] in types:
+            key = cls(types[match[1]], int(match[2]), int(match[3]))
             if str(key) == name and 1 <= key.nodes <= MOST_NODES:
                 return key
         raise InvalidArgument(f"{name!r} names no graph, such as graph-float32-12-s0, of up to {MOST_NODES} nodes")
@@ -352,23 +355,23 @@ class RandomGraph:
 def random_example(key: RandomGraph) -> Example:
     """The graph of a key. Where a value lies is its number: sources first, then nodes, in order."""
     rng = np.random.default_rng(zlib.crc32(str(key).encode()))
-    sources = [Value(Location(1 + number), sizes, 3) for number, sizes in enumerate(SOURCES)]
+    sources = [LiveTensor(Location(1 + number), sizes, 3) for number, sizes in enumerate(SOURCES)]
     generator = DispatchGenerator(key.data_type, rng, Location(0), list(sources), element_wise=3)
     dispatches = []
     for number in range(key.nodes):
         dispatch = generator.draw()
         dispatches.append(dispatch)
-        found = Value(Location(1 + len(SOURCES) + number), dispatch.sizes, dispatch.most)
-        generator.values.append(found)
+        result = LiveTensor(Location(1 + len(SOURCES) + number), dispatch.sizes, dispatch.most)
+        generator.values.append(result)
         if rng.random() < 0.3:
-            generator.values.append(_reinterpreted(found))
+            generator.values.append(_reinterpreted(result))
     dtype = key.data_type.numpy
     data: list[Array] = [rng.integers(0, 4, 4).astype(np.uint32)]
     data += [rng.integers(-3, 4, rows * columns).astype(dtype) for rows, columns in SOURCES]
     return Example(_graph(dispatches, data[-1], rng, str(key)), tuple(data[:-1]))
 
 
-def _reinterpreted(value: Value) -> Value:
+def _reinterpreted(value: LiveTensor) -> LiveTensor:
     """The same bytes as a matrix of other sizes: the edge between says so."""
     rows, columns = value.sizes
     return replace(value, sizes=(rows * columns // 4, 4) if rows * columns % 4 == 0 else (columns, rows))

@@ -77,13 +77,13 @@ def suite_by_name(name: str) -> Suite:
         InvalidArgument: when there is none of that name; the message lists those that exist. Or when it needs a package
             that is not installed.
     """
-    found = _entries()
-    if name not in found:
-        near = difflib.get_close_matches(name.lower(), found, 1)
+    entries = _entries()
+    if name not in entries:
+        near = difflib.get_close_matches(name.lower(), entries, 1)
         similar = f"; a similar name: {near[0]}" if near else ""
-        raise InvalidArgument(f"there is no suite {name!r}{similar}; there are {', '.join(sorted(found))}")
+        raise InvalidArgument(f"there is no suite {name!r}{similar}; there are {', '.join(sorted(entries))}")
     try:
-        suite: Suite = found[name].load()()
+        suite: Suite = entries[name].load()()
     except ModuleNotFoundError as error:
         raise InvalidArgument(f"the suite {name!r} needs a package that is not installed: {error}") from None
     return suite
@@ -124,12 +124,12 @@ def select(suite: Suite, profile: str, patterns: Sequence[str] = ()) -> tuple[st
     selected = set() if patterns else set(names)
     others: list[str] = []
     for pattern in patterns:
-        found = {name for name in names if matches(name, pattern)}
-        if not found and not suite.has(pattern):
+        matching = {name for name in names if matches(name, pattern)}
+        if not matching and not suite.has(pattern):
             hint = _hint(suite, profile, pattern)
             raise InvalidArgument(f"no case of the profile {profile!r} matches {pattern!r}{hint}")
-        selected |= found
-        others += [] if found else [pattern]
+        selected |= matching
+        others += [] if matching else [pattern]
     return tuple(dict.fromkeys([*(name for name in names if name in selected), *others]))
 
 
@@ -177,14 +177,14 @@ def _suggestion(pattern: str, names: Sequence[str], suites: Sequence[str]) -> st
     # An operator's name in another library, then one that is misspelt; the cases of an operator begin with its stem.
     known = [match.operator.stem for match in search.find(stem) if match.fit <= search.SYNONYM]
     alike = [name.lower() for name in search.near(stem)] + _near(stem, stems)
-    found = [one for one in dict.fromkeys(known or alike) if one in stems]
+    similar = [candidate for candidate in dict.fromkeys(known or alike) if candidate in stems]
     if rest:
         # As much of each name as there is of the pattern, which may be no more than the beginning.
-        beginnings = {name[: len(word)]: name for name in names if name.partition("-")[0] in (stem, *found)}
-        found = [beginnings[one] for one in _near(word, list(beginnings))] or found
-    if not found:
-        found = _near(word, suites)
-    return f"; similar names: {', '.join(found[:_MOST_NAMES])}" if found else ""
+        beginnings = {name[: len(word)]: name for name in names if name.partition("-")[0] in (stem, *similar)}
+        similar = [beginnings[beginning] for beginning in _near(word, list(beginnings))] or similar
+    if not similar:
+        similar = _near(word, suites)
+    return f"; similar names: {', '.join(similar[:_MOST_NAMES])}" if similar else ""
 
 
 def _near(word: str, names: Sequence[str]) -> list[str]:

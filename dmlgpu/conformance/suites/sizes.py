@@ -26,6 +26,7 @@ from dmlgpu.conformance.cases.tolerance import EXACT
 from dmlgpu.conformance.running.comparison import Verdict, compare
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.runner import kernels_of
+from dmlgpu.conformance.suites.registry import Suite
 from dmlgpu.runtime.buffer import Buffer
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.operator import CompiledOperator
@@ -245,20 +246,18 @@ def run_workload(workload: LargeWorkload, device: Device) -> Verdict:
             buffer.release()
 
 
-class SizeSuite:
+class SizeSuite(Suite):
     """Every operator of this module at every size; over 2^31 bytes in the full profile only."""
 
     profiles = PROFILES
 
     def names(self, profile: str) -> tuple[str, ...]:
-        """The names of a profile's cases."""
         if profile == "quick":
             return ("size-row_sums-groups", "size-running_sum-groups")
         extents = list(EXTENTS) if profile == "full" else list(EXTENTS)[:-1]
         return tuple(f"size-{workload}-{extent}" for extent in extents for workload in WORKLOADS)
 
     def has(self, name: str) -> bool:
-        """Whether a name spells a case."""
         return name in self.names("full")
 
     def run(self, name: str, device: Device) -> Outcome:

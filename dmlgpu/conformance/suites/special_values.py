@@ -25,7 +25,7 @@ from dmlgpu.conformance.accuracy.functions import FUNCTIONS
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, specials
 from dmlgpu.conformance.cases.keys import PLAIN, PROFILES, Key, Types
-from dmlgpu.conformance.cases.layouts import Layout
+from dmlgpu.conformance.cases.layouts import TensorLayout
 from dmlgpu.conformance.cases.operator_cases import OperatorCases
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
 from dmlgpu.conformance.cases.tolerance import Accumulated, as_bits
@@ -165,7 +165,6 @@ class SpecialValueSuite(CaseSuite):
     profiles = PROFILES
 
     def names(self, profile: str) -> tuple[str, ...]:
-        """The names of a profile's cases."""
         return tuple(
             f"{stem}{INFIX}{name.removeprefix(f'{stem}-')}"
             for stem, cases in OPERATOR_CASES.items()
@@ -174,11 +173,6 @@ class SpecialValueSuite(CaseSuite):
         )
 
     def case(self, name: str) -> Case:
-        """The case with a name.
-
-        Raises:
-            InvalidArgument: when it names none.
-        """
         stem, infix, rest = name.partition(INFIX)
         if not infix or not _is_comparable(stem, rest):
             raise InvalidArgument(f"{name!r} names no case such as gemm-values-float32-2x3-packed-s0")
@@ -260,17 +254,11 @@ class HalvesSuite(CaseSuite):
     profiles = tuple(PARAMETER_SETS)
 
     def names(self, profile: str) -> tuple[str, ...]:
-        """The names of a profile's cases."""
         return tuple(
             name for cases in OPERATOR_CASES.values() if is_unary(cases) for name in _halves_names(cases, profile)
         )
 
     def case(self, name: str) -> Case:
-        """The case with a name.
-
-        Raises:
-            InvalidArgument: when it names none.
-        """
         stem, infix, rest = name.partition(HALVES_INFIX)
         cases = OPERATOR_CASES.get(stem)
         if not infix or cases is None or not is_unary(cases) or not rest.startswith("float16-"):
@@ -294,4 +282,4 @@ def _halves_names(cases: OperatorCases, profile: str) -> Iterator[str]:
         return
     for chosen in types[:1] if profile == "quick" else types:
         for seed in range(PARAMETER_SETS[profile] if _has_attributes(cases) else 1):
-            yield f"{cases.stem}{HALVES_INFIX}{Key(chosen, (COUNT,), Layout.PACKED, PLAIN, seed)}"
+            yield f"{cases.stem}{HALVES_INFIX}{Key(chosen, (COUNT,), TensorLayout.PACKED, PLAIN, seed)}"

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.conformance.cases.case import Arrays, Case
+from dmlgpu.conformance.cases.case import Arrays, Case, of_first
 from dmlgpu.conformance.cases.contents import any_bits, mixed, numbers
+from dmlgpu.conformance.cases.discriminating import DiscriminatingInputs, Rows
 from dmlgpu.conformance.cases.families.functions import SPECIAL, accuracy, within
-from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
-from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
-from dmlgpu.conformance.cases.telling import Rows, Telling
+from dmlgpu.conformance.cases.keys import PLAIN, Key
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, register
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Bound, Tolerance, Ulp, flush
 
 Array = NDArray[Any]
@@ -50,10 +50,8 @@ class _ActivationCases(OperatorCases):
     ulps: ClassVar[float] = 2
     interval: ClassVar[tuple[float, float]] = (-6.0, 6.0)
     ranges: ClassVar[Ranges] = {}
-    telling = (Telling("bends that belong to the other side", ("input_tensor",), at_bends),)
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, SPECIAL)
+    discriminating = (DiscriminatingInputs("bends that belong to the other side", ("input_tensor",), at_bends),)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, SPECIAL)
 
     def draw_attributes(self, rng: np.random.Generator) -> Attributes:
         """A value of each attribute: sometimes the usual one, a float32 in any case."""
@@ -74,9 +72,8 @@ class _ActivationCases(OperatorCases):
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         data_type, sizes = key.types[0], key.sizes
-        source, output = draw_tensors(key, rng, (data_type, sizes, False), (data_type, sizes, True))
-        attributes = self.draw_attributes(rng)
-        desc = self.desc_class(input_tensor=source, output_tensor=output, **attributes)
+        tensors, attributes = self.uniform_tensors(key, rng), self.draw_attributes(rng)
+        desc = self.desc_class(**tensors, **attributes)
 
         def fill(contents: np.random.Generator) -> Arrays:
             if key.variant == SPECIAL:
@@ -85,16 +82,17 @@ class _ActivationCases(OperatorCases):
                 return (within(contents, data_type, sizes, self.interval),)
             return (numbers(contents, data_type, sizes),)
 
-        def magnitude(inputs: Arrays) -> Bound:
-            assert inputs[0] is not None
-            x = inputs[0].astype(np.float64)
+        def magnitude(array: Array) -> Bound:
+            x = array.astype(np.float64)
             with np.errstate(all="ignore"):
                 errors = self.magnitude(x, attributes)
             assert errors is not None
             return np.where(np.isfinite(x), errors, 0.0)
 
         tolerance = self.allowed(data_type)
-        return Case(name, desc, fill, tolerance, magnitude=magnitude if isinstance(tolerance, Accumulated) else None)
+        return Case(
+            name, desc, fill, tolerance, magnitude=of_first(magnitude) if isinstance(tolerance, Accumulated) else None
+        )
 
 
 def _with_bends(rng: np.random.Generator, array: Array, attributes: Attributes) -> Array:
@@ -179,18 +177,14 @@ class HardSwishCases(_SummedCases):
 
 
 @cases(descs.ActivationIdentity)
-class IdentityCases(_ActivationCases):
+class ActivationIdentityCases(_ActivationCases):
     """ACTIVATION_IDENTITY: a copy of bits."""
 
-    def variants(self, types: Types) -> tuple[str, ...]:
-        """Nothing special."""
-        return (PLAIN,)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN,)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        data_type = key.types[0]
-        source, output = draw_tensors(key, rng, (data_type, key.sizes, False), (data_type, key.sizes, True))
-        desc = descs.ActivationIdentity(input_tensor=source, output_tensor=output)
-        return Case(name, desc, lambda contents: (any_bits(contents, data_type, key.sizes),), EXACT)
+        desc = self.desc_class(**self.uniform_tensors(key, rng))
+        return Case(name, desc, lambda contents: (any_bits(contents, key.types[0], key.sizes),), EXACT)
 
 
 # one product
@@ -204,7 +198,6 @@ class LinearCases(_SummedCases):
     ranges: ClassVar[Ranges] = {"alpha": (-2.0, 2.0), "beta": (-2.0, 2.0)}
 
     def magnitude(self, x: Wide, attributes: Attributes) -> Bound:
-        """The error of the line."""
         return _line_errors(x, attributes)
 
 
@@ -228,7 +221,6 @@ class ReluCases(_ActivationCases):
     standard_count = 48
 
     def allowed(self, data_type: DataType) -> Tolerance:
-        """No error."""
         return CORRECTLY_ROUNDED
 
 
@@ -278,7 +270,6 @@ class ThresholdedReluCases(_ActivationCases):
     ranges: ClassVar[Ranges] = {"alpha": (-2.0, 2.0)}
 
     def allowed(self, data_type: DataType) -> Tolerance:
-        """No error."""
         return CORRECTLY_ROUNDED
 
 
@@ -298,15 +289,11 @@ class _PairCases(OperatorCases):
     """An activation of two tensors: the input, and one more. Floats are rounded once."""
 
     standard_count = 48
-    fields: ClassVar[tuple[str, str, str]]
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, SPECIAL)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, SPECIAL)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         data_type, sizes = key.types[0], key.sizes
-        places = [(data_type, sizes, is_output) for is_output in (False, False, True)]
-        desc = self.desc_class(**dict(zip(self.fields, draw_tensors(key, rng, *places), strict=True)))
+        desc = self.desc_class(**self.uniform_tensors(key, rng))
         draw = mixed if key.variant == SPECIAL else numbers
 
         def fill(contents: np.random.Generator) -> Arrays:
@@ -318,8 +305,6 @@ class _PairCases(OperatorCases):
 @cases(descs.ActivationParameterizedRelu)
 class ParameterizedReluCases(_PairCases):
     """ACTIVATION_PARAMETERIZED_RELU."""
-
-    fields = ("input_tensor", "slope_tensor", "output_tensor")
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         """The case of a key. The product may flush what the comparison does not."""
@@ -334,6 +319,4 @@ class ParameterizedReluCases(_PairCases):
         return replace(case, alternatives=flushed_product) if key.types[0] is DataType.FLOAT32 else case
 
 
-register(
-    _PairCases, descs.ActivationReluGrad, fields=("input_tensor", "input_gradient_tensor", "output_gradient_tensor")
-)
+register(_PairCases, descs.ActivationReluGrad)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -10,21 +10,19 @@ from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType, IsInfinityMode
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, few, numbers
+from dmlgpu.conformance.cases.discriminating import EQUAL_PAIRS, DiscriminatingInputs
 from dmlgpu.conformance.cases.families.arithmetic import OPERANDS, SPECIAL, VariedCases, of_both_signs
-from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
+from dmlgpu.conformance.cases.keys import PLAIN, Key
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
-from dmlgpu.conformance.cases.telling import EQUAL_PAIRS, Telling
 
 
 class _RelationCases(VariedCases):
     """Two tensors of one type, and truth values of another."""
 
-    telling = (Telling("< for <=, zeros of either sign that differ", OPERANDS, EQUAL_PAIRS),)
+    discriminating = (DiscriminatingInputs("< for <=, zeros of either sign that differ", OPERANDS, EQUAL_PAIRS),)
 
     type_fields = ("ATensor", "OutputTensor")
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, SPECIAL)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, SPECIAL)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         data_type, truth = key.types
@@ -62,9 +60,7 @@ class _LogicalCases(OperatorCases):
     type_fields = ("OutputTensor",)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        fields = self.schema.tensor_fields
-        tensors = draw_tensors(key, rng, *((key.types[0], key.sizes, field.kind == "output") for field in fields))
-        desc = self.desc_class(**dict(zip((field.python_name for field in fields), tensors, strict=True)))
+        desc = self.desc_class(**self.uniform_tensors(key, rng))
 
         def fill(contents: np.random.Generator) -> Arrays:
             return tuple(draw_booleans(contents, key.types[0], key.sizes) for _ in desc.inputs)
@@ -85,9 +81,7 @@ class _ClassCases(VariedCases):
     """Floats, and whether they are of a kind."""
 
     type_fields = ("InputTensor", "OutputTensor")
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, SPECIAL)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, SPECIAL)
 
     def attributes(self, rng: np.random.Generator) -> dict[str, Any]:
         """Values of the fields beside the tensors."""
@@ -109,7 +103,6 @@ class IsInfinityCases(_ClassCases):
     """ELEMENT_WISE_IS_INFINITY."""
 
     def attributes(self, rng: np.random.Generator) -> dict[str, Any]:
-        """The infinities that are sought."""
         return {"infinity_mode": IsInfinityMode(int(rng.integers(len(IsInfinityMode))))}
 
 

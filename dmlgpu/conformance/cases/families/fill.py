@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from dmlgpu.conformance.cases.contents import any_bits, mixed, numbers, specials
 from dmlgpu.conformance.cases.families.arithmetic import SPECIAL, VariedCases
 from dmlgpu.conformance.cases.families.indexing import IndexingCases, draw_indices
 from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
-from dmlgpu.conformance.cases.layouts import Layout
+from dmlgpu.conformance.cases.layouts import TensorLayout
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound
 
@@ -24,7 +24,7 @@ class _FillCases(VariedCases):
 
     type_fields = ("OutputTensor",)
 
-    def allowed_variants(self, types: Types, layout: Layout) -> tuple[str, ...]:
+    def allowed_variants(self, types: Types, layout: TensorLayout) -> tuple[str, ...]:
         """There is no input to hand over or to share."""
         return self.variants(types)
 
@@ -43,8 +43,7 @@ def _no_inputs(contents: np.random.Generator) -> Arrays:
 class FillValueConstantCases(_FillCases):
     """FILL_VALUE_CONSTANT."""
 
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, SPECIAL)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, SPECIAL)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         (output,) = draw_tensors(key, rng, (key.types[0], key.sizes, True))
@@ -100,14 +99,14 @@ class OneHotCases(IndexingCases):
         )
 
         def fill(contents: np.random.Generator) -> Arrays:
-            found = draw_indices(contents, index_type, np.array(key.sizes[axis]), lines, key.variant)
-            return found, any_bits(contents, data_type, values.sizes)
+            places = draw_indices(contents, index_type, np.array(key.sizes[axis]), lines, key.variant)
+            return places, any_bits(contents, data_type, values.sizes)
 
         desc = descs.OneHot(indices_tensor=indices, values_tensor=values, output_tensor=output, axis=axis)
         return Case(name, desc, fill)
 
 
-class _MatrixCases(OperatorCases):
+class _DiagonalCases(OperatorCases):
     """Matrices of any type, one or a stack of them."""
 
     standard_count = 40
@@ -133,11 +132,10 @@ def _number(rng: np.random.Generator, data_type: DataType) -> Any:
 
 
 @cases(descs.DiagonalMatrix1)
-class DiagonalMatrix1Cases(_MatrixCases):
+class DiagonalMatrix1Cases(_DiagonalCases):
     """DIAGONAL_MATRIX1."""
 
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, ABSENT, INVERTED, LIMITS)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, ABSENT, INVERTED, LIMITS)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         (data_type,), sizes = key.types, _matrix_sizes(key.sizes)
@@ -158,15 +156,13 @@ class DiagonalMatrix1Cases(_MatrixCases):
 
 
 @cases(descs.DiagonalMatrix)
-class DiagonalMatrixCases(_MatrixCases):
+class DiagonalMatrixCases(_DiagonalCases):
     """DIAGONAL_MATRIX: numbers of which other types only hold a part."""
 
     standard_count = 30
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, LIMITS)
 
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, LIMITS)
-
-    def allowed_variants(self, types: Types, layout: Layout) -> tuple[str, ...]:
+    def allowed_variants(self, types: Types, layout: TensorLayout) -> tuple[str, ...]:
         """There is no input to hand over."""
         return self.variants(types)
 
@@ -194,21 +190,19 @@ class RandomGeneratorCases(OperatorCases):
 
     standard_count = 30
     long_sizes = ((1_000_003,), (10_000_000,))
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, STATELESS, CARRY)
 
     @property
     def types(self) -> tuple[Types, ...]:
         """The output's; there is one only."""
         return ((UINT32,),)
 
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, STATELESS, CARRY)
-
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         states = (1,) * (len(key.sizes) - 1) + (6,)
-        given, output, after = draw_tensors(
+        before, output, after = draw_tensors(
             key, rng, (UINT32, states, False), (UINT32, key.sizes, True), (UINT32, states, True)
         )
-        fields: dict[str, Any] = {"type": RandomGeneratorType.PHILOX_4X32_10, "input_state_tensor": given}
+        fields: dict[str, Any] = {"type": RandomGeneratorType.PHILOX_4X32_10, "input_state_tensor": before}
         fields |= {"output_tensor": output, "output_state_tensor": None if key.variant == STATELESS else after}
         return Case(
             name, descs.RandomGenerator(**fields), lambda contents: _state(contents, key.variant, states), EXACT

@@ -14,10 +14,10 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.overlap import has_overlap
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits
+from dmlgpu.conformance.cases.discriminating import SHARE
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
-from dmlgpu.conformance.cases.layouts import Layout, draw_tensor
+from dmlgpu.conformance.cases.layouts import TensorLayout, draw_tensor
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
-from dmlgpu.conformance.cases.telling import SHARE
 
 NEGATIVE = "negative"
 OUTSIDE = "outside"
@@ -41,8 +41,8 @@ def draw_indices(
     drawn = with_variant(rng, index_type, rng.integers(0, extents, sizes, np.int64), extents, variant)
     last = np.broadcast_to(extents, sizes).astype(np.int64)
     choices = [0 * last, last - 1, last] + ([-last, 0 * last - 1, -last - 1] if index_type.is_signed else [])
-    telling = np.choose(rng.integers(0, len(choices), sizes), choices).astype(index_type.numpy)
-    return np.where(rng.random(sizes) < SHARE, telling, drawn)
+    discriminating = np.choose(rng.integers(0, len(choices), sizes), choices).astype(index_type.numpy)
+    return np.where(rng.random(sizes) < SHARE, discriminating, drawn)
 
 
 def with_variant(rng: np.random.Generator, index_type: DataType, values: Array, extents: Array, variant: str) -> Array:
@@ -120,8 +120,8 @@ class GatherNd1Cases(IndexingCases):
         extents = np.array(source[batch : batch + tuple_size])
 
         def fill(contents: np.random.Generator) -> Arrays:
-            found = draw_indices(contents, index_type, extents, indices, key.variant)
-            return any_bits(contents, data_type, key.sizes), found
+            values = draw_indices(contents, index_type, extents, indices, key.variant)
+            return any_bits(contents, data_type, key.sizes), values
 
         batch_field = {"batch_dimension_count": batch} if self.batches else {}
         desc = self.desc_class(
@@ -198,8 +198,8 @@ class GatherElementsCases(IndexingCases):
         )
 
         def fill(contents: np.random.Generator) -> Arrays:
-            found = draw_indices(contents, index_type, np.array(extent), picked, key.variant)
-            return any_bits(contents, data_type, key.sizes), found
+            values = draw_indices(contents, index_type, np.array(extent), picked, key.variant)
+            return any_bits(contents, data_type, key.sizes), values
 
         desc = descs.GatherElements(input_tensor=source, indices_tensor=indices, output_tensor=output, axis=axis)
         return Case(name, desc, fill)
@@ -270,11 +270,11 @@ class ScatterElementsCases(_ScatterCases):
             (data_type, key.sizes, True),
         )
         if count > 1 and indices.element_strides[axis] == 0:  # equal indices along the axis would be duplicates
-            indices = draw_tensor(index_type, updated, Layout.PERMUTED, rng)
+            indices = draw_tensor(index_type, updated, TensorLayout.PERMUTED, rng)
 
         def fill(contents: np.random.Generator) -> Arrays:
-            found = _places(contents, index_type, updated, extent=extent, axis=axis, variant=key.variant)
-            return any_bits(contents, data_type, key.sizes), found, any_bits(contents, data_type, updated)
+            places = _places(contents, index_type, updated, extent=extent, axis=axis, variant=key.variant)
+            return any_bits(contents, data_type, key.sizes), places, any_bits(contents, data_type, updated)
 
         desc = descs.ScatterElements(
             input_tensor=source, indices_tensor=indices, updates_tensor=updates, output_tensor=output, axis=axis
@@ -329,12 +329,12 @@ class ScatterNdCases(_ScatterCases):
             (data_type, key.sizes, True),
         )
         if has_overlap(indices.sizes, indices.element_strides):  # equal tuples would be duplicates
-            indices = draw_tensor(index_type, indices_sizes, Layout.PERMUTED, rng)
+            indices = draw_tensor(index_type, indices_sizes, TensorLayout.PERMUTED, rng)
 
         def fill(contents: np.random.Generator) -> Arrays:
             extents = np.array(source_sizes[:tuple_size])
-            found = _tuples(contents, index_type, extents, indices_sizes, key.variant)
-            return any_bits(contents, data_type, key.sizes), found, any_bits(contents, data_type, updates_sizes)
+            places = _tuples(contents, index_type, extents, indices_sizes, key.variant)
+            return any_bits(contents, data_type, key.sizes), places, any_bits(contents, data_type, updates_sizes)
 
         desc = descs.ScatterNd(
             input_tensor=source,

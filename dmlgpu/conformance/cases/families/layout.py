@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,8 +12,8 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.conformance.cases.case import Case
 from dmlgpu.conformance.cases.contents import any_bits
-from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
-from dmlgpu.conformance.cases.layouts import Layout
+from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList
+from dmlgpu.conformance.cases.layouts import TensorLayout
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
 from dmlgpu.conformance.cases.tolerance import EXACT
 
@@ -45,9 +44,7 @@ class WindowCases(MovingCases):
     """Windows drawn per dimension, and the windows at the edge of what is contiguous."""
 
     large_sizes: ClassVar[SizesList] = ((16_700_001,), (65537, 65))
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, WHOLE, ROWS, SHIFTED, MIRRORED)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, WHOLE, ROWS, SHIFTED, MIRRORED)
 
 
 def draw_window(key: Key, rng: np.random.Generator) -> list[tuple[int, int, int]]:
@@ -101,9 +98,7 @@ class SliceCases(WindowCases):
     """SLICE: positive strides."""
 
     large_sizes: ClassVar[SizesList] = ()
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, WHOLE, ROWS, SHIFTED)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, WHOLE, ROWS, SHIFTED)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         windows = [(offset, 1 + (size - 1) // abs(step), abs(step)) for offset, size, step in draw_window(key, rng)]
@@ -127,8 +122,7 @@ def some_dimensions(key: Key, rng: np.random.Generator, most: int = 3) -> set[in
 class TileCases(MovingCases):
     """TILE: a few dimensions repeated, or only whole rows, or only within them."""
 
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, ROWS, INNER)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, ROWS, INNER)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         repeated = some_dimensions(key, rng)
@@ -149,8 +143,7 @@ MOST_PIECES = 12
 class _PiecesCases(MovingCases):
     """Pieces along any axis, along the first one (whole rows), slim ones, a single one."""
 
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, ROWS, SLIM, ONE)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, ROWS, SLIM, ONE)
 
     def axis(self, key: Key, rng: np.random.Generator) -> int:
         """The axis along which the pieces lie."""
@@ -195,11 +188,11 @@ def _cut(key: Key, rng: np.random.Generator, extent: int) -> list[int]:
 class JoinCases(_PiecesCases):
     """JOIN; the key has the sizes of its first input."""
 
-    def standard_keys(self) -> Iterator[Key]:
-        """Also rows of bytes that fill no whole words, or begin within blocks of words."""
-        yield from super().standard_keys()
-        yield Key((DataType.INT8,), (2, 63), Layout.ALIGNED)
-        yield Key((DataType.INT8,), (8, 45), Layout.ALIGNED)
+    added_keys: ClassVar[tuple[Key, ...]] = (
+        Key((DataType.INT8,), (2, 63), TensorLayout.ALIGNED),
+        Key((DataType.INT8,), (8, 45), TensorLayout.ALIGNED),
+    )
+    """Rows of bytes that fill no whole words, or begin within blocks of words."""
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         axis = self.axis(key, rng)
@@ -223,8 +216,7 @@ MODES = {mode.name.lower(): mode for mode in PaddingMode}
 class _PaddingCases(MovingCases):
     """Every mode; padding of whole rows, of rows by whole units, beyond the size of the input."""
 
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (*MODES, ROWS, INNER, FAR, UNITS)
+    variant_names: ClassVar[tuple[str, ...]] = (*MODES, ROWS, INNER, FAR, UNITS)
 
     def mode(self, key: Key, rng: np.random.Generator) -> PaddingMode:
         """The mode that the variant names, or any."""
@@ -326,8 +318,8 @@ class _BlockCases(MovingCases):
         block = int(rng.integers(1, 5))
         space = (batch, channels, height * block, width * block)
         depth = (batch, channels * block * block, height, width)
-        given, made = (space, depth) if self.to_depth else (depth, space)
-        source, output = draw_tensors(key, rng, (key.types[0], given, False), (key.types[0], made, True))
+        input_sizes, output_sizes = (space, depth) if self.to_depth else (depth, space)
+        source, output = draw_tensors(key, rng, (key.types[0], input_sizes, False), (key.types[0], output_sizes, True))
         fields: dict[str, Any] = {"input_tensor": source, "output_tensor": output, "block_size": block}
         if "order" in {field.python_name for field in self.schema.python_fields}:
             fields["order"] = _ORDERS.get(key.variant, DepthSpaceOrder.COLUMN_ROW_DEPTH)
@@ -338,9 +330,7 @@ class _OrderedBlockCases(_BlockCases):
     """Both orders."""
 
     standard_count = 28
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return tuple(_ORDERS)
+    variant_names: ClassVar[tuple[str, ...]] = tuple(_ORDERS)
 
 
 register(_OrderedBlockCases, descs.SpaceToDepth1, to_depth=True)

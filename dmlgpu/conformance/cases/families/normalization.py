@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -19,10 +19,10 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import mixed
+from dmlgpu.conformance.cases.discriminating import SHARE
 from dmlgpu.conformance.cases.keys import OWNED, PLAIN, Key, SizesList, Types
-from dmlgpu.conformance.cases.layouts import Layout
+from dmlgpu.conformance.cases.layouts import TensorLayout
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
-from dmlgpu.conformance.cases.telling import SHARE
 from dmlgpu.conformance.cases.tolerance import Accumulated, Bound, Ulp
 from dmlgpu.reference import evaluate
 
@@ -50,10 +50,10 @@ def four(sizes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def statistic_sizes(
-    sizes: Sequence[int], rng: np.random.Generator, kept: Sequence[int] | None = None
+    sizes: Sequence[int], rng: np.random.Generator, varying: Sequence[int] | None = None
 ) -> tuple[int, ...]:
-    """Sizes that broadcast to others: 1 but along the kept dimensions, or, by chance, along any."""
-    chosen = [d for d in range(len(sizes)) if rng.integers(2)] if kept is None else kept
+    """Sizes that broadcast to others: 1 but along the varying dimensions, or, by chance, along any."""
+    chosen = [d for d in range(len(sizes)) if rng.integers(2)] if varying is None else varying
     return tuple(size if dimension in chosen else 1 for dimension, size in enumerate(sizes))
 
 
@@ -124,9 +124,7 @@ class _RowCases(NormalizationCases):
     """Normalisation by the statistics of rows; scale and bias are there or not, and broadcast in any way."""
 
     long_sizes: ClassVar[SizesList] = ((300_003,), (3, 20011), (2003, 3), (70, 4096), (2, 70001))
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, LAYER, BARE, FUSED, FAR, NAN)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, LAYER, BARE, FUSED, FAR, NAN)
 
     def row_sizes(self, key: Key) -> tuple[int, ...]:
         """Sizes of the input."""
@@ -142,16 +140,16 @@ class _RowCases(NormalizationCases):
         sizes = self.row_sizes(key)
         how, attributes = self.statistics(key, sizes, rng)
         present = self._parameters(key, rng)
-        kept = how.axes if key.variant == LAYER else None
-        inputs = {"input_tensor": sizes} | {field: statistic_sizes(sizes, rng, kept) for field in present}
+        dimensions = how.axes if key.variant == LAYER else None
+        inputs = {"input_tensor": sizes} | {field: statistic_sizes(sizes, rng, dimensions) for field in present}
         tensors = self.describe(key, rng, inputs, {"output_tensor": sizes})
         activation = ACTIVATIONS[rng.integers(len(ACTIVATIONS))] if key.variant == FUSED else None
         desc = self.desc_class(**tensors, **attributes, fused_activation=activation)
 
         def fill(contents: np.random.Generator) -> Arrays:
             x = elements(contents, key, sizes)
-            given = {field: contents.standard_normal(inputs[field]).astype(x.dtype) for field in present}
-            return (x, given.get("scale_tensor"), given.get("bias_tensor"))
+            parameters = {field: contents.standard_normal(inputs[field]).astype(x.dtype) for field in present}
+            return (x, parameters.get("scale_tensor"), parameters.get("bias_tensor"))
 
         count = math.prod(sizes[axis] for axis in how.axes)
         return Case(name, desc, fill, Accumulated(count), magnitude=lambda arrays: self._magnitude(how, *arrays))
@@ -189,23 +187,21 @@ def any_axes(key: Key, rng: np.random.Generator) -> tuple[int, ...]:
 class MeanVarianceNormalization2Cases(_RowCases):
     """MEAN_VARIANCE_NORMALIZATION2, with each of its switches on and off."""
 
-    def variants(self, types: Types) -> tuple[str, ...]:
-        """The switches too."""
-        return (*super().variants(types), "rms", "centered", "neither")
+    added_keys: ClassVar[tuple[Key, ...]] = (
+        Key((DataType.FLOAT32,), (3, 40), TensorLayout.PACKED, FAR),
+        Key((DataType.FLOAT32,), (69, 500), TensorLayout.PACKED),
+        Key((DataType.FLOAT32,), (140, 244), TensorLayout.PACKED, FAR),
+        Key((DataType.FLOAT32,), (140, 244), TensorLayout.PACKED, "rms", 1),
+    )
+    """Rows of floats far from 0, of which every digit of the mean counts, and so many rows that neighbours store
+    theirs together, or subgroups hold them."""
 
-    def standard_keys(self) -> Iterator[Key]:
-        """Also rows of floats far from 0, of which every digit of the mean counts, and so many rows that neighbours
-        store theirs together, or subgroups hold them."""
-        yield from super().standard_keys()
-        yield Key((DataType.FLOAT32,), (3, 40), Layout.PACKED, FAR)
-        yield Key((DataType.FLOAT32,), (69, 500), Layout.PACKED)
-        yield Key((DataType.FLOAT32,), (140, 244), Layout.PACKED, FAR)
-        yield Key((DataType.FLOAT32,), (140, 244), Layout.PACKED, "rms", 1)
+    def variants(self, types: Types) -> tuple[str, ...]:
+        return (*super().variants(types), "rms", "centered", "neither")
 
     def statistics(
         self, key: Key, sizes: tuple[int, ...], rng: np.random.Generator
     ) -> tuple[_Statistics, dict[str, Any]]:
-        """By the variant."""
         use_mean, use_variance = {"rms": (False, True), "centered": (True, False), "neither": (False, False)}.get(
             key.variant, (True, True)
         )
@@ -240,7 +236,6 @@ class MeanVarianceNormalizationCases(_RowCases):
     long_sizes: ClassVar[SizesList] = ()
 
     def row_sizes(self, key: Key) -> tuple[int, ...]:
-        """Four dimensions."""
         return four(key.sizes)
 
     def statistics(
@@ -262,14 +257,9 @@ class LpNormalizationCases(NormalizationCases):
     """LP_NORMALIZATION."""
 
     long_sizes: ClassVar[SizesList] = ((300_003,), (3, 20011), (2003, 3))
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, ZEROS, LARGE, TINY, NAN)
-
-    def standard_keys(self) -> Iterator[Key]:
-        """Also sums of absolute values of long rows, without an epsilon."""
-        yield from super().standard_keys()
-        yield Key((DataType.FLOAT32,), (3, 300), Layout.PACKED)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, ZEROS, LARGE, TINY, NAN)
+    added_keys: ClassVar[tuple[Key, ...]] = (Key((DataType.FLOAT32,), (3, 300), TensorLayout.PACKED),)
+    """Sums of absolute values of long rows, without an epsilon."""
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         tensors = self.describe(key, rng, {"input_tensor": key.sizes}, {"output_tensor": key.sizes})
@@ -331,10 +321,10 @@ SPECIAL = "special"  # limits, infinities and NaN among the elements
 
 def _sizes_of(key: Key, rng: np.random.Generator) -> tuple[int, ...]:
     """Sizes of a statistic."""
-    kept = {CHANNELS: [1], WHOLE: range(len(key.sizes)), SINGLE: []}.get(key.variant)
+    dimensions = {CHANNELS: [1], WHOLE: range(len(key.sizes)), SINGLE: []}.get(key.variant)
     if math.prod(key.sizes) > 20000:
-        kept = [int(np.argmin(key.sizes))]
-    return statistic_sizes(key.sizes, rng, kept)
+        dimensions = [int(np.argmin(key.sizes))]
+    return statistic_sizes(key.sizes, rng, dimensions)
 
 
 def _positive(rng: np.random.Generator, sizes: tuple[int, ...]) -> Wide:
@@ -345,8 +335,7 @@ def _positive(rng: np.random.Generator, sizes: tuple[int, ...]) -> Wide:
 class BatchNormalizationCases(NormalizationCases):
     """BATCH_NORMALIZATION; each of its parameters broadcasts in its own way."""
 
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, CHANNELS, WHOLE, FUSED, SPECIAL, FAR)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, CHANNELS, WHOLE, FUSED, SPECIAL, FAR)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         fields = ("mean_tensor", "variance_tensor", "scale_tensor", "bias_tensor")
@@ -377,9 +366,7 @@ class BatchNormalizationTrainingCases(NormalizationCases):
     """BATCH_NORMALIZATION_TRAINING."""
 
     long_sizes: ClassVar[SizesList] = ((300_003,), (3, 20011), (20011, 3), (40, 5, 321))
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, CHANNELS, WHOLE, SINGLE, FUSED, FAR)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, CHANNELS, WHOLE, SINGLE, FUSED, FAR)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         small = _sizes_of(key, rng)
@@ -399,7 +386,7 @@ class BatchNormalizationTrainingCases(NormalizationCases):
 
         axes = tuple(axis for axis, size in enumerate(small) if size == 1)
         count = math.prod(key.sizes[axis] for axis in axes)
-        return Case(name, desc, fill, Accumulated(count), magnitude=lambda given: _of_training(given, axes, epsilon))
+        return Case(name, desc, fill, Accumulated(count), magnitude=lambda arrays: _of_training(arrays, axes, epsilon))
 
 
 def _of_training(arrays: Arrays, axes: tuple[int, ...], epsilon: float) -> tuple[Bound, ...]:
@@ -430,9 +417,7 @@ class _GradientCases(NormalizationCases):
 
     standard_count: ClassVar[int] = 24
     long_sizes: ClassVar[SizesList] = ((300_003,), (3, 20011), (20011, 3))
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, CHANNELS, WHOLE, SINGLE, FAR)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, CHANNELS, WHOLE, SINGLE, FAR)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         """The case of a key; the mean is somewhere near that of the input."""
@@ -460,13 +445,13 @@ class _GradientCases(NormalizationCases):
 
         return Case(name, desc, fill, Accumulated(count), magnitude=magnitude)
 
-    def magnitudes(self, given: _Operands, axes: tuple[int, ...]) -> tuple[Bound, ...]:
+    def magnitudes(self, operands: _Operands, axes: tuple[int, ...]) -> tuple[Bound, ...]:
         """Errors of the gradients of input, scale and bias."""
-        products = (given.gradient * np.abs(given.x - given.mean)).sum(axes, keepdims=True)
+        products = (operands.gradient * np.abs(operands.x - operands.mean)).sum(axes, keepdims=True)
         return (
-            8 * given.gradient * np.abs(given.scale) / np.sqrt(given.squared),
-            8 * products / np.sqrt(given.squared),
-            given.gradient.sum(axes, keepdims=True),
+            8 * operands.gradient * np.abs(operands.scale) / np.sqrt(operands.squared),
+            8 * products / np.sqrt(operands.squared),
+            operands.gradient.sum(axes, keepdims=True),
         )
 
 
@@ -477,15 +462,15 @@ register(_GradientCases, descs.BatchNormalizationGrad)
 class BatchNormalizationTrainingGradCases(_GradientCases):
     """BATCH_NORMALIZATION_TRAINING_GRAD."""
 
-    def magnitudes(self, given: _Operands, axes: tuple[int, ...]) -> tuple[Bound, ...]:
+    def magnitudes(self, operands: _Operands, axes: tuple[int, ...]) -> tuple[Bound, ...]:
         """Each element's gradient is a sum of three; the scale's takes the difference of two means."""
-        errors = deviation_errors(given.x, given.x.mean(axes, keepdims=True), axes)
-        slope = (given.gradient * errors).mean(axes, keepdims=True) / given.squared
-        total = given.gradient + given.gradient.mean(axes, keepdims=True) + errors * slope
-        _, of_scale, of_bias = super().magnitudes(given, axes)
-        own = (given.gradient * errors).sum(axes, keepdims=True)
-        deviation = np.sqrt(given.squared)
-        return 8 * np.abs(given.scale) / deviation * total, of_scale + 8 * own / deviation, of_bias
+        errors = deviation_errors(operands.x, operands.x.mean(axes, keepdims=True), axes)
+        slope = (operands.gradient * errors).mean(axes, keepdims=True) / operands.squared
+        total = operands.gradient + operands.gradient.mean(axes, keepdims=True) + errors * slope
+        _, of_scale, of_bias = super().magnitudes(operands, axes)
+        own = (operands.gradient * errors).sum(axes, keepdims=True)
+        deviation = np.sqrt(operands.squared)
+        return 8 * np.abs(operands.scale) / deviation * total, of_scale + 8 * own / deviation, of_bias
 
 
 # ---- local response normalization and its gradient -------------------------------------------------------------------
@@ -504,8 +489,7 @@ class _LocalResponseCases(NormalizationCases):
     inputs: ClassVar[tuple[str, ...]]
     output: ClassVar[str]
 
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (CROSSED, WITHIN, WIDE)
+    variant_names: ClassVar[tuple[str, ...]] = (CROSSED, WITHIN, WIDE)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         sizes = four(key.sizes)
@@ -541,7 +525,6 @@ class LocalResponseNormalizationCases(_LocalResponseCases):
     output = "output_tensor"
 
     def terms(self, result: Bound, *sizes: Bound) -> Bound:
-        """The result."""
         return result
 
 

@@ -6,27 +6,26 @@ The cases count positions for themselves, so that a mistake of the kernels' geom
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from dmlgpu import reference
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.conformance.cases.case import Array, Arrays, Case
+from dmlgpu.conformance.cases.case import Array, Arrays, Case, evaluate_in_float32, of_first
 from dmlgpu.conformance.cases.contents import any_bits, few, mixed, numbers
+from dmlgpu.conformance.cases.discriminating import with_rivals
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
-from dmlgpu.conformance.cases.layouts import Layout, draw_tensor
+from dmlgpu.conformance.cases.layouts import TensorLayout, draw_tensor
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
-from dmlgpu.conformance.cases.telling import with_rivals
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound, Ulp
 
 
 @dataclass(frozen=True)
-class Window:
+class SlidingWindow:
     """A window that slides along one spatial dimension.
 
     Attributes:
@@ -61,7 +60,7 @@ class Window:
         return all(any(0 <= at < self.spatial for at in range(at, at + self.reach, self.dilation)) for at in firsts)
 
 
-Windows = tuple[Window, ...]
+Windows = tuple[SlidingWindow, ...]
 """Along each spatial dimension."""
 
 
@@ -117,16 +116,16 @@ class _WindowCases(OperatorCases):
         return windows, fields
 
 
-def _draw_window(key: Key, rng: np.random.Generator, spatial: int) -> Window:
+def _draw_window(key: Key, rng: np.random.Generator, spatial: int) -> SlidingWindow:
     """A window that sees something at every position; only the variant DILATED has dilations."""
     stride = int(rng.integers(1, 4))
     if key.variant == WHOLE or math.prod(key.sizes) > MOST:
-        return Window(spatial, spatial if key.variant == WHOLE or rng.integers(2) else min(spatial, 3), stride)
+        return SlidingWindow(spatial, spatial if key.variant == WHOLE or rng.integers(2) else min(spatial, 3), stride)
     dilation = int(rng.integers(2, 4)) if key.variant == DILATED else 1
     size = int(rng.integers(1, min((spatial - 1) // dilation + 1, 7) + 1))
     most = (size - 1) * dilation
     start, end = (most, most) if key.variant == PADDED else map(int, rng.integers(0, most + 1, 2))
-    window = Window(spatial, size, stride, dilation, start, end)
+    window = SlidingWindow(spatial, size, stride, dilation, start, end)
     return window if window.always_sees_input else replace(window, start=0, end=0)
 
 
@@ -159,23 +158,14 @@ class _AverageCases(_WindowCases):
         desc = self.desc_class(input_tensor=source, output_tensor=output, **fields)
         tolerance = Accumulated(math.prod(sizes_of(windows)))
 
-        def magnitude(inputs: Arrays) -> Bound:
-            assert inputs[0] is not None
-            return _of_sizes(desc, np.abs(inputs[0]))
-
+        magnitude = of_first(lambda x: _twice(desc, np.abs(x)))
         return Case(name, desc, lambda contents: (_contents(contents, key, key.sizes),), tolerance, magnitude=magnitude)
 
 
-def _of_sizes(desc: Any, *inputs: Array | None) -> Bound:
-    """What the operator makes, in FLOAT32, of numbers without their signs."""
-    tensors = {
-        slot.field: TensorDesc(DataType.FLOAT32, slot.tensor.sizes)
-        for slot in (*desc.inputs, *desc.outputs)
-        if slot.tensor is not None
-    }
-    given = tuple(None if array is None else array.astype(np.float32) for array in inputs)
-    (total,) = reference.evaluate(desc.replace(**tensors), given)
-    return np.asarray(2 * total.astype(np.float64))
+def _twice(desc: OperatorDesc, *inputs: Array | None) -> Bound:
+    """Twice what the operator makes of numbers without their signs."""
+    (total,) = evaluate_in_float32(desc, inputs)
+    return 2 * total
 
 
 register(_AverageCases, descs.AveragePooling1)
@@ -230,11 +220,10 @@ class MaxPooling2Cases(_NumberedMaximumCases):
     """MAX_POOLING2."""
 
     standard_count = 60
-
-    def standard_keys(self) -> Iterator[Key]:
-        """Also a window of three dimensions with gaps, read in tiles."""
-        yield from super().standard_keys()
-        yield Key((DataType.FLOAT32, DataType.UINT32), (3, 1, 3, 1, 9), Layout.MIXED, DILATED)
+    added_keys: ClassVar[tuple[Key, ...]] = (
+        Key((DataType.FLOAT32, DataType.UINT32), (3, 1, 3, 1, 9), TensorLayout.MIXED, DILATED),
+    )
+    """A window of three dimensions with gaps, read in tiles."""
 
 
 register(_NumberedMaximumCases, descs.MaxPooling1, standard_count=24)
@@ -245,12 +234,11 @@ class MaxPoolingCases(_MaximumCases):
     """MAX_POOLING."""
 
     standard_count = 30
-
-    def standard_keys(self) -> Iterator[Key]:
-        """Also small windows that share no place, read in units: in the padding, and with ties."""
-        yield from super().standard_keys()
-        yield Key((DataType.FLOAT32,), (2, 1, 6, 20), Layout.PACKED, PADDED)
-        yield Key((DataType.FLOAT32,), (2, 2, 6, 20), Layout.PACKED, TIES)
+    added_keys: ClassVar[tuple[Key, ...]] = (
+        Key((DataType.FLOAT32,), (2, 1, 6, 20), TensorLayout.PACKED, PADDED),
+        Key((DataType.FLOAT32,), (2, 2, 6, 20), TensorLayout.PACKED, TIES),
+    )
+    """Small windows that share no place, read in units: in the padding, and with ties."""
 
 
 @cases(descs.AveragePoolingGrad)
@@ -263,11 +251,8 @@ class AveragePoolingGradCases(_WindowCases):
         gradient, output = draw_tensors(key, rng, (key.types[0], pooled, False), (key.types[0], key.sizes, True))
         desc = descs.AveragePoolingGrad(input_gradient_tensor=gradient, output_gradient_tensor=output, **fields)
 
-        def magnitude(inputs: Arrays) -> Bound:
-            assert inputs[0] is not None
-            return _of_sizes(desc, np.abs(inputs[0]))
-
         tolerance = Accumulated(math.prod(sizes_of(windows)))
+        magnitude = of_first(lambda x: _twice(desc, np.abs(x)))
         return Case(name, desc, lambda contents: (_contents(contents, key, pooled),), tolerance, magnitude=magnitude)
 
 
@@ -293,7 +278,7 @@ class MaxPoolingGradCases(_WindowCases):
 
         def magnitude(inputs: Arrays) -> Bound:
             assert inputs[1] is not None
-            return _of_sizes(desc, inputs[0], np.abs(inputs[1]))
+            return _twice(desc, inputs[0], np.abs(inputs[1]))
 
         return Case(name, desc, fill, Accumulated(math.prod(sizes_of(windows))), magnitude=magnitude)
 
@@ -306,9 +291,7 @@ class MaxUnpoolingCases(OperatorCases):
     ranks = (4,)
     large_sizes: ClassVar[SizesList] = ((3, 2, 1025, 1031),)
     type_fields = ("InputTensor", "IndicesTensor")
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, BEYOND)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, BEYOND)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         data_type, index_type = key.types
@@ -327,10 +310,10 @@ class MaxUnpoolingCases(OperatorCases):
 def _numbers(rng: np.random.Generator, key: Key, sizes: Sizes) -> Array:
     """Different numbers of elements of the output; some of them beyond it."""
     count, total = math.prod(key.sizes), math.prod(sizes)
-    found = rng.permutation(total)[:count].astype(np.int64)
+    numbers = rng.permutation(total)[:count].astype(np.int64)
     if key.variant == BEYOND:
-        found = np.where(rng.random(count) < 0.3, total + rng.integers(0, 1000, count), found)
-    return found.reshape(key.sizes).astype(key.types[1].numpy)
+        numbers = np.where(rng.random(count) < 0.3, total + rng.integers(0, 1000, count), numbers)
+    return numbers.reshape(key.sizes).astype(key.types[1].numpy)
 
 
 @cases(descs.QuantizedLinearAveragePooling)
@@ -341,15 +324,17 @@ class QuantizedLinearAveragePoolingCases(_WindowCases):
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         windows, fields = self.windows(key, rng)
-        given, made = key.types
-        source, output = draw_tensors(key, rng, (given, key.sizes, False), (made, _pooled(key, windows), True))
+        input_type, output_type = key.types
+        source, output = draw_tensors(
+            key, rng, (input_type, key.sizes, False), (output_type, _pooled(key, windows), True)
+        )
         parameters: dict[str, Any] = {
             field: _parameter(key, rng, data_type)
             for field, data_type in (
                 ("input_scale_tensor", DataType.FLOAT32),
-                ("input_zero_point_tensor", given),
+                ("input_zero_point_tensor", input_type),
                 ("output_scale_tensor", DataType.FLOAT32),
-                ("output_zero_point_tensor", made),
+                ("output_zero_point_tensor", output_type),
             )
             if "zero" not in field or rng.integers(3)
         }
@@ -386,14 +371,12 @@ class _FoldingCases(OperatorCases):
     standard_count = 40
     ranks = (3, 4, 5, 6, 7, 8)
     large_sizes: ClassVar[SizesList] = ((2, 3, 513, 515),)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, DILATED, PADDED)
 
     @property
     def types(self) -> tuple[Types, ...]:
         """The types that the page's text implies."""
         return ((DataType.FLOAT32,), (DataType.FLOAT16,))
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, DILATED, PADDED)
 
     def windows(self, key: Key, rng: np.random.Generator) -> tuple[Windows, dict[str, Any]]:
         """How a window slides, and the fields that say so."""
@@ -413,7 +396,7 @@ class _FoldingCases(OperatorCases):
         return batch, channels * math.prod(sizes_of(windows)), math.prod(positions_of(windows))
 
 
-def _draw_folding_window(key: Key, rng: np.random.Generator, spatial: int) -> Window:
+def _draw_folding_window(key: Key, rng: np.random.Generator, spatial: int) -> SlidingWindow:
     """A window with steps and padding along a dimension."""
     dilation = int(rng.integers(2, 4)) if key.variant == DILATED else 1
     # Few elements along each of many axes: columns grow with their product.
@@ -421,7 +404,7 @@ def _draw_folding_window(key: Key, rng: np.random.Generator, spatial: int) -> Wi
     size = int(rng.integers(1, min((spatial - 1) // dilation + 1, most) + 1))
     reach = (size - 1) * dilation + 1
     start, end = map(int, rng.integers(0, (2 * reach if key.variant == PADDED else reach) + 1, 2))
-    return Window(spatial, size, int(rng.integers(1, 4)), dilation, start, end)
+    return SlidingWindow(spatial, size, int(rng.integers(1, 4)), dilation, start, end)
 
 
 @cases(descs.Unfold)
@@ -449,14 +432,8 @@ class FoldCases(_FoldingCases):
         source, output = draw_tensors(key, rng, (data_type, columns, False), (data_type, key.sizes, True))
         desc = descs.Fold(input_tensor=source, output_tensor=output, **fields)
 
-        def magnitude(inputs: Arrays) -> Bound:
-            assert inputs[0] is not None
-            given, made = (TensorDesc(DataType.FLOAT32, sizes) for sizes in (columns, key.sizes))
-            wide = desc.replace(input_tensor=given, output_tensor=made)
-            (total,) = reference.evaluate(wide, (np.abs(inputs[0].astype(np.float32)),))
-            return np.asarray(total.astype(np.float64))
-
-        def fill(contents: np.random.Generator) -> Arrays:
-            return (numbers(contents, data_type, columns),)
-
-        return Case(name, desc, fill, Accumulated(math.prod(sizes_of(windows))), magnitude=magnitude)
+        magnitude = of_first(lambda x: evaluate_in_float32(desc, (np.abs(x),))[0])
+        tolerance = Accumulated(math.prod(sizes_of(windows)))
+        return Case(
+            name, desc, lambda contents: (numbers(contents, data_type, columns),), tolerance, magnitude=magnitude
+        )

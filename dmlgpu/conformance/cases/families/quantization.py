@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,10 +14,10 @@ from dmlgpu.catalog.enums import DataType, FeatureLevel, QuantizationType
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, conversion_edges, mixed, numbers
+from dmlgpu.conformance.cases.discriminating import SHARE
 from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
 from dmlgpu.conformance.cases.layouts import draw_tensor
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
-from dmlgpu.conformance.cases.telling import SHARE
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Tolerance, Ulp
 
 BARE = "bare"  # without zero points
@@ -62,8 +62,7 @@ def _quotients(rng: np.random.Generator, output: DataType, sizes: Sizes, *, ties
 class _QuantizingCases(OperatorCases):
     """Integers are exact."""
 
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, BARE, TIES, SPECIAL)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, BARE, TIES, SPECIAL)
 
 
 def _numbers(rng: np.random.Generator, key: Key, output: DataType, scales: Array) -> Array:
@@ -117,9 +116,7 @@ class ElementWiseDequantizeLinearCases(OperatorCases):
     """ELEMENT_WISE_DEQUANTIZE_LINEAR."""
 
     type_fields = ("InputTensor", "OutputTensor")
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, BARE, SPECIAL)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, BARE, SPECIAL)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         quantized, real = key.types
@@ -148,7 +145,7 @@ def _blocks(rng: np.random.Generator, sizes: Sizes) -> Sizes:
     )
 
 
-class _BlockCases(OperatorCases):
+class _BlockwiseCases(OperatorCases):
     """Scales by blocks."""
 
     type_fields = ("InputTensor", "OutputTensor")
@@ -179,11 +176,10 @@ def _enlarged(scale: TensorDesc, scales: Array, sizes: Sizes) -> Array:
 
 
 @cases(descs.Quantize)
-class QuantizeCases(_BlockCases):
+class QuantizeCases(_BlockwiseCases):
     """QUANTIZE."""
 
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, BARE, TIES, SPECIAL)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, BARE, TIES, SPECIAL)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         real, quantized = key.types
@@ -200,11 +196,10 @@ class QuantizeCases(_BlockCases):
 
 
 @cases(descs.Dequantize)
-class DequantizeCases(_BlockCases):
+class DequantizeCases(_BlockwiseCases):
     """DEQUANTIZE."""
 
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, BARE, SPECIAL)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, BARE, SPECIAL)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         quantized, real = key.types
@@ -224,23 +219,23 @@ class QuantizedLinearAddCases(OperatorCases):
     fuses them with the addition."""
 
     type_fields = ("ATensor", "BTensor", "OutputTensor")
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, BARE, TIES)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, BARE, TIES)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        one = (1,) * len(key.sizes)
+        single = (1,) * len(key.sizes)
         fields: dict[str, Any] = {}
         for operand, data_type in zip(("a", "b", "output"), key.types, strict=True):
             fields[f"{operand}_tensor"] = draw_tensor(data_type, key.sizes, key.layout, rng, output=operand == "output")
-            fields[f"{operand}_scale_tensor"] = draw_tensor(DataType.FLOAT32, one, key.layout, rng)
-            zero = draw_tensor(data_type, one, key.layout, rng)
+            fields[f"{operand}_scale_tensor"] = draw_tensor(DataType.FLOAT32, single, key.layout, rng)
+            zero = draw_tensor(data_type, single, key.layout, rng)
             fields[f"{operand}_zero_point_tensor"] = None if key.variant == BARE else zero
 
         def fill(contents: np.random.Generator) -> Arrays:
             def operand(data_type: DataType) -> Arrays:
-                steps = 2 ** contents.integers(0, 4, one) if key.variant == TIES else contents.integers(1, 60, one)
-                zero = None if key.variant == BARE else _integers(contents, data_type, one)
+                steps = (
+                    2 ** contents.integers(0, 4, single) if key.variant == TIES else contents.integers(1, 60, single)
+                )
+                zero = None if key.variant == BARE else _integers(contents, data_type, single)
                 return (steps / 16).astype(np.float32), zero
 
             a, b, output = key.types
@@ -260,20 +255,18 @@ class DynamicQuantizeLinearCases(OperatorCases):
     long_sizes = ((1_000_003,), (3, 20011), (260, 1030))
     large_sizes = ((16_700_001,),)
     type_fields = ("InputTensor", "OutputTensor")
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, ZERO, POSITIVE, NEGATIVE, SPECIAL, TIES)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, ZERO, POSITIVE, NEGATIVE, SPECIAL, TIES)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         real, quantized = key.types
-        one = (1,) * len(key.sizes)
+        single = (1,) * len(key.sizes)
         source, output, scale, zero = draw_tensors(
             key,
             rng,
             (real, key.sizes, False),
             (quantized, key.sizes, True),
-            (DataType.FLOAT32, one, True),
-            (quantized, one, True),
+            (DataType.FLOAT32, single, True),
+            (quantized, single, True),
         )
         desc = descs.DynamicQuantizeLinear(
             input_tensor=source, output_tensor=output, output_scale_tensor=scale, output_zero_point_tensor=zero
@@ -321,9 +314,9 @@ class CastCases(OperatorCases):
     def standard_keys(self) -> Iterator[Key]:
         """A covering selection, then one key for every pair of types."""
         yield from super().standard_keys()
-        found = list(self.combinations())
-        order = np.random.default_rng(len(found)).permutation(len(found))
-        yield from map(self.key_of, {found[i].types: found[i] for i in order}.values())
+        combinations = list(self.combinations())
+        order = np.random.default_rng(len(combinations)).permutation(len(combinations))
+        yield from map(self.key_of, {combinations[i].types: combinations[i] for i in order}.values())
 
     type_fields = ("InputTensor", "OutputTensor")
 

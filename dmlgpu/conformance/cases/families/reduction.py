@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from dmlgpu.catalog import SupportTable, descs
 from dmlgpu.catalog.enums import AxisDirection, DataType, FeatureLevel, ReduceFunction
-from dmlgpu.conformance.cases.case import Array, Arrays, Case
+from dmlgpu.conformance.cases.case import Array, Arrays, Case, of_first
 from dmlgpu.conformance.cases.contents import any_bits, few, mixed, numbers, specials
+from dmlgpu.conformance.cases.discriminating import with_rivals
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
-from dmlgpu.conformance.cases.layouts import Layout
+from dmlgpu.conformance.cases.layouts import TensorLayout
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_axes, draw_tensors, register
-from dmlgpu.conformance.cases.telling import with_rivals
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Bound, Tolerance, Ulp, as_bits
 
 INNER = "inner"  # the last axis
@@ -41,14 +41,13 @@ class _PlaceCases(OperatorCases):
     long_sizes = LONG_SIZES
     large_sizes = ((16_700_001,), (4_300_000, 3), (3, 1_000_003))
     type_fields = ("InputTensor", "OutputTensor")
+    added_keys: ClassVar[tuple[Key, ...]] = (
+        Key((DataType.FLOAT32, DataType.UINT32), (7, 263), TensorLayout.PACKED, NAN),
+    )
+    """Odd rows so long that several elements are compared at once."""
 
     def variants(self, types: Types) -> tuple[str, ...]:
         return (PLAIN, INNER, OUTER, EVERY, TIES, *([NAN] if types[0].is_float else []))
-
-    def standard_keys(self) -> Iterator[Key]:
-        """Also odd rows so long that several elements are compared at once."""
-        yield from super().standard_keys()
-        yield Key((DataType.FLOAT32, DataType.UINT32), (7, 263), Layout.PACKED, NAN)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         axes = draw_axes(key, rng)
@@ -126,11 +125,11 @@ class ReduceCases(OperatorCases):
         yield from super().standard_keys()
         types = (DataType.FLOAT32,)
         for function, sizes in zip(ReduceFunction, itertools.cycle(self.packed_sizes), strict=False):
-            yield Key(types, sizes, Layout.PACKED, function.name.lower())
-        yield from (Key(types, (32, 60), Layout.PACKED, name) for name in self.variants(types) if SCALED in name)
-        yield Key(types, (16, 200), Layout.PACKED, f"sum-{SCALED}")
-        yield Key(types, (9, 512), Layout.PACKED, f"l1-{SCALED}")
-        yield Key((DataType.INT32,), (33, 1001), Layout.PACKED)
+            yield Key(types, sizes, TensorLayout.PACKED, function.name.lower())
+        yield from (Key(types, (32, 60), TensorLayout.PACKED, name) for name in self.variants(types) if SCALED in name)
+        yield Key(types, (16, 200), TensorLayout.PACKED, f"sum-{SCALED}")
+        yield Key(types, (9, 512), TensorLayout.PACKED, f"l1-{SCALED}")
+        yield Key((DataType.INT32,), (33, 1001), TensorLayout.PACKED)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         (data_type,) = key.types
@@ -140,18 +139,15 @@ class ReduceCases(OperatorCases):
         function = ReduceFunction.__members__.get(function_name.upper(), by_chance)
         ways = [INNER, OUTER] if scaled else [PLAIN, PLAIN, INNER, OUTER, EVERY]  # scales differ from row to row
         axes = draw_axes(replace(key, variant=str(rng.choice(ways))), rng)
-        given = self._table(function)["OutputTensor"].types
-        result = data_type if data_type in given else given[rng.integers(len(given))]
+        output_types = self._table(function)["OutputTensor"].types
+        result = data_type if data_type in output_types else output_types[rng.integers(len(output_types))]
         source, output = draw_tensors(
             key, rng, (data_type, key.sizes, False), (result, _reduced(key.sizes, axes), True)
         )
         desc = descs.Reduce(function=function, input_tensor=source, output_tensor=output, axes=axes)
         fill = _scaled if scaled else _operands
 
-        def magnitude(inputs: Arrays) -> Bound:
-            assert inputs[0] is not None
-            return reduction_magnitude(function, inputs[0].astype(np.float64), axes)
-
+        magnitude = of_first(lambda x: reduction_magnitude(function, x.astype(np.float64), axes))
         tolerance = reduction_tolerance(function, data_type)
         return Case(name, desc, lambda contents: (fill(contents, function, desc),), tolerance, magnitude=magnitude)
 
@@ -298,27 +294,24 @@ class _CumulativeCases(_TypeOfInput):
     flag: ClassVar[str]
     bound: ClassVar[Tolerance]
 
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, INNER, OUTER, SPECIAL)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, INNER, OUTER, SPECIAL)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         axis = _axis(key, rng)
-        data_type, decreasing, exclusive = key.types[0], bool(rng.integers(2)), bool(rng.integers(2))
-        source, output = draw_tensors(key, rng, (data_type, key.sizes, False), (data_type, key.sizes, True))
-        tensors = {"input_tensor": source, "output_tensor": output}
+        decreasing, exclusive = bool(rng.integers(2)), bool(rng.integers(2))
+        tensors = self.uniform_tensors(key, rng)
         desc: Any = self.desc_class(
             **tensors, axis=axis, axis_direction=AxisDirection(int(decreasing)), **{self.flag: exclusive}
         )
 
-        def magnitude(inputs: Arrays) -> Bound:
-            assert inputs[0] is not None
-            sizes = np.abs(inputs[0].astype(np.float64))
+        def magnitude(x: Array) -> Bound:
+            sizes = np.abs(x.astype(np.float64))
             return np.flip(np.flip(sizes, axis).cumsum(axis), axis) if decreasing else sizes.cumsum(axis)
 
         def fill(contents: np.random.Generator) -> Arrays:
             return (self.values(contents, key),)
 
-        return Case(name, desc, fill, self.bound, magnitude=magnitude)
+        return Case(name, desc, fill, self.bound, magnitude=of_first(magnitude))
 
     @abstractmethod
     def values(self, rng: np.random.Generator, key: Key) -> Array:
@@ -430,9 +423,7 @@ class _SortCases(OperatorCases):
     long_sizes: ClassVar[SizesList] = ((70001,), (3, 20011), (3000, 7), (2, 4099, 3))
     large_sizes: ClassVar[SizesList] = ((1 << 20,), (65537, 129), (3, 1_000_003))
     type_fields = ("InputTensor", "OutputIndexTensor")
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, INNER, OUTER, WHOLE, FIRST, TIES, BITS)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, INNER, OUTER, WHOLE, FIRST, TIES, BITS)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         axis = _axis(key, rng)
@@ -485,7 +476,6 @@ class TopK1Cases(_SortCases):
     standard_count = 40
 
     def direction(self, rng: np.random.Generator) -> dict[str, Any]:
-        """Either."""
         return {"axis_direction": AxisDirection(int(rng.integers(2)))}
 
 

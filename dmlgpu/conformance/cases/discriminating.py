@@ -1,8 +1,8 @@
 """Inputs that tell an operator from its nearest wrong neighbours, and how cases get some of them.
 
-Where two formulas differ is rare among random numbers: at the ties of a rounding, at exact multiples, at equal keys, on
-a border, at the first index and the last. Each operator says what tells it (``OperatorCases.telling``), and all of its
-cases, those of the profiles and random ones, have such numbers in a third of their elements.
+Two formulas rarely differ on random numbers: only at the ties of a rounding, at exact multiples, at equal keys, on a
+border, at the first index and the last. Each operator says which inputs these are (``OperatorCases.discriminating``),
+and all of its cases, those of the profiles and random ones, have such numbers in a third of their elements.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from dmlgpu.conformance.cases.case import Array, Arrays, Case
 Rows: TypeAlias = Sequence[tuple[Any, ...]]
 
 SHARE = 1 / 3
-"""Of the elements, which get telling numbers."""
+"""The share of the elements that get discriminating numbers."""
 
 
 @dataclass(frozen=True)
-class Telling:
+class DiscriminatingInputs:
     """Numbers at which an operator differs from formulas that are nearly right.
 
     Attributes:
@@ -41,8 +41,8 @@ class Telling:
 
     def rows_for(self, desc: Any, data_types: Sequence[DataType]) -> tuple[Array, ...]:
         """The numbers of each field as an array of its type, in the order of the rows; empty where no row fits."""
-        given = self.rows(desc) if callable(self.rows) else self.rows
-        fitting = [row for row in given if all(map(_has, data_types, row))]
+        rows = self.rows(desc) if callable(self.rows) else self.rows
+        fitting = [row for row in rows if all(map(_has, data_types, row))]
         with np.errstate(over="ignore"):
             return tuple(
                 np.array([row[number] for row in fitting], data_type.numpy)
@@ -60,29 +60,33 @@ def _has(data_type: DataType, number: Any) -> bool:
     return low <= number < low + (1 << data_type.bits)
 
 
-def with_telling(case: Case, tellings: Sequence[Telling]) -> Case:
-    """A case with telling numbers among its contents."""
-    if not tellings:
+def with_discriminating(case: Case, discriminating: Sequence[DiscriminatingInputs]) -> Case:
+    """A case with discriminating numbers among its contents."""
+    if not discriminating:
         return case
 
     def fill(rng: np.random.Generator) -> Arrays:
         arrays = list(case.fill(rng))
         numbers = {slot.field: number for number, slot in enumerate(case.desc.inputs) if slot.tensor is not None}
-        for telling in tellings:
-            if all(field in numbers for field in telling.fields):
-                _put(rng, case, telling, arrays, [numbers[field] for field in telling.fields])
+        for inputs in discriminating:
+            if all(field in numbers for field in inputs.fields):
+                _put(rng, case, inputs, arrays, [numbers[field] for field in inputs.fields])
         return tuple(arrays)
 
     return replace(case, fill=fill)
 
 
 def _put(
-    rng: np.random.Generator, case: Case, telling: Telling, arrays: list[Array | None], numbers: Sequence[int]
+    rng: np.random.Generator,
+    case: Case,
+    inputs: DiscriminatingInputs,
+    arrays: list[Array | None],
+    numbers: Sequence[int],
 ) -> None:
-    """Put the rows of a telling into a third of the places of some inputs, each about as often."""
+    """Put the rows into a third of the places of some inputs, each about as often."""
     slots = case.desc.inputs
     tensors = [tensor for tensor in (slots[number].tensor for number in numbers) if tensor is not None]
-    columns = telling.rows_for(case.desc, [tensor.data_type for tensor in tensors])
+    columns = inputs.rows_for(case.desc, [tensor.data_type for tensor in tensors])
     sizes = tensors[0].sizes
     if not columns[0].size or any(tensor.sizes != sizes for tensor in tensors):
         return

@@ -10,10 +10,16 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.stages import compile_operator
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.conformance.cases.case import Arrays, Case
+from dmlgpu.conformance.cases.discriminating import (
+    BOTH_SIGNS,
+    SHARE,
+    DiscriminatingInputs,
+    with_discriminating,
+    with_rivals,
+)
 from dmlgpu.conformance.cases.keys import Key
-from dmlgpu.conformance.cases.layouts import Layout
+from dmlgpu.conformance.cases.layouts import TensorLayout
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
-from dmlgpu.conformance.cases.telling import BOTH_SIGNS, SHARE, Telling, with_rivals, with_telling
 from dmlgpu.conformance.running.grids import grids, with_folded_grids
 
 SIZES = (5, 60)
@@ -31,28 +37,30 @@ def pairs(arrays: Arrays) -> list[tuple[float, ...]]:
 
 @pytest.mark.parametrize("data_type", [DataType.INT8, DataType.UINT16, DataType.FLOAT32])
 def test_a_third_of_the_places_gets_every_row_that_the_type_has(data_type: DataType) -> None:
-    telling = Telling("truncated for floored", ("a_tensor", "b_tensor"), BOTH_SIGNS)
-    found = pairs(with_telling(modulus(data_type), [telling]).inputs())
-    told = [pair for pair in found if pair != (99, 99)]
-    assert len(told) == round(SHARE * len(found))
+    discriminating = DiscriminatingInputs("truncated for floored", ("a_tensor", "b_tensor"), BOTH_SIGNS)
+    drawn = pairs(with_discriminating(modulus(data_type), [discriminating]).inputs())
+    chosen = [pair for pair in drawn if pair != (99, 99)]
+    assert len(chosen) == round(SHARE * len(drawn))
     due = {(a, b) for a, b in BOTH_SIGNS if data_type.is_signed or data_type.is_float or min(a, b) >= 0}
-    assert set(told) == due
+    assert set(chosen) == due
 
 
 def test_rows_may_follow_from_the_description() -> None:
     tensor = TensorDesc(DataType.INT16, SIZES)
     desc = descs.ElementWiseThreshold(input_tensor=tensor, output_tensor=tensor, min=7.0)
     case = Case("threshold", desc, lambda rng: (np.zeros(SIZES, np.int16),))
-    telling = Telling("the border", ("input_tensor",), lambda desc: [(desc.min,), (desc.min + 0.5,)])
-    (array,) = with_telling(case, [telling]).inputs()
+    discriminating = DiscriminatingInputs(
+        "the border", ("input_tensor",), lambda desc: [(desc.min,), (desc.min + 0.5,)]
+    )
+    (array,) = with_discriminating(case, [discriminating]).inputs()
     assert sorted(np.unique(np.asarray(array))) == [0, 7]
 
 
 def test_inputs_that_are_absent_or_of_other_sizes_stay() -> None:
     case = modulus(DataType.INT32)
     for fields in (("a_tensor", "nothing"), ("nothing",)):
-        told = with_telling(case, [Telling("", fields, ((1, 2), (3, 4)))])
-        assert set(pairs(told.inputs())) == {(99, 99)}
+        changed = with_discriminating(case, [DiscriminatingInputs("", fields, ((1, 2), (3, 4)))])
+        assert set(pairs(changed.inputs())) == {(99, 99)}
 
 
 def test_the_largest_and_the_smallest_element_have_rivals() -> None:
@@ -64,15 +72,15 @@ def test_the_largest_and_the_smallest_element_have_rivals() -> None:
 @pytest.mark.parametrize("stem", ["element_wise_divide", "element_wise_modulus_floor", "element_wise_modulus_truncate"])
 @pytest.mark.parametrize("seed", [0, 12345])
 def test_quotients_have_exact_multiples_of_every_sign(stem: str, seed: int) -> None:
-    case = OPERATOR_CASES[stem].case_of(Key((DataType.INT32,), (20, 30), Layout.PACKED, "", seed))
-    found = pairs(case.inputs())
-    exact = {(a > 0, b > 0) for a, b in found if a and b not in (0, 1, -1) and a % b == 0}
+    case = OPERATOR_CASES[stem].case_of(Key((DataType.INT32,), (20, 30), TensorLayout.PACKED, "", seed))
+    drawn = pairs(case.inputs())
+    exact = {(a > 0, b > 0) for a, b in drawn if a and b not in (0, 1, -1) and a % b == 0}
     assert len(exact) == 4
 
 
 @pytest.mark.parametrize("direction", ["argmin", "argmax"])
 def test_equal_keys_are_there_in_every_case(direction: str) -> None:
-    key = Key((DataType.FLOAT32, DataType.UINT32), (64, 64), Layout.PACKED, "inner")
+    key = Key((DataType.FLOAT32, DataType.UINT32), (64, 64), TensorLayout.PACKED, "inner")
     (array,) = OPERATOR_CASES[direction].case_of(key).inputs()
     assert array is not None
     best = array.max(1) if direction == "argmax" else array.min(1)
@@ -116,7 +124,7 @@ def test_lowered_limits_fold_grids() -> None:
 def test_scales_and_biases_are_not_neutral(stem: str) -> None:
     types = tuple([DataType.FLOAT32] * len(OPERATOR_CASES[stem].types[0]))
     for seed in range(20):
-        desc = OPERATOR_CASES[stem].case_of(Key(types, (4, 5), Layout.PACKED, "scaled", seed)).desc
+        desc = OPERATOR_CASES[stem].case_of(Key(types, (4, 5), TensorLayout.PACKED, "scaled", seed)).desc
         scaling = desc.values["scale_bias"]
         assert scaling.scale != 1 and scaling.bias != 0
 
@@ -124,35 +132,35 @@ def test_scales_and_biases_are_not_neutral(stem: str) -> None:
 @pytest.mark.parametrize("aligned", [False, True])
 def test_regions_lie_on_the_outermost_places_inside(aligned: bool) -> None:
     """Empty ones, all of whose samples have one coordinate: that of the region less the offset."""
-    sizes, found = (2, 3, 9, 8), set()
+    sizes, borders = (2, 3, 9, 8), set()
     for seed in range(40):
-        key = Key((DataType.FLOAT32, DataType.UINT32), sizes, Layout.PACKED, "corners" if aligned else "", seed)
+        key = Key((DataType.FLOAT32, DataType.UINT32), sizes, TensorLayout.PACKED, "corners" if aligned else "", seed)
         case = OPERATOR_CASES["roi_align1"].case_of(key)
         assert isinstance(case.desc, descs.RoiAlign1)
         rois = np.asarray(case.inputs()[1], np.float64).reshape(-1, 4)
         for axis, scale in ((0, case.desc.spatial_scale_x), (1, case.desc.spatial_scale_y)):
             near = rois[rois[:, axis] == rois[:, axis + 2], axis] * scale - case.desc.input_pixel_offset
-            found |= {(place, axis) for place in np.round(near, 3)}
-    assert {(place, axis) for axis, size in ((0, 8), (1, 9)) for place in (-1, 0, size - 1, size)} <= found
+            borders |= {(place, axis) for place in np.round(near, 3)}
+    assert {(place, axis) for axis, size in ((0, 8), (1, 9)) for place in (-1, 0, size - 1, size)} <= borders
 
 
 def test_caches_are_empty_full_and_between() -> None:
     lengths, rooms = set(), 0
     for seed in range(20):
-        key = Key((DataType.FLOAT32,), (6, 2, 1, 4), Layout.PACKED, "cache", seed)
+        key = Key((DataType.FLOAT32,), (6, 2, 1, 4), TensorLayout.PACKED, "cache", seed)
         case = OPERATOR_CASES["multihead_attention1"].case_of(key)
         assert isinstance(case.desc, descs.MultiheadAttention1) and case.desc.past_key_tensor is not None
         room = case.desc.past_key_tensor.sizes[-2]
         numbers = {slot.field: number for number, slot in enumerate(case.desc.inputs)}
-        given = np.asarray(case.inputs()[numbers["past_sequence_lengths_tensor"]])
-        lengths |= {"full" if one == room else "empty" if one <= 0 else "between" for one in given.ravel()}
-        rooms += len(set(given.ravel().tolist())) > 1
+        cached = np.asarray(case.inputs()[numbers["past_sequence_lengths_tensor"]])
+        lengths |= {"full" if length == room else "empty" if length <= 0 else "between" for length in cached.ravel()}
+        rooms += len(set(cached.ravel().tolist())) > 1
     assert lengths == {"full", "empty", "between"} and rooms > 15
 
 
 def test_masks_that_hide_rows_hide_scores_that_differ() -> None:
     for seed in range(10):
-        key = Key((DataType.FLOAT32,), (3, 4, 2, 4), Layout.PACKED, "boolean", seed)
+        key = Key((DataType.FLOAT32,), (3, 4, 2, 4), TensorLayout.PACKED, "boolean", seed)
         case = OPERATOR_CASES["multihead_attention"].case_of(key)
         assert isinstance(case.desc, descs.MultiheadAttention) and case.desc.scale != 0
         mask = np.asarray(case.inputs()[7]).reshape(3, 2, 4, -1)
@@ -164,7 +172,7 @@ def test_norms_near_epsilon_are_there_whoever_owns_the_input(variant: str) -> No
     shares = []
     for seed in range(12):
         case = OPERATOR_CASES["lp_normalization"].case_of(
-            Key((DataType.FLOAT32,), (30, 30), Layout.PACKED, variant, seed)
+            Key((DataType.FLOAT32,), (30, 30), TensorLayout.PACKED, variant, seed)
         )
         assert isinstance(case.desc, descs.LpNormalization)
         if 0 < case.desc.epsilon < 0.01:  # far below ordinary norms
@@ -174,9 +182,9 @@ def test_norms_near_epsilon_are_there_whoever_owns_the_input(variant: str) -> No
 
 
 def test_powers_of_one_and_minus_one_have_negative_exponents() -> None:
-    key = Key((DataType.INT32, DataType.INT32), (20, 30), Layout.PACKED, "")
-    found = set(pairs(OPERATOR_CASES["element_wise_pow"].case_of(key).inputs()))
-    assert {(base, exponent) for base in (-1, 0, 1) for exponent in (-3, -2, -1, 0)} <= found
+    key = Key((DataType.INT32, DataType.INT32), (20, 30), TensorLayout.PACKED, "")
+    drawn = set(pairs(OPERATOR_CASES["element_wise_pow"].case_of(key).inputs()))
+    assert {(base, exponent) for base in (-1, 0, 1) for exponent in (-3, -2, -1, 0)} <= drawn
 
 
 def test_sums_that_overflow_have_halves_that_do_not() -> None:
@@ -188,7 +196,7 @@ def test_sums_that_overflow_have_halves_that_do_not() -> None:
 
 @pytest.mark.parametrize("stem", ["rnn", "lstm", "gru"])
 def test_sequences_are_empty_one_step_long_and_whole(stem: str) -> None:
-    key = Key((DataType.FLOAT32,), (5, 60, 2), Layout.PACKED, "whole")
+    key = Key((DataType.FLOAT32,), (5, 60, 2), TensorLayout.PACKED, "whole")
     case = OPERATOR_CASES[stem].case_of(key)
     numbers = {slot.field: number for number, slot in enumerate(case.desc.inputs)}
     lengths = np.asarray(case.inputs()[numbers["sequence_lengths_tensor"]])
