@@ -1,6 +1,7 @@
 """DirectML's operators and dispatch model on every GPU that wgpu reaches.
 
-Everything public is reachable from here and loaded when it is first used: importing ``dmlgpu`` loads no driver.
+Everything public is reachable from here and loaded at its first use: importing ``dmlgpu`` loads no driver.
+``dir(dmlgpu)`` lists it.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from dmlgpu.compiler.graph.description import OperatorNode as OperatorNode
     from dmlgpu.compiler.graph.description import OutputEdge as OutputEdge
     from dmlgpu.compiler.target import AdapterInfo as AdapterInfo
+    from dmlgpu.frontends import onnx as onnx
     from dmlgpu.runtime.adapters import SoftwareAdapterWarning as SoftwareAdapterWarning
     from dmlgpu.runtime.adapters import adapters as adapters
     from dmlgpu.runtime.binding import BufferArrayBinding as BufferArrayBinding
@@ -139,6 +141,7 @@ _MODULES = {
     "directmlx": "tensors.graphs.directmlx",
     "enums": "catalog.enums",
     "errors": "common.errors",
+    "onnx": "frontends.onnx",
     "ops": "ops",
 }
 
@@ -155,4 +158,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(["__version__", *__all__])
