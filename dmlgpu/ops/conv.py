@@ -1,4 +1,4 @@
-"""Sliding windows: convolution and pooling of signals, images and volumes {N, C, ...}."""
+"""Convolution and pooling of signals, images and volumes {N, C, ...}."""
 
 from __future__ import annotations
 
@@ -13,14 +13,7 @@ from dmlgpu.ops import directml
 from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, tensor_of
 from dmlgpu.tensors.tensor import Tensor
 
-__all__ = [
-    "avg_pool2d",
-    "conv1d",
-    "conv2d",
-    "conv3d",
-    "conv_transpose2d",
-    "max_pool2d",
-]
+__all__ = ["avg_pool2d", "conv1d", "conv2d", "conv3d", "conv_transpose2d", "max_pool2d"]
 
 Extent: TypeAlias = int | Sequence[int]
 """One number for all spatial axes, or one for each."""
@@ -37,7 +30,7 @@ _NATURAL = kinds.between(0, 2**32 - 1)
 @eager
 def conv1d(
     x: Operand,
-    filter: Operand,
+    weight: Operand,
     bias: Operand | None = None,
     stride: Extent = 1,
     padding: Padding = 0,
@@ -47,14 +40,14 @@ def conv1d(
     *,
     device: Where = None,
 ) -> Array:
-    """Cross-correlation of signals {N, C, W} with filters {F, C / groups, W}; see ``conv2d``."""
-    return _convolved(1, x, filter, bias, (stride, padding, dilation), groups, activation)
+    """Convolve signals {N, C, W} with ``weight`` {F, C / groups, W}; see ``conv2d``."""
+    return _convolved(1, x, weight, bias, (stride, padding, dilation), groups, activation)
 
 
 @eager
 def conv2d(
     x: Operand,
-    filter: Operand,
+    weight: Operand,
     bias: Operand | None = None,
     stride: Extent = 1,
     padding: Padding = 0,
@@ -64,28 +57,29 @@ def conv2d(
     *,
     device: Where = None,
 ) -> Array:
-    """Cross-correlation of images {N, C, H, W} with filters {F, C / groups, H, W}.
+    """Convolve images {N, C, H, W} with ``weight`` {F, C / groups, H, W}, as a cross-correlation.
 
     Args:
-        x: FLOAT32 or FLOAT16.
-        filter: of x's type.
-        bias: added to each channel of the result, {F}.
-        stride: steps of the window.
-        padding: zeros around x.
-        dilation: steps between elements of the window.
-        groups: into how many parts channels are cut.
-        activation: applied to the result.
+        x: Tensor or array of float32 or float16.
+        weight: Filters of the dtype of x.
+        bias: Added to each channel of the result, {F}.
+        stride: Step of the window, for all spatial axes or for each.
+        padding: Zeros around x: for all sides, for each spatial axis, or pairs (before, after).
+        dilation: Step between elements of the window.
+        groups: Into how many groups the channels are divided.
+        activation: Fused activation, applied to the result.
+        device: Device or adapter name that computes arrays.
 
     Raises:
-        InvalidArgument: sizes that do not fit.
+        InvalidArgument: If the shapes do not fit.
     """
-    return _convolved(2, x, filter, bias, (stride, padding, dilation), groups, activation)
+    return _convolved(2, x, weight, bias, (stride, padding, dilation), groups, activation)
 
 
 @eager
 def conv3d(
     x: Operand,
-    filter: Operand,
+    weight: Operand,
     bias: Operand | None = None,
     stride: Extent = 1,
     padding: Padding = 0,
@@ -95,14 +89,14 @@ def conv3d(
     *,
     device: Where = None,
 ) -> Array:
-    """Cross-correlation of volumes {N, C, D, H, W} with filters {F, C / groups, D, H, W}; see ``conv2d``."""
-    return _convolved(3, x, filter, bias, (stride, padding, dilation), groups, activation)
+    """Convolve volumes {N, C, D, H, W} with ``weight`` {F, C / groups, D, H, W}; see ``conv2d``."""
+    return _convolved(3, x, weight, bias, (stride, padding, dilation), groups, activation)
 
 
 @eager
 def conv_transpose2d(
     x: Operand,
-    filter: Operand,
+    weight: Operand,
     bias: Operand | None = None,
     stride: Extent = 1,
     padding: Padding = 0,
@@ -113,27 +107,28 @@ def conv_transpose2d(
     *,
     device: Where = None,
 ) -> Array:
-    """Transposed convolution of images {N, C, H, W} with filters {C, F / groups, H, W}.
+    """Convolve images {N, C, H, W} with ``weight`` {C, F / groups, H, W}, transposed.
 
     Args:
-        x, filter, dilation, groups, activation: as for ``conv2d``.
-        bias: added to each channel of the result, {F}.
-        stride: steps between elements of x in the result.
-        padding: what is cut off the result.
-        output_padding: what the result has more at its ends.
+        x, weight, dilation, groups, activation: As for ``conv2d``.
+        bias: Added to each channel of the result, {F}.
+        stride: Step between elements of x in the result.
+        padding: Elements cut off the result on each side.
+        output_padding: Elements added to the result at its ends.
+        device: Device or adapter name that computes arrays.
 
     Raises:
-        InvalidArgument: sizes that do not fit.
+        InvalidArgument: If the shapes do not fit.
     """
     direction = ConvolutionDirection.BACKWARD
     steps = (stride, padding, dilation)
-    return _convolved(2, x, filter, bias, steps, groups, activation, direction, output_padding)
+    return _convolved(2, x, weight, bias, steps, groups, activation, direction, output_padding)
 
 
 def _convolved(
     spatial: int,
     x: Operand,
-    filter: Operand,
+    weight: Operand,
     bias: Operand | None,
     steps: tuple[Any, Any, Any],
     groups: int,
@@ -141,19 +136,19 @@ def _convolved(
     direction: ConvolutionDirection = ConvolutionDirection.FORWARD,
     output_padding: Extent = 0,
 ) -> Array:
-    image, window = _spatial("x", x, spatial), _spatial("filter", filter, spatial)
-    added = None
+    image, filters = _spatial("x", x, spatial), _spatial("weight", weight, spatial)
+    addend = None
     if bias is not None:
         tensor = tensor_of("bias", bias)
         if tensor.ndim != 1:
             raise InvalidArgument(f"{caller()}: bias must have one dimension, got sizes {list(tensor.sizes)}")
-        added = tensor.expand_dims((0, *range(2, spatial + 2)))
+        addend = tensor.expand_dims((0, *range(2, spatial + 2)))
     stride, padding, dilation = steps
     before, after = _padding(padding, spatial)
     return directml.convolution(
         image,
-        window,
-        added,
+        filters,
+        addend,
         direction=direction,
         strides=_extent("stride", stride, spatial),
         dilations=_extent("dilation", dilation, spatial),
@@ -168,17 +163,17 @@ def _convolved(
 @eager
 def max_pool2d(
     x: Operand,
-    window: Extent,
+    kernel_size: Extent,
     stride: Extent | None = None,
     padding: Padding = 0,
     dilation: Extent = 1,
     *,
     device: Where = None,
 ) -> Array:
-    """Largest element of each window of images {N, C, H, W}; the stride is the window's size unless given."""
-    image, sizes = _spatial("x", x, 2), _extent("window", window, 2)
+    """Return the largest element of each window of images {N, C, H, W}; ``stride`` defaults to ``kernel_size``."""
+    image, sizes = _spatial("x", x, 2), _extent("kernel_size", kernel_size, 2)
     before, after = _padding(padding, 2)
-    found = directml.max_pooling2(
+    return directml.max_pooling2(
         image,
         window_size=sizes,
         strides=sizes if stride is None else _extent("stride", stride, 2),
@@ -186,14 +181,13 @@ def max_pool2d(
         end_padding=after,
         dilations=_extent("dilation", dilation, 2),
         output_indices=False,
-    )
-    return found.output
+    ).output
 
 
 @eager
 def avg_pool2d(
     x: Operand,
-    window: Extent,
+    kernel_size: Extent,
     stride: Extent | None = None,
     padding: Padding = 0,
     dilation: Extent = 1,
@@ -201,9 +195,11 @@ def avg_pool2d(
     *,
     device: Where = None,
 ) -> Array:
-    """Mean of each window of images {N, C, H, W}, of the padding's zeros too where ``include_padding``; the stride is
-    the window's size unless given."""
-    image, sizes = _spatial("x", x, 2), _extent("window", window, 2)
+    """Return the mean of each window of images {N, C, H, W}; ``stride`` defaults to ``kernel_size``.
+
+    ``include_padding`` counts the padding's zeros.
+    """
+    image, sizes = _spatial("x", x, 2), _extent("kernel_size", kernel_size, 2)
     before, after = _padding(padding, 2)
     return directml.average_pooling1(
         image,
@@ -223,27 +219,27 @@ def _spatial(name: str, value: Operand, spatial: int) -> Tensor:
     return tensor
 
 
-def _extent(name: str, given: Any, spatial: int) -> tuple[int, ...]:
+def _extent(name: str, value: Any, spatial: int) -> tuple[int, ...]:
     """Return a number for each spatial axis."""
-    one = kinds.as_index(given)
-    found = (
-        (one,) * spatial
-        if one is not None
-        else kinds.argument(caller(), name, kinds.tuple_of(_NATURAL, "integers"), given)
+    number = kinds.as_index(value)
+    numbers = (
+        (number,) * spatial
+        if number is not None
+        else kinds.argument(caller(), name, kinds.tuple_of(_NATURAL, "integers"), value)
     )
-    if len(found) != spatial or not all(0 <= number < 2**32 for number in found):
+    if len(numbers) != spatial or not all(0 <= number < 2**32 for number in numbers):
         raise InvalidArgument(
-            f"{caller()}: {name} must be an integer of at least 0, or {spatial} of them, got {shown(given)}"
+            f"{caller()}: {name} must be an integer of at least 0, or {spatial} of them, got {shown(value)}"
         )
-    return found
+    return numbers
 
 
-def _padding(given: Any, spatial: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _padding(padding: Any, spatial: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the padding before and after each spatial axis."""
-    if isinstance(given, list | tuple) and given and isinstance(given[0], list | tuple):
-        if len(given) == spatial and all(isinstance(one, list | tuple) and len(one) == 2 for one in given):
-            before, after = zip(*given, strict=True)
+    if isinstance(padding, list | tuple) and padding and isinstance(padding[0], list | tuple):
+        if len(padding) == spatial and all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in padding):
+            before, after = zip(*padding, strict=True)
             return _extent("padding", before, spatial), _extent("padding", after, spatial)
-        raise InvalidArgument(f"{caller()}: padding must be {spatial} pairs (before, after), got {shown(given)}")
-    both = _extent("padding", given, spatial)
+        raise InvalidArgument(f"{caller()}: padding must be {spatial} pairs (before, after), got {shown(padding)}")
+    both = _extent("padding", padding, spatial)
     return both, both

@@ -1,4 +1,4 @@
-"""What neural networks are made of, under their usual names: activations, normalisation, products, attention."""
+"""Neural network functions under their usual names: activations, normalization, products, attention, resizing."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from dmlgpu.catalog.enums import InterpolationMode
 from dmlgpu.common import coercion as kinds
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.ops import directml
+from dmlgpu.ops.elementwise import unary
 from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, tensor_of
 from dmlgpu.tensors.layout import broadcast_strides, checked_axes, checked_axis
 from dmlgpu.tensors.preparation import member
@@ -20,89 +21,69 @@ from dmlgpu.tensors.tensor import matmul as product
 from dmlgpu.tensors.types import TypeLike
 
 __all__ = [
-    "attention",
-    "batch_norm",
-    "dequantize",
-    "elu",
-    "gelu",
-    "group_norm",
-    "instance_norm",
-    "layer_norm",
-    "leaky_relu",
-    "linear",
-    "log_softmax",
-    "matmul",
-    "quantize",
-    "relu",
-    "resize",
-    "rms_norm",
-    "sigmoid",
-    "silu",
-    "softmax",
+    "attention", "batch_norm", "dequantize", "elu", "gelu", "group_norm", "instance_norm", "layer_norm", "leaky_relu",
+    "linear", "log_softmax", "matmul", "quantize", "relu", "resize", "rms_norm", "sigmoid", "silu", "softmax",
     "softplus",
-]
+]  # fmt: skip
 
 _POSITIVE = kinds.between(1, 2**32 - 1)
 _NUMBERS = kinds.tuple_of(kinds.real, "numbers")
 
 # ---- activations -----------------------------------------------------------------------------------------------------
 
+relu = unary("relu", "activation_relu", "Return each element, but at least 0.")
+gelu = unary("gelu", "activation_gelu", "Return each element times the normal distribution's probability below it.")
+sigmoid = unary("sigmoid", "activation_sigmoid", "Return 1 / (1 + exp(-x)) of each element.")
+
 
 @eager
 def softmax(x: Operand, axis: int | Sequence[int] = -1, *, device: Where = None) -> Array:
-    """Exponentials divided by their sum along axes."""
+    """Normalize `x` along `axis` so that the exponentials sum to 1.
+
+    Args:
+        x: Tensor or array of float32 or float16, rank 1 to 8.
+        axis: Axis or axes to normalize over; negative axes count from the end.
+        device: Device or adapter name; defaults to that of `x`, else to the default device.
+
+    Returns:
+        Tensor of the shape and dtype of `x` (an array if `x` is one).
+
+    Computed by ACTIVATION_SOFTMAX1.
+    """
     return directml.activation_softmax1(x, axes=_axes(tensor_of("x", x), axis))
 
 
 @eager
 def log_softmax(x: Operand, axis: int | Sequence[int] = -1, *, device: Where = None) -> Array:
-    """Logarithm of ``softmax``."""
+    """Return the logarithm of ``softmax``."""
     return directml.activation_log_softmax1(x, axes=_axes(tensor_of("x", x), axis))
 
 
 @eager
-def relu(x: Operand, *, device: Where = None) -> Array:
-    """Each element, but at least 0."""
-    return directml.activation_relu(x)
-
-
-@eager
 def leaky_relu(x: Operand, alpha: float = 0.01, *, device: Where = None) -> Array:
-    """Each element, negative ones times ``alpha``."""
+    """Return each element, negative ones times ``alpha``."""
     return directml.activation_leaky_relu(x, alpha=alpha)
 
 
 @eager
 def elu(x: Operand, alpha: float = 1.0, *, device: Where = None) -> Array:
-    """Each element, alpha * (exp(x) - 1) for negative ones."""
+    """Return each element, alpha * (exp(x) - 1) for negative ones."""
     return directml.activation_elu(x, alpha=alpha)
 
 
 @eager
-def gelu(x: Operand, *, device: Where = None) -> Array:
-    """Each element times the chance that a normal variable is below it."""
-    return directml.activation_gelu(x)
-
-
-@eager
-def sigmoid(x: Operand, *, device: Where = None) -> Array:
-    """1 / (1 + exp(-x)) of each element."""
-    return directml.activation_sigmoid(x)
-
-
-@eager
 def silu(x: Operand, *, device: Where = None) -> Array:
-    """Each element times its sigmoid."""
+    """Return each element times its sigmoid."""
     return directml.element_wise_multiply(x, directml.activation_sigmoid(x))
 
 
 @eager
 def softplus(x: Operand, *, device: Where = None) -> Array:
-    """log(1 + exp(x)) of each element."""
+    """Return log(1 + exp(x)) of each element."""
     return directml.activation_softplus(x, steepness=1.0)
 
 
-# ---- normalisation ---------------------------------------------------------------------------------------------------
+# ---- normalization ---------------------------------------------------------------------------------------------------
 
 
 @eager
@@ -111,14 +92,17 @@ def layer_norm(
     weight: Operand | None = None,
     bias: Operand | None = None,
     axis: int | Sequence[int] = -1,
-    epsilon: float = 1e-5,
+    eps: float = 1e-5,
     *,
     device: Where = None,
 ) -> Array:
-    """Mean 0 and variance 1 along axes, times ``weight`` plus ``bias``, which broadcast to x."""
+    """Normalize to mean 0 and variance 1 along axes, then scale by ``weight`` and add ``bias``, which broadcast to x.
+
+    ``eps`` is added to the variance.
+    """
     tensor = tensor_of("x", x)
-    found: Tensor = directml.mean_variance_normalization2(tensor, axes=_axes(tensor, axis), epsilon=epsilon)
-    return _scaled(found, weight, bias)
+    normalized: Tensor = directml.mean_variance_normalization2(tensor, axes=_axes(tensor, axis), epsilon=eps)
+    return _scaled(normalized, weight, bias)
 
 
 @eager
@@ -126,16 +110,18 @@ def rms_norm(
     x: Operand,
     weight: Operand | None = None,
     axis: int | Sequence[int] = -1,
-    epsilon: float = 1e-6,
+    eps: float = 1e-6,
     *,
     device: Where = None,
 ) -> Array:
-    """Elements divided by the square root of their mean square along axes, times ``weight``, which broadcasts to x."""
+    """Divide by the root mean square along axes, then scale by ``weight``, which broadcasts to x.
+
+    ``eps`` is added to the mean square.
+    """
     tensor = tensor_of("x", x)
-    found: Tensor = directml.mean_variance_normalization2(
-        tensor, axes=_axes(tensor, axis), epsilon=epsilon, use_mean=False
-    )
-    return _scaled(found, weight, None)
+    axes = _axes(tensor, axis)
+    normalized: Tensor = directml.mean_variance_normalization2(tensor, axes=axes, epsilon=eps, use_mean=False)
+    return _scaled(normalized, weight, None)
 
 
 @eager
@@ -144,22 +130,22 @@ def group_norm(
     groups: int,
     weight: Operand | None = None,
     bias: Operand | None = None,
-    epsilon: float = 1e-5,
+    eps: float = 1e-5,
     *,
     device: Where = None,
 ) -> Array:
-    """Mean 0 and variance 1 of each group of channels {N, C, ...}, times ``weight`` plus ``bias`` {C}.
+    """Normalize each group of channels {N, C, ...} to mean 0 and variance 1; scale by ``weight``, add ``bias``, {C}.
 
     Raises:
-        InvalidArgument: the groups do not divide the channels.
+        InvalidArgument: If ``groups`` does not divide the channels.
     """
     tensor = _channelled(x)
     count = kinds.argument(caller(), "groups", _POSITIVE, groups)
     if tensor.sizes[1] % count:
         raise InvalidArgument(f"{caller()}: groups must divide the {tensor.sizes[1]} channels of x, got {count}")
     grouped = tensor.reshape(tensor.sizes[0], count, -1)
-    found: Tensor = directml.mean_variance_normalization2(grouped, axes=(2,), epsilon=epsilon)
-    shaped = found._renamed(tensor.sizes)
+    normalized: Tensor = directml.mean_variance_normalization2(grouped, axes=(2,), epsilon=eps)
+    shaped = normalized._renamed(tensor.sizes)
     return _scaled(shaped, _per_channel("weight", weight, shaped), _per_channel("bias", bias, shaped))
 
 
@@ -168,17 +154,17 @@ def instance_norm(
     x: Operand,
     weight: Operand | None = None,
     bias: Operand | None = None,
-    epsilon: float = 1e-5,
+    eps: float = 1e-5,
     *,
     device: Where = None,
 ) -> Array:
-    """Mean 0 and variance 1 of each channel {N, C, ...}, times ``weight`` plus ``bias`` {C}."""
+    """Normalize each channel {N, C, ...} to mean 0 and variance 1; scale by ``weight``, add ``bias``, {C}."""
     tensor = _channelled(x)
     axes = range(2, tensor.ndim)
     if not axes:
         raise InvalidArgument(f"{caller()}: x must have sizes {{N, C, ...}} and 3 dimensions, got {list(tensor.sizes)}")
-    found: Tensor = directml.mean_variance_normalization2(tensor, axes=tuple(axes), epsilon=epsilon)
-    return _scaled(found, _per_channel("weight", weight, found), _per_channel("bias", bias, found))
+    normalized: Tensor = directml.mean_variance_normalization2(tensor, axes=tuple(axes), epsilon=eps)
+    return _scaled(normalized, _per_channel("weight", weight, normalized), _per_channel("bias", bias, normalized))
 
 
 @eager
@@ -188,18 +174,18 @@ def batch_norm(
     variance: Operand,
     weight: Operand | None = None,
     bias: Operand | None = None,
-    epsilon: float = 1e-5,
+    eps: float = 1e-5,
     *,
     device: Where = None,
 ) -> Array:
-    """Channels {N, C, ...} less ``mean``, divided by the root of ``variance``, times ``weight`` plus ``bias``, {C}."""
+    """Normalize channels {N, C, ...} with a given mean and variance; scale by ``weight``, add ``bias``, all {C}."""
     tensor = _channelled(x)
     ones, zeros = (Tensor(np.full(1, value), tensor.data_type, device=tensor.device) for value in (1, 0))
-    sizes = (1, tensor.sizes[1], *(1 for _ in tensor.sizes[2:]))
-    scale = _per_channel("weight", ones.broadcast_to(sizes[1:2]) if weight is None else weight, tensor)
-    shift = _per_channel("bias", zeros.broadcast_to(sizes[1:2]) if bias is None else bias, tensor)
-    middle, spread = _per_channel("mean", mean, tensor), _per_channel("variance", variance, tensor)
-    return directml.batch_normalization(tensor, middle, spread, scale, shift, spatial=True, epsilon=epsilon)
+    channels = tensor.sizes[1:2]
+    scale = _per_channel("weight", ones.broadcast_to(channels) if weight is None else weight, tensor)
+    shift = _per_channel("bias", zeros.broadcast_to(channels) if bias is None else bias, tensor)
+    statistics = (_per_channel("mean", mean, tensor), _per_channel("variance", variance, tensor))
+    return directml.batch_normalization(tensor, *statistics, scale, shift, spatial=True, epsilon=eps)
 
 
 def _axes(x: Tensor, axis: int | Sequence[int]) -> tuple[int, ...]:
@@ -225,7 +211,7 @@ def _channelled(x: Operand) -> Tensor:
 
 
 def _per_channel(name: str, values: Any, x: Tensor) -> Any:
-    """Return one number per channel, seen with the dimensions of x."""
+    """Return one number per channel, viewed with the dimensions of x."""
     if values is None:
         return None
     tensor = tensor_of(name, values)
@@ -241,17 +227,19 @@ def _per_channel(name: str, values: Any, x: Tensor) -> Any:
 
 @eager
 def matmul(a: Operand, b: Operand, *, device: Where = None) -> Array:
-    """Product of matrices, or of stacks of them that broadcast; a vector is a row on the left, a column on the
-    right."""
+    """Return the product of matrices, or of stacks of matrices, which broadcast.
+
+    A vector is a row on the left and a column on the right.
+    """
     return product(tensor_of("a", a), tensor_of("b", b), caller())
 
 
 @eager
 def linear(x: Operand, weight: Operand, bias: Operand | None = None, *, device: Where = None) -> Array:
-    """Rows {..., K} times the transposed ``weight`` {N, K}, plus ``bias`` {N}.
+    """Return rows {..., K} times the transposed ``weight`` {N, K}, plus ``bias`` {N}.
 
     Raises:
-        InvalidArgument: sizes that do not fit.
+        InvalidArgument: If the shapes do not fit.
     """
     rows, matrix = tensor_of("x", x), tensor_of("weight", weight)
     if not rows.sizes or matrix.ndim != 2 or rows.sizes[-1] != matrix.sizes[1]:
@@ -260,9 +248,9 @@ def linear(x: Operand, weight: Operand, bias: Operand | None = None, *, device: 
             f"{list(rows.sizes)}"
         )
     flat = rows.reshape(-1, rows.sizes[-1])
-    added = None if bias is None else tensor_of("bias", bias).broadcast_to((flat.sizes[0], matrix.sizes[0]))
-    found: Tensor = directml.gemm(flat, matrix.T, added)
-    return found._renamed((*rows.sizes[:-1], matrix.sizes[0]))
+    addend = None if bias is None else tensor_of("bias", bias).broadcast_to((flat.sizes[0], matrix.sizes[0]))
+    result: Tensor = directml.gemm(flat, matrix.T, addend)
+    return result._renamed((*rows.sizes[:-1], matrix.sizes[0]))
 
 
 @eager
@@ -270,46 +258,46 @@ def attention(
     query: Operand,
     key: Operand,
     value: Operand,
-    heads: int = 1,
+    num_heads: int = 1,
     bias: Operand | None = None,
     scale: float | None = None,
     *,
     device: Where = None,
 ) -> Array:
-    """Softmax of scaled products of queries and keys, times values, head by head (MULTIHEAD_ATTENTION).
+    """Return scaled dot product attention per head, computed by MULTIHEAD_ATTENTION.
 
     Args:
-        query: {N, S, E}; a head is a part of E.
+        query: {N, S, E}; each head takes E / num_heads of it.
         key, value: {N, T, E}, {N, T, V}.
-        heads: into how many parts E and V are cut.
-        bias: added to the products, broadcast to {N, heads, S, T}: 0 and a large negative number, or -inf, are a mask;
-            rows of -inf alone give NaN.
-        scale: of the products; None is 1 / sqrt(E / heads).
+        num_heads: Into how many heads E and V are divided.
+        bias: Added to the scaled products, broadcast to {N, num_heads, S, T}: 0 and a large negative number, or -inf,
+            make a mask; rows of -inf alone give NaN.
+        scale: Factor of the products; None means 1 / sqrt(E / num_heads).
+        device: Device or adapter name that computes arrays.
 
     Raises:
-        InvalidArgument: sizes that do not fit.
+        InvalidArgument: If the shapes do not fit.
     """
-    first, second = tensor_of("query", query), tensor_of("key", key)
-    count = kinds.argument(caller(), "heads", _POSITIVE, heads)
-    if first.ndim != 3 or second.ndim != 3 or first.sizes[-1] % count:
+    queries, keys = tensor_of("query", query), tensor_of("key", key)
+    count = kinds.argument(caller(), "num_heads", _POSITIVE, num_heads)
+    if queries.ndim != 3 or keys.ndim != 3 or queries.sizes[-1] % count:
         raise InvalidArgument(
-            f"{caller()}: query and key must have sizes {{N, S, E}} with E a multiple of heads ({count}), "
-            f"got {list(first.sizes)} and {list(second.sizes)}"
+            f"{caller()}: query and key must have sizes {{N, S, E}} with E a multiple of num_heads ({count}), "
+            f"got {list(queries.sizes)} and {list(keys.sizes)}"
         )
-    wanted = (first.sizes[0], count, first.sizes[1], second.sizes[1])
-    found = directml.multihead_attention(
-        first,
-        second,
+    products = (queries.sizes[0], count, queries.sizes[1], keys.sizes[1])
+    return directml.multihead_attention(
+        queries,
+        keys,
         value,
-        relative_position_bias=None if bias is None else tensor_of("bias", bias).broadcast_to(wanted),
-        scale=1 / math.sqrt(first.sizes[-1] // count) if scale is None else scale,
+        relative_position_bias=None if bias is None else tensor_of("bias", bias).broadcast_to(products),
+        scale=1 / math.sqrt(queries.sizes[-1] // count) if scale is None else scale,
         mask_filter_value=-10000.0,
         head_count=count,
-    )
-    return found.output
+    ).output
 
 
-# ---- numbers of few bits, images -------------------------------------------------------------------------------------
+# ---- quantization, images --------------------------------------------------------------------------------------------
 
 
 @eager
@@ -318,35 +306,39 @@ def quantize(
     scale: Operand,
     zero_point: Operand | None = None,
     axis: int | None = None,
-    output_type: TypeLike | None = None,
+    dtype: TypeLike | None = None,
     *,
     device: Where = None,
 ) -> Array:
-    """x / scale + zero_point, rounded and saturated to INT8 or UINT8; see ``dequantize``."""
+    """Return x / scale + zero_point, rounded and saturated to int8 or uint8; see ``dequantize``.
+
+    ``dtype`` defaults to that of ``zero_point``, uint8 without one.
+    """
     tensor = tensor_of("x", x)
-    places = (_along("scale", scale, tensor, axis), _along("zero_point", zero_point, tensor, axis))
-    return directml.element_wise_quantize_linear(tensor, *places, output_type=output_type)
+    parameters = (_along("scale", scale, tensor, axis), _along("zero_point", zero_point, tensor, axis))
+    return directml.element_wise_quantize_linear(tensor, *parameters, output_type=dtype)
 
 
 @eager
 def dequantize(
     x: Operand, scale: Operand, zero_point: Operand | None = None, axis: int | None = None, *, device: Where = None
 ) -> Array:
-    """(x - zero_point) * scale.
+    """Return (x - zero_point) * scale.
 
     Args:
-        x: INT8 or UINT8.
-        scale: one number, one per element along ``axis``, or whatever broadcasts to x.
-        zero_point: likewise, of x's type.
-        axis: along which scale and zero point change.
+        x: Tensor or array of int8 or uint8.
+        scale: One number, one per element along ``axis``, or whatever broadcasts to x.
+        zero_point: Likewise, of the dtype of x.
+        axis: Axis along which scale and zero point change.
+        device: Device or adapter name that computes arrays.
     """
     tensor = tensor_of("x", x)
-    places = (_along("scale", scale, tensor, axis), _along("zero_point", zero_point, tensor, axis))
-    return directml.element_wise_dequantize_linear(tensor, *places)
+    parameters = (_along("scale", scale, tensor, axis), _along("zero_point", zero_point, tensor, axis))
+    return directml.element_wise_dequantize_linear(tensor, *parameters)
 
 
 def _along(name: str, values: Any, x: Tensor, axis: int | None) -> Any:
-    """Return numbers along an axis as seen with the dimensions of x; each operand broadcasts to x."""
+    """Return values along an axis, broadcast to the shape of x."""
     if values is None:
         return None
     tensor = tensor_of(name, values)
@@ -359,45 +351,50 @@ def _along(name: str, values: Any, x: Tensor, axis: int | None) -> Any:
 @eager
 def resize(
     x: Operand,
-    sizes: Sequence[int] | None = None,
+    shape: Sequence[int] | None = None,
     scales: Sequence[float] | None = None,
     mode: InterpolationMode | str = "linear",
     antialiased: bool = False,
     *,
     device: Where = None,
 ) -> Array:
-    """An image of other sizes, pixels being squares whose centres lie half a pixel from the corner.
+    """Resample an image to another shape; pixel centers lie half a pixel from the corner.
 
     Args:
-        x: 1 to 4 dimensions.
-        sizes: of the result, of all dimensions or of the last ones.
-        scales: in their place, how much larger they become.
+        x: Tensor or array of rank 1 to 4.
+        shape: Shape of the result, of all dimensions or of the last ones.
+        scales: Factors of the shape, in place of ``shape``.
         mode: ``"nearest"``, where halves go to the lower pixel, or ``"linear"``.
-        antialiased: whether shrinking averages.
+        antialiased: Whether shrinking averages.
+        device: Device or adapter name that computes arrays.
 
     Raises:
-        InvalidArgument: neither sizes nor scales, both, or more than x has dimensions.
+        InvalidArgument: If neither or both of ``shape`` and ``scales`` are given, or more than x has dimensions.
     """
     tensor = tensor_of("x", x)
-    if (sizes is None) == (scales is None):
+    if (shape is None) == (scales is None):
         raise InvalidArgument(
-            f"{caller()}: either sizes or scales must be given, got {'none' if sizes is None else 'both'}"
+            f"{caller()}: either shape or scales must be given, got {'none' if shape is None else 'both'}"
         )
-    given: Any = sizes if scales is None else kinds.argument(caller(), "scales", _NUMBERS, scales)
-    if scales is None:
-        given = kinds.argument(caller(), "sizes", kinds.tuple_of(_POSITIVE, "integers"), given)
-    if len(given) > tensor.ndim:
-        raise InvalidArgument(f"{caller()}: at most {tensor.ndim} sizes or scales must be given, got {shown(given)}")
-    rest = tensor.ndim - len(given)
-    full = (*tensor.sizes[:rest], *given) if scales is None else ((1.0,) * rest + given)
-    chosen = member(caller(), "mode", InterpolationMode, mode)
-    is_nearest = chosen is InterpolationMode.NEAREST_NEIGHBOR
+    requested: Any = (
+        kinds.argument(caller(), "shape", kinds.tuple_of(_POSITIVE, "integers"), shape)
+        if scales is None
+        else kinds.argument(caller(), "scales", _NUMBERS, scales)
+    )
+    rest = tensor.ndim - len(requested)
+    if rest < 0:
+        raise InvalidArgument(
+            f"{caller()}: {'shape' if scales is None else 'scales'} must have at most {tensor.ndim} entries, got "
+            f"{shown(requested)}"
+        )
+    interpolation = member(caller(), "mode", InterpolationMode, mode)
+    is_nearest = interpolation is InterpolationMode.NEAREST_NEIGHBOR
     return directml.resample3(
         tensor,
-        interpolation_mode=chosen,
-        # What is nearest is rounded up: half a pixel less rounds to the nearest one.
+        interpolation_mode=interpolation,
+        # DirectML rounds the nearest pixel up: an offset of half a pixel less rounds to the nearest one.
         input_pixel_offsets=(1.0,) * tensor.ndim if is_nearest else None,
         antialiased=antialiased,
-        scales=None if scales is None else full,
-        output_sizes=full if scales is None else None,
+        scales=None if scales is None else (1.0,) * rest + requested,
+        output_sizes=(*tensor.sizes[:rest], *requested) if scales is None else None,
     )

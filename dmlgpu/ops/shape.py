@@ -1,125 +1,152 @@
-"""Elements put elsewhere, under NumPy's names: joined, cut, padded, repeated, looked up."""
+"""Functions that move elements, under NumPy's names: reshape, join, split, pad, repeat, gather."""
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from dmlgpu.catalog.enums import PaddingMode
+from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, MAX_ELEMENTS
 from dmlgpu.common import coercion as kinds
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.ops import directml
 from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, filled, tensor_of
-from dmlgpu.tensors.layout import checked_axes, checked_axis
+from dmlgpu.tensors.layout import as_integers, checked_axes, checked_axis
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.tensor import take as gathered
 from dmlgpu.tensors.types import TypeLike, as_data_type, as_number
 
 __all__ = [
-    "broadcast_to",
-    "concatenate",
-    "expand_dims",
-    "flip",
-    "moveaxis",
-    "one_hot",
-    "pad",
-    "reshape",
-    "roll",
-    "split",
-    "squeeze",
-    "stack",
-    "take",
-    "take_along_axis",
-    "transpose",
-]
+    "broadcast_to", "concatenate", "expand_dims", "flip", "moveaxis", "one_hot", "pad", "reshape", "roll", "split",
+    "squeeze", "stack", "take", "take_along_axis", "tile", "transpose",
+]  # fmt: skip
 
 _INTEGERS = kinds.tuple_of(kinds.integer, "integers")
 
+# ---- views -----------------------------------------------------------------------------------------------------------
+
 
 @eager
-def reshape(x: Operand, sizes: Sequence[int] | int, copy: bool | None = None, *, device: Where = None) -> Array:
-    """The elements, in order, with other sizes; see ``Tensor.reshape``."""
-    return tensor_of("x", x).reshape(sizes, copy=copy)
+def reshape(x: Operand, shape: Sequence[int] | int, copy: bool | None = None, *, device: Where = None) -> Array:
+    """Return the elements, in order, in another shape; see ``Tensor.reshape``."""
+    return tensor_of("x", x).reshape(shape, copy=copy)
 
 
 @eager
 def transpose(x: Operand, axes: Sequence[int] | None = None, *, device: Where = None) -> Array:
-    """The dimensions in another order; None reverses them."""
+    """Return a view with the axes in another order; None reverses them."""
     return tensor_of("x", x).transpose(axes)
 
 
 @eager
-def broadcast_to(x: Operand, sizes: Sequence[int], *, device: Where = None) -> Array:
-    """The elements repeated along dimensions of size 1 and new leading ones."""
-    return tensor_of("x", x).broadcast_to(sizes)
+def broadcast_to(x: Operand, shape: Sequence[int], *, device: Where = None) -> Array:
+    """Return a view repeated along axes of size 1 and new leading ones."""
+    return tensor_of("x", x).broadcast_to(shape)
 
 
 @eager
 def expand_dims(x: Operand, axis: int | Sequence[int], *, device: Where = None) -> Array:
-    """The elements with new dimensions of size 1."""
+    """Return a view with new axes of size 1."""
     return tensor_of("x", x).expand_dims(axis)
 
 
 @eager
 def squeeze(x: Operand, axis: int | Sequence[int] | None = None, *, device: Where = None) -> Array:
-    """The elements without dimensions of size 1."""
+    """Return a view without axes of size 1."""
     return tensor_of("x", x).squeeze(axis)
 
 
 @eager
+def moveaxis(
+    x: Operand, source: int | Sequence[int], destination: int | Sequence[int], *, device: Where = None
+) -> Array:
+    """Return a view with some axes moved, the others in order."""
+    tensor = tensor_of("x", x)
+    old = checked_axes(caller(), "source", source, tensor.ndim)
+    new = checked_axes(caller(), "destination", destination, tensor.ndim)
+    if len(old) != len(new):
+        raise InvalidArgument(f"{caller()}: destination must have {len(old)} axes, as source, got {len(new)}")
+    order = [axis for axis in range(tensor.ndim) if axis not in old]
+    for place, axis in sorted(zip(new, old, strict=True)):
+        order.insert(place, axis)
+    return tensor.transpose(order) if order else tensor._view((), ())
+
+
+# ---- joined and split ------------------------------------------------------------------------------------------------
+
+
+@eager
 def concatenate(arrays: Sequence[Operand], axis: int = 0, *, device: Where = None) -> Array:
-    """Tensors of one type in a row along an axis; other sizes are equal."""
-    tensors = _several(arrays)
-    return _joined(tensors, checked_axis(caller(), "axis", axis, tensors[0].ndim))
+    """Join tensors of one dtype along an axis; their other sizes are equal.
+
+    Raises:
+        InvalidArgument: If dtypes, ranks or other sizes differ.
+    """
+    tensors = _tensors(arrays)
+    return joined(tensors, axis)
 
 
 @eager
 def stack(arrays: Sequence[Operand], axis: int = 0, *, device: Where = None) -> Array:
-    """Tensors of equal sizes and types in a row along a new axis."""
-    tensors = _several(arrays)
-    number = checked_axis(caller(), "axis", axis, tensors[0].ndim + 1)
-    return _joined([one.expand_dims(number) for one in tensors], number)
+    """Join tensors of one shape and dtype along a new axis.
+
+    Raises:
+        InvalidArgument: If shapes or dtypes differ.
+    """
+    return stacked(_tensors(arrays), axis)
 
 
-def _joined(tensors: list[Tensor], axis: int) -> Tensor:
-    """Join tensors along an axis; those without elements add nothing, and must fit all the same."""
-    parts = [one for one in tensors if one.size]
-    if len(parts) != len(tensors):
-        forms = {(one.data_type, one.sizes[:axis], one.sizes[axis + 1 :]) for one in tensors}
-        if len(forms) > 1:
-            listed = ", ".join(f"{one.data_type.name} {list(one.sizes)}" for one in tensors)
-            raise InvalidArgument(f"{caller()}: arrays must have one type, and equal sizes beside axis, got {listed}")
-    if not parts:
-        total = sum(one.sizes[axis] for one in tensors)
-        return filled(tensors[0], (*tensors[0].sizes[:axis], total, *tensors[0].sizes[axis + 1 :]))
-    result: Tensor = directml.join(parts, axis=axis)
-    return result
-
-
-def _several(arrays: Any) -> list[Tensor]:
+def _tensors(arrays: Any) -> list[Tensor]:
     if not isinstance(arrays, list | tuple) or not arrays:
         raise InvalidArgument(f"{caller()}: arrays must be a list of Tensors or arrays, at least one")
-    tensors = [tensor_of(f"arrays[{number}]", one) for number, one in enumerate(arrays)]
-    if not all(one.ndim == tensors[0].ndim for one in tensors):
-        ranks = ", ".join(str(one.ndim) for one in tensors)
+    return [tensor_of(f"arrays[{number}]", array) for number, array in enumerate(arrays)]
+
+
+def joined(tensors: Sequence[Tensor], axis: int) -> Tensor:
+    """Join tensors along an axis; those without elements only contribute to the shape."""
+    first = tensors[0]
+    if any(tensor.ndim != first.ndim for tensor in tensors):
+        ranks = ", ".join(str(tensor.ndim) for tensor in tensors)
         raise InvalidArgument(f"{caller()}: arrays must have as many dimensions each, got {ranks}")
-    return tensors
+    number = checked_axis(caller(), "axis", axis, first.ndim)
+    if len({(*tensor.sizes[:number], *tensor.sizes[number + 1 :]) for tensor in tensors}) > 1:
+        listing = ", ".join(str(list(tensor.sizes)) for tensor in tensors)
+        raise InvalidArgument(f"{caller()}: arrays must have equal sizes but for axis {number}, got {listing}")
+    if any(tensor.data_type is not first.data_type for tensor in tensors):
+        listing = ", ".join(tensor.type_name for tensor in tensors)
+        raise InvalidArgument(f"{caller()}: arrays must have one dtype, got {listing}")
+    parts = [tensor for tensor in tensors if tensor.size]
+    if not parts:
+        total = sum(tensor.sizes[number] for tensor in tensors)
+        return first._nothing((*first.sizes[:number], total, *first.sizes[number + 1 :]))
+    return parts[0].copy() if len(parts) == 1 else directml.join(parts, axis=number)
+
+
+def stacked(tensors: Sequence[Tensor], axis: int) -> Tensor:
+    """Join tensors of one shape along a new axis."""
+    if len({tensor.sizes for tensor in tensors}) > 1:
+        listing = ", ".join(str(list(tensor.sizes)) for tensor in tensors)
+        raise InvalidArgument(f"{caller()}: arrays must have equal sizes, got {listing}")
+    number = checked_axis(caller(), "axis", axis, tensors[0].ndim + 1)
+    return joined([tensor.expand_dims(number) for tensor in tensors], number)
 
 
 @eager
 def split(x: Operand, sections: int | Sequence[int], axis: int = 0, *, device: Where = None) -> tuple[Array, ...]:
-    """Views of parts along an axis.
+    """Return views of parts along an axis.
 
     Args:
-        x: what is cut.
-        sections: how many equal parts, or where to cut.
-        axis: along which.
+        x: Tensor or array.
+        sections: Number of equal parts, or the indices at which to split.
+        axis: Axis to split.
+        device: Device or adapter name that computes arrays.
 
     Raises:
-        InvalidArgument: parts that are not equal, or empty.
+        InvalidArgument: If parts are not equal, or empty.
     """
     tensor = tensor_of("x", x)
     number = checked_axis(caller(), "axis", axis, tensor.ndim)
@@ -128,7 +155,7 @@ def split(x: Operand, sections: int | Sequence[int], axis: int = 0, *, device: W
     if count is not None:
         if count < 1 or size % count:
             raise InvalidArgument(f"{caller()}: sections must divide the axis of size {size}, got {shown(sections)}")
-        cuts = [number * (size // count) for number in range(count + 1)]
+        cuts = [part * (size // count) for part in range(count + 1)]
     else:
         cuts = [0, *kinds.argument(caller(), "sections", _INTEGERS, sections), size]
         if any(low >= high for low, high in itertools.pairwise(cuts)):
@@ -137,37 +164,41 @@ def split(x: Operand, sections: int | Sequence[int], axis: int = 0, *, device: W
     return tuple(tensor[(*before, slice(low, high))] for low, high in itertools.pairwise(cuts))
 
 
+# ---- padded, reversed, repeated --------------------------------------------------------------------------------------
+
+
 @eager
 def pad(
-    x: Operand, widths: Any, mode: PaddingMode | str = "constant", value: float = 0, *, device: Where = None
+    x: Operand, pad_width: Any, mode: PaddingMode | str = "constant", value: float = 0, *, device: Where = None
 ) -> Array:
-    """The elements with more around them.
+    """Return the elements with padding around them.
 
     Args:
-        x: what is padded.
-        widths: how many before and after: a number for all, a pair for all axes, or a pair per axis.
-        mode: constant, edge, reflection or symmetric.
-        value: what constant padding holds.
+        x: Tensor or array.
+        pad_width: Elements before and after: a number for all, a pair for all axes, or a pair for each axis.
+        mode: ``"constant"``, ``"edge"``, ``"reflection"`` or ``"symmetric"``.
+        value: Value of constant padding.
+        device: Device or adapter name that computes arrays.
 
     Raises:
-        InvalidArgument: widths of another form, or a value that the type does not hold.
+        InvalidArgument: If ``pad_width`` has another form, or the dtype cannot hold ``value``.
     """
     tensor = tensor_of("x", x)
     try:
-        pairs = np.broadcast_to(np.asarray(widths), (tensor.ndim, 2))
+        pairs = np.broadcast_to(np.asarray(pad_width), (tensor.ndim, 2))
     except Exception:  # ragged lists, more pairs than axes
         pairs = np.array(None)
     if pairs.dtype.kind not in "iu" or pairs.min() < 0:
         raise InvalidArgument(
-            f"{caller()}: widths must be an integer of at least 0, a pair, or a pair for each of {tensor.ndim} axes, "
-            f"got {shown(widths)}"
+            f"{caller()}: pad_width must be an integer of at least 0, a pair, or a pair for each of {tensor.ndim} "
+            f"axes, got {shown(pad_width)}"
         )
     filler = as_number(f"{caller()}: value", value, tensor.data_type)
     if not tensor.size:
-        sizes = [int(size + before + behind) for size, (before, behind) in zip(tensor.sizes, pairs, strict=True)]
-        if mode not in ("constant", PaddingMode.CONSTANT) and 0 not in sizes:
+        shape = [int(size + before + after) for size, (before, after) in zip(tensor.sizes, pairs, strict=True)]
+        if mode not in ("constant", PaddingMode.CONSTANT) and 0 not in shape:
             raise InvalidArgument(f"{caller()}: x must have elements to repeat, got sizes {list(tensor.sizes)}")
-        return filled(tensor, sizes, filler)
+        return filled(tensor, shape, filler)
     return directml.padding1(
         tensor,
         padding_mode=mode,
@@ -179,45 +210,121 @@ def pad(
 
 @eager
 def flip(x: Operand, axis: int | Sequence[int] | None = None, *, device: Where = None) -> Array:
-    """The elements in reverse order along all axes, or some."""
+    """Return the elements in reverse order along all axes, or some."""
     return tensor_of("x", x).flip(axis)
 
 
 @eager
-def roll(x: Operand, shift: int, axis: int | None = None, *, device: Where = None) -> Array:
-    """The elements moved along an axis; what leaves at its end comes in again. None moves all in a row."""
+def roll(
+    x: Operand, shift: int | Sequence[int], axis: int | Sequence[int] | None = None, *, device: Where = None
+) -> Array:
+    """Return the elements shifted along axes, wrapping around; None shifts all, flattened.
+
+    Raises:
+        InvalidArgument: If ``shift`` is not one integer, or one for each axis.
+    """
     tensor = tensor_of("x", x)
+    shifts = as_integers(caller(), "shift", shift)
     if axis is None:
-        return _rolled(tensor.reshape(-1), shift, 0).reshape(tensor.sizes)
-    return _rolled(tensor, shift, checked_axis(caller(), "axis", axis, tensor.ndim))
+        if len(shifts) != 1:
+            raise InvalidArgument(f"{caller()}: shift must be one integer where axis is None, got {shown(shift)}")
+        return _rolled(tensor.reshape(-1), shifts[0], 0).reshape(tensor.sizes)
+    axes = [checked_axis(caller(), "axis", number, tensor.ndim) for number in as_integers(caller(), "axis", axis)]
+    if len(shifts) == 1:
+        shifts = shifts * len(axes)
+    if len(shifts) != len(axes):
+        raise InvalidArgument(f"{caller()}: shift must have {len(axes)} integers, as axis, got {len(shifts)}")
+    result = tensor
+    for offset, number in zip(shifts, axes, strict=True):
+        result = _rolled(result, offset, number)
+    return result._same() if result is tensor else result
 
 
 def _rolled(x: Tensor, shift: int, axis: int) -> Tensor:
-    by = kinds.argument(caller(), "shift", kinds.integer, shift) % (x.sizes[axis] or 1)
-    if not by or not x.size:
-        return x
+    offset = shift % x.sizes[axis] if x.size else 0
+    if not offset:
+        return x._same()
     before = (slice(None),) * axis
-    found: Tensor = directml.join([x[(*before, slice(-by, None))], x[(*before, slice(None, -by))]], axis=axis)
-    return found
+    return joined([x[(*before, slice(-offset, None))], x[(*before, slice(None, -offset))]], axis)
+
+
+@eager
+def tile(x: Operand, reps: int | Sequence[int], *, device: Where = None) -> Array:
+    """Return the tensor repeated as a whole along each axis; more repetitions than axes add leading axes.
+
+    Raises:
+        InvalidArgument: If ``reps`` is negative, or leads to too many axes or elements.
+    """
+    tensor = tensor_of("x", x)
+    return tiled(tensor, "reps", reps)
+
+
+def tiled(x: Tensor, name: str, repetitions: Any) -> Tensor:
+    """Repeat a tensor as a whole along each axis; ``name`` is that of the parameter, for messages."""
+    counts = as_integers(caller(), name, repetitions)
+    if any(count < 0 for count in counts):
+        raise InvalidArgument(f"{caller()}: {name} must be at least 0 each, got {shown(repetitions)}")
+    rank = max(len(counts), x.ndim)
+    if rank > MAX_DIMENSIONS:
+        raise InvalidArgument(f"{caller()}: {name} must leave at most 8 dimensions, got {rank}")
+    counts = (1,) * (rank - len(counts)) + counts
+    result = x.expand_dims(tuple(range(rank - x.ndim))) if rank > x.ndim else x
+    shape = tuple(count * size for count, size in zip(counts, result.sizes, strict=True))
+    check_count(shape)
+    if 0 in shape:
+        return x._nothing(shape)
+    for axis, count in enumerate(counts):
+        result = repeated(result, axis, count, whole=True)
+    return result._same() if result is x else result
+
+
+def check_count(shape: Sequence[int]) -> None:
+    """Reject a shape with more elements than a tensor may have."""
+    if math.prod(shape) > MAX_ELEMENTS:
+        raise InvalidArgument(f"{caller()}: at most 2^32 - 1 elements must result, got {shown(math.prod(shape))}")
+
+
+def repeated(x: Tensor, axis: int, count: int, whole: bool) -> Tensor:
+    """Repeat each element along an axis ``count`` times, or all of them as a ``whole``."""
+    if count == 1:
+        return x
+    if x.ndim == MAX_DIMENSIONS:
+        places = [*range(x.sizes[axis])] * count if whole else np.repeat(range(x.sizes[axis]), count)
+        return x._taken(Tensor(np.asarray(places, np.int64), device=x.device), axis, caller())
+    new = axis if whole else axis + 1
+    wider = x.expand_dims(new)
+    shape = (*x.sizes[:axis], count * x.sizes[axis], *x.sizes[axis + 1 :])
+    return wider.broadcast_to((*wider.sizes[:new], count, *wider.sizes[new + 1 :])).copy()._renamed(shape)
+
+
+# ---- gathered --------------------------------------------------------------------------------------------------------
 
 
 @eager
 def take(x: Operand, indices: Operand, axis: int | None = None, *, device: Where = None) -> Array:
-    """Parts along an axis that indices name, of INT32, INT64, UINT32 or UINT64; their dimensions stand where the axis
-    was. None takes elements of all in a row. Indices outside give zeros; negative ones count from the back."""
-    tensor, named = tensor_of("x", x), tensor_of("indices", indices)
+    """Return the slices along an axis that indices select; the axes of ``indices`` replace it.
+
+    Args:
+        x: Tensor or array.
+        indices: Tensor or array of int32, int64, uint32 or uint64; negative ones count from the end, those out of
+            range give zeros.
+        axis: Axis to index; None selects elements of x, flattened.
+        device: Device or adapter name that computes arrays.
+    """
+    tensor, places = tensor_of("x", x), tensor_of("indices", indices)
     if axis is None:
-        return gathered(tensor.reshape(-1), named, 0, caller())
-    return gathered(tensor, named, checked_axis(caller(), "axis", axis, tensor.ndim), caller())
+        return gathered(tensor.reshape(-1), places, 0, caller())
+    return gathered(tensor, places, checked_axis(caller(), "axis", axis, tensor.ndim), caller())
 
 
 @eager
 def take_along_axis(x: Operand, indices: Operand, axis: int = -1, *, device: Where = None) -> Array:
-    """One element per index, which says where along the axis; other coordinates are the index's own."""
-    tensor, named = tensor_of("x", x), tensor_of("indices", indices)
-    if not named.size and named.ndim == tensor.ndim:
-        return filled(tensor, named.sizes)
-    return directml.gather_elements(tensor, named, axis=checked_axis(caller(), "axis", axis, tensor.ndim))
+    """Return the element that each index selects along an axis, at the index's own place along the others."""
+    tensor, places = tensor_of("x", x), tensor_of("indices", indices)
+    number = checked_axis(caller(), "axis", axis, tensor.ndim)
+    if not places.size and places.ndim == tensor.ndim:
+        return tensor._nothing(places.sizes)
+    return directml.gather_elements(tensor, places, axis=number)
 
 
 @eager
@@ -225,45 +332,28 @@ def one_hot(
     indices: Operand,
     depth: int,
     axis: int = -1,
-    data_type: TypeLike = "float32",
+    dtype: TypeLike = "float32",
     on: float = 1,
     off: float = 0,
     *,
     device: Where = None,
 ) -> Array:
-    """A new axis of ``depth`` elements, ``on`` where the index says, ``off`` elsewhere.
+    """Return a tensor with a new axis of ``depth`` elements: ``on`` at the index, ``off`` elsewhere.
 
     Raises:
-        InvalidArgument: a depth below 1, or values that the type does not hold.
+        InvalidArgument: If ``depth`` is below 1, or the dtype cannot hold a value.
     """
-    named = tensor_of("indices", indices)
+    places = tensor_of("indices", indices)
     count = kinds.argument(caller(), "depth", kinds.between(1, 2**32 - 1), depth)
-    number = checked_axis(caller(), "axis", axis, named.ndim + 1)
-    kind = as_data_type(caller(), "data_type", data_type)
-    values = np.array([as_number(caller(), off, kind), as_number(caller(), on, kind)], kind.numpy)
-    places = named.expand_dims(number)
+    number = checked_axis(caller(), "axis", axis, places.ndim + 1)
+    data_type = as_data_type(caller(), "dtype", dtype)
+    values = np.array([as_number(caller(), off, data_type), as_number(caller(), on, data_type)], data_type.numpy)
+    shape = (*places.sizes[:number], count, *places.sizes[number:])
     if not places.size:
-        return filled(named, (*places.sizes[:number], count, *places.sizes[number + 1 :]), data_type=kind)
-    rank = places.ndim
+        return filled(places, shape, data_type=data_type)
     return directml.one_hot(
-        places,
-        Tensor(values, kind, device=named.device).reshape((1,) * (rank - 1) + (2,)),
+        places.expand_dims(number),
+        Tensor(values, data_type, device=places.device).reshape((1,) * places.ndim + (2,)),
         axis=number,
-        output_sizes=(*places.sizes[:number], count, *places.sizes[number + 1 :]),
+        output_sizes=shape,
     )
-
-
-@eager
-def moveaxis(
-    x: Operand, source: int | Sequence[int], destination: int | Sequence[int], *, device: Where = None
-) -> Array:
-    """The view with some axes elsewhere, the others in order."""
-    tensor = tensor_of("x", x)
-    old = checked_axes(caller(), "source", source, tensor.ndim)
-    new = checked_axes(caller(), "destination", destination, tensor.ndim)
-    if len(old) != len(new):
-        raise InvalidArgument(f"{caller()}: destination must have {len(old)} axes, as source, got {len(new)}")
-    order = [axis for axis in range(tensor.ndim) if axis not in old]
-    for place, axis in sorted(zip(new, old, strict=True)):
-        order.insert(place, axis)
-    return tensor.transpose(order)

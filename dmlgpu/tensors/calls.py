@@ -109,10 +109,41 @@ def eager(function: Callable[Parameters, Result]) -> Callable[Parameters, Result
                 return function(*changed, **named)  # type: ignore[arg-type]
             with unrecorded():
                 return _to_host(function(*changed, **named))  # type: ignore[arg-type]
+        except TypeError as error:
+            raise _with_right_name(error, function, kwargs) from None
         finally:
             _caller.reset(token)
 
     return call
+
+
+RENAMED = {
+    "data_type": "dtype",
+    "dim": "axis",
+    "epsilon": "eps",
+    "filter": "weight",
+    "heads": "num_heads",
+    "keepdim": "keepdims",
+    "output_type": "dtype",
+    "repeats": "reps",
+    "sizes": "shape",
+    "widths": "pad_width",
+    "window": "kernel_size",
+}
+"""Keywords of ``dmlgpu.ops`` by the names that DirectML, PyTorch or earlier versions use."""
+
+
+def _with_right_name(error: TypeError, function: Callable[..., Any], keywords: Mapping[str, Any]) -> TypeError:
+    """Return an error that names the keyword, if one of ``RENAMED`` was passed."""
+    code = function.__code__
+    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    for name in keywords:
+        keyword = RENAMED.get(name)
+        if name not in parameters and keyword in parameters:
+            return TypeError(
+                f"{function.__name__}() got an unexpected keyword argument {name!r}; it is called {keyword!r}"
+            )
+    return error
 
 
 def _look(given: list[Any], device: Any) -> tuple[bool, Device | None]:

@@ -10,15 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmlgpu import Device, DmlError, Tensor, ops
+from dmlgpu import DataType, Device, DmlError, Tensor, ops
 from dmlgpu.catalog import catalog
-from dmlgpu.ops import directml, elementwise, logic, moving, networks, recurrent, reductions, windows
+from dmlgpu.ops import conv, directml, elementwise, nn, recurrent, reductions, shape
 from tests.eager_functions import EXAMPLES, Example, floats
 from tests.reference.onnx_oracle import onnx_runtime
+from tests.unit.device_objects import raises
 from tests.wrong_arguments import HUGE, Hostile
 
 ROOT = Path(__file__).parents[2]
 EXACT = 2e-5
+MODULES = (conv, elementwise, nn, recurrent, reductions, shape)
 
 
 @pytest.fixture(scope="module")
@@ -35,11 +37,70 @@ def test_it_computes_what_others_do(example: Example, device: Device) -> None:
 
 
 def test_each_function_has_an_example() -> None:
-    modules = (elementwise, logic, moving, networks, recurrent, reductions, windows)
-    names = {name for module in modules for name in module.__all__ if name[0].islower()}
+    names = {name for module in MODULES for name in module.__all__ if name[0].islower()}
     elsewhere = {"conv1d", "conv2d", "conv3d", "conv_transpose2d", "max_pool2d", "avg_pool2d", "lstm", "gru"}
     assert names - {one.name.split()[0] for one in EXAMPLES} == elsewhere
-    assert all(hasattr(ops, operator.stem) and hasattr(directml, operator.stem) for operator in catalog().values())
+    assert all(hasattr(directml, operator.stem) for operator in catalog().values())
+    assert names < set(ops.__all__) and dir(ops) == ops.__all__
+    assert set(ops.__all__) - {name for module in MODULES for name in module.__all__} == {"directml", "free_memory"}
+
+
+def test_names_of_directml_lead_to_the_usual_ones() -> None:
+    assert set(ops._USUAL) <= {operator.stem for operator in catalog().values()} - set(ops.__all__)
+    assert set(ops._USUAL.values()) <= set(ops.__all__)
+    start = "module 'dmlgpu.ops' has no attribute"
+    for name, rest in {
+        "activation_relu": "; DirectML's operator is ops.directml.activation_relu, the usual function is ops.relu",
+        "fold": "; DirectML's operator is ops.directml.fold",
+        "no_such_name": "",
+    }.items():
+        with raises(AttributeError, f"{start} '{name}'{rest}"):
+            getattr(ops, name)
+
+
+def test_other_keywords_lead_to_the_usual_ones(device: Device) -> None:
+    x = floats(2, 4, 5, 6)
+    for text, call in {
+        "layer_norm() got an unexpected keyword argument 'epsilon'; it is called 'eps'": (
+            lambda: ops.layer_norm(x, epsilon=1e-3)  # type: ignore[call-arg]
+        ),
+        "astype() got an unexpected keyword argument 'data_type'; it is called 'dtype'": (
+            lambda: ops.astype(x, data_type="int8")  # type: ignore[call-arg]
+        ),
+        "argmax() got an unexpected keyword argument 'output_type'; it is called 'dtype'": (
+            lambda: ops.argmax(x, output_type="int64")  # type: ignore[call-arg]
+        ),
+        "conv2d() got an unexpected keyword argument 'filter'; it is called 'weight'": (
+            lambda: ops.conv2d(x, filter=x)  # type: ignore[call-arg]
+        ),
+        "max_pool2d() got an unexpected keyword argument 'window'; it is called 'kernel_size'": (
+            lambda: ops.max_pool2d(x, window=2)  # type: ignore[call-arg]
+        ),
+        "attention() got an unexpected keyword argument 'heads'; it is called 'num_heads'": (
+            lambda: ops.attention(x, x, x, heads=2)  # type: ignore[call-arg]
+        ),
+        "pad() got an unexpected keyword argument 'widths'; it is called 'pad_width'": (
+            lambda: ops.pad(x, widths=1)  # type: ignore[call-arg]
+        ),
+        "sum() got an unexpected keyword argument 'dim'; it is called 'axis'": (
+            lambda: ops.sum(x, dim=1)  # type: ignore[call-arg]
+        ),
+        "sum() got an unexpected keyword argument 'out'": lambda: ops.sum(x, out=x),  # type: ignore[call-arg]
+    }.items():
+        with raises(TypeError, text):
+            call()
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.dtype("int64"), "int64", DataType.INT64])
+def test_dtypes_may_be_named_in_every_way(dtype: Any, device: Device) -> None:
+    x = floats(2, 3)
+    for result in (
+        ops.cast(x, dtype, device=device),
+        ops.astype(x, dtype, device="numpy"),
+        ops.argmax(x, 1, False, dtype, device=device),
+        ops.one_hot(np.array([1, 2]), 3, dtype=dtype, device=device),
+    ):
+        assert result.dtype == np.int64
 
 
 def test_arrays_give_arrays(device: Device) -> None:
@@ -119,7 +180,9 @@ def test_recurrent_networks(direction: str, device: Device) -> None:
 
 def test_the_functions_that_the_page_lists_exist() -> None:
     page = (ROOT / "docs/arrays.md").read_text(encoding="utf-8")
-    listed = set(re.findall(r"`([a-z_0-9]+)`", page.partition("- The kinder names")[2].partition("\n- Axes")[0]))
+    listed = set(
+        re.findall(r"`([a-z_0-9]+)`", page.partition("has the usual names: ")[2].partition(" Parameters have")[0])
+    )
     assert len(listed) > 25
     assert {name for name in listed if not hasattr(ops, name)} == set()
 
@@ -141,7 +204,7 @@ WRONG = (
 """Wrong values for most arguments; what some of them take is taken."""
 
 
-@pytest.mark.parametrize("module", [elementwise, logic, moving, networks, recurrent, reductions, windows])
+@pytest.mark.parametrize("module", MODULES)
 def test_wrong_arguments_are_refused(module: Any, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dmlgpu.runtime.shared._default", device)  # for arrays that no tensor stands beside
     operands = {one.name.split()[0]: one.operands for one in reversed(EXAMPLES)}
