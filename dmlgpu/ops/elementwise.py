@@ -89,6 +89,7 @@ def binary(name: str, operator: str, summary: str) -> BinaryFunction:
 
 def _documented(function: Any, name: str, operator: str, docstring: str) -> Any:
     BY_OPERATOR[operator] = function.__name__ = function.__qualname__ = name
+    function.__module__ = "dmlgpu.ops"
     function.__doc__ = docstring.format(operator=operator.upper())
     return eager(function)
 
