@@ -244,7 +244,7 @@ example("linear", ops.linear, lambda x, w, b: x @ w.T + b, X, floats(5, 4), floa
 
 def attended(query: Any, key: Any, value: Any, bias: Any) -> Any:
     """Attention with two heads."""
-    cut = [one.reshape(*one.shape[:2], 2, -1).transpose(0, 2, 1, 3) for one in (query, key, value)]
+    cut = [array.reshape(*array.shape[:2], 2, -1).transpose(0, 2, 1, 3) for array in (query, key, value)]
     scores = cut[0] @ cut[1].transpose(0, 1, 3, 2) / np.sqrt(cut[0].shape[-1]) + bias
     return (scipy.special.softmax(scores, -1) @ cut[2]).transpose(0, 2, 1, 3).reshape(*query.shape[:2], -1)
 

@@ -48,8 +48,8 @@ def functions(shape: tuple[int, ...]) -> Iterator[Case]:
         yield name, lambda name=name: getattr(ops, name)(x, 2.0, **run), lambda name=name: getattr(np, name)(x, F(2))
     for axis in (None, *range(len(shape))):
         for name in REDUCTIONS:
-            for kept in (False, True):
-                rest: dict[str, Any] = {"axis": axis, "keepdims": kept}
+            for keepdims in (False, True):
+                rest: dict[str, Any] = {"axis": axis, "keepdims": keepdims}
                 yield (
                     name,
                     lambda name=name, rest=rest: getattr(ops, name)(x, **rest, **run),
@@ -112,13 +112,13 @@ def array_functions(shape: tuple[int, ...]) -> Iterator[Case]:
         yield "repeat", lambda axis=axis: xp.repeat(a, 2, axis=axis), lambda axis=axis: np.repeat(x, 2, axis)
 
 
-def agree(name: str, here: Callable[[], Any], there: Callable[[], Any]) -> None:
+def agree(name: str, call: Callable[[], Any], oracle: Callable[[], Any]) -> None:
     with np.errstate(all="ignore"):
         try:
-            expected = there()
+            expected = oracle()
         except ValueError:  # no elements of which one is the largest
             return
-    results = here()
+    results = call()
     pairs = zip(results, expected, strict=True) if isinstance(expected, tuple) else [(results, expected)]
     for result, other in pairs:
         elements = result.numpy() if hasattr(result, "numpy") else np.asarray(result)
