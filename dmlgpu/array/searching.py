@@ -10,11 +10,11 @@ import numpy as np
 from dmlgpu import ops
 from dmlgpu.array.creation import zeros
 from dmlgpu.array.operands import ANY, NUMERIC, both, tensor, word
-from dmlgpu.array.statistical import Axes, contains_nan
+from dmlgpu.array.statistical import Axes, contains_nan, reduced
 from dmlgpu.catalog.enums import DataType, ReduceFunction
 from dmlgpu.common.coercion import argument, boolean
 from dmlgpu.common.errors import InvalidArgument
-from dmlgpu.ops.reductions import ordered, reduced
+from dmlgpu.ops.reductions import ordered
 from dmlgpu.tensors import indexing
 from dmlgpu.tensors.calls import caller, named
 from dmlgpu.tensors.promotion import promoted

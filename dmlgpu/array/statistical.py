@@ -15,10 +15,11 @@ from dmlgpu.array.operands import FLOATING, NUMERIC, Dtype, numeric_type, tensor
 from dmlgpu.catalog.enums import DataType, ReduceFunction
 from dmlgpu.common.coercion import argument, boolean, integer, real
 from dmlgpu.common.errors import InvalidArgument
-from dmlgpu.ops.reductions import reduced, running, squared_distances
+from dmlgpu.ops import reductions
 from dmlgpu.ops.shape import joined
 from dmlgpu.tensors.calls import caller, named
-from dmlgpu.tensors.layout import checked_axis
+from dmlgpu.tensors.integers import wrapped
+from dmlgpu.tensors.layout import checked_axes, checked_axis
 from dmlgpu.tensors.promotion import promoted
 from dmlgpu.tensors.tensor import Tensor
 
@@ -28,6 +29,28 @@ __all__ = [
 
 Axes = int | tuple[int, ...] | None
 """An axis or several, negative ones counted from the end; None means all."""
+
+
+def _in_32_bits(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Compute integers below 32 bits, which DirectML does not sum, in 32 bits, and drop the bits they lack."""
+    if x.data_type.is_float or x.data_type.bits >= 32 or not x.size:
+        return function(x)
+    return wrapped(function(x.astype(DataType.INT32 if x.data_type.is_signed else DataType.UINT32)), x.data_type)
+
+
+def reduced(x: Tensor, function: ReduceFunction, axis: Axes, keepdims: Any, of_nothing: float | None = None) -> Tensor:
+    """Reduce along axes as `ops` does, also integers below 32 bits; single elements stay as they are.
+
+    ``of_nothing`` is the result of no elements; None means that of ``function``, if it has one.
+    """
+    axes = tuple(range(x.ndim)) if axis is None else checked_axes(caller(), "axis", axis, x.ndim)
+    if x.size and builtins.all(x.sizes[number] == 1 for number in axes):
+        is_kept = argument(caller(), "keepdims", boolean, keepdims)
+        shape = tuple(size for number, size in enumerate(x.sizes) if is_kept or number not in axes)
+        return x.reshape(shape)._same() if x.is_view else x._renamed(shape)
+    if function in (ReduceFunction.SUM, ReduceFunction.MULTIPLY):
+        return _in_32_bits(lambda operand: reductions.reduced(operand, function, axes, keepdims, of_nothing), x)
+    return reductions.reduced(x, function, axes, keepdims, of_nothing)
 
 
 def contains_nan(x: Tensor, axis: Axes, keepdims: Any) -> Tensor:
@@ -121,7 +144,7 @@ def std(x: Tensor, /, *, axis: Axes = None, correction: float = 0.0, keepdims: b
 
 def _variance(x: Any, axis: Axes, correction: float, keepdims: bool) -> Tensor:
     operand, subtrahend = tensor("x", x, FLOATING), argument(caller(), "correction", real, correction)
-    squares, count = squared_distances(operand, axis, keepdims)
+    squares, count = reductions.squared_distances(operand, axis, keepdims)
     return squares / (count - subtrahend) if count > subtrahend else squares * math.nan
 
 
@@ -129,7 +152,7 @@ def _running(function: Callable[..., Any], x: Tensor, axis: int | None, include_
     if axis is None and x.ndim != 1:
         raise InvalidArgument(f"{caller()}: axis must be given for {x.ndim} dimensions")
     number = checked_axis(caller(), "axis", 0 if axis is None else axis, x.ndim)
-    result = running(function, x, number)
+    result = _in_32_bits(lambda operand: reductions.running(function, operand, number), x)
     if argument(caller(), "include_initial", boolean, include_initial):
         shape = (*x.sizes[:number], 1, *x.sizes[number + 1 :])
         result = joined([full(shape, initial, dtype=x.dtype, device=x.device), result], number)

@@ -11,7 +11,6 @@ from dmlgpu.common.coercion import argument, as_index, boolean, real
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.ops import directml
 from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, filled, tensor_of
-from dmlgpu.tensors.integers import total, wrapped
 from dmlgpu.tensors.layout import checked_axes, checked_axis
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.types import TypeLike, as_data_type
@@ -34,15 +33,6 @@ _OF_NOTHING = {
     ReduceFunction.LOG_SUM_EXP: -math.inf,
 }
 """Results of reductions of no elements, as in NumPy."""
-
-_UNCHANGED = (
-    ReduceFunction.SUM,
-    ReduceFunction.MULTIPLY,
-    ReduceFunction.AVERAGE,
-    ReduceFunction.MIN,
-    ReduceFunction.MAX,
-)
-"""Reductions that return a single element as it is."""
 
 
 class Reduction(Protocol):
@@ -78,11 +68,10 @@ def reduced(x: Tensor, function: ReduceFunction, axis: Axes, keepdims: Any, of_n
         if 0 not in shape and not is_held:
             raise InvalidArgument(f"{caller()}: x must have at least one element along axis, got sizes {list(x.sizes)}")
         return filled(x, shape, value if is_held and value is not None else 0)
-    if function in _UNCHANGED and not x.is_boolean and all(x.sizes[number] == 1 for number in axes):
-        return x.reshape(shape)._same() if x.is_view else x._renamed(shape)
     if not axes:
-        x, axes = x.expand_dims(x.ndim), (x.ndim,)
-    return total(caller(), x, function, axes)._renamed(shape)
+        x, axes = x.reshape(-1, 1), (1,)
+    result: Tensor = directml.reduce(x, function=function, axes=axes)
+    return result._renamed(shape)
 
 
 def _reduction(name: str, reduce_function: ReduceFunction, summary: str) -> Reduction:
@@ -221,14 +210,10 @@ def cumprod(x: Operand, axis: int | None = None, *, device: Where = None) -> Arr
 
 
 def running(function: Callable[..., Any], x: Tensor, axis: int | None) -> Tensor:
-    """Accumulate along an axis; DirectML has no integers below 32 bits for that."""
+    """Accumulate along an axis; None means all elements, flattened."""
     x, number = (x.reshape(-1), 0) if axis is None else (x, checked_axis(caller(), "axis", axis, x.ndim))
-    if not x.size:
-        return x
-    is_narrow = not x.data_type.is_float and x.data_type.bits < 32
-    wide = x.astype(DataType.INT32 if x.data_type.is_signed else DataType.UINT32) if is_narrow else x
-    result: Tensor = function(wide, axis=number)
-    return wrapped(result, x.data_type) if is_narrow else result
+    result: Tensor = function(x, axis=number) if x.size else x
+    return result
 
 
 class TopK(NamedTuple):
