@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from dmlgpu import ops
-from dmlgpu.array.operands import Dtype, Where, as_type, numeric_type, optional, tensor, word
+from dmlgpu.array.operands import Dtype, as_type, numeric_type, optional, tensor, word
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.coercion import argument, as_index, integer
 from dmlgpu.common.errors import InvalidArgument, NotSupported, shown
 from dmlgpu.runtime.shared import as_device
-from dmlgpu.tensors.calls import caller, named
+from dmlgpu.tensors.calls import Where, caller, named
 from dmlgpu.tensors.layout import broadcast_sizes, checked_sizes
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.types import as_number

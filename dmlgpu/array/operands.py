@@ -13,7 +13,6 @@ import numpy as np
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.coercion import argument, boolean
 from dmlgpu.common.errors import InvalidArgument, NotSupported, shown
-from dmlgpu.runtime.device import Device
 from dmlgpu.tensors.calls import caller, named
 from dmlgpu.tensors.layout import broadcast_sizes
 from dmlgpu.tensors.promotion import promoted
@@ -22,9 +21,6 @@ from dmlgpu.tensors.types import as_data_type, is_boolean_type
 
 Dtype: TypeAlias = Any
 """A dtype of the namespace, ``dmlgpu.array.float32``, which is NumPy's, or its name."""
-
-Where: TypeAlias = Device | str | None
-"""A device, an adapter's name, or None for ``default_device()``."""
 
 Number: TypeAlias = Tensor | float
 """A tensor, or a Python number beside one."""

@@ -136,8 +136,7 @@ def _convolved(
     direction: ConvolutionDirection = ConvolutionDirection.FORWARD,
     output_padding: Extent = 0,
 ) -> Array:
-    image, filters = _spatial("x", x, spatial), _spatial("weight", weight, spatial)
-    addend = None
+    image, filters, addend = _spatial("x", x, spatial), _spatial("weight", weight, spatial), None
     if bias is not None:
         tensor = tensor_of("bias", bias)
         if tensor.ndim != 1:
@@ -171,17 +170,8 @@ def max_pool2d(
     device: Where = None,
 ) -> Array:
     """Return the largest element of each window of images {N, C, H, W}; ``stride`` defaults to ``kernel_size``."""
-    image, sizes = _spatial("x", x, 2), _extent("kernel_size", kernel_size, 2)
-    before, after = _padding(padding, 2)
-    return directml.max_pooling2(
-        image,
-        window_size=sizes,
-        strides=sizes if stride is None else _extent("stride", stride, 2),
-        start_padding=before,
-        end_padding=after,
-        dilations=_extent("dilation", dilation, 2),
-        output_indices=False,
-    ).output
+    windows = _windows(kernel_size, stride, padding, dilation)
+    return directml.max_pooling2(_spatial("x", x, 2), **windows, output_indices=False).output
 
 
 @eager
@@ -199,17 +189,21 @@ def avg_pool2d(
 
     ``include_padding`` counts the padding's zeros.
     """
-    image, sizes = _spatial("x", x, 2), _extent("kernel_size", kernel_size, 2)
+    windows = _windows(kernel_size, stride, padding, dilation)
+    return directml.average_pooling1(_spatial("x", x, 2), **windows, include_padding=include_padding)
+
+
+def _windows(kernel_size: Extent, stride: Extent | None, padding: Padding, dilation: Extent) -> dict[str, Any]:
+    """Return DirectML's attributes of pooling."""
+    sizes = _extent("kernel_size", kernel_size, 2)
     before, after = _padding(padding, 2)
-    return directml.average_pooling1(
-        image,
-        window_size=sizes,
-        strides=sizes if stride is None else _extent("stride", stride, 2),
-        start_padding=before,
-        end_padding=after,
-        dilations=_extent("dilation", dilation, 2),
-        include_padding=include_padding,
-    )
+    return {
+        "window_size": sizes,
+        "strides": sizes if stride is None else _extent("stride", stride, 2),
+        "start_padding": before,
+        "end_padding": after,
+        "dilations": _extent("dilation", dilation, 2),
+    }
 
 
 def _spatial(name: str, value: Operand, spatial: int) -> Tensor:
