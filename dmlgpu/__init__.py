@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from dmlgpu.runtime.readback import Readback as Readback
     from dmlgpu.runtime.shared import default_device as default_device
     from dmlgpu.runtime.table import BindingTable as BindingTable
-    from dmlgpu.tensors.graphs import directmlx as directmlx
+    from dmlgpu.tensors import directmlx as directmlx
     from dmlgpu.tensors.graphs.expression import Expression as Expression
     from dmlgpu.tensors.graphs.graph import Graph as Graph
     from dmlgpu.tensors.tensor import Tensor as Tensor
@@ -138,7 +138,7 @@ _SOURCES = {name: module for module, names in _HOMES.items() for name in names}
 _MODULES = {
     "array": "array",
     "descs": "catalog.descs",
-    "directmlx": "tensors.graphs.directmlx",
+    "directmlx": "tensors.directmlx",
     "enums": "catalog.enums",
     "errors": "common.errors",
     "onnx": "frontends.onnx",

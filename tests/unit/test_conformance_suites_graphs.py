@@ -22,8 +22,8 @@ from dmlgpu.conformance.suites.graph_consumers import CONSUMERS
 from dmlgpu.conformance.suites.graph_draft import ALL, EVERY, Draft, Example
 from dmlgpu.conformance.suites.graph_producers import PRODUCERS
 from dmlgpu.conformance.suites.graphs import QUICK, Expectation, GraphSuite, example
+from dmlgpu.ops import directml as f
 from dmlgpu.runtime.device import Device
-from dmlgpu.tensors.graphs import functions as f
 
 SUITE = GraphSuite()
 

@@ -26,8 +26,7 @@ from dmlgpu import (
 )
 from dmlgpu.runtime.numpy.backend import NumPyBackend
 from dmlgpu.runtime.shared import as_device
-from dmlgpu.tensors.pool import KEPT_BYTES, rounded
-from dmlgpu.tensors.session import COMPILED, Session, session_of
+from dmlgpu.tensors.session import COMPILED, KEPT_BYTES, Session, rounded, session_of
 from tests.unit.device_objects import raises
 
 ARRAY = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
