@@ -14,8 +14,8 @@ from wgpu.backends.wgpu_native._ffi import ffi
 from dmlgpu import CommandList, Device, Expression, Graph, TensorDesc, descs, evaluate
 from dmlgpu.bench.ratios import ratio
 from dmlgpu.catalog.enums import AxisDirection, DataType
+from dmlgpu.ops import directml as functions
 from dmlgpu.runtime.wgpu.queue import KernelWork
-from dmlgpu.tensors.graphs import functions
 
 SIDE = 8
 NODES = 30

@@ -1,6 +1,7 @@
 """DirectML's operators and dispatch model on every GPU that wgpu reaches.
 
-Everything public is reachable from here and loaded when it is first used: importing ``dmlgpu`` loads no driver.
+Everything public is reachable from here and loaded at its first use: importing ``dmlgpu`` loads no driver.
+``dir(dmlgpu)`` lists it.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from dmlgpu.compiler.graph.description import OperatorNode as OperatorNode
     from dmlgpu.compiler.graph.description import OutputEdge as OutputEdge
     from dmlgpu.compiler.target import AdapterInfo as AdapterInfo
+    from dmlgpu.frontends import onnx as onnx
     from dmlgpu.runtime.adapters import SoftwareAdapterWarning as SoftwareAdapterWarning
     from dmlgpu.runtime.adapters import adapters as adapters
     from dmlgpu.runtime.binding import BindingTable as BindingTable
@@ -70,7 +72,7 @@ if TYPE_CHECKING:
     from dmlgpu.runtime.operator import Operator as Operator
     from dmlgpu.runtime.operator import OperatorInitializer as OperatorInitializer
     from dmlgpu.runtime.shared import default_device as default_device
-    from dmlgpu.tensors.graphs import directmlx as directmlx
+    from dmlgpu.tensors import directmlx as directmlx
     from dmlgpu.tensors.graphs.expression import Expression as Expression
     from dmlgpu.tensors.graphs.graph import Graph as Graph
     from dmlgpu.tensors.tensor import Tensor as Tensor
@@ -134,9 +136,10 @@ _SOURCES = {name: module for module, names in _HOMES.items() for name in names}
 _MODULES = {
     "array": "array",
     "descs": "catalog.descs",
-    "directmlx": "tensors.graphs.directmlx",
+    "directmlx": "tensors.directmlx",
     "enums": "catalog.enums",
     "errors": "common.errors",
+    "onnx": "frontends.onnx",
     "ops": "ops",
 }
 
@@ -153,4 +156,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(["__version__", *__all__])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dmlgpu import DataType, DeviceRemoved, Graph, InvalidArgument, InvalidState, Readback
-from dmlgpu.tensors.graphs import functions
+from dmlgpu.ops import directml as functions
 from tests.life_cycle import bound, initialization, record, row
 
 SIZES = (1, 1, 8, 16)

@@ -1,8 +1,7 @@
 """The function of each operator as source text, from the catalog, and modules that compile it at first use.
 
-Graph functions (``dmlgpu.tensors.graphs.functions``) and eager functions (``dmlgpu.ops.directml``) differ in the types
-of their operands and in a few parameters. The text has the annotations, defaults and docstring that callers see; stubs
-for type checkers have the same text without the body.
+The text has the annotations, defaults and docstring that callers of ``dmlgpu.ops.directml`` see; stubs for type
+checkers have the same text without the body.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import functools
 import linecache
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from dmlgpu.catalog import enums
 from dmlgpu.catalog.documentation import attribute_meaning, single_type, tensor_meaning, usual_value, wrapped
@@ -57,23 +56,16 @@ ON_REQUEST = ("ROI_ALIGN_GRAD.output_roi_gradient_tensor", "MULTIHEAD_ATTENTION"
 
 
 FRIENDLIER = ("argmax", "argmin", "dequantize", "gru", "lstm", "one_hot", "quantize", "split")
-"""Names under which ``dmlgpu.ops`` has friendlier functions; ``__all__`` of the eager functions leaves them out."""
+"""Names under which ``dmlgpu.ops`` has friendlier functions; ``__all__`` of ``ops.directml`` leaves them out."""
 
 
 class FunctionSource:
-    """The source of one operator's function that adds it to a graph.
+    """The source of one operator's function on tensors, arrays and numbers.
 
     Attributes:
         schema: the operator.
         inputs, outputs, attributes: its fields by kind.
     """
-
-    tensor: ClassVar[str] = "Expression"
-    computed: ClassVar[str] = "Expression"
-    data_type: ClassVar[str] = "DataType"
-    decorator: ClassVar[str] = ""
-    unlisted: ClassVar[tuple[str, ...]] = ()
-    leading_arguments: ClassVar[tuple[str, ...]] = ("name",)
 
     def __init__(self, schema: OperatorSchema):
         self.schema = schema
@@ -94,19 +86,13 @@ class FunctionSource:
         """Name of the return type."""
         if len(self.outputs) > 1:
             return outputs_class(self.schema.name)
-        return f"tuple[{self.computed}, ...]" if self.outputs[0].is_array else self.computed
+        return "tuple[Array, ...]" if self.outputs[0].is_array else "Array"
 
     def operands(self) -> Iterator[str]:
         """Yield the positional parameters."""
-        yield from self.leading_operands()
         for field in sorted(self.inputs, key=lambda field: field.optional):
-            operand_type = f"Sequence[{self.tensor}]" if field.is_array else self.tensor
+            operand_type = "Sequence[Operand]" if field.is_array else "Operand"
             yield f"{parameter(field)}: {operand_type}{' | None = None' if field.optional else ''}"
-
-    def leading_operands(self) -> Iterator[str]:
-        """Yield the parameters before those of the operator."""
-        if self.needs_graph and not self.inputs:
-            yield "graph: Graph"
 
     def keywords(self) -> Iterator[str]:
         """Yield the keyword parameters: required ones first."""
@@ -117,26 +103,28 @@ class FunctionSource:
             yield f"output_sizes: {sizes_type}"
         requires_type = self.schema.name in REQUIRED_TYPE
         if self.typed_outputs and requires_type:
-            yield f"output_type: {self.data_type}"
+            yield "output_type: TypeLike"
         yield from (attribute for attribute in attributes if " = " in attribute)
         if SIZES.get(self.schema.name) is False:
             yield f"output_sizes: {sizes_type} | None = None"
         if self.typed_outputs and not requires_type:
-            yield f"output_type: {self.data_type} | None = None"
+            yield "output_type: TypeLike | None = None"
         for field in self.optional_outputs:
             on_request = f"{self.schema.name}.{field.python_name}".startswith(ON_REQUEST)
             yield f"{parameter(field)}: bool = {not on_request}"
-        yield from self.trailing_keywords()
-
-    def trailing_keywords(self) -> Iterator[str]:
-        """Yield the parameters that do not come from the operator."""
-        if self.needs_graph and self.inputs:
+        yield "device: Device | str | None = None"
+        if self.needs_graph:
             yield "graph: Graph | None = None"
         yield "name: str | None = None"
 
     def single_type(self, field: FieldSchema) -> str:
         """Return the type of an attribute, or of its entries."""
-        return single_type(field)
+        if field.type == "DML_TENSOR_DATA_TYPE":
+            return "TypeLike"
+        name = single_type(field)
+        if field.type.startswith("DML_") or field.type == "OPERATOR_DESC":
+            return f"{name} | str"
+        return {"ScaleBias": "ScaleBias | tuple[float, float]", "Size2D": "Size2D | tuple[int, int]"}.get(name, name)
 
     def annotation(self, field: FieldSchema) -> str:
         """Return type and default of an attribute."""
@@ -202,7 +190,7 @@ class FunctionSource:
         """Return ``__all__`` of the module of all functions: named tuples of outputs, then functions, each sorted."""
         sources = [cls(schema) for schema in catalog().values()]
         results = (source.result for source in sources if len(source.outputs) > 1)
-        return [*sorted(results), *sorted({source.schema.stem for source in sources} - {*cls.unlisted})]
+        return [*sorted(results), *sorted({source.schema.stem for source in sources} - {*FRIENDLIER})]
 
     def stub(self) -> str:
         """Return the function for type checkers, after the class of its outputs."""
@@ -210,7 +198,7 @@ class FunctionSource:
 
     def source(self) -> str:
         """Return the function, after the class of its outputs."""
-        lines = [*self.outputs_class(), *filter(None, [self.decorator]), *self.head(), *self.docstring(), *self.body()]
+        lines = [*self.outputs_class(), *self.head(), *self.docstring(), *self.body()]
         return "\n".join(lines) + "\n"
 
     def outputs_class(self) -> Iterator[str]:
@@ -221,7 +209,7 @@ class FunctionSource:
         yield f'    """What ``{self.schema.stem}`` computes; None for outputs that are left out."""'
         yield ""
         for field in self.outputs:
-            yield f"    {parameter(field)}: {self.computed}{' | None' if field.optional else ''}"
+            yield f"    {parameter(field)}: Array{' | None' if field.optional else ''}"
         yield ""
         yield ""
 
@@ -238,7 +226,6 @@ class FunctionSource:
         yield from wrapped(f'"""{self.schema.summary}', 4)
         yield ""
         yield "    Args:"
-        yield from self.leading_meanings()
         for field in self.inputs:
             yield from wrapped(f"{parameter(field)}: {_in_short(tensor_meaning(self.schema, field))}.", 8, 4)
         for field in self.attributes:
@@ -253,17 +240,11 @@ class FunctionSource:
             yield from wrapped(f"output_type: type of {names}: {types}{default}.", 8, 4)
         for field in self.optional_outputs:
             yield f"        {parameter(field)}: whether it is computed."
-        yield from self.trailing_meanings()
-        yield '    """'
-
-    def leading_meanings(self) -> Iterator[str]:
-        """Yield the lines that explain the graph."""
+        yield "        device: where arrays are computed; None for the tensors' device, or ``default_device()``."
         if self.needs_graph:
-            yield f"        graph: which graph{', where there is no input' if self.inputs else ''}."
-
-    def trailing_meanings(self) -> Iterator[str]:
-        """Yield the lines that explain ``trailing_keywords``."""
-        yield "        name: for messages, labels and pictures."
+            yield "        graph: the graph to add a node to; None for that of the tensors, or to compute at once."
+        yield "        name: of the node in a graph, for messages, labels and pictures."
+        yield '    """'
 
     def meaning(self, field: FieldSchema) -> str:
         """Return the description of an attribute, with the meaning of None."""
@@ -279,17 +260,12 @@ class FunctionSource:
             return f"{text}, the output's{'; None for that of the input' * bool(self.inputs)}"
         return text
 
-    def options(self) -> Iterator[str]:
-        """Yield further keyword arguments of the call in the body."""
-        if self.needs_graph:
-            yield "graph=graph"
-
     def body(self) -> Iterator[str]:
-        """Yield the call of ``single`` or ``several``."""
+        """Yield the call of ``call_op``."""
         values = [f"'{field.python_name}': {parameter(field)}" for field in self.inputs]
         values += [f"'{field.python_name}': {field.python_name}" for field in self.attributes]
-        arguments = [f"descs.{self.schema.class_name}", *self.leading_arguments, f"{{{', '.join(values)}}}"]
-        arguments += self.options()
+        arguments = [f"descs.{self.schema.class_name}", f"{{{', '.join(values)}}}", "device=device"]
+        arguments += ["graph=graph", "name=name"] if self.needs_graph else ["name=name"]
         if self.typed_outputs:
             types = (f"'{field.python_name}': output_type" for field in self.typed_outputs)
             arguments.append(f"types={{{', '.join(types)}}}")
@@ -297,47 +273,12 @@ class FunctionSource:
             arguments.append(f"sizes={{'{self.outputs[0].python_name}': output_sizes}}")
         if self.optional_outputs:
             requested = (f"'{field.python_name}': {parameter(field)}" for field in self.optional_outputs)
-            arguments.append(f"wanted={{{', '.join(requested)}}}")
-        call = ", ".join(arguments)
+            arguments.append(f"requested={{{', '.join(requested)}}}")
+        call = f"call_op({', '.join(arguments)})"
         if len(self.outputs) > 1:
-            yield f"    return {self.result}(*several({call}))"
+            yield f"    return {self.result}(*{call})"
         else:
-            yield f"    return {'several' if self.outputs[0].is_array else 'single'}({call})"
-
-
-class EagerFunctionSource(FunctionSource):
-    """The source of one operator's function that runs it on tensors or arrays."""
-
-    tensor = "Operand"
-    computed = "Array"
-    data_type = "TypeLike"
-    decorator = "@eager"
-    unlisted = FRIENDLIER
-    leading_arguments = ()
-
-    def single_type(self, field: FieldSchema) -> str:
-        if field.type == "DML_TENSOR_DATA_TYPE":
-            return self.data_type
-        name = single_type(field)
-        if field.type.startswith("DML_") or field.type == "OPERATOR_DESC":
-            return f"{name} | str"
-        return {"ScaleBias": "ScaleBias | tuple[float, float]", "Size2D": "Size2D | tuple[int, int]"}.get(name, name)
-
-    def leading_operands(self) -> Iterator[str]:
-        yield from ()
-
-    def leading_meanings(self) -> Iterator[str]:
-        yield from ()
-
-    def trailing_keywords(self) -> Iterator[str]:
-        yield "device: Device | str | None = None"
-
-    def trailing_meanings(self) -> Iterator[str]:
-        yield "        device: where it runs."
-
-    def options(self) -> Iterator[str]:
-        if all(field.optional for field in self.inputs):
-            yield "device=device"
+            yield f"    return {call}{'' if self.outputs[0].is_array else '[0]'}"
 
 
 def parameter(field: FieldSchema) -> str:
@@ -359,15 +300,15 @@ class FunctionModule:
     """The functions of a module, compiled when they are first used.
 
     Args:
+        name: the module's name, under which functions are found.
         members: the module's globals, which keep compiled functions.
-        source: the source of a function.
         names: names in the source, besides enumerations.
     """
 
-    def __init__(self, members: dict[str, Any], source: type[FunctionSource], names: Mapping[str, Any]):
-        self._members, self._source = members, source
+    def __init__(self, name: str, members: dict[str, Any], names: Mapping[str, Any]):
+        self._members = members
         public = {name: value for name, value in vars(enums).items() if not name.startswith("_")}
-        self._globals = {**public, **names, "__name__": members["__name__"]}
+        self._globals = {**public, **names, "__name__": name}
 
     def get(self, name: str) -> Any:
         """Return a function or a named tuple of outputs; the module's ``__getattr__``.
@@ -376,7 +317,7 @@ class FunctionModule:
             AttributeError: there is no operator of this name.
         """
         if name == "__all__":
-            return self._source.listed()
+            return FunctionSource.listed()
         if name in self._operators:
             self._compile(catalog()[self._operators[name]])
             if name in self._members:
@@ -386,14 +327,14 @@ class FunctionModule:
     def names(self) -> list[str]:
         """Return all names of the module, of functions that are not compiled yet as well; its ``__dir__``."""
         functions = (schema.stem for schema in catalog().values())
-        return sorted({*self._members, *self._source.listed(), *functions})
+        return sorted({*self._members, *FunctionSource.listed(), *functions})
 
     @functools.cached_property
     def _operators(self) -> Mapping[str, str]:
         return {name: operator for operator in catalog() for name in (operator.lower(), outputs_class(operator))}
 
     def _compile(self, schema: OperatorSchema) -> None:
-        text = self._source(schema).source()
+        text = FunctionSource(schema).source()
         file = f"<{self._globals['__name__']}.{schema.stem}>"
         code = compile(text, file, "exec", __future__.annotations.compiler_flag, dont_inherit=True)
         compiled: dict[str, Any] = {}

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dmlgpu.catalog.documentation import annotation, description_docstring, output_names, single_type, usual_value
-from dmlgpu.catalog.functions import EagerFunctionSource, FunctionSource
+from dmlgpu.catalog.functions import FunctionSource
 from dmlgpu.catalog.loader import catalog
 from dmlgpu.catalog.model import FieldSchema, OperatorSchema
 
@@ -34,24 +34,14 @@ def by_name(operator: str) -> type[OperatorDesc]:
     ...
 '''
 
-_GRAPH_FUNCTIONS = '''"""A function per operator of DirectML that adds it to the graph of its operands."""
-
-from collections.abc import Sequence
-from typing import NamedTuple
-
-from dmlgpu.tensors.graphs.expression import Expression
-from dmlgpu.tensors.graphs.graph import Graph
-{enums}
-from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias, Size2D
-'''
-
-_EAGER_FUNCTIONS = '''"""A function per operator of DirectML that runs it on tensors or arrays."""
+_FUNCTIONS = '''"""A function per operator of DirectML, on tensors, arrays and nodes of graphs."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors.calls import Array, Operand
+from dmlgpu.tensors.graphs.graph import Graph
 from dmlgpu.tensors.types import TypeLike
 {enums}
 from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias, Size2D
@@ -67,15 +57,12 @@ def stubs() -> dict[str, str]:
     schemas = list(catalog().values())
     types = {single_type(field) for schema in schemas for field in schema.fields if field.type.startswith("DML_")}
     enums = f"from dmlgpu.catalog.enums import {', '.join(sorted({*types, 'DataType'}))}"
-    names = "\n".join(f'    "{name}",' for name in EagerFunctionSource.listed())
+    names = "\n".join(f'    "{name}",' for name in FunctionSource.listed())
     return {
         "catalog/descs.pyi": _module(_DESCRIPTIONS.format(enums=enums), map(_description, schemas)),
-        "tensors/graphs/functions.pyi": _module(
-            _GRAPH_FUNCTIONS.format(enums=enums), (FunctionSource(schema).stub() for schema in schemas)
-        ),
         "ops/directml.pyi": _module(
-            _EAGER_FUNCTIONS.format(enums=enums, names=names),
-            (EagerFunctionSource(schema).stub() for schema in schemas),
+            _FUNCTIONS.format(enums=enums, names=names),
+            (FunctionSource(schema).stub() for schema in schemas),
         ),
     }
 

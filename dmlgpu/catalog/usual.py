@@ -1,5 +1,5 @@
 """Usual values of attributes: DirectML's interface has none, so these are what its pages recommend, and what DirectMLX,
-PyDirectML and ONNX choose. Descriptions, ``dmlgpu.tensors.graphs.functions`` and ``dmlgpu.ops`` take them from here.
+PyDirectML and ONNX choose. Descriptions, ``dmlgpu.ops.directml`` and ``dmlgpu.ops`` take them from here.
 """
 
 from __future__ import annotations

@@ -194,7 +194,7 @@ def _described(value: Any) -> Desc | None:
     """Return the description that a value of a Python file is, or that its expressions make up; None for others."""
     if isinstance(value, OperatorDesc | GraphDesc):
         return value
-    if isinstance(value, Expression):
+    if isinstance(value, Expression) and value.graph is not None:
         value = (value,)
     if isinstance(value, list | tuple) and value and all(isinstance(item, Expression) for item in value):
         return value[0].graph.desc(value)

@@ -137,7 +137,7 @@ def _described(graph: object) -> GraphDesc:
     if isinstance(graph, GraphDesc):
         return graph
     outputs = (graph,) if isinstance(graph, Expression) else graph
-    if not isinstance(outputs, tuple | list) or not outputs or not isinstance(outputs[0], Expression):
+    if not isinstance(outputs, tuple | list) or not outputs or getattr(outputs[0], "graph", None) is None:
         raise InvalidArgument(
             f"write: graph must be a GraphDesc, an OperatorDesc or Expressions of a Graph, got {shown(graph)}"
         )

@@ -1,45 +1,27 @@
-"""A function per operator of DirectML that runs it on tensors or arrays, made from the catalog at first use.
+"""A function per operator of DirectML, made from the catalog at first use.
 
-Sizes and types of outputs follow from the operands; where they do not, ``output_sizes`` and ``output_type`` say them.
-Inputs that must have equal sizes broadcast; numbers take the type of the tensors beside them; axes may be negative;
-enumerations, data types and activations may be given by name. ``device`` is where arrays are computed: None is where
-the tensors are, or ``default_device()``. Arrays alone give arrays. Where the operator's rules are broken,
-InvalidArgument is raised in the function's words.
+Tensors on a device are computed at once; tensors of a graph, or of a function that is being traced, give a node of it.
+Arrays alone are computed on ``device``, and give arrays; arrays beside tensors are copied to where these are. Numbers
+take the type of the tensors beside them. Shapes and types of outputs follow from the operands; if they do not,
+``output_sizes`` and ``output_type`` say them. Inputs that must have equal shapes broadcast (not in graphs with
+DirectMLX's rules, see ``Graph``); axes may be negative; enumerations, data types and activations may be given by name.
+
+If an operator's rules are broken, InvalidArgument is raised in the function's words; for nodes of a ``Graph``
+InvalidDescription, whose message ends with the caller's line.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from dmlgpu.catalog import descs
-from dmlgpu.catalog.functions import EagerFunctionSource, FunctionModule
-from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias, Size2D
-from dmlgpu.runtime.device import Device
-from dmlgpu.tensors.calls import Array, Operand, eager, several, single
-from dmlgpu.tensors.types import TypeLike
-
-_NAMES = {
-    "Array": Array,
-    "Device": Device,
-    "NamedTuple": NamedTuple,
-    "Operand": Operand,
-    "OperatorDesc": OperatorDesc,
-    "ScaleBias": ScaleBias,
-    "Sequence": Sequence,
-    "Size2D": Size2D,
-    "TypeLike": TypeLike,
-    "descs": descs,
-    "eager": eager,
-    "several": several,
-    "single": single,
-}
-_FUNCTIONS = FunctionModule(globals(), EagerFunctionSource, _NAMES)
+from dmlgpu.tensors import directml
 
 
 def __getattr__(name: str) -> Any:
-    return _FUNCTIONS.get(name)
+    if name == "__all__":
+        return directml.__all__
+    return globals().setdefault(name, getattr(directml, name))
 
 
 def __dir__() -> list[str]:
-    return _FUNCTIONS.names()
+    return dir(directml)

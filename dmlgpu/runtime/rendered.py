@@ -171,7 +171,9 @@ def check_limits(program: Program, target: Target, info: AdapterInfo) -> None:
         check_binding_sizes(program.operator, kernel, layout, target.max_binding_size, info)
 
 
-def check_binding_sizes(operator: str, kernel: Kernel, layout: aliasing.BindingLayout, limit: int, info: AdapterInfo) -> None:
+def check_binding_sizes(
+    operator: str, kernel: Kernel, layout: aliasing.BindingLayout, limit: int, info: AdapterInfo
+) -> None:
     """Raise NotSupported if a binding is larger than the adapter allows."""
     for binding, (_, _, size) in enumerate(layout.bound):
         if size > limit:

@@ -9,9 +9,10 @@ import numpy as np
 
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.tensors.integers import power, shifted
+from dmlgpu.tensors.memory import NodeMemory, current_caller
 from dmlgpu.tensors.promotion import promoted
 from dmlgpu.tensors.types import as_number, is_number
 
@@ -29,6 +30,7 @@ class Arithmetic:
 
     data_type: DataType
     is_boolean: bool
+    buffer: Any
 
     def _operator(self, caller: str, kind: type[OperatorDesc], **values: Any) -> Any:
         raise NotImplementedError
@@ -36,17 +38,45 @@ class Arithmetic:
     def _same(self) -> Any:
         raise NotImplementedError
 
+    @property
+    def _is_strict(self) -> bool:
+        """Whether DirectMLX's rules hold, in which operators take what they are given; see ``Graph``."""
+        return (
+            isinstance(self.buffer, NodeMemory)
+            and self.buffer.graph.rules == "directmlx"
+            and current_caller.get() is None
+        )
+
     def _pair(self, symbol: str, kind: type[OperatorDesc], other: Any, swapped: bool = False) -> Any:
         """Apply an operator on a and b."""
         if not (isinstance(other, Arithmetic | np.ndarray) or is_number(other)):
             return NotImplemented
+        if self._is_strict:
+            scale_bias = self._scale_bias(symbol, other, swapped)
+            if scale_bias is not None:
+                return self._operator(
+                    f"a {symbol} b", descs.ElementWiseIdentity, input_tensor=self, scale_bias=scale_bias
+                )
         first, second = self._alike(f"a {symbol} b", other, swapped)
         return self._operator(f"a {symbol} b", kind, a_tensor=first, b_tensor=second)
+
+    def _scale_bias(self, symbol: str, number: Any, swapped: bool) -> ScaleBias | None:
+        """Return what a number beside ``+ - * /`` becomes in DirectMLX; None for tensors, exact integers and zeros to
+        divide by."""
+        if not is_number(number) or not (self.data_type.is_float or not isinstance(number, numbers.Integral)):
+            return None
+        if symbol == "+":
+            return ScaleBias(1, number)
+        if symbol == "-":
+            return ScaleBias(-1, number) if swapped else ScaleBias(1, -number)
+        if symbol == "*":
+            return ScaleBias(number, 0)
+        return ScaleBias(1 / number, 0) if symbol == "/" and not swapped and number != 0 else None
 
     def _alike(self, caller: str, other: Any, swapped: bool) -> Any:
         """Return the operands in their order, in one type."""
         first, second = (other, self) if swapped else (self, other)
-        if isinstance(other, Arithmetic) and other.data_type is not self.data_type:
+        if isinstance(other, Arithmetic) and other.data_type is not self.data_type and not self._is_strict:
             return promoted(caller, {"a": first, "b": second})
         return first, second
 
@@ -73,7 +103,8 @@ class Arithmetic:
         return self._divided(other, True)
 
     def _divided(self, other: Any, swapped: bool) -> Any:
-        if not self.data_type.is_float and not (isinstance(other, Arithmetic) and other.data_type.is_float):
+        is_float = self.data_type.is_float or (isinstance(other, Arithmetic) and other.data_type.is_float)
+        if not is_float and not self._is_strict:
             raise InvalidArgument(
                 f"a / b: a and b must be of a floating-point type, got {self.data_type.name}; "
                 "a // b divides integers, astype converts them"
@@ -103,10 +134,14 @@ class Arithmetic:
         )
 
     def __mod__(self, other: Any) -> Any:
-        return self._pair("%", descs.ElementWiseModulusFloor, other)
+        return self._pair("%", self._modulus, other)
 
     def __rmod__(self, other: Any) -> Any:
-        return self._pair("%", descs.ElementWiseModulusFloor, other, True)
+        return self._pair("%", self._modulus, other, True)
+
+    @property
+    def _modulus(self) -> type[OperatorDesc]:
+        return descs.ElementWiseModulusTruncate if self._is_strict else descs.ElementWiseModulusFloor
 
     def __pow__(self, exponent: Any) -> Any:
         return self._raised(exponent, False)
@@ -115,18 +150,20 @@ class Arithmetic:
         return self._raised(base, True)
 
     def _raised(self, other: Any, swapped: bool) -> Any:
-        if isinstance(other, numbers.Real) and not swapped and self.data_type.is_float:
-            exponent = as_number("a ** b", other, self.data_type)
+        if isinstance(other, numbers.Real) and not swapped and (self.data_type.is_float or self._is_strict):
+            exponent = as_number("a ** b", other, DataType.FLOAT32 if self._is_strict else self.data_type)
             return self._operator("a ** b", descs.ElementWiseConstantPow, input_tensor=self, exponent=exponent)
         if not (isinstance(other, Arithmetic | np.ndarray) or is_number(other)):
             return NotImplemented
         first, second = self._alike("a ** b", other, swapped)
-        if any(getattr(one, "data_type", None) in (DataType.INT64, DataType.UINT64) for one in (first, second)):
+        if not self._is_strict and any(
+            getattr(operand, "data_type", None) in (DataType.INT64, DataType.UINT64) for operand in (first, second)
+        ):
             return power(*self._alike("a ** b", self._tensor("a ** b", other), swapped))
         return self._operator("a ** b", descs.ElementWisePow, input_tensor=first, exponent_tensor=second)
 
     def __neg__(self) -> Any:
-        if self.data_type.is_signed and self.data_type is not DataType.FLOAT64:
+        if self._is_strict or (self.data_type.is_signed and self.data_type is not DataType.FLOAT64):
             return self._operator("-a", descs.ElementWiseNegate, input_tensor=self)
         return self._pair("-", descs.ElementWiseSubtract, 0, True)
 
@@ -134,7 +171,7 @@ class Arithmetic:
         return self._same()
 
     def __abs__(self) -> Any:
-        if not self.data_type.is_signed:
+        if not self.data_type.is_signed and not self._is_strict:
             return self._same()
         return self._operator("abs(a)", descs.ElementWiseAbs, input_tensor=self)
 
@@ -222,6 +259,8 @@ class Arithmetic:
         caller = f"a {symbol} b"
         if not (isinstance(other, Arithmetic | np.ndarray) or is_number(other)):
             return NotImplemented
+        if self._is_strict:
+            return self._pair(symbol, kind, other, swapped)
         first, second = self._alike(caller, self._tensor(caller, other), swapped)
         if first.data_type.is_float:
             raise InvalidArgument(f"{caller}: a and b must be of integers, got {first.type_name}")
@@ -231,11 +270,12 @@ class Arithmetic:
         """Return an operand as a tensor, a number as one of this type."""
         if isinstance(other, Arithmetic):
             return other
-        made: Any = type(self)
-        device = self.device  # type: ignore[attr-defined]
         if isinstance(other, np.ndarray):
-            return made(other, device=device)
-        return made(as_number(caller, other, self.data_type), self.data_type, device=device)
+            return self._beside(other)
+        return self._beside(as_number(caller, other, self.data_type), self.data_type)
+
+    def _beside(self, other: Any, dtype: Any = None) -> Any:
+        raise NotImplementedError
 
     def __invert__(self) -> Any:
         if self.is_boolean:
@@ -244,7 +284,10 @@ class Arithmetic:
 
     # ---- comparisons ------------------------------------------------------------------------------------------------
 
-    __hash__ = None  # type: ignore[assignment]
+    def __hash__(self) -> int:
+        if not isinstance(self.buffer, NodeMemory):
+            raise TypeError(f"unhashable type: {type(self).__name__!r}")
+        return id(self)
 
     def __eq__(self, other: object) -> Any:
         return self._pair("==", descs.ElementWiseLogicalEquals, other)

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from contextvars import ContextVar
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.catalog.operator_desc import OperatorDesc
-from dmlgpu.common import coercion as kinds
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.shared import as_device
-from dmlgpu.tensors.execution import apply
-from dmlgpu.tensors.preparation import short
-from dmlgpu.tensors.recording import unrecorded
+from dmlgpu.tensors.execution import check_device
+from dmlgpu.tensors.memory import current_caller, unrecorded
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.types import as_array
 
@@ -37,12 +33,10 @@ Result = TypeVar("Result")
 _INNER = "Tensor", "a ", "-a", "~a", "abs(a)"
 """How messages of tensors' own methods and operators begin."""
 
-_caller: ContextVar[str | None] = ContextVar("dmlgpu_caller", default=None)
-
 
 def caller() -> str:
     """Return the name of the function that the user called, for messages."""
-    return _caller.get() or "dmlgpu.ops"
+    return current_caller.get() or "dmlgpu.ops"
 
 
 def named(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
@@ -51,9 +45,9 @@ def named(function: Callable[Parameters, Result]) -> Callable[Parameters, Result
 
     @functools.wraps(function)
     def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-        if _caller.get() is not None:
+        if current_caller.get() is not None:
             return function(*args, **kwargs)
-        token = _caller.set(name)
+        token = current_caller.set(name)
         try:
             return function(*args, **kwargs)
         except InvalidArgument as error:
@@ -62,7 +56,7 @@ def named(function: Callable[Parameters, Result]) -> Callable[Parameters, Result
                 raise
             raise InvalidArgument(f"{name}: {rest}") from error
         finally:
-            _caller.reset(token)
+            current_caller.reset(token)
 
     return call
 
@@ -82,57 +76,87 @@ def eager(function: Callable[Parameters, Result]) -> Callable[Parameters, Result
 
     @functools.wraps(function)
     def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-        if _caller.get() is not None:
+        if current_caller.get() is not None:
             return function(*args, **kwargs)
-        token = _caller.set(name)
+        token = current_caller.set(name)
         try:
             device: Any = kwargs.get("device")
-            given = [args[place] for place in places if place < len(args)]
-            given += [value for key, value in kwargs.items() if key in operands]
-            has_arrays, on = _look(given, device)
+            values = [args[place] for place in places if place < len(args)]
+            values += [value for key, value in kwargs.items() if key in operands]
+            has_arrays, first = _look(values)
             if device is not None:
                 device = kwargs["device"] = as_device(name, device)
-                if on is not None and device is not on:
-                    raise InvalidArgument(
-                        f"{name}: device must be that of the tensors, '{on.adapter}', got another, '{device.adapter}'; "
-                        "x.to(device) copies them"
-                    )
+                if first is not None:
+                    check_device(name, device, first.device)
             if not has_arrays:
                 return function(*args, **kwargs)
-            target = on or as_device(name, device)
-            changed = [
+            target = as_device(name, device) if first is None else first
+            positional = [
                 _on(target, name, code.co_varnames[place], value) if place in places else value
                 for place, value in enumerate(args)
             ]
             named = {key: _on(target, name, key, value) if key in operands else value for key, value in kwargs.items()}
-            if on is not None:
-                return function(*changed, **named)  # type: ignore[arg-type]
+            if first is not None:
+                return function(*positional, **named)  # type: ignore[arg-type]
             with unrecorded():
-                return _to_host(function(*changed, **named))  # type: ignore[arg-type]
+                return _to_host(function(*positional, **named))  # type: ignore[arg-type]
+        except TypeError as error:
+            raise _with_right_name(error, function, kwargs) from None
         finally:
-            _caller.reset(token)
+            current_caller.reset(token)
 
     return call
 
 
-def _look(given: list[Any], device: Any) -> tuple[bool, Device | None]:
-    """Return whether there are arrays among operands, and the device of the first tensor."""
-    has_arrays, on = False, None
-    for value in given:
-        for one in value if isinstance(value, list | tuple) else (value,):
-            if isinstance(one, Tensor):
-                on = on or one.device
-            elif isinstance(one, np.ndarray):
+RENAMED = {
+    "data_type": "dtype",
+    "dim": "axis",
+    "epsilon": "eps",
+    "filter": "weight",
+    "heads": "num_heads",
+    "keepdim": "keepdims",
+    "output_type": "dtype",
+    "repeats": "reps",
+    "sizes": "shape",
+    "widths": "pad_width",
+    "window": "kernel_size",
+}
+"""Keywords of ``dmlgpu.ops`` by the names that DirectML, PyTorch or earlier versions use."""
+
+
+def _with_right_name(error: TypeError, function: Callable[..., Any], keywords: Mapping[str, Any]) -> TypeError:
+    """Return an error that names the keyword, if one of ``RENAMED`` was passed."""
+    code = function.__code__
+    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    for name in keywords:
+        keyword = RENAMED.get(name)
+        if name not in parameters and keyword in parameters:
+            return TypeError(
+                f"{function.__name__}() got an unexpected keyword argument {name!r}; it is called {keyword!r}"
+            )
+    return error
+
+
+def _look(values: list[Any]) -> tuple[bool, Tensor | None]:
+    """Return whether there are arrays among operands, and the first tensor, one of a graph before others."""
+    has_arrays, first = False, None
+    for value in values:
+        for operand in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(operand, Tensor):
+                if first is None or (first.graph is None and operand.graph is not None):
+                    first = operand
+            elif isinstance(operand, np.ndarray):
                 has_arrays = True
-    return has_arrays, on
+    return has_arrays, first
 
 
-def _on(device: Device, caller: str, name: str, value: Any) -> Any:
+def _on(target: Device | Tensor, caller: str, name: str, value: Any) -> Any:
+    """Return an operand with its arrays copied to a device, or beside a tensor."""
     if isinstance(value, np.ndarray):
         as_array(caller, name, value, None)
-        return Tensor(value, device=device)
+        return Tensor(value, device=target) if isinstance(target, Device) else target._beside(value)
     if isinstance(value, list | tuple):
-        return [_on(device, caller, f"{name}[{number}]", one) for number, one in enumerate(value)]
+        return [_on(target, caller, f"{name}[{number}]", operand) for number, operand in enumerate(value)]
     return value
 
 
@@ -145,54 +169,10 @@ def _to_host(result: Any) -> Any:
     return result
 
 
-def several(
-    kind: type[OperatorDesc],
-    values: Mapping[str, Any],
-    *,
-    types: Mapping[str, Any] | None = None,
-    sizes: Mapping[str, Any] | None = None,
-    wanted: Mapping[str, bool] | None = None,
-    device: Any = None,
-) -> tuple[Any, ...]:
-    """Run an operator and return its outputs, None for absent ones.
-
-    Args:
-        kind: the operator's description.
-        values: tensors, numbers and attributes by field.
-        types: data types of outputs, None for the usual one.
-        sizes: sizes of outputs, None for those that follow from the inputs.
-        wanted: whether optional outputs are computed.
-        device: where an operator without inputs runs.
-
-    Raises:
-        InvalidArgument, InvalidState, NotSupported, OutOfMemory: as ``execution.apply``.
-    """
-    name = _caller.get() or kind.operator.lower()
-    return apply(
-        Tensor,
-        name,
-        kind,
-        values,
-        types={field: given for field, given in (types or {}).items() if given is not None},
-        sizes={field: given for field, given in (sizes or {}).items() if given is not None},
-        absent=[
-            field
-            for field, present in (wanted or {}).items()
-            if not kinds.argument(name, short(field), kinds.boolean, present)
-        ],
-        device=device,
-    )
-
-
-def single(kind: type[OperatorDesc], values: Mapping[str, Any], **options: Any) -> Any:
-    """Run an operator with one output; see ``several``."""
-    return several(kind, values, **options)[0]
-
-
 def filled(like: Tensor, sizes: Sequence[int], number: float = 0, data_type: DataType | None = None) -> Tensor:
     """Return a tensor of one number on the device of another, in its type unless another is named."""
     kind = data_type or like.data_type
-    return Tensor(np.full(tuple(sizes), number, kind.numpy), kind, device=like.device)
+    return like._beside(np.full(tuple(sizes), number, kind.numpy), kind)
 
 
 def tensor_of(name: str, value: Any) -> Tensor:

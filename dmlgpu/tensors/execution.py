@@ -1,9 +1,9 @@
-"""One operator on tensors: operands made alike, the operator found or compiled, its outputs new tensors."""
+"""``call_op``: one operator on tensors, arrays and numbers; it runs on a device or is recorded."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -11,216 +11,322 @@ from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, TENSOR_ALIGNMENT, TensorDesc
-from dmlgpu.common.errors import InvalidArgument, InvalidDescription, NotSupported, shown
-from dmlgpu.runtime.device import Device
+from dmlgpu.common import coercion as kinds
+from dmlgpu.common.errors import DmlError, InvalidArgument, InvalidDescription, NotSupported, shown
 from dmlgpu.runtime.shared import as_device
-from dmlgpu.tensors.outcome import EmptyOperand, is_telling, of_nothing
-from dmlgpu.tensors.preparation import data_type_for, hashable, in_words_of, prepare, short, signature
-from dmlgpu.tensors.recording import recorder
+from dmlgpu.tensors.memory import NOTHING, NodeMemory, Recorder, current_caller, recorder, unrecorded
+from dmlgpu.tensors.preparation import (
+    EmptyOperand,
+    data_type_for,
+    hashable,
+    in_words_of,
+    is_telling,
+    of_nothing,
+    prepare,
+    short,
+    signature,
+)
 from dmlgpu.tensors.session import Prepared, Session, session_of
 from dmlgpu.tensors.strided import Strided, behind_binding
 from dmlgpu.tensors.types import as_array, as_number, is_number
 
-Array = TypeVar("Array", bound=Strided)
-Made = TypeVar("Made")
-
-_FLAGS = (DataType.UINT8,)
+BOOLEAN_TYPES = (DataType.UINT8,)
 """Types whose elements can be truth values."""
 
 
-class Call:
-    """One call of an operator.
+class OperatorCall:
+    """The operands of one call of an operator.
 
     Args:
-        made: the class of tensors.
         caller: the function that was called, for messages.
         kind: the operator.
         values: tensors, arrays and numbers by field of an input; attributes.
-        device: where an operator without inputs runs.
+
+    Attributes:
+        device: where it runs.
+        is_scalar: whether the output is a scalar, as all operands are.
+        places: where the operands lie.
+        layouts: by field of an input how it lies there, or a tuple of that.
+        attributes: the other values.
+        numbers: fields of inputs that are numbers.
     """
 
-    def __init__(
-        self, made: type[Any], caller: str, kind: type[OperatorDesc], values: Mapping[str, Any], device: Device | None
-    ):
-        self._made, self._caller, self._kind = made, caller, kind
-        inputs = [(field, values.get(field)) for field in kind.input_fields]
-        tensors = [one for _, given in inputs for one in (given if isinstance(given, list | tuple) else (given,))]
-        first = next((one for one in tensors if isinstance(one, Strided)), None)
-        self.device = first.device if first is not None else as_device(caller, device)
-        self.session: Session = session_of(self.device)
-        self.is_scalar = first is not None and not first.sizes and signature(kind.operator).keeps_rank
+    def __init__(self, caller: str, kind: type[OperatorDesc], values: Mapping[str, Any]):
+        self._caller, self._kind = caller, kind
+        known = signature(kind.operator)
+        self.is_scalar = known.keeps_rank
         self._types: dict[str, DataType] = {}
-        for field, given in inputs:
-            one = given[0] if isinstance(given, list | tuple) and given else given
-            if isinstance(one, Strided):
-                self._types[field] = one.data_type
-            elif isinstance(one, np.ndarray):
-                name = short(field) if one is given else f"{short(field)}[0]"
-                self._types[field] = as_array(caller, name, one, None)[1]
-        self.places: list[Any] = []  # as `Session.execute` takes them
-        self._kept: list[Strided] = []  # copies, until the operator is submitted
+        for field in kind.input_fields:
+            value: Any = values.get(field)
+            is_list = isinstance(value, list | tuple)
+            for operand in value if is_list else (value,):
+                if field in self._types:
+                    break
+                if isinstance(operand, Strided):
+                    self._types[field] = operand.data_type
+                elif isinstance(operand, np.ndarray):
+                    name = f"{short(field)}[0]" if is_list else short(field)
+                    self._types[field] = as_array(caller, name, operand, None)[1]
+        self.places: list[Any] = []
+        self.numbers: list[str] = []
         self.layouts: dict[str, Any] = {}
-        arrays = signature(kind.operator).arrays
-        for field, given in inputs:
-            if field in arrays:
-                if not isinstance(given, list | tuple) or not given:
+        for field in kind.input_fields:
+            value = values.get(field)
+            if field in known.arrays:
+                if not isinstance(value, list | tuple) or not value:
                     raise InvalidArgument(f"{caller}: {short(field)} must be a list of Tensors or arrays, at least one")
                 self.layouts[field] = tuple(
-                    self._operand(f"{short(field)}[{number}]", field, one) for number, one in enumerate(given)
+                    [self._operand(f"{short(field)}[{number}]", field, part) for number, part in enumerate(value)]
                 )
-            elif given is None:
+            elif value is None:
                 self.places.append(None)
                 self.layouts[field] = None
             else:
-                self.layouts[field] = self._operand(short(field), field, given)
-        self.attributes = {name: given for name, given in values.items() if name not in self.layouts}
+                self.layouts[field] = self._operand(short(field), field, value)
+        self.attributes = {name: value for name, value in values.items() if name not in self.layouts}
 
-    def _operand(self, name: str, field: str, given: Any) -> Any:
+    def _operand(self, name: str, field: str, value: Any) -> Any:
         """Take one input: note where it lies, and return how."""
-        if is_number(given) and not isinstance(given, np.ndarray):
-            data_type = data_type_for(self._kind, field, self._types)
-            if data_type is not None:
-                self._bind_number(as_number(self._caller, given, data_type), data_type)
-                return data_type, (1,), None
-        if isinstance(given, np.ndarray):
-            as_array(self._caller, name, given, None)
-            given = self._made(given, device=self.device)
-        if not isinstance(given, Strided):
-            raise InvalidArgument(
-                f"{self._caller}: {name} must be a Tensor or an array, got {shown(given, typed=True)}"
-            )
-        given._check_usable(f"{self._caller}: {name}")
-        if given.device is not self.device:
-            raise InvalidArgument(
-                f"{self._caller}: {name} must be on the device of the other operands, '{self.device.adapter}', got one "
-                f"on another, '{given.device.adapter}'; x.to(device) copies it"
-            )
-        self.is_scalar = self.is_scalar and not given.sizes
-        if 0 in given.sizes:
-            raise EmptyOperand(f"{self._caller}: {name} must have at least one element, got sizes {list(given.sizes)}")
-        return self._bind(given).signature
+        if not isinstance(value, Strided):
+            if isinstance(value, np.ndarray):
+                as_array(self._caller, name, value, None)
+                value = self._tensor_of(value)
+            else:
+                data_type = data_type_for(self._kind, field, self._types) if is_number(value) else None
+                if data_type is not None:
+                    self.numbers.append(field)
+                    return self._bind_number(as_number(self._caller, value, data_type), data_type)
+                raise InvalidArgument(
+                    f"{self._caller}: {name} must be a Tensor or an array, got {shown(value, typed=True)}"
+                )
+        if value.buffer.released:
+            value._check_usable(f"{self._caller}: {name}")
+        if value.sizes:
+            self.is_scalar = False
+        if 0 in value.sizes:
+            raise EmptyOperand(f"{self._caller}: {name} must have at least one element, got sizes {list(value.sizes)}")
+        return self._bind(field, name, value)
 
-    def _bind_number(self, value: int | float, data_type: DataType) -> None:
-        """Note where a number lies that is an operand."""
-        self.places.append((self.session.number(value, data_type).memory, 0))
+    def _tensor_of(self, array: Any) -> Strided:
+        """Return an operand that is an array as a tensor."""
+        raise NotImplementedError
 
-    def _bind(self, given: Strided) -> Strided:
-        """Note where an operand lies, and return it as it lies there."""
-        if behind_binding(given):
-            given = self._made._packed(aligned_copy(self._made, self._caller, given), given.data_type, given.sizes)
-        self._kept.append(given)
-        self.places.append((given.buffer._memory, given.offset * given.data_type.bits // 8))
-        return given
+    def _bind_number(self, value: int | float, data_type: DataType) -> Any:
+        """Note where a number lies that is an operand, and return how."""
+        raise NotImplementedError
 
-    def prepared(self, types: Mapping[str, Any], sizes: Mapping[str, Any], absent: Sequence[str]) -> Prepared:
-        """Return the operator, compiled where it is not known."""
-        try:
-            key = (
-                self._kind,
-                tuple(self.layouts.values()),
-                tuple([(name, hashable(given)) for name, given in self.attributes.items()]),
-                tuple([(name, hashable(given)) for name, given in types.items()]),
-                tuple([(name, hashable(given)) for name, given in sizes.items()]),
-                tuple(absent),
-            )
-        except Exception:  # an attribute that nobody can hash, and whose own checks tell what it must be
-            key = None
-        found = None if key is None else self.session.compiled.get(key)
-        if found is None:
-            found = self._compiled(types, sizes, absent)
-            if key is not None:
-                found = self.session.compiled.put(key, found, found.memory)
-        return found
-
-    def _compiled(self, types: Mapping[str, Any], sizes: Mapping[str, Any], absent: Sequence[str]) -> Prepared:
-        return self.described(types, sizes, absent, lambda desc: self.session.compile(self.device, desc))
+    def _bind(self, field: str, name: str, tensor: Strided) -> Any:
+        """Note where an operand lies, an input's field by this name, and return how."""
+        raise NotImplementedError
 
     def described(
         self,
         types: Mapping[str, Any],
         sizes: Mapping[str, Any],
         absent: Sequence[str],
-        use: Callable[[OperatorDesc], Made],
-    ) -> Made:
-        """Return what is made of the operator's description; what is wrong with that is told in the caller's words."""
-        tensors = {field: _described(given) for field, given in self.layouts.items()}
+        broadcasts: bool = True,
+    ) -> OperatorDesc:
+        """Return the operator's description; unless tensors broadcast, only numbers do."""
+        tensors = {field: _described(layout) for field, layout in self.layouts.items()}
         try:
-            desc = prepare(
-                self._caller, self._kind, {**tensors, **self.attributes}, types=types, sizes=sizes, absent=absent
+            return prepare(
+                self._caller,
+                self._kind,
+                {**tensors, **self.attributes},
+                types=types,
+                sizes=sizes,
+                absent=absent,
+                repeated=None if broadcasts else self.numbers,
             )
-            return use(desc)
         except InvalidDescription as error:
-            raise in_words_of(self._caller, self._kind, error) from error
-        except NotSupported as error:
-            raise type(error).__new__(type(error), f"{self._caller}: {error}") from error
+            raise self.in_words(error) from error
+
+    def in_words(self, error: DmlError) -> DmlError:
+        """Return an error of the operator as one of the function that was called."""
+        if isinstance(error, InvalidDescription):
+            return in_words_of(self._caller, self._kind, error)
+        return type(error).__new__(type(error), f"{self._caller}: {error}")
 
 
-def _described(given: Any) -> Any:
-    if given is None:
-        return None
-    if given and isinstance(given[0], DataType):
-        return TensorDesc(*given)
-    return tuple(TensorDesc(*one) for one in given)
+class DeviceCall(OperatorCall):
+    """A call that runs on a device."""
+
+    def __init__(
+        self, caller: str, kind: type[OperatorDesc], values: Mapping[str, Any], first: Strided | None, device: Any
+    ):
+        self.device = as_device(caller, device) if first is None else first.buffer.device
+        if first is not None and device is not None:
+            check_device(caller, device, self.device)
+        self.session: Session = session_of(self.device)
+        self._kept: list[Strided] = []  # copies, until the operator is submitted
+        super().__init__(caller, kind, values)
+
+    def _tensor_of(self, array: Any) -> Strided:
+        tensor: Strided = Strided.result_class(array, device=self.device)
+        return tensor
+
+    def _bind_number(self, value: int | float, data_type: DataType) -> Any:
+        self.places.append((self.session.number(value, data_type).memory, 0))
+        return data_type, (1,), None
+
+    def _bind(self, field: str, name: str, tensor: Strided) -> Any:
+        if tensor.buffer.device is not self.device:
+            raise InvalidArgument(
+                f"{self._caller}: {name} must be on the device of the other operands, '{self.device.adapter}', got one "
+                f"on another, '{tensor.device.adapter}'; x.to(device) copies it"
+            )
+        if tensor.offset and behind_binding(tensor):
+            tensor = tensor._packed(aligned_copy(self._caller, tensor), tensor.data_type, tensor.sizes)
+        self._kept.append(tensor)
+        self.places.append((tensor.buffer._memory, tensor.offset * tensor.data_type.bits // 8))
+        return tensor.signature
+
+    def key(self, types: Mapping[str, Any], sizes: Mapping[str, Any], absent: Sequence[str]) -> Any:
+        """Return what the compiled operator depends on; None if an attribute cannot be hashed."""
+        try:
+            return (
+                self._kind,
+                tuple(self.layouts.values()),
+                tuple([(name, hashable(value)) for name, value in self.attributes.items()]),
+                tuple([(name, hashable(value)) for name, value in types.items()]),
+                tuple([(name, hashable(value)) for name, value in sizes.items()]),
+                tuple(absent),
+            )
+        except Exception:  # whose own checks tell what the attribute must be
+            return None
+
+    def compile(self, key: Any, types: Mapping[str, Any], sizes: Mapping[str, Any], absent: Sequence[str]) -> Prepared:
+        """Compile the operator, and keep it under the key."""
+        desc = self.described(types, sizes, absent)
+        try:
+            prepared = self.session.compile(self.device, desc)
+        except (InvalidDescription, NotSupported) as error:
+            raise self.in_words(error) from error
+        return prepared if key is None else self.session.compiled.put(key, prepared, prepared.memory)
 
 
-def apply(
-    made: type[Array],
-    caller: str,
+def check_device(caller: str, device: Any, present: Any) -> None:
+    """Check that the device that a call names is that of its tensors.
+
+    Raises:
+        InvalidArgument: it is another one.
+    """
+    named = as_device(caller, device)
+    if named is not present:
+        raise InvalidArgument(
+            f"{caller}: device must be that of the tensors, '{present.adapter}', got another, '{named.adapter}'; "
+            "x.to(device) copies them"
+        )
+
+
+def _described(layout: Any) -> Any:
+    if layout is None or isinstance(layout, TensorDesc):
+        return layout
+    if isinstance(layout[0], DataType):
+        return TensorDesc(*layout)
+    return tuple([_described(part) for part in layout])
+
+
+def call_op(
     kind: type[OperatorDesc],
     values: Mapping[str, Any],
     *,
-    types: Mapping[str, Any] | None = None,
-    sizes: Mapping[str, Any] | None = None,
-    absent: Sequence[str] = (),
-    device: Device | None = None,
-) -> tuple[Array | None, ...]:
-    """Run an operator.
+    types: Mapping[str, Any] = NOTHING,
+    sizes: Mapping[str, Any] = NOTHING,
+    requested: Mapping[str, bool] = NOTHING,
+    device: Any = None,
+    graph: Recorder | None = None,
+    name: str | None = None,
+    caller: str | None = None,
+) -> tuple[Any, ...]:
+    """Call an operator: check its operands, broadcast them, complete what is omitted, and run it or add it to a graph.
 
     Args:
-        made: the class of tensors.
-        caller: the function that was called, for messages.
         kind: the operator's description.
-        values: by field: tensors, arrays or numbers for inputs, which broadcast where they must have equal sizes;
-            attributes, where None stands for the usual value (see ``operators.inference.complete``).
-        types, sizes, absent: of outputs, as for ``complete``.
-        device: where it runs if no tensor tells; None is ``default_device()``.
+        values: by field: tensors, arrays or numbers for inputs, which broadcast if they must have equal sizes;
+            attributes, None for defaults (see ``operators.inference.complete``).
+        types: data types of outputs by field, None for the default.
+        sizes: sizes of outputs by field, None for those that follow from the inputs.
+        requested: whether optional outputs are computed, by field.
+        device: where arrays are computed, and operators without inputs; None is ``default_device()``.
+        graph: the graph of an operator without tensors of a graph.
+        name: of the graph's node.
+        caller: the function that the user called, for messages; None for the one in progress, else the operator's.
 
     Returns:
-        One tensor per flat output, None for an absent one.
+        One tensor per flat output, None for an absent one; arrays if all operands of the user's call are arrays.
 
     Raises:
-        InvalidArgument: what is wrong with an operand or an attribute, in the words of the caller.
+        InvalidArgument: an operand or attribute is wrong; in the words of the caller.
+        InvalidDescription: the operator's rules are broken by a node that the user adds; with the caller's line.
         InvalidState: a tensor was released.
         NotSupported: the adapter lacks what the operator needs.
         OutOfMemory: no room for the outputs.
     """
-    tracing, boolean = recorder(), is_telling(kind, values)
-    buffers: Sequence[Any]
-    outputs: Sequence[TensorDesc | None]
+    label = caller or current_caller.get()
+    first: Strided | None = None
+    has_arrays = False
+    for field in kind.input_fields:
+        value: Any = values.get(field)
+        for operand in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(operand, Strided):
+                first = operand if first is None else first
+                if graph is None and isinstance(operand.buffer, NodeMemory):
+                    graph = operand.buffer.graph
+            elif isinstance(operand, np.ndarray):
+                has_arrays = True
+    trace = recorder()
+    if label is None:
+        label = kind.operator.lower()
+        if has_arrays and first is None and graph is None:
+            return _call_on_arrays(
+                kind, values, types=types, sizes=sizes, requested=requested, device=device, caller=label
+            )
+    boolean = is_telling(kind, values)
+    absent = [
+        field for field, present in requested.items() if not kinds.argument(label, short(field), kinds.boolean, present)
+    ]
     try:
-        call = (Call if tracing is None else tracing.call)(made, caller, kind, values, device)
+        if graph is not None or trace is not None:
+            target = trace if graph is None or (trace is not None and graph.is_traced) else graph
+            if not isinstance(target, Recorder):
+                raise InvalidArgument(f"{label}: graph must be a Graph or None, got {type(target).__name__}")
+            if target.is_traced and trace is None:
+                target._refuse_reading()
+            return target._call(
+                label, kind, values, types=types, sizes=sizes, absent=absent, boolean=boolean, name=name, device=device
+            )
+        call = DeviceCall(label, kind, values, first, device)
     except EmptyOperand:
-        data_type, empty = of_nothing(caller, kind, values, types or {})
-        target = next(one.device for one in values.values() if isinstance(one, Strided))
-        return (made._packed(session_of(target).pool.take(target, 0, caller), data_type, empty, boolean),)
-    if tracing is None:
-        prepared = call.prepared(types or {}, sizes or {}, absent)
-        buffers, outputs = call.session.execute(call.device, prepared, call.places, caller), prepared.outputs
-    else:
-        buffers, outputs = tracing.record(call, types or {}, sizes or {}, absent)
+        data_type, empty = of_nothing(label, kind, values, types)
+        assert first is not None
+        buffer = session_of(first.device).pool.take(first.device, 0, label)
+        return (Strided.result_class._packed(buffer, data_type, empty, boolean),)
+    key = call.key(types, sizes, absent)
+    prepared = None if key is None else call.session.compiled.get(key)
+    if prepared is None:
+        prepared = call.compile(key, types, sizes, absent)
+    buffers = call.session.execute(call.device, prepared, call.places, label)
+    is_scalar, made = first is not None and call.is_scalar, Strided.result_class
     return tuple(
         [
             None
             if buffer is None or desc is None
             else made._packed(
-                buffer, desc.data_type, () if call.is_scalar else desc.sizes, boolean and desc.data_type in _FLAGS
+                buffer, desc.data_type, () if is_scalar else desc.sizes, boolean and desc.data_type in BOOLEAN_TYPES
             )
-            for buffer, desc in zip(buffers, outputs, strict=True)
+            for buffer, desc in zip(buffers, prepared.outputs, strict=True)
         ]
     )
 
 
-def aligned_copy(made: type[Array], caller: str, tensor: Strided) -> Any:
+def _call_on_arrays(kind: type[OperatorDesc], values: Mapping[str, Any], **options: Any) -> tuple[Any, ...]:
+    """Call an operator on copies of arrays on a device, at once, and return arrays."""
+    with unrecorded():
+        return tuple([None if output is None else output.numpy() for output in call_op(kind, values, **options)])
+
+
+def aligned_copy(caller: str, tensor: Strided) -> Any:
     """Return the buffer of a packed copy of a view that does not begin where bindings may: a slice of what lies from a
     binding's first byte on, in which the view is the second of two along a leading dimension."""
     bits = tensor.data_type.bits
@@ -231,13 +337,10 @@ def aligned_copy(made: type[Array], caller: str, tensor: Strided) -> Any:
         )
     before = behind_binding(tensor)
     sizes, strides = tensor.sizes or (1,), tensor.strides or (1,)
-    around = tensor._view((2, *sizes), (before, *strides), -before)
     values = {
-        "input_tensor": around,
+        "input_tensor": tensor._view((2, *sizes), (before, *strides), -before),
         "input_window_offsets": (1, *(0 for _ in sizes)),
         "input_window_sizes": (1, *sizes),
         "input_window_strides": (1,) * (len(sizes) + 1),
     }
-    (found,) = apply(made, caller, descs.Slice1, values)
-    assert found is not None
-    return found.buffer
+    return call_op(descs.Slice1, values, caller=caller)[0].buffer

@@ -19,7 +19,7 @@ from dmlgpu.runtime.executor import CustomShader, Range, ShaderBackend
 from dmlgpu.runtime.shader_source import ShaderBinding
 from dmlgpu.runtime.shared import as_device
 from dmlgpu.tensors.calls import Array, Operand
-from dmlgpu.tensors.recording import recorder
+from dmlgpu.tensors.memory import recorder
 from dmlgpu.tensors.session import session_of
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.types import TypeLike, as_data_type

@@ -1,11 +1,14 @@
-"""From what a caller gives to a description: names of enumerations, negative axes, broadcasting, usual values."""
+"""From what a caller passes to a description of the call, and what its outputs are beside their elements."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from dmlgpu.catalog import FieldKind, FieldSchema, descs, enums, operator
 from dmlgpu.catalog.enums import DataType
@@ -14,7 +17,8 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common import coercion as kinds
 from dmlgpu.common.errors import InvalidArgument, InvalidDescription, shown
 from dmlgpu.compiler.operators.inference import complete
-from dmlgpu.tensors.layout import broadcast_sizes, broadcast_strides, checked_axes, checked_axis
+from dmlgpu.tensors.layout import Sizes, broadcast_sizes, broadcast_strides, checked_axes, checked_axis
+from dmlgpu.tensors.strided import Strided
 from dmlgpu.tensors.types import as_data_type, is_number
 
 _PAIRS: Mapping[str, type[Any]] = {"SCALE_BIAS": ScaleBias, "SIZE_2D": Size2D}
@@ -80,6 +84,7 @@ def prepare(
     types: Mapping[str, Any],
     sizes: Mapping[str, Any],
     absent: Sequence[str],
+    repeated: Sequence[str] | None = None,
 ) -> OperatorDesc:
     """Return the description of a call.
 
@@ -88,6 +93,7 @@ def prepare(
         kind: the operator.
         values: descriptions of inputs as they lie in memory, and attributes as they were given.
         types, sizes, absent: as for ``operators.inference.complete``; types may be NumPy's or names.
+        repeated: inputs that are repeated to the sizes of the others; None broadcasts all.
 
     Raises:
         InvalidArgument: an attribute, or sizes that do not broadcast.
@@ -96,7 +102,7 @@ def prepare(
     known = signature(kind.operator)
     found = dict(values)
     for group in known.sized:
-        _broadcast(caller, found, group)
+        _broadcast(caller, found, group, repeated)
     rank = _rank(kind, found)
     for name, field in known.attributes.items():
         if found.get(name) is not None:
@@ -108,15 +114,18 @@ def prepare(
     return complete(kind, found, types=data_types, sizes=wanted, absent=absent)
 
 
-def _broadcast(caller: str, values: dict[str, Any], group: tuple[str, ...]) -> None:
+def _broadcast(caller: str, values: dict[str, Any], group: tuple[str, ...], repeated: Sequence[str] | None) -> None:
     """Repeat inputs to the sizes that they have together."""
     present = [(name, values[name]) for name in group if values.get(name) is not None]
     if len({desc.sizes for _, desc in present}) < 2:
         return
+    if repeated is not None and len({desc.sizes for name, desc in present if name not in repeated}) > 1:
+        return  # the operator's rules refuse them
     wanted = broadcast_sizes(caller, [(short(name), desc.sizes) for name, desc in present])
     for name, desc in present:
         strides = broadcast_strides(desc.sizes, desc.element_strides, wanted)
-        values[name] = TensorDesc(desc.data_type, wanted, strides)
+        if desc.sizes != wanted:
+            values[name] = dataclasses.replace(desc, sizes=wanted, strides=strides)
 
 
 def _rank(kind: type[OperatorDesc], values: Mapping[str, Any]) -> int | None:
@@ -231,3 +240,90 @@ def data_type_for(kind: type[OperatorDesc], field: str, present: Mapping[str, Da
         if other in present:
             return present[other]
     return next(iter(present.values()), None)
+
+
+_TELLING = ("ELEMENT_WISE_LOGICAL_", "ELEMENT_WISE_IS_")
+"""Operators that tell whether something holds."""
+
+_MOVING = frozenset(
+    {
+        "ELEMENT_WISE_BIT_AND",
+        "ELEMENT_WISE_BIT_OR",
+        "ELEMENT_WISE_BIT_XOR",
+        "ELEMENT_WISE_IDENTITY",
+        "ELEMENT_WISE_IF",
+        "ELEMENT_WISE_MAX",
+        "ELEMENT_WISE_MIN",
+        "GATHER",
+        "GATHER_ELEMENTS",
+        "GATHER_ND",
+        "GATHER_ND1",
+        "JOIN",
+        "REVERSE_SUBSEQUENCES",
+        "SCATTER",
+        "SCATTER_ELEMENTS",
+        "SCATTER_ND",
+        "SLICE",
+        "SLICE1",
+        "SPLIT",
+        "TILE",
+        "TOP_K",
+        "TOP_K1",
+    }
+)
+"""Operators whose outputs hold nothing but elements of their inputs, or what of truth values are truth values."""
+
+_DATA = ("input_tensor", "input_tensors", "a_tensor", "b_tensor", "updates_tensor")
+
+
+class EmptyOperand(InvalidArgument):
+    """An operand has no elements, which no operator of DirectML's takes."""
+
+
+@functools.cache  # bounded by the catalog
+def _nature(label: str) -> tuple[bool, bool]:
+    """Return whether an operator tells whether something holds, and whether it only moves elements."""
+    return label.startswith(_TELLING), label in _MOVING
+
+
+def is_telling(kind: type[OperatorDesc], values: Mapping[str, Any]) -> bool:
+    """Return whether an operator's first output is one of truth values."""
+    tells, moves = _nature(kind.operator)
+    if not moves:
+        return tells
+    given = [values[field] for field in _DATA if values.get(field) is not None]
+    data = [one for part in given for one in (part if isinstance(part, list | tuple) else (part,))]
+    return all(_is_truth(one) for one in data)
+
+
+def _is_truth(value: Any) -> bool:
+    if isinstance(value, Strided):
+        return value.is_boolean
+    return value.dtype == bool if isinstance(value, np.ndarray) else isinstance(value, bool | np.bool_)
+
+
+def of_nothing(
+    caller: str, kind: type[OperatorDesc], values: Mapping[str, Any], types: Mapping[str, Any]
+) -> tuple[DataType, Sizes]:
+    """Return type and sizes of what an operator that works element by element makes of operands without elements.
+
+    Raises:
+        InvalidArgument: another operator, or sizes that do not broadcast.
+    """
+    fields = [field for field in kind.input_fields if values.get(field) is not None]
+    known = signature(kind.operator)
+    if not known.keeps_rank and kind.operator != "CAST":
+        raise InvalidArgument(
+            f"{caller}: operands must have at least one element each for {kind.operator}; dmlgpu.array has functions "
+            "for arrays without elements"
+        )
+    given = [(short(field), np.shape(values[field])) for field in fields]
+    sizes = broadcast_sizes(caller, given)
+    wanted = types.get("output_tensor")
+    if wanted is not None:
+        return as_data_type(caller, "output_type", wanted), sizes
+    if kind.operator.startswith(_TELLING):
+        return DataType.UINT8, sizes
+    present = {field: values[field].data_type for field in fields if isinstance(values[field], Strided)}
+    last = fields[-1]
+    return present.get(last) or data_type_for(kind, last, present) or DataType.FLOAT32, sizes

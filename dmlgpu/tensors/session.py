@@ -1,10 +1,10 @@
-"""What a device keeps for eager calls: memory, compiled operators by description, dispatches bound to memory."""
+"""What a device keeps for eager calls: unused memory, compiled operators by description, dispatches bound to memory."""
 
 from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -15,15 +15,138 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.cache import Cache, CacheLimits
-from dmlgpu.common.errors import OutOfMemory
+from dmlgpu.common.errors import DeviceRemoved, OutOfMemory
 from dmlgpu.runtime.buffer import Buffer
 from dmlgpu.runtime.executor import Dispatch, Executable, Range, Resources
 from dmlgpu.runtime.operator import CompiledOperator
 from dmlgpu.runtime.state import DeviceState
-from dmlgpu.tensors.pool import Kept, Pool
 
 if TYPE_CHECKING:
     from dmlgpu.runtime.device import Device
+
+if TYPE_CHECKING:
+    from dmlgpu.runtime.device import Device
+
+
+KEPT_BYTES = 256 << 20
+"""Most bytes of unused buffers that a device keeps."""
+
+_SMALLEST = 256
+
+
+def rounded(size: int) -> int:
+    """Return the size in bytes of the buffer for a tensor: at most an eighth more, so that few sizes occur."""
+    step = 1 << max(4, size.bit_length() - 4)
+    return max(_SMALLEST, -(-size // step) * step)
+
+
+class Pool:
+    """A device's unused buffers. Thread-safe.
+
+    Args:
+        state: the device's; the pool does not keep the device itself alive.
+        forget: called when memory goes back to the executor, to drop what was recorded on it.
+
+    Attributes:
+        kept: bytes of unused buffers.
+        allocations: how often the executor was asked for memory.
+    """
+
+    def __init__(self, state: DeviceState, forget: Callable[[], None]):
+        self._state, self._forget = state, forget
+        self._unused: dict[int, list[Any]] = {}
+        self.kept = self.allocations = 0
+        weakref.finalize(self, _free, state, self._unused).atexit = False
+
+    def take(self, device: Device, size: int, label: str) -> Buffer:
+        """Return a buffer of at least ``size`` bytes, whatever they hold; the pool has it back when it is released.
+
+        Raises:
+            OutOfMemory: the device has no room, even after all unused buffers went.
+        """
+        memory, whole = self.take_memory(size, label)
+        return Buffer(
+            device,
+            self._state,
+            size=whole,
+            memory=memory,
+            identity=memory,
+            name=label,
+            free=lambda given: self._state.deferred.add(lambda: self._give(given, whole)),
+        )
+
+    def take_memory(self, size: int, label: str) -> tuple[Any, int]:
+        """Return the executor's memory alone, and its bytes, for ``give_back``. Raises as ``take``."""
+        whole = rounded(size)
+        with self._state.lock:  # reentrant: a collection of garbage within it may give buffers back
+            self._state.deferred.run()
+            unused = self._unused.get(whole)
+            if unused:
+                self.kept -= whole
+                return unused.pop(), whole
+        return self._allocate(size, whole, label)
+
+    def give_back(self, taken: Iterable[tuple[Any, int]]) -> None:
+        """Have back what ``take_memory`` returned. Work that was submitted may still use it: later work runs later."""
+        with self._state.lock:
+            for memory, size in taken:
+                self._give(memory, size)
+
+    def _allocate(self, size: int, whole: int, label: str) -> tuple[Any, int]:
+        self.allocations += 1
+        create = self._state.backend.create_buffer
+        try:
+            return self._state.call(create, whole, label), whole
+        except OutOfMemory:
+            self.clear()
+        exact = -(-size // 16) * 16
+        return self._state.call(create, exact, label), exact
+
+    def _give(self, memory: Any, size: int) -> None:
+        """Keep a buffer that nobody uses any more; where too many are kept, let them go. Hold the lock."""
+        is_room = self._state.removed is None and size <= KEPT_BYTES // 2
+        if is_room and self.kept + size <= KEPT_BYTES:
+            self._unused.setdefault(size, []).append(memory)
+            self.kept += size
+            return
+        if is_room:
+            self.clear()
+        self._forget()
+        self._state.free(memory)
+
+    def clear(self) -> None:
+        """Give all unused buffers back to the executor."""
+        with self._state.lock:
+            unused = dict(self._unused)
+            self._unused.clear()
+            self.kept = 0
+        self._forget()
+        _free(self._state, unused)
+
+
+def _free(state: DeviceState, unused: dict[int, list[Any]]) -> None:
+    """Give buffers back to the executor."""
+    for memories in unused.values():
+        for memory in memories:
+            state.free(memory)
+
+
+class Kept:
+    """Memory that goes back to the executor when nothing refers to it; unlike a buffer, it keeps no device alive.
+
+    Attributes:
+        memory: the executor's.
+        size: its bytes.
+
+    Raises:
+        OutOfMemory: the device has no room.
+    """
+
+    def __init__(self, state: DeviceState, size: int, label: str):
+        self.size = -(-size // 16) * 16
+        self.memory: Any = state.call(state.backend.create_buffer, self.size, label)
+        weakref.finalize(self, state.free, self.memory).atexit = False
+
 
 COMPILED = 1024
 """Most compiled operators that a device keeps for eager calls."""
@@ -137,7 +260,7 @@ class Session:
                     buffer.write(bytes(buffer.size))
         scratch = take(device, executable.temporary_size, label) if executable.temporary_size else None
         written = [None if one is None else one._memory for one in (*outputs, scratch)]
-        self._submit_on(prepared, inputs, written, label)
+        self.submit(self._recorded_work(prepared, inputs, written), label)
         if scratch is not None:
             scratch.release()  # later work on the same memory runs later
         return outputs
@@ -173,7 +296,7 @@ class Session:
                     if desc is not None:
                         state.call(state.backend.write, memory, 0, np.zeros(desc.byte_size, np.uint8))
             scratch = take(executable.temporary_size) if executable.temporary_size else None
-            self._submit_on(prepared, places, (*outputs, scratch), label)
+            self.submit(self._recorded_work(prepared, places, (*outputs, scratch)), label)
             return [
                 None if desc is None else state.call(state.backend.read, memory, 0, desc.byte_size)
                 for memory, desc in zip(outputs, prepared.outputs, strict=True)
@@ -181,10 +304,10 @@ class Session:
         finally:
             self.pool.give_back(taken)
 
-    def _submit_on(
-        self, prepared: Prepared, inputs: Sequence[Place | None], written: Sequence[Any], label: str
-    ) -> None:
-        """Submit an operator's work on memory of its inputs, and of its outputs and temporary resource."""
+    def _recorded_work(
+        self, prepared: Prepared, inputs: Sequence[Place | None], written: Sequence[Any]
+    ) -> Sequence[Dispatch]:
+        """Return an operator's work, recorded once for this memory of its inputs, outputs and temporary resource."""
         offsets = tuple([0 if one is None else one[1] for one in inputs])
         memories = [None if one is None else one[0] for one in inputs]
         key = (prepared.number, tuple(map(id, memories)), offsets, tuple(map(id, written)))
@@ -194,10 +317,7 @@ class Session:
             # The key has identities of memory, which lives as long as the entry.
             found = self._state.backend.record(units), (*memories, *written)
             self.recorded.put(key, found, 1)
-        try:
-            self.submit(found[0])
-        except OutOfMemory as error:
-            raise OutOfMemory(f"{label}: {error}") from error
+        return found[0]
 
     def bind(self, prepared: Prepared, inputs: Sequence[Place | None], written: Sequence[Any]) -> Sequence[Dispatch]:
         """Return an operator's work on memory of its inputs, and of its outputs and temporary resource."""
@@ -218,16 +338,28 @@ class Session:
         persistent = None if kept is None else Range(kept.memory, 0, executable.persistent_size)
         return Resources(tuple(ranges), tuple(targets), temporary, persistent)
 
-    def submit(self, work: Sequence[Dispatch]) -> int:
+    def submit(self, work: Sequence[Dispatch], label: str | None = None) -> int:
         """Have the executor do work, behind all that it was given before. Does not wait.
 
         Returns:
             The serial number of the submission.
+
+        Raises:
+            OutOfMemory: no room for what the work needs; names ``label``.
+            DeviceRemoved: the device is gone.
         """
         state = self._state
         with state.lock:
             state.check()
-            serial = state.last_serial = state.call_unlocked(state.backend.submit, work)
+            try:
+                serial = state.last_serial = state.backend.submit(work)
+            except DeviceRemoved as lost:
+                state.remove(str(lost))
+                raise
+            except OutOfMemory as error:
+                if label is None:
+                    raise
+                raise OutOfMemory(f"{label}: {error}") from error
             return serial
 
     def number(self, value: int | float, data_type: DataType) -> Kept:

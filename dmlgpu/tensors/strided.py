@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import math
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, TENSOR_ALIGNMENT, TensorDesc, packed_strides, span
+from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, TENSOR_ALIGNMENT, TensorDesc, buffer_size, packed_strides, span
+from dmlgpu.common import coercion as kinds
 from dmlgpu.common.errors import DmlError, InvalidArgument, InvalidState, OutOfMemory
 from dmlgpu.common.memory import host_budget
-from dmlgpu.runtime.buffer import Buffer
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors import layout
 from dmlgpu.tensors.layout import Sizes
-from dmlgpu.tensors.recording import RecordedMemory, refuse_reading, unrecorded
-from dmlgpu.tensors.types import elements_of
+from dmlgpu.tensors.memory import NodeMemory, caller, refuse_reading, unrecorded
+from dmlgpu.tensors.types import TypeLike, as_data_type, elements_of
 
 _PEEK = 6, 2
 """Most elements that ``repr`` shows of a large tensor along the last axis, and along others."""
+
+_STRIDES = kinds.tuple_of(kinds.integer, "integers")
 
 _BOOLEAN: np.dtype[Any] = np.dtype(bool)
 
@@ -30,14 +33,14 @@ _SMALL = 36
 
 
 class Strided:
-    """Elements of a buffer.
+    """Elements of memory.
 
     Attributes:
         data_type: type of the elements.
         sizes: extent of each dimension; empty for a scalar.
         strides: elements between neighbours along each dimension; 0 repeats.
         offset: elements before the first one in ``buffer``.
-        buffer: the memory, which views share.
+        buffer: the memory, which views share: a device's, or a node of a graph in its place.
         is_view: whether it shows memory that another tensor was made with.
         is_boolean: whether its elements, 0 or 1 of UINT8, are truth values.
         signature: what a description depends on: type, sizes, where a scalar is one element, and strides, None for
@@ -56,9 +59,12 @@ class Strided:
         "strides",
     )
 
+    result_class: ClassVar[type[Any]]
+    """The class of the tensors that operators return: ``Tensor``."""
+
     def _set(
         self,
-        buffer: Buffer,
+        buffer: Any,
         data_type: DataType,
         sizes: Sizes,
         strides: Sizes,
@@ -75,7 +81,14 @@ class Strided:
         self.signature = data_type, sizes or (1,), None if plain else strides
 
     @classmethod
-    def _packed(cls, buffer: Buffer, data_type: DataType, sizes: Sizes, boolean: bool = False) -> Self:
+    def _of_node(cls, memory: NodeMemory, boolean: bool = False) -> Self:
+        """Return what a node of a graph computes, as it lies there."""
+        tensor, desc = cls.__new__(cls), memory.desc
+        tensor._set(memory, desc.data_type, desc.sizes, desc.element_strides, None, boolean)
+        return tensor
+
+    @classmethod
+    def _packed(cls, buffer: Any, data_type: DataType, sizes: Sizes, boolean: bool = False) -> Self:
         """Return all of a buffer that was made for it."""
         tensor = cls.__new__(cls)
         tensor._set(buffer, data_type, sizes, packed_strides(sizes), None, boolean)
@@ -139,16 +152,37 @@ class Strided:
         return self.buffer.device
 
     @property
+    def graph(self) -> Any:
+        """The graph that will compute it; None if it is on a device."""
+        return self.buffer.graph if isinstance(self.buffer, NodeMemory) else None
+
+    @property
+    def origin(self) -> Any:
+        """What computes it in its graph; None if it is on a device."""
+        return self.buffer.origin if isinstance(self.buffer, NodeMemory) else None
+
+    @property
     def desc(self) -> TensorDesc:
         """How it lies in memory, from its first element on; a scalar has one dimension."""
-        return TensorDesc(*self.signature)
+        if not isinstance(self.buffer, NodeMemory):
+            return TensorDesc(*self.signature)
+        whole = self.buffer.desc
+        data_type, sizes, strides = self.signature
+        if (data_type, sizes, self.strides or (1,)) == (whole.data_type, whole.sizes, whole.element_strides):
+            return whole
+        total, alignment = whole.total_tensor_size_in_bytes, whole.guaranteed_base_offset_alignment
+        return TensorDesc(data_type, sizes, strides, whole.flags, total, alignment)
 
     def __repr__(self) -> str:
+        if isinstance(self.buffer, NodeMemory) and not self.buffer.graph.is_traced:
+            strides = "" if self.desc.strides is None else f" strides {list(self.desc.strides)}"
+            what = f"{self.type_name} {list(self.sizes)}{strides}"
+            return f"Tensor({self.buffer.graph.describe(self.buffer.origin)}: {what})"
         return f"Tensor({self.type_name} {list(self.sizes)} on {self.device.adapter.name!r}: {self._peek()})"
 
     def _peek(self) -> str:
         """Return the first elements as text, or why there are none to be seen."""
-        if isinstance(self.buffer, RecordedMemory):
+        if isinstance(self.buffer, NodeMemory):
             return "traced, computed when the function runs"
         with contextlib.suppress(DmlError), unrecorded():
             last, most = _PEEK
@@ -169,6 +203,8 @@ class Strided:
         """
         refuse_reading()
         self._check_usable("Tensor.numpy")
+        if isinstance(self.buffer, NodeMemory):
+            self.buffer.graph._refuse_reading()
         if 0 in self.sizes:
             return np.empty(self.sizes, self.dtype)
         bits, budget = self.data_type.bits, host_budget()
@@ -177,9 +213,12 @@ class Strided:
                 f"Tensor.numpy: {self.size * self.dtype.itemsize:,} bytes exceed the {budget:,} of the host to be used"
             )
         begin = self.offset * bits // 32 * 4
-        shift = self.offset - begin * 8 // bits
         end = -(-(self.offset + span(self.sizes, self.strides)) * bits // 32) * 4
-        raw = self.buffer.read(begin, end - begin)
+        return self._decoded(self.buffer.read(begin, end - begin), self.offset - begin * 8 // bits)
+
+    def _decoded(self, raw: NDArray[np.uint8], shift: int) -> NDArray[Any]:
+        """Return the elements by the bytes of their memory, in which the first one is element ``shift``."""
+        bits = self.data_type.bits
         sizes, strides = self.sizes or (1,), self.strides or (1,)
         if not shift and bits >= 8 and self.signature[2] is None:
             found = elements_of(raw, self.data_type, self.sizes)
@@ -224,6 +263,8 @@ class Strided:
         return found
 
     def __bool__(self) -> bool:
+        if isinstance(self.buffer, NodeMemory) and not self.buffer.graph.is_traced:
+            raise TypeError(f"{self!r} has no truth value before it is computed; compare such tensors with `is`")
         return bool(self.item())
 
     def __int__(self) -> int:
@@ -291,8 +332,48 @@ class Strided:
         if strides is None:
             raise InvalidArgument(
                 f"Tensor.broadcast_to: sizes must extend {list(self.sizes)} where it has 1, got {list(wanted)}"
+                f"{self._location}"
             )
         return self._view(wanted, strides)
+
+    def reinterpret(self, sizes: Any, strides: Sequence[int] | None = None, dtype: TypeLike | None = None) -> Self:
+        """Return the view of the same bytes with other sizes, strides and type (DirectMLX: Reinterpret).
+
+        Args:
+            sizes: extent of each dimension.
+            strides: elements between neighbours along each dimension; None for packed ones.
+            dtype: type of the elements; None keeps it.
+
+        Raises:
+            InvalidArgument: the view reaches beyond the tensor's bytes.
+        """
+        name = "Tensor.reinterpret"
+        wanted = layout.checked_sizes(name, "sizes", sizes)
+        steps = packed_strides(wanted) if strides is None else kinds.argument(name, "strides", _STRIDES, strides)
+        kind = self.data_type if dtype is None else as_data_type(name, "dtype", dtype)
+        if len(steps) != len(wanted):
+            raise InvalidArgument(
+                f"{name}: strides must have one entry per dimension ({len(wanted)}), got {len(steps)}{self._location}"
+            )
+        needed, present = buffer_size(kind, wanted or (1,), steps or (1,)), self.desc.byte_size
+        if needed > present:
+            raise InvalidArgument(
+                f"{name}: sizes {list(wanted)} need {needed} bytes, {self!r} has {present}{self._location}"
+            )
+        before = self.offset * self.data_type.bits
+        if before % kind.bits:
+            raise InvalidArgument(
+                f"{name}: a view of {kind.name} must begin at a whole element, got one that begins at bit {before}"
+            )
+        tensor = self.__new__(type(self))
+        offset = before // kind.bits if self.is_view else None
+        tensor._set(self.buffer, kind, wanted, tuple(steps), offset, self.is_boolean and kind is self.data_type)
+        return tensor
+
+    @property
+    def _location(self) -> str:
+        """The caller's line for messages about nodes of graphs, else nothing."""
+        return f" ({caller()})" if isinstance(self.buffer, NodeMemory) else ""
 
     def squeeze(self, axis: Any = None) -> Self:
         """Return the view without dimensions of size 1: all of them, or those of ``axis``.

@@ -19,7 +19,8 @@ from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.shared import as_device
 from dmlgpu.tensors import indexing, integers, layout
 from dmlgpu.tensors.arithmetic import Arithmetic
-from dmlgpu.tensors.execution import apply
+from dmlgpu.tensors.execution import call_op
+from dmlgpu.tensors.memory import NodeMemory
 from dmlgpu.tensors.promotion import promoted
 from dmlgpu.tensors.session import session_of
 from dmlgpu.tensors.strided import Strided
@@ -41,7 +42,7 @@ class Tensor(Strided, Arithmetic):
     Args:
         values: numbers in lists or in an array; a NumPy array or whatever has ``__array__``. Truth values stay such, 0
             or 1 of UINT8; floats that come in lists become FLOAT32.
-        data_type: the elements' type, ``bool`` for truth values; None takes the values'.
+        dtype: the elements' type: DirectML's, NumPy's or its name, ``bool`` for truth values; None takes the values'.
         device: where it lives: a device, the name of an adapter, or None for ``default_device()``.
 
     Raises:
@@ -51,16 +52,16 @@ class Tensor(Strided, Arithmetic):
 
     __slots__ = ()
 
-    def __init__(self, values: Any, data_type: TypeLike | None = None, *, device: Device | str | None = None):
+    def __init__(self, values: Any, dtype: TypeLike | None = None, *, device: Device | str | None = None):
         caller = "Tensor"
-        truth = data_type is not None and is_boolean_type(data_type)
-        wanted = None if data_type is None or truth else as_data_type(caller, "data_type", data_type)
-        array, found = as_array(caller, "values", values, wanted)
-        if truth or array.dtype == bool:
-            array, found, truth = np.asarray(array != 0).astype(np.uint8), DataType.UINT8, True
+        is_boolean = dtype is not None and is_boolean_type(dtype)
+        requested = None if dtype is None or is_boolean else as_data_type(caller, "dtype", dtype)
+        array, data_type = as_array(caller, "values", values, requested)
+        if is_boolean or array.dtype == bool:
+            array, data_type, is_boolean = np.asarray(array != 0).astype(np.uint8), DataType.UINT8, True
         if array.ndim > MAX_DIMENSIONS:
             raise InvalidArgument(f"{caller}: values must have at most {MAX_DIMENSIONS} dimensions, got {array.ndim}")
-        self._upload(array, found, as_device(caller, device), truth)
+        self._upload(array, data_type, as_device(caller, device), is_boolean)
 
     def _upload(self, array: NDArray[Any], data_type: DataType, device: Device, truth: bool = False) -> None:
         """Take memory of a device, and fill it with elements of the data type's own NumPy type."""
@@ -217,22 +218,22 @@ class Tensor(Strided, Arithmetic):
         """
         return self._operator("Tensor.copy", descs.ElementWiseIdentity, input_tensor=self)
 
-    def astype(self, data_type: TypeLike) -> Tensor:
+    def astype(self, dtype: TypeLike) -> Tensor:
         """Return the elements in another type, converted as CAST does: towards zero, saturating; itself where they are
         of the type already. Numbers become truth values, ``bool``, by whether they are not 0.
 
         Raises:
             InvalidArgument: no data type.
         """
-        if is_boolean_type(data_type):
+        if is_boolean_type(dtype):
             return self if self.is_boolean else self != 0
-        wanted = as_data_type("Tensor.astype", "data_type", data_type)
-        if wanted is self.data_type:
+        data_type = as_data_type("Tensor.astype", "dtype", dtype)
+        if data_type is self.data_type:
             return self._same(boolean=False) if self.is_boolean else self
-        values = {"input_tensor": self}
-        (found,) = apply(Tensor, "Tensor.astype", descs.Cast, values, types={"output_tensor": wanted})
-        assert found is not None
-        return found
+        tensor: Tensor = call_op(
+            descs.Cast, {"input_tensor": self}, types={"output_tensor": data_type}, caller="Tensor.astype"
+        )[0]
+        return tensor
 
     def flip(self, axis: Any = None) -> Tensor:
         """Return a copy with the order of elements reversed along all axes, or those of ``axis``.
@@ -253,6 +254,8 @@ class Tensor(Strided, Arithmetic):
         return self._operator("Tensor.flip", descs.Slice1, **values)
 
     def __matmul__(self, other: Any) -> Tensor:
+        if self._is_strict and isinstance(other, Tensor):
+            return _gemm("a @ b", self, other)
         return matmul(self, self._beside(other)) if isinstance(other, Tensor | np.ndarray) else NotImplemented
 
     def __rmatmul__(self, other: Any) -> Tensor:
@@ -268,12 +271,19 @@ class Tensor(Strided, Arithmetic):
         return self._operator("Tensor[...]", descs.ElementWiseIf, **values)
 
     def _operator(self, caller: str, kind: type[OperatorDesc], **values: Any) -> Tensor:
-        found = apply(Tensor, caller, kind, values)[0]
-        assert found is not None
-        return found
+        tensor: Tensor = call_op(kind, values, caller=caller)[0]
+        return tensor
 
-    def _beside(self, other: Any) -> Tensor:
-        return other if isinstance(other, Tensor) else Tensor(other, device=self.device)
+    def _beside(self, other: Any, dtype: TypeLike | None = None) -> Tensor:
+        """Return an operand beside this tensor: a tensor as it is, other values on its device or in its graph."""
+        if isinstance(other, Tensor):
+            return other
+        if isinstance(self.buffer, NodeMemory) and not self.buffer.graph.is_traced:
+            return self.buffer.graph.constant(other, dtype)
+        return Tensor(other, dtype, device=self.device)
+
+
+Strided.result_class = Tensor
 
 
 def take(x: Tensor, indices: Tensor, axis: int, caller: str) -> Tensor:
@@ -328,8 +338,11 @@ def matmul(a: Tensor, b: Tensor, caller: str = "a @ b") -> Tensor:
         return integers.matrix_product(caller, left, right)._renamed(sizes)
     if len(stack) > 2:
         left, right = (one.reshape(-1, *one.sizes[-2:]) for one in (left, right))
-    found = left._operator(caller, descs.Gemm, a_tensor=left, b_tensor=right, trans_a=0, trans_b=0, alpha=1.0, beta=0.0)
-    return found._renamed(sizes)
+    return _gemm(caller, left, right)._renamed(sizes)
+
+
+def _gemm(caller: str, a: Tensor, b: Tensor) -> Tensor:
+    return a._operator(caller, descs.Gemm, a_tensor=a, b_tensor=b, trans_a=0, trans_b=0, alpha=1.0, beta=0.0)
 
 
 def _leading_ones(x: Tensor, rank: int) -> Tensor:

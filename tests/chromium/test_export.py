@@ -12,8 +12,8 @@ from onnx import TensorProto, helper
 import dmlgpu
 from dmlgpu import DataType, Graph, TensorDesc, descs, export
 from dmlgpu.demo.palette.graph import NAMES, palette_graph
+from dmlgpu.ops import directml as dml
 from dmlgpu.runtime.evaluate import run_compiled
-from dmlgpu.tensors.graphs import functions as dml
 from tests.chromium.conftest import served
 from tests.unit.onnx_models import model_of, onnxruntime_outputs
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from dmlgpu import Graph
+from dmlgpu import directmlx as dml
 from dmlgpu.catalog.enums import ReduceFunction
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.wgpu import GpuBackend
-from dmlgpu.tensors.graphs import directmlx as dml
 
 
 def results(device: Device, policy: str) -> tuple[np.ndarray, ...]:

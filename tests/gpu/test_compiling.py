@@ -16,10 +16,10 @@ from dmlgpu import DataType, Device, TensorDesc, Timings
 from dmlgpu.common.errors import DeviceRemoved, ShaderError
 from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.target import AdapterInfo
+from dmlgpu.ops import directml as functions
 from dmlgpu.runtime.executor import Range, Resources
 from dmlgpu.runtime.wgpu import GpuBackend
 from dmlgpu.runtime.wgpu.pipelines import GpuPipelines
-from dmlgpu.tensors.graphs import functions
 
 ROW = TensorDesc(DataType.FLOAT32, (4,))
 RELU = dmlgpu.descs.ActivationRelu(input_tensor=ROW, output_tensor=ROW)

@@ -9,14 +9,14 @@ import pytest
 from graph_checks import agree
 
 from dmlgpu import DataType, Graph
+from dmlgpu import directmlx as dml
 from dmlgpu.catalog.enums import AxisDirection, InterpolationMode, ReduceFunction
 from dmlgpu.compiler.graph.compiler import compile_network
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.plan.parts import tensors
 from dmlgpu.compiler.target import Profile
+from dmlgpu.ops import directml as functions
 from dmlgpu.runtime.device import Device
-from dmlgpu.tensors.graphs import directmlx as dml
-from dmlgpu.tensors.graphs import functions
 from dmlgpu.tensors.graphs.expression import Expression
 
 RNG_SEED = 9

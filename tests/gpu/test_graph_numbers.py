@@ -12,8 +12,8 @@ from dmlgpu.compiler.graph.compiler import compile_network
 from dmlgpu.compiler.graph.passes.numbers import NAME, NUMBER
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.conformance.running.graph_runner import run_graph
+from dmlgpu.ops import directml as f
 from dmlgpu.runtime.device import Device
-from dmlgpu.tensors.graphs import functions as f
 
 SPECIAL = [0.0, -0.0, 1.0, -3.5, 1e-40, 3.4028235e38, 65504.0, float("inf"), float("-inf"), float("nan")]
 ROUNDED = [-0.0, 65504.0, float("inf")]

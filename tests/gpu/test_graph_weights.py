@@ -9,10 +9,10 @@ import pytest
 from graph_checks import agree
 
 from dmlgpu import DataType, Graph
+from dmlgpu import directmlx as dml
 from dmlgpu.catalog.enums import ConvolutionDirection, ReduceFunction
+from dmlgpu.ops import directml as functions
 from dmlgpu.runtime.device import Device
-from dmlgpu.tensors.graphs import directmlx as dml
-from dmlgpu.tensors.graphs import functions
 from dmlgpu.tensors.graphs.expression import Expression
 
 

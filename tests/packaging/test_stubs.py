@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ("dmlgpu", "shaders", "pyproject.toml", "hatch_build.py", "README.md", "LICENSE")
-STUBS = ["catalog/descs.pyi", "ops/directml.pyi", "tensors/graphs/functions.pyi"]
+STUBS = ["catalog/descs.pyi", "ops/directml.pyi"]
 
 BUILD = {
     "wheel": "from hatchling.build import build_wheel as build; import sys; build(sys.argv[1])",
@@ -24,16 +24,15 @@ BUILD = {
 CORRECT = """
 import numpy as np
 from dmlgpu import DataType, Graph, TensorDesc, descs, ops
-from dmlgpu.tensors.graphs import functions
 from dmlgpu.catalog.enums import MatrixTransform
 from dmlgpu.ops import directml
 
 x = np.ones((2, 2), np.float32)
 y = directml.gemm(x, x, alpha=2.0, trans_b=MatrixTransform.TRANSPOSE)
-top = ops.top_k1(x, axis=1, k=1)
+top = ops.directml.top_k1(x, axis=1, k=1)
 values = top.output_value
 graph = Graph()
-z = functions.gemm(graph.input((2, 2)), graph.input((2, 2)), name="product")
+z = directml.gemm(graph.input((2, 2)), graph.input((2, 2)), name="product")
 sizes: tuple[int, ...] = z.sizes
 matrix = TensorDesc(DataType.FLOAT32, (2, 2))
 desc = descs.Gemm(a_tensor=matrix, b_tensor=matrix, output_tensor=matrix)
@@ -43,28 +42,26 @@ cls: type[descs.Gemm] = descs.Gemm
 
 WRONG = """
 import numpy as np
-from dmlgpu import Graph, descs, ops
-from dmlgpu.tensors.graphs import functions
+from dmlgpu import descs, ops
 
 x = np.ones((2, 2), np.float32)
 ops.directml.gemm(x, x, alpha="2")
 ops.directml.gemm(x)
 ops.no_such_operator(x)
-functions.gemm(x, x)
+ops.directml.gemm("x", x)
 descs.Gemm(a_tensor=3)
 descs.NoSuchOperator()
 """
 
 ERRORS = [
-    'wrong.py:7: error: Argument "alpha" to "gemm" has incompatible type "str"; expected "float"  [arg-type]',
-    'wrong.py:8: error: Missing positional argument "b" in call to "gemm"  [call-arg]',
-    'wrong.py:9: error: Module has no attribute "no_such_operator"  [attr-defined]',
-    'wrong.py:10: error: Argument 1 to "gemm" has incompatible type "ndarray',
-    'wrong.py:10: error: Argument 2 to "gemm" has incompatible type "ndarray',
-    'wrong.py:11: error: Missing named argument "b_tensor" for "Gemm"  [call-arg]',
-    'wrong.py:11: error: Missing named argument "output_tensor" for "Gemm"  [call-arg]',
-    'wrong.py:11: error: Argument "a_tensor" to "Gemm" has incompatible type "int"; expected "TensorDesc"  [arg-type]',
-    'wrong.py:12: error: Module has no attribute "NoSuchOperator"  [attr-defined]',
+    'wrong.py:6: error: Argument "alpha" to "gemm" has incompatible type "str"; expected "float"  [arg-type]',
+    'wrong.py:7: error: Missing positional argument "b" in call to "gemm"  [call-arg]',
+    'wrong.py:8: error: Module has no attribute "no_such_operator"  [attr-defined]',
+    'wrong.py:9: error: Argument 1 to "gemm" has incompatible type "str"',
+    'wrong.py:10: error: Missing named argument "b_tensor" for "Gemm"  [call-arg]',
+    'wrong.py:10: error: Missing named argument "output_tensor" for "Gemm"  [call-arg]',
+    'wrong.py:10: error: Argument "a_tensor" to "Gemm" has incompatible type "int"; expected "TensorDesc"  [arg-type]',
+    'wrong.py:11: error: Module has no attribute "NoSuchOperator"  [attr-defined]',
 ]
 
 
@@ -130,23 +127,25 @@ def test_help_and_signatures(python: Path, tmp_path: Path) -> None:
         "(a: 'Operand', b: 'Operand', c: 'Operand | None' = None, *, "
         "trans_a: 'MatrixTransform | str' = <MatrixTransform.NONE: 0>, "
         "trans_b: 'MatrixTransform | str' = <MatrixTransform.NONE: 0>, alpha: 'float' = 1.0, beta: 'float' = 1.0, "
-        "fused_activation: 'OperatorDesc | str | None' = None, device: 'Device | str | None' = None) -> 'Array'\n"
+        "fused_activation: 'OperatorDesc | str | None' = None, device: 'Device | str | None' = None, "
+        "name: 'str | None' = None) -> 'Array'\n"
     )
 
 
 def test_completion_in_a_repl(python: Path, tmp_path: Path) -> None:
     program = (
-        "import rlcompleter\nfrom dmlgpu import descs, ops\nfrom dmlgpu.tensors.graphs import functions\n"
+        "import rlcompleter\nfrom dmlgpu import descs, directmlx, ops\n"
         "completer = rlcompleter.Completer(globals())\n"
-        "for text in ('ops.element_wise_bit_n', 'ops.softm', 'ops.directml.gem', 'functions.TopK', 'descs.Gem'):\n"
+        "for text in ('ops.directml.element_wise_bit_n', 'ops.softm', 'ops.directml.gem', 'ops.directml.TopK', "
+        "'descs.Gem'):\n"
         "    matches = [completer.complete(text, state) for state in range(3)]\n"
         "    print(*(match.strip('()') for match in matches if match))\n"
     )
     assert run(python, "-c", program, cwd=tmp_path).splitlines() == [
-        "ops.element_wise_bit_not",
+        "ops.directml.element_wise_bit_not",
         "ops.softmax",
         "ops.directml.gemm",
-        "functions.TopK1Outputs functions.TopKOutputs",
+        "ops.directml.TopK1Outputs ops.directml.TopKOutputs",
         "descs.Gemm",
     ]
 

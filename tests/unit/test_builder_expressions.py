@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from dmlgpu import DataType, Device, Expression, Graph, InvalidArgument, TensorDesc, descs
+from dmlgpu import directmlx as dml
 from dmlgpu.catalog.enums import AxisDirection, InterpolationMode, PaddingMode, ReduceFunction
-from dmlgpu.tensors.graphs import directmlx as dml
 
 FLOATS = np.array([[-2.5, -1, 0.5], [1, 2, 3.25]], np.float32)
 OTHERS = np.array([[2, -1, 0.25], [-4, 2, 1.5]], np.float32)
@@ -110,7 +110,7 @@ def test_views() -> None:
     with pytest.raises(InvalidArgument, match=r"reinterpret: strides must have one entry per dimension \(2\), got 1"):
         x.reinterpret((2, 3), (1,))
     for sizes in [(3,), (2, 4), (2, 3, 1)]:
-        with pytest.raises(InvalidArgument, match=r"broadcast_to: sizes .* must extend \[2, 3\] where it has 1"):
+        with pytest.raises(InvalidArgument, match=r"broadcast_to: sizes must extend \[2, 3\] where it has 1"):
             x.broadcast_to(sizes)
 
 

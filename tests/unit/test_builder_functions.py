@@ -12,7 +12,7 @@ from dmlgpu import DataType, Graph, OperatorDesc, OperatorNode, TensorDesc
 from dmlgpu.catalog import catalog
 from dmlgpu.catalog.enums import InterpolationMode, QuantizationType, ReduceFunction
 from dmlgpu.conformance.cases import registry
-from dmlgpu.tensors.graphs import functions
+from dmlgpu.ops import directml as functions
 
 ROOT = Path(__file__).parents[2]
 

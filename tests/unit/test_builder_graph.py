@@ -29,7 +29,7 @@ from dmlgpu import (
     descs,
 )
 from dmlgpu.catalog.enums import FeatureLevel, InterpolationMode
-from dmlgpu.tensors.graphs import functions
+from dmlgpu.ops import directml as functions
 
 ROOT = Path(__file__).parents[2]
 
@@ -143,14 +143,14 @@ def test_wrong_operands_are_refused_with_the_callers_line(graph: Graph) -> None:
     with pytest.raises(InvalidDescription) as refused:
         functions.element_wise_add(x, other)
     assert refused.value.field == "b_tensor"
-    assert "must be an expression of graph 'model', got one of graph 'other' (" in str(refused.value)
+    assert "must be a tensor of graph 'model', got one of graph 'other' (" in str(refused.value)
     elsewhere = Graph(Device("numpy")).input((2, 3))
     with pytest.raises(InvalidDescription, match=r"of graph 'model', got one of another graph on "):
         functions.element_wise_add(x, elsewhere)
-    with pytest.raises(InvalidDescription, match=r"input_tensor must be an Expression, .*got neither"):
-        functions.activation_relu(3)  # type: ignore[arg-type]
-    with pytest.raises(InvalidDescription, match=r"b_tensor must be an Expression, got ndarray"):
-        functions.element_wise_add(x, np.zeros(3))  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match=r"^activation_relu: input must be a Tensor or an array, got 3 of"):
+        functions.activation_relu(3)
+    with pytest.raises(InvalidArgument, match=r"element_wise_add: b must be a Tensor or an array, got '3' .*py:\d+\)$"):
+        functions.element_wise_add(x, "3")  # type: ignore[arg-type]
     with pytest.raises(InvalidDescription) as refused:
         functions.element_wise_add(x, graph.input((3, 2)))
     at = re.search(r"\((\S+):(\d+)\)$", str(refused.value))
@@ -170,7 +170,7 @@ def test_attributes_that_fit_no_output_are_refused_by_their_own_rules(graph: Gra
         functions.cast(image, output_type=DataType.UINT4)
     with pytest.raises(InvalidDescription, match=r"RESAMPLE3: scales must be a sequence"):
         functions.resample3(image, interpolation_mode=InterpolationMode.LINEAR)
-    for wrong in (3, "ab", (1, 2.5)):
+    for wrong in (3.5, "ab", (1, 2.5)):
         with pytest.raises(InvalidDescription, match=r"output_tensor.sizes must be a sequence of integers, got"):
             functions.max_unpooling(image, image, output_sizes=wrong)  # type: ignore[arg-type]
     with pytest.raises(InvalidDescription, match=r"DIAGONAL_MATRIX1: output_tensor.sizes must be given"):
@@ -190,9 +190,9 @@ def test_wrong_outputs_and_inputs_are_refused(graph: Graph) -> None:
     x = graph.input((2, 3), name="x")
     y = x + 1
     for wrong, why in [
-        ([], "outputs must be a sequence of at least one Expression, got none"),
+        ([], "outputs must be a sequence of at least one Tensor, got none"),
         ([x], "outputs[0] must be computed by an operator"),
-        ([y, 3], "outputs[1] must be an Expression, got 3 of type int"),
+        ([y, 3], "outputs[1] must be a Tensor, got 3 of type int"),
         ([Graph(name="other").input((1,))], "outputs[0] belongs to graph 'other'"),
     ]:
         with pytest.raises(InvalidArgument, match=re.escape(why)):
@@ -207,8 +207,10 @@ def test_wrong_outputs_and_inputs_are_refused(graph: Graph) -> None:
             graph.evaluate([y], given)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="the name of an input must be new, got 'x' again"):
         graph.input((1,), name="x")
-    with pytest.raises(InvalidArgument, match="device must be a Device or None, got str"):
-        Graph("numpy")  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="device must be a Device, the name of an adapter or None, got int"):
+        Graph(3)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="Graph: rules must be one of directmlx, numpy, got 'none'"):
+        Graph(rules="none")
 
 
 def test_what_the_adapter_refuses_has_the_callers_line(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,11 +230,11 @@ def test_what_the_adapter_refuses_has_the_callers_line(graph: Graph, monkeypatch
 
 def test_what_graphs_and_expressions_look_like(graph: Graph) -> None:
     x = graph.input((2, 3), name="x")
-    assert repr(x) == "Expression('x': FLOAT32 [2, 3])"
+    assert repr(x) == "Tensor('x': FLOAT32 [2, 3])"
     with graph.scope("stem"):
         y = functions.activation_relu(x, name="relu")
     assert re.fullmatch(
-        r"Expression\(ACTIVATION_RELU 'stem_relu' \(\S*test_builder_graph.py:\d+\): FLOAT32 \[2, 3\]\)", repr(y)
+        r"Tensor\(ACTIVATION_RELU 'stem_relu' \(\S*test_builder_graph.py:\d+\): FLOAT32 \[2, 3\]\)", repr(y)
     )
     assert repr(x.broadcast_to((4, 2, 3))).endswith("FLOAT32 [4, 2, 3] strides [0, 3, 1])")
     graph.constant([1.0])

@@ -20,12 +20,11 @@ import pytest
 
 from dmlgpu import Graph, InvalidArgument, InvalidDescription, descs, ops
 from dmlgpu.catalog import catalog, stubs
-from dmlgpu.catalog.functions import EagerFunctionSource, FunctionModule, FunctionSource
+from dmlgpu.catalog.functions import FunctionModule, FunctionSource
 from dmlgpu.ops import directml
-from dmlgpu.tensors.graphs import functions
 
 ROOT = Path(__file__).parents[2]
-MODULES = pytest.mark.parametrize("module", [directml, functions], ids=["directml", "functions"])
+MODULES = pytest.mark.parametrize("module", [directml], ids=["directml"])
 
 
 def fresh(program: str) -> str:
@@ -46,10 +45,9 @@ def test_all_names_are_listed_and_none_else_is_found(module: types.ModuleType) -
             getattr(module, name)
 
 
-def test_ops_have_the_functions_of_directml_too() -> None:
-    assert ops.gemm is directml.gemm and ops.TopKOutputs is directml.TopKOutputs
+def test_ops_and_directml_are_apart() -> None:
     assert ops.argmax is not directml.argmax
-    assert {"gemm", "TopKOutputs", "softmax", "argmax"} <= set(dir(ops))
+    assert {"directml", "softmax", "argmax"} <= set(dir(ops)) and not {"gemm", "TopKOutputs"} & set(dir(ops))
     for module, name in ((ops, "no_such_operator"), (descs, "NoSuchOperator")):
         with pytest.raises(AttributeError, match=f"^module '{module.__name__}' has no attribute '{name}'$"):
             getattr(module, name)
@@ -58,24 +56,23 @@ def test_ops_have_the_functions_of_directml_too() -> None:
 def test_star_imports_bring_everything() -> None:
     names: dict[str, Any] = {}
     exec("from dmlgpu.ops import *", names)
-    assert names["gemm"] is directml.gemm and names["argmax"] is ops.argmax and names["softmax"] is ops.softmax
+    assert names["directml"] is directml and names["argmax"] is ops.argmax and "gemm" not in names
     names = {}
     exec("from dmlgpu.catalog.descs import *", names)
     assert names["Gemm"] is descs.Gemm and "TensorDesc" in names
     names = {}
     exec("from dmlgpu.ops.directml import *", names)
-    assert names["gemm"] is directml.gemm and "argmax" not in names
+    assert names["gemm"] is directml.gemm
 
 
 def test_nothing_is_made_before_its_first_use() -> None:
     printed = fresh(
-        "import sys\nfrom dmlgpu import descs, ops\nfrom dmlgpu.tensors.graphs import functions\n"
-        "import dmlgpu.ops.directml as directml\n"
-        "print('gemm' in vars(ops), 'gemm' in vars(directml), 'gemm' in vars(functions))\n"
-        "ops.gemm, functions.gemm\n"
-        "print('gemm' in vars(ops), 'gemm' in vars(directml), 'gemm' in vars(functions), 'top_k' in vars(functions))\n"
+        "from dmlgpu import descs, directmlx, ops\nfrom dmlgpu.ops import directml\n"
+        "print('gemm' in vars(directml), 'gemm' in vars(directmlx))\n"
+        "directml.gemm, directmlx.gemm\n"
+        "print('gemm' in vars(directml), 'gemm' in vars(directmlx), 'top_k' in vars(directml))\n"
     )
-    assert printed == "False False False\nTrue True True False\n"
+    assert printed == "False False\nTrue True False\n"
     printed = fresh("from dmlgpu import descs\nprint('Gemm' in vars(descs), descs.Gemm is descs.by_name('GEMM'))")
     assert printed == "False True\n"
 
@@ -83,18 +80,17 @@ def test_nothing_is_made_before_its_first_use() -> None:
 @pytest.mark.parametrize("name", catalog())
 def test_functions_are_like_written_ones(name: str) -> None:
     stem = name.lower()
-    for module in (directml, functions):
-        function = getattr(module, stem)
-        assert (function.__name__, function.__qualname__, function.__module__) == (stem, stem, module.__name__)
-        assert pickle.loads(pickle.dumps(function)) is function
-        hints = typing.get_type_hints(function)
-        assert hints.keys() == {*inspect.signature(function).parameters, "return"}
-        assert f"def {stem}(" in inspect.getsource(function)
-        result = typing.get_type_hints(function)["return"]
-        if hasattr(result, "_fields"):
-            values = result(*range(len(result._fields)))
-            assert pickle.loads(pickle.dumps(values)) == values
-            assert type(values) is getattr(module, f"{descs.by_name(name).__name__}Outputs")
+    function = getattr(directml, stem)
+    assert (function.__name__, function.__qualname__, function.__module__) == (stem, stem, directml.__name__)
+    assert pickle.loads(pickle.dumps(function)) is function
+    hints = typing.get_type_hints(function)
+    assert hints.keys() == {*inspect.signature(function).parameters, "return"}
+    assert f"def {stem}(" in inspect.getsource(function)
+    result = hints["return"]
+    if hasattr(result, "_fields"):
+        values = result(*range(len(result._fields)))
+        assert pickle.loads(pickle.dumps(values)) == values
+        assert type(values) is getattr(directml, f"{descs.by_name(name).__name__}Outputs")
 
 
 def test_wrong_calls_name_the_function() -> None:
@@ -108,21 +104,21 @@ def test_wrong_calls_name_the_function() -> None:
     graph = Graph()
     a, b = graph.input((2, 2)), graph.input((3, 2))
     with pytest.raises(InvalidDescription, match=r"^GEMM: .* \(.*test_catalog_functions\.py:\d+\)$"):
-        functions.gemm(a, b)
+        directml.gemm(a, b)
 
 
 def test_tracebacks_show_the_line_of_the_function() -> None:
     printed = fresh(
         "import traceback, numpy\nfrom dmlgpu import ops\n"
-        "try: ops.element_wise_add(numpy.ones(2, 'f4'), numpy.ones(3, 'f4'), device='numpy')\n"
+        "try: ops.directml.element_wise_add(numpy.ones(2, 'f4'), numpy.ones(3, 'f4'), device='numpy')\n"
         "except Exception: print(traceback.format_exc())"
     )
-    assert "return single(descs.ElementWiseAdd, {'a_tensor': a, 'b_tensor': b})" in printed
+    assert "call_op(descs.ElementWiseAdd, {'a_tensor': a, 'b_tensor': b}, device=device, name=name)" in printed
 
 
 def test_threads_get_one_class_and_one_function() -> None:
     members: dict[str, Any] = {"__name__": "made"}
-    module = FunctionModule(members, FunctionSource, {"NamedTuple": typing.NamedTuple, "descs": descs})
+    module = FunctionModule("made", members, {"NamedTuple": typing.NamedTuple, "descs": descs})
     start, results = threading.Barrier(8), []
 
     def get() -> None:
@@ -146,13 +142,9 @@ def definitions(name: str) -> dict[str, ast.ClassDef | ast.FunctionDef]:
     return {node.name: node for node in nodes if isinstance(node, ast.ClassDef | ast.FunctionDef)}
 
 
-@pytest.mark.parametrize(
-    ("stub", "module"),
-    [("ops/directml.pyi", directml), ("tensors/graphs/functions.pyi", functions)],
-    ids=["ops", "builder"],
-)
-def test_stubs_of_functions_say_what_functions_do(stub: str, module: types.ModuleType) -> None:
-    defined = definitions(stub)
+@MODULES
+def test_stubs_of_functions_say_what_functions_do(module: types.ModuleType) -> None:
+    defined = definitions("ops/directml.pyi")
     assert {schema.stem for schema in catalog().values()} <= defined.keys()
     for name, node in defined.items():
         member = getattr(module, name)
@@ -187,7 +179,7 @@ def test_all_of_a_stub_is_all_of_the_module() -> None:
         for node in ast.parse(stubs.stubs()["ops/directml.pyi"]).body
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
     )
-    assert ast.literal_eval(listed) == directml.__all__ == EagerFunctionSource.listed()
+    assert ast.literal_eval(listed) == directml.__all__ == FunctionSource.listed()
 
 
 # ---- scripts/generate ------------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ LAID_OUT = "gemm-float32-512x512-packed-s0"
 
 PYTHON = """\
 from dmlgpu import DataType, Graph, TensorDesc, descs
-from dmlgpu.tensors.graphs import directmlx as dml
+from dmlgpu import directmlx as dml
 
 tensor = TensorDesc(DataType.FLOAT32, (2, 3))
 graph = Graph(name="small")

@@ -20,8 +20,8 @@ from dmlgpu.conformance.suites.graph_bounds import output_bounds
 from dmlgpu.conformance.suites.graph_casts import INPUT, SIZES, STEPS, Casts, all_casts
 from dmlgpu.conformance.suites.graph_steps import ALL, CONSUMERS, EVERY, PRODUCERS, Draft, Example
 from dmlgpu.conformance.suites.graphs import QUICK, GraphExpectation, GraphSuite, example
+from dmlgpu.ops import directml as f
 from dmlgpu.runtime.device import Device
-from dmlgpu.tensors.graphs import functions as f
 
 SUITE = GraphSuite()
 

@@ -16,7 +16,7 @@ from dmlgpu.catalog.operator_desc import Entries, TensorSlot
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import InvalidArgument, InvalidDescription
 from dmlgpu.ops import directml
-from dmlgpu.tensors.graphs import functions
+from dmlgpu.ops import directml as functions
 
 SMALL = TensorDesc(DataType.FLOAT32, (2, 3))
 INDEX = TensorDesc(DataType.UINT32, (2, 1))

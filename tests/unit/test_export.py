@@ -24,9 +24,9 @@ from dmlgpu.demo.palette.graph import NAMES, palette_graph
 from dmlgpu.demo.palette.reduction import Workbench, reduce_to_palette
 from dmlgpu.export import folder as folders
 from dmlgpu.export.cases import can_be_exported
+from dmlgpu.ops import directml as dml
 from dmlgpu.runtime.browser import frames
 from dmlgpu.runtime.evaluate import run_compiled
-from dmlgpu.tensors.graphs import functions as dml
 from tests.unit.cli_process import run_here
 from tests.unit.onnx_models import model_of
 

@@ -20,7 +20,7 @@ from dmlgpu.compiler.schedule.memory import Arena
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.conformance.suites.graph_patterns import PATTERNS
 from dmlgpu.conformance.suites.graphs import example
-from dmlgpu.tensors.graphs import functions as f
+from dmlgpu.ops import directml as f
 from dmlgpu.tensors.graphs.expression import Expression
 from tests.unit.arena import compiled_pair, least_size, overwritten
 

@@ -16,7 +16,7 @@ from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.schedule.convolution_choice import WINOGRAD
 from dmlgpu.compiler.target import Profile, Target
-from dmlgpu.tensors.graphs import functions
+from dmlgpu.ops import directml as functions
 
 FAST = Target("adapter", features=frozenset({"shader-f16"}))
 STRICT = (replace(FAST, precise=True), replace(FAST, deterministic=True))

@@ -79,7 +79,7 @@ WRONG_KINDS: list[tuple[str, Made]] = [
         lambda s: dml.Binding(s.x, [[1], [1, 2]]),
     ),
     (
-        "Binding: data for Expression('input 0': UINT32 [2]) must be an array of uint32, or its bits as float32, ",
+        "Binding: data for Tensor('input 0': UINT32 [2]) must be an array of uint32, or its bits as float32, ",
         lambda s: dml.Binding(
             dml.input_tensor(dml.GraphBuilder(s.device), 0, dml.TensorDesc(U32, [2])), np.array([1, 2])
         ),
@@ -170,11 +170,11 @@ WRONG_VALUES: list[tuple[str, Made]] = [
     ),
     ("TensorDesc: strides must have one entry per dimension (2), got [1]", lambda s: dml.TensorDesc(F32, [2, 2], [1])),
     (
-        "Binding: data for Expression('input 0': FLOAT32 [1, 1, 2, 2]) must have 16 bytes, as the tensor has ",
+        "Binding: data for Tensor('input 0': FLOAT32 [1, 1, 2, 2]) must have 16 bytes, as the tensor has ",
         lambda s: dml.Binding(s.x, np.zeros(3)),
     ),
     (
-        "Binding: data for Expression('input 0': FLOAT16 [4]) must have 8 bytes, as the tensor has in memory, got 16 ",
+        "Binding: data for Tensor('input 0': FLOAT16 [4]) must have 8 bytes, as the tensor has in memory, got 16 ",
         lambda s: dml.Binding(
             dml.input_tensor(dml.GraphBuilder(s.device), 0, dml.TensorDesc(F16, [4])), np.zeros(4, "f4")
         ),
@@ -192,15 +192,15 @@ WRONG_VALUES: list[tuple[str, Made]] = [
         lambda s: s.device.compute(s.model, s.bindings[:1], [s.y]),
     ),
     (
-        "Device.compute: inputs[0] must be a Binding for Expression('input 0': FLOAT32 [1, 1, 2, 2]), got None",
+        "Device.compute: inputs[0] must be a Binding for Tensor('input 0': FLOAT32 [1, 1, 2, 2]), got None",
         lambda s: s.device.compute(s.model, [None, s.bindings[1]], [s.y]),
     ),
     (
-        "Device.compute: inputs[0] must be a Binding for Expression('input 0': FLOAT32 [1, 1, 2, 2]), got one for ",
+        "Device.compute: inputs[0] must be a Binding for Tensor('input 0': FLOAT32 [1, 1, 2, 2]), got one for ",
         lambda s: s.device.compute(s.model, s.bindings[::-1], [s.y]),
     ),
     (
-        "Device.compute: inputs[0] must be a Binding for Expression('input 0': FLOAT32 [1, 1, 2, 2]), got one ",
+        "Device.compute: inputs[0] must be a Binding for Tensor('input 0': FLOAT32 [1, 1, 2, 2]), got one ",
         lambda s: s.device.compute(
             s.model,
             [
@@ -215,7 +215,7 @@ WRONG_VALUES: list[tuple[str, Made]] = [
         lambda s: s.device.compute(s.model, s.bindings, [s.y, s.y]),
     ),
     (
-        "Device.compute: outputs[0] must be the model's, Expression(ELEMENT_WISE_ADD1 (",
+        "Device.compute: outputs[0] must be the model's, Tensor(ELEMENT_WISE_ADD1 (",
         lambda s: s.device.compute(s.model, s.bindings, [s.x]),
     ),
     ("Device.compute: outputs[0] must be the model's, ", lambda s: s.device.compute(s.model, s.bindings, [s.other])),
@@ -228,11 +228,11 @@ WRONG_VALUES: list[tuple[str, Made]] = [
         lambda s: (dml.input_tensor(s.builder, 3, s.desc), s.builder.build(NONE, [s.y])),
     ),
     (
-        "a graph without a name: outputs must be a sequence of at least one Expression, got none",
+        "a graph without a name: outputs must be a sequence of at least one Tensor, got none",
         lambda s: s.builder.build(NONE, []),
     ),
     (
-        "a graph without a name: outputs[0] must be computed by an operator, got Expression('input 0': ",
+        "a graph without a name: outputs[0] must be computed by an operator, got Tensor('input 0': ",
         lambda s: s.builder.build(NONE, [s.x]),
     ),
     (
@@ -240,10 +240,10 @@ WRONG_VALUES: list[tuple[str, Made]] = [
         lambda s: s.builder.build(NONE, [dml.activation_relu(s.other)]),
     ),
     (
-        "ELEMENT_WISE_ADD1: b_tensor must be an expression of a graph without a name, got one of another graph (",
+        "ELEMENT_WISE_ADD1: b_tensor must be a tensor of a graph without a name, got one of another graph (",
         lambda s: dml.add(s.x, s.other),
     ),
-    ("ELEMENT_WISE_SUBTRACT: b_tensor must be an expression of a graph", lambda s: s.x - s.other),
+    ("ELEMENT_WISE_SUBTRACT: b_tensor must be a tensor of a graph", lambda s: s.x - s.other),
     (
         "ELEMENT_WISE_ADD1: b_tensor.dimension_count must equal a_tensor.dimension_count (4), got 1 (",
         lambda s: dml.add(s.x, dml.input_tensor(s.builder, 2, dml.TensorDesc(F32, [4]))),
@@ -283,7 +283,7 @@ WRONG_VALUES: list[tuple[str, Made]] = [
         lambda s: dml.add(s.x, s.x, dml.FusedActivation(dml.OperatorType.ACTIVATION_HARDMAX)),
     ),
     ("join: input must be at least one Expression, got none", lambda s: dml.join([], 0)),
-    ("reinterpret: sizes [9] need 36 bytes, Expression('input 0': ", lambda s: dml.reinterpret(s.x, F32, [9], None)),
+    ("Tensor.reinterpret: sizes [9] need 36 bytes, Tensor('input 0': ", lambda s: dml.reinterpret(s.x, F32, [9], None)),
 ]
 
 

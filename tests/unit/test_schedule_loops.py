@@ -10,7 +10,7 @@ from dmlgpu.compiler import operators
 from dmlgpu.compiler.schedule import schedule
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.compiler.wgsl import render
-from dmlgpu.tensors.graphs import functions
+from dmlgpu.ops import directml as functions
 
 CPU = Target("any", Profile.CPU)
 KNOWN = r"for \(var \w+ = [^;]*; \w+ < \d+u;"

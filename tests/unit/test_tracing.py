@@ -15,7 +15,7 @@ import pytest
 import dmlgpu
 import dmlgpu.array as xp
 from dmlgpu import Device, InvalidArgument, InvalidState, Tensor, ops
-from dmlgpu.tensors.recording import recorder
+from dmlgpu.tensors.memory import recorder
 from dmlgpu.tensors.session import session_of
 from dmlgpu.tensors.tracing.compiled import CompiledFunction
 from tests.eager_functions import EXAMPLES, Example, floats

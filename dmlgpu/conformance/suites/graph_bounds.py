@@ -274,7 +274,9 @@ def output_bounds(network: Network, inputs: Sequence[Array]) -> tuple[Bound, ...
     return tuple(bounds)
 
 
-def _all_errors(evaluation: _Evaluation, computed: Mapping[NodeResult, _Bytes], *, exact: bool) -> dict[NodeResult, Bound]:
+def _all_errors(
+    evaluation: _Evaluation, computed: Mapping[NodeResult, _Bytes], *, exact: bool
+) -> dict[NodeResult, Bound]:
     errors = {}
     for number, node in enumerate(evaluation.network.nodes):
         slots = [(output, slot.tensor) for output, slot in enumerate(node.desc.outputs) if slot.tensor is not None]
@@ -284,7 +286,9 @@ def _all_errors(evaluation: _Evaluation, computed: Mapping[NodeResult, _Bytes], 
     return errors
 
 
-def _changes(evaluation: _Evaluation, computed: Mapping[NodeResult, _Bytes], result: NodeResult, error: Bound) -> list[Bound]:
+def _changes(
+    evaluation: _Evaluation, computed: Mapping[NodeResult, _Bytes], result: NodeResult, error: Bound
+) -> list[Bound]:
     """Return what a node's error may change in each output of the graph."""
     network = evaluation.network
     tensor, ends = network.tensor(result), list(zip(network.outputs, network.output_tensors, strict=True))

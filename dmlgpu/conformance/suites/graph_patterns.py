@@ -313,8 +313,8 @@ def _read_anew(draft: Draft) -> tuple[Expression, ...]:
     turned = flat.reinterpret((batch, width, channels * height), (channels * height * width, 1, width))
     words = (flat.desc.byte_size // 4,)
     bit = draft.given([1], DataType.UINT32).broadcast_to(words)
-    bits = f.element_wise_bit_xor(flat.reinterpret(words, data_type=DataType.UINT32), bit)
-    back = bits.reinterpret((batch, channels * height, width), data_type=draft.data_type)
+    bits = f.element_wise_bit_xor(flat.reinterpret(words, dtype=DataType.UINT32), bit)
+    back = bits.reinterpret((batch, channels * height, width), dtype=draft.data_type)
     return f.activation_relu(turned), f.element_wise_max(back, back)
 
 

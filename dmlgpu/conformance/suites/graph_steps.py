@@ -513,7 +513,7 @@ def _bits(draft: Draft, x: Expression) -> Expression:
     """Unsigned integers of the same bits; as wide as the elements, since what follows the last one is anything."""
     unsigned = (DataType.UINT8, DataType.UINT16, DataType.UINT32, DataType.UINT64)
     kind = next(kind for kind in unsigned if kind.bits == x.data_type.bits)
-    return f.element_wise_bit_not(x.reinterpret((math.prod(x.sizes),), data_type=kind))
+    return f.element_wise_bit_not(x.reinterpret((math.prod(x.sizes),), dtype=kind))
 
 
 CONSUMERS: Mapping[str, tuple[Consumer, Types]] = {

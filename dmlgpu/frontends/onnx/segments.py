@@ -27,8 +27,7 @@ from dmlgpu.runtime.executor import Range, Resources
 from dmlgpu.runtime.operator import CompiledOperator
 from dmlgpu.tensors.graphs.expression import Expression
 from dmlgpu.tensors.graphs.graph import Graph
-from dmlgpu.tensors.pool import Kept
-from dmlgpu.tensors.session import KEEPING, Bytes, Place, Prepared, session_of
+from dmlgpu.tensors.session import KEEPING, Bytes, Kept, Place, Prepared, session_of
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.types import bytes_of, elements_of
 

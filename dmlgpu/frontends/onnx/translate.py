@@ -39,7 +39,7 @@ from dmlgpu.runtime.device import Device
 from dmlgpu.tensors.graphs import directmlx as dml
 from dmlgpu.tensors.graphs.expression import Expression
 from dmlgpu.tensors.graphs.graph import Graph
-from dmlgpu.tensors.graphs.nodes import Origin
+from dmlgpu.tensors.memory import Origin
 
 if TYPE_CHECKING:
     from dmlgpu.frontends.onnx.runner import Runner

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dmlgpu.frontends.pydirectml.binding import Binding
-from dmlgpu.frontends.pydirectml.device import Device, GraphBuilder, Model
+from dmlgpu.frontends.pydirectml.device import Binding, Device, GraphBuilder, Model
 from dmlgpu.frontends.pydirectml.enums import (
     EXPORTED,
     ConvolutionDirection,
@@ -39,27 +38,25 @@ from dmlgpu.frontends.pydirectml.functions import (
     activation_soft_max,
     activation_tanh,
     add,
+    average_pooling,
+    batch_normalization,
+    convolution,
     divide,
     gather,
+    gemm,
+    gru,
     input_tensor,
     join,
+    local_response_normalization,
+    max_pooling,
+    mean_variance_normalization,
     multiply,
     padding,
     reinterpret,
     slice,
     subtract,
-    value_scale_2d,
-)
-from dmlgpu.frontends.pydirectml.layers import (
-    average_pooling,
-    batch_normalization,
-    convolution,
-    gemm,
-    gru,
-    local_response_normalization,
-    max_pooling,
-    mean_variance_normalization,
     up_sample_2d,
+    value_scale_2d,
 )
 from dmlgpu.frontends.pydirectml.tensors import Dimensions, TensorData, TensorDesc, TensorPolicy
 

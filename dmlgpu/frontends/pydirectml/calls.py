@@ -1,4 +1,4 @@
-"""How the surface takes arguments: as pybind11 converts them for the types of the C++ functions.
+"""How the surface takes arguments, as pybind11 converts them for the types of the C++ functions, and what it raises.
 
 A parameter's annotation says its kind. Booleans stand for integers and numbers, and numbers for booleans; enumerations
 are taken as their members alone.
@@ -11,15 +11,53 @@ import inspect
 import numbers
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import IntEnum, IntFlag
 from typing import Annotated, Any, ParamSpec, TypeVar, Union
 
 import numpy as np
 
 from dmlgpu.common import coercion as kinds
-from dmlgpu.common.errors import shown
-from dmlgpu.frontends.pydirectml.errors import WrongArgument, reporting
+from dmlgpu.common.errors import AdapterNotFound, InvalidArgument, InvalidDescription, NotSupported, shown
+
+
+class WrongArgument(InvalidArgument, TypeError):
+    """An argument is missing, superfluous or of the wrong kind."""
+
+
+class InvalidCall(InvalidArgument, RuntimeError):
+    """Arguments are of the right kinds and do not fit each other, a graph or a device."""
+
+
+class InvalidOperator(InvalidDescription, RuntimeError):
+    """An operator's rules are broken."""
+
+
+class Unsupported(NotSupported, RuntimeError):
+    """The adapter lacks what is asked for."""
+
+
+class NoAdapter(AdapterNotFound, RuntimeError):
+    """No adapter has the name that is asked for."""
+
+
+@contextmanager
+def reporting() -> Iterator[None]:
+    """Turn dmlgpu's exceptions into those that are also a RuntimeError."""
+    try:
+        yield
+    except (WrongArgument, RuntimeError):
+        raise
+    except InvalidDescription as error:
+        raise InvalidOperator(error.operator, error.field, error.reason) from None
+    except InvalidArgument as error:
+        raise InvalidCall(str(error)) from None
+    except NotSupported as error:
+        raise Unsupported(str(error)) from None
+    except AdapterNotFound as error:
+        raise NoAdapter(error.wanted, error.available, error.why) from None
+
 
 Parameters = ParamSpec("Parameters")
 Returned = TypeVar("Returned")

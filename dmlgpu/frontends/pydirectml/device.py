@@ -1,28 +1,144 @@
-"""Devices, graphs under construction, and models."""
+"""Devices, graphs under construction, models, and the data that are bound to them."""
 
 from __future__ import annotations
 
 import functools
 import threading
 from collections.abc import Callable, Sequence
-from typing import Self
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dmlgpu.catalog import enums as directml
+from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import TensorDesc as Desc
 from dmlgpu.compiler.target import AdapterInfo
-from dmlgpu.frontends.pydirectml.binding import Binding
-from dmlgpu.frontends.pydirectml.calls import surface
+from dmlgpu.frontends.pydirectml.calls import InvalidCall, WrongArgument, surface
 from dmlgpu.frontends.pydirectml.enums import ExecutionFlags
-from dmlgpu.frontends.pydirectml.errors import InvalidCall, WrongArgument
-from dmlgpu.frontends.pydirectml.execution import Execution, Raw
 from dmlgpu.frontends.pydirectml.expression import Expression, unwrap, wrap
-from dmlgpu.frontends.pydirectml.tensors import TensorData
+from dmlgpu.frontends.pydirectml.tensors import TensorData, as_floats, as_numbers
 from dmlgpu.runtime.adapters import adapters, environment_choice
+from dmlgpu.runtime.binding import BufferArrayBinding
+from dmlgpu.runtime.buffer import Buffer
+from dmlgpu.runtime.commands import CommandList
 from dmlgpu.runtime.device import Device as Computer
 from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
-from dmlgpu.runtime.operator import CompiledOperator
-from dmlgpu.tensors.graphs.expression import Expression as Node
+from dmlgpu.runtime.operator import CompiledOperator, TensorPort
 from dmlgpu.tensors.graphs.graph import Graph
+from dmlgpu.tensors.tensor import Tensor as Node
+
+Raw: TypeAlias = NDArray[np.uint8]
+
+
+class Execution:
+    """A compiled graph, initialised with the inputs that are OWNED_BY_DML.
+
+    Args:
+        compiled: not initialised yet.
+        raw: the bytes of the inputs by number; None for those that are not needed.
+    """
+
+    def __init__(self, compiled: CompiledOperator, raw: Sequence[Raw | None]):
+        self.owned = [given if port.owned else None for port, given in zip(compiled.inputs, raw, strict=True)]
+        self._device, properties = compiled.device, compiled.binding_properties
+        self._inputs = [self._buffer(port) if port.bound_at_execution else None for port in compiled.inputs]
+        self._outputs = [self._buffer(port) for port in compiled.outputs]
+        self._persistent = self._scratch(properties.persistent_resource_size, "persistent resource")
+        self._temporary = self._scratch(properties.temporary_resource_size, "temporary resource")
+        self._initialize(compiled)
+        self._commands = self._record(compiled)
+
+    def has(self, raw: Sequence[Raw | None]) -> bool:
+        """Return whether inputs that are handed over at initialisation are the same as those of the initialisation."""
+        pairs = zip(self.owned, raw, strict=True)
+        return all(had is None or had is new or (new is not None and np.array_equal(had, new)) for had, new in pairs)
+
+    def run(self, raw: Sequence[Raw | None]) -> list[Raw]:
+        """Return the bytes of the outputs for those of the inputs."""
+        for buffer, given in zip(self._inputs, raw, strict=True):
+            if buffer is not None and given is not None:
+                buffer.write(given)
+        self._device.queue.execute([self._commands])
+        return [buffer.read() for buffer in self._outputs]
+
+    def _initialize(self, compiled: CompiledOperator) -> None:
+        sources: list[Buffer | None] = []
+        for port, given in zip(compiled.inputs, self.owned, strict=True):
+            source = None
+            if given is not None:
+                source = self._buffer(port)
+                source.write(given)
+            sources.append(source)
+        initializer = self._device.create_operator_initializer([compiled])
+        table = self._device.create_binding_table(initializer)
+        table.bind_inputs([BufferArrayBinding(sources)])
+        table.bind_outputs([self._persistent])
+        commands = self._device.create_command_list()
+        self._device.create_command_recorder().record_dispatch(commands, initializer, table)
+        commands.close()
+        self._device.queue.execute([commands])
+        for source in sources:
+            if source is not None:
+                source.release()
+
+    def _record(self, compiled: CompiledOperator) -> CommandList:
+        table = self._device.create_binding_table(compiled)
+        table.bind_inputs(self._inputs)
+        table.bind_outputs(self._outputs)
+        table.bind_temporary_resource(self._temporary)
+        table.bind_persistent_resource(self._persistent)
+        commands = self._device.create_command_list()
+        self._device.create_command_recorder().record_dispatch(commands, compiled, table)
+        commands.close()
+        return commands
+
+    def _buffer(self, port: TensorPort) -> Buffer:
+        assert port.desc is not None
+        return self._device.create_buffer(port.desc.byte_size, port.label)
+
+    def _scratch(self, size: int, name: str) -> Buffer | None:
+        return self._device.create_buffer(size, name) if size else None
+
+
+class Binding:
+    """Data for an input.
+
+    Args:
+        expr: the input, whose description says how many bytes there are.
+        data: an array of numbers, which becomes FLOAT32, in the order in which the elements lie in memory: for strided
+            inputs with as many elements as their strides reach. Inputs of other types take arrays of their own type, or
+            their bits as FLOAT32. It is copied.
+
+    Raises:
+        WrongArgument: no expression, no array of numbers, or one of a type that is neither the input's nor FLOAT32.
+        InvalidCall: too few or too many bytes, or an empty expression.
+    """
+
+    @surface
+    def __init__(self, expr: Expression, data: Any) -> None:
+        self._node = unwrap(expr)
+        self._raw = _raw(self._node, data)
+
+
+def _raw(node: Node, data: Any) -> NDArray[np.uint8]:
+    """Return a copy of a tensor's bytes in memory."""
+    desc, array = node.desc, as_numbers("Binding", data)
+    if desc.data_type is DataType.FLOAT32 or array.dtype == np.float32:
+        array = as_floats("Binding", array)
+    elif array.dtype != desc.data_type.numpy:
+        raise WrongArgument(
+            f"Binding: data for {node!r} must be an array of {desc.data_type.numpy}, or its bits as float32, "
+            f"got {array.dtype}"
+        )
+    given = array.tobytes()
+    missing = -len(given) % 4  # tensors take whole words
+    if len(given) + missing != desc.byte_size:
+        raise InvalidCall(
+            f"Binding: data for {node!r} must have {desc.byte_size} bytes, as the tensor has in memory, "
+            f"got {len(given)} ({array.dtype} with shape {array.shape})"
+        )
+    return np.frombuffer(given + bytes(missing), np.uint8)
 
 
 class GraphBuilder:

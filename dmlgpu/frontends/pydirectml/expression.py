@@ -12,12 +12,11 @@ from dmlgpu.catalog import descs
 from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias
 from dmlgpu.common import coercion as kinds
 from dmlgpu.common.errors import InvalidDescription
-from dmlgpu.frontends.pydirectml.calls import real, surface
+from dmlgpu.frontends.pydirectml.calls import InvalidCall, real, reporting, surface
 from dmlgpu.frontends.pydirectml.enums import OperatorType
-from dmlgpu.frontends.pydirectml.errors import InvalidCall, reporting
 from dmlgpu.frontends.pydirectml.tensors import TensorDesc
-from dmlgpu.tensors.graphs import functions
-from dmlgpu.tensors.graphs.expression import Expression as Node
+from dmlgpu.tensors import directml
+from dmlgpu.tensors.tensor import Tensor as Node
 
 
 class Expression:
@@ -47,35 +46,35 @@ class Expression:
         return "dml.Expression, empty" if self._node is None else f"dml.{self._node!r}"
 
     def __add__(self, other: Any) -> Expression:
-        return _pair(self, other, functions.element_wise_add, lambda number: (1, number))
+        return _pair(self, other, directml.element_wise_add, lambda number: (1, number))
 
     def __radd__(self, other: Any) -> Expression:
         return _scaled(self, other, lambda number: (1, number))
 
     def __sub__(self, other: Any) -> Expression:
-        return _pair(self, other, functions.element_wise_subtract, lambda number: (1, -number))
+        return _pair(self, other, directml.element_wise_subtract, lambda number: (1, -number))
 
     def __rsub__(self, other: Any) -> Expression:
         return _scaled(self, other, lambda number: (-1, number))
 
     def __mul__(self, other: Any) -> Expression:
-        return _pair(self, other, functions.element_wise_multiply, lambda number: (number, 0))
+        return _pair(self, other, directml.element_wise_multiply, lambda number: (number, 0))
 
     def __rmul__(self, other: Any) -> Expression:
         return _scaled(self, other, lambda number: (number, 0))
 
     def __truediv__(self, other: Any) -> Expression:
-        return _pair(self, other, functions.element_wise_divide, lambda number: (_reciprocal(number), 0))
+        return _pair(self, other, directml.element_wise_divide, lambda number: (_reciprocal(number), 0))
 
     def __rtruediv__(self, other: Any) -> Expression:
-        return _scaled(self, other, lambda number: (number, 0), functions.element_wise_recip)
+        return _scaled(self, other, lambda number: (number, 0), directml.element_wise_recip)
 
     def __mod__(self, other: Any) -> Expression:
-        return _pair(self, other, functions.element_wise_modulus_truncate)
+        return _pair(self, other, directml.element_wise_modulus_truncate)
 
     def __neg__(self) -> Expression:
         with reporting():
-            return wrap(functions.element_wise_negate(unwrap(self)))
+            return wrap(directml.element_wise_negate(unwrap(self)))
 
     def __iadd__(self, other: Any) -> Expression:
         return _become(self, self.__add__(other))
@@ -133,7 +132,7 @@ def _scaled(
     expression: Expression,
     number: Any,
     scale_bias: Callable[[float], tuple[float, float]],
-    function: Callable[..., Node] = functions.element_wise_identity,
+    function: Callable[..., Node] = directml.element_wise_identity,
 ) -> Expression:
     try:
         scale, bias = scale_bias(real(number))

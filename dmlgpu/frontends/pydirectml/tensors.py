@@ -13,9 +13,8 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.enums import TensorFlags as Flags
 from dmlgpu.catalog.tensor_desc import TensorDesc as Desc
 from dmlgpu.common.errors import shown
-from dmlgpu.frontends.pydirectml.calls import UINT64, surface
+from dmlgpu.frontends.pydirectml.calls import UINT64, InvalidCall, WrongArgument, surface
 from dmlgpu.frontends.pydirectml.enums import TensorDataType, TensorFlags
-from dmlgpu.frontends.pydirectml.errors import InvalidCall, WrongArgument
 from dmlgpu.tensors.graphs import policy
 
 

@@ -7,60 +7,88 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
 from numpy.typing import ArrayLike
 
-from dmlgpu.catalog import validation
+from dmlgpu.catalog import descs, validation
 from dmlgpu.catalog.enums import DataType, ExecutionFlags, FeatureLevel, TensorFlags
 from dmlgpu.catalog.operator_desc import OperatorDesc
-from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, TensorDesc
 from dmlgpu.common import coercion as kinds
-from dmlgpu.common.errors import InvalidArgument, InvalidDescription, InvalidGraph, NotSupported, abridged
+from dmlgpu.common.errors import (
+    DmlError,
+    InvalidArgument,
+    InvalidDescription,
+    InvalidGraph,
+    InvalidState,
+    NotSupported,
+    abridged,
+)
+from dmlgpu.common.errors import shown as shown_value
 from dmlgpu.compiler import operators
 from dmlgpu.compiler.graph.description import GraphDesc
-from dmlgpu.compiler.operators.inference import complete
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.evaluate import run_compiled
 from dmlgpu.runtime.operator import CompiledOperator
-from dmlgpu.runtime.shared import default_device
+from dmlgpu.runtime.shared import as_device, default_device
+from dmlgpu.tensors.execution import BOOLEAN_TYPES, OperatorCall, call_op
 from dmlgpu.tensors.graphs import picture
-from dmlgpu.tensors.graphs.arrays import Array, encoded, in_order
-from dmlgpu.tensors.graphs.description import describe
-from dmlgpu.tensors.graphs.expression import Expression
-from dmlgpu.tensors.graphs.location import caller
-from dmlgpu.tensors.graphs.nodes import BuiltNode, GraphInput, Origin, shown, unread, used
-from dmlgpu.tensors.graphs.policy import Policy, as_policy
+from dmlgpu.tensors.graphs.nodes import Array, BuiltNode, GraphInput, describe, encoded, in_order, shown, unread, used
+from dmlgpu.tensors.graphs.policy import Policy, as_policy, packed
+from dmlgpu.tensors.memory import NOTHING, NodeMemory, Origin, Recorder, caller, current_caller
+from dmlgpu.tensors.preparation import EmptyOperand, short
+from dmlgpu.tensors.strided import Strided
+from dmlgpu.tensors.tensor import Tensor
+from dmlgpu.tensors.types import TypeLike, as_data_type
 
 _NAME = kinds.optional(kinds.text)
 _SIZES = kinds.tuple_of(kinds.integer, "integers")
-_OUTPUTS = kinds.tuple_of(kinds.instance_of(Expression, "an Expression"), "Expressions")
-_INPUTS = kinds.tuple_of(kinds.optional(kinds.instance_of(Expression, "an Expression")), "Expressions or None")
+_OUTPUTS = kinds.tuple_of(kinds.instance_of(Tensor, "a Tensor"), "Tensors")
+_INPUTS = kinds.tuple_of(kinds.optional(kinds.instance_of(Tensor, "a Tensor")), "Tensors or None")
 _DESC = kinds.instance_of(OperatorDesc, "an OperatorDesc")
 
 
-class Graph:
+RULES = ("directmlx", "numpy")
+"""What Python's operators do with tensors of a graph; see ``Graph``."""
+
+
+class Graph(Recorder):
     """A graph of operators under construction (DirectMLX: dml::Graph).
 
         graph = Graph()
         x = graph.input((2, 3), name="x")
-        y = functions.activation_relu(x * 2 + 1)
+        y = ops.relu(x * 2 + 1)
         (result,) = graph.evaluate([y], [np.ones((2, 3), np.float32)])
 
     Args:
-        device: where it is compiled, whose feature level holds; None takes ``default_device()`` when one is needed, and
-            the newest level.
+        device: where it is compiled, whose feature level holds: a device, the name of an adapter, or None, which takes
+            ``default_device()`` when one is needed, and the newest level.
         name: for messages and labels.
         policy: how tensors that operators write lie in memory: ``"default"``, ``"interleaved_channel"`` or a function
             (see ``dmlgpu.tensors.graphs.policy``). It may be changed between nodes.
+        rules: what Python's operators and the functions of ``ops.directml`` do with the graph's tensors.
+            ``"directmlx"``: nothing broadcasts but numbers, types are not promoted, a number beside ``+ - * /`` becomes
+            scale and bias of an ELEMENT_WISE_IDENTITY, ``%`` has the sign of the dividend, comparisons give UINT8.
+            ``"numpy"``: as for tensors on devices. The other functions of ``ops`` always follow NumPy.
 
     Raises:
-        InvalidArgument: no device, or an unknown policy.
+        InvalidArgument: no device, an unknown policy or unknown rules.
+        AdapterNotFound: no adapter of the name.
     """
 
-    def __init__(self, device: Device | None = None, name: str | None = None, policy: str | Policy = "default"):
-        if device is not None and not isinstance(device, Device):
-            raise InvalidArgument(f"Graph: device must be a Device or None, got {type(device).__name__}")
-        self._device, self.name = device, kinds.argument("Graph", "name", _NAME, name)
+    def __init__(
+        self,
+        device: Device | str | None = None,
+        name: str | None = None,
+        policy: str | Policy = "default",
+        rules: str = "directmlx",
+    ):
+        self._device = None if device is None else as_device("Graph", device)
+        self.name = kinds.argument("Graph", "name", _NAME, name)
         self._policy = as_policy(policy)
+        if not isinstance(rules, str) or rules not in RULES:
+            raise InvalidArgument(f"Graph: rules must be one of {', '.join(RULES)}, got {shown_value(rules)}")
+        self.rules = rules
         self._scopes: list[str] = []
         self.inputs: list[GraphInput] = []
         self.nodes: list[BuiltNode] = []
@@ -84,23 +112,23 @@ class Graph:
     def input(
         self,
         desc: TensorDesc | Sequence[int],
-        data_type: DataType = DataType.FLOAT32,
+        dtype: TypeLike = DataType.FLOAT32,
         *,
         name: str | None = None,
         owned: bool = False,
-    ) -> Expression:
+    ) -> Tensor:
         """Add the next input (DirectMLX: InputTensor).
 
         Args:
             desc: the tensor, or its sizes.
-            data_type: the type where ``desc`` is sizes; the layout is then the policy's.
+            dtype: the type where ``desc`` is sizes, as for ``Tensor``; the layout is then the policy's.
             name: for messages, pictures and ``evaluate``; None numbers it.
             owned: whether the data are constant and handed over at initialisation (OWNED_BY_DML).
 
         Raises:
             InvalidArgument: another input has the name.
         """
-        data_type = kinds.argument("input", "data_type", kinds.member_of(DataType), data_type)
+        data_type = as_data_type("input", "dtype", dtype)
         name = kinds.argument("input", "name", _NAME, name)
         owned = kinds.argument("input", "owned", kinds.boolean, owned)
         flags = TensorFlags.OWNED_BY_DML if owned else TensorFlags.NONE
@@ -117,23 +145,26 @@ class Graph:
         if any(other.name == name for other in self.inputs):
             raise InvalidArgument(f"{self._label}: the name of an input must be new, got {name!r} again")
         self.inputs.append(GraphInput(desc, name))
-        return Expression(self, Origin("input", number), desc)
+        return self._tensor(Origin("input", number), desc)
 
-    def constant(self, array: ArrayLike, data_type: DataType | None = None, *, name: str | None = None) -> Expression:
+    def constant(self, array: ArrayLike, dtype: TypeLike | None = None, *, name: str | None = None) -> Tensor:
         """Add data that are known now (DirectMLX: ConstantData); nobody binds them.
 
         Args:
             array: at least one dimension; copied.
-            data_type: the tensor's type; None takes the array's.
+            dtype: the tensor's type, as for ``Tensor``; None takes the array's.
             name: for messages and pictures.
 
         Raises:
             InvalidArgument: the array is of no type of DirectML's, or holds what the type cannot.
         """
         name = kinds.argument("constant", "name", _NAME, name)
-        desc, data = encoded("constant", array, data_type)
+        desc, data, is_boolean = encoded("constant", array, dtype)
         self.nodes.append(BuiltNode(desc, (), self._full_name(name), caller(), data))
-        return Expression(self, Origin("constant", len(self.nodes) - 1), desc)
+        return self._tensor(Origin("constant", len(self.nodes) - 1), desc, is_boolean)
+
+    def _tensor(self, origin: Origin, desc: TensorDesc, boolean: bool = False) -> Tensor:
+        return Tensor._of_node(NodeMemory(self, origin, desc), boolean)
 
     # ---- operators --------------------------------------------------------------------------------------------------
 
@@ -146,12 +177,12 @@ class Graph:
         types: Mapping[str, DataType] | None = None,
         sizes: Mapping[str, Any] | None = None,
         absent: Sequence[str] = (),
-    ) -> tuple[Expression | None, ...]:
-        """Add an operator; ``dmlgpu.tensors.graphs.functions`` has a typed function for each.
+    ) -> tuple[Tensor | None, ...]:
+        """Add an operator; ``dmlgpu.ops.directml`` has a typed function for each.
 
         Args:
             kind: its description's class.
-            values: by field: expressions for inputs, attributes as they are; see ``operators.inference.complete`` for
+            values: by field: tensors for inputs, attributes as they are; see ``operators.inference.complete`` for
                 what may be left out, and for ``types``, ``sizes`` and ``absent``.
             name: for messages, labels and pictures.
             types: data types of outputs, by field, where several are allowed.
@@ -159,29 +190,140 @@ class Graph:
             absent: optional outputs that are not wanted.
 
         Returns:
-            One expression per flat output, None for an absent one.
+            One tensor per flat output, None for an absent one.
 
         Raises:
-            InvalidDescription: the operator's rules are broken; the message ends with the caller's line.
-            InvalidArgument: an input is no expression, or one of another graph.
+            InvalidDescription: the operator's rules are broken, or an input is one of another graph; the message ends
+                with the caller's line.
+            InvalidArgument: an input is no tensor, array or number.
         """
-        location = caller()
-        feeding = {field: values[field] for field in kind.input_fields if values.get(field) is not None}
-        tensors = {field: self._tensors(kind, field, given, location) for field, given in feeding.items()}
+        return call_op(
+            kind,
+            values,
+            types=types or NOTHING,
+            sizes=sizes or NOTHING,
+            requested=dict.fromkeys(absent, False),
+            graph=self,
+            name=name,
+        )
+
+    def _call(
+        self,
+        label: str,
+        kind: type[OperatorDesc],
+        values: Mapping[str, Any],
+        *,
+        types: Mapping[str, Any],
+        sizes: Mapping[str, Any],
+        absent: Sequence[str],
+        boolean: bool,
+        name: str | None,
+        device: Any,
+    ) -> tuple[Tensor | None, ...]:
+        """Add an operator, as ``execution.call_op`` finds it.
+
+        Raises:
+            As ``add``.
+        """
+        strict = self.rules == "directmlx" and current_caller.get() is None
         try:
-            desc = complete(kind, {**values, **tensors}, types=types, sizes=sizes, absent=absent)
-            desc = desc.replace(**{field: self._laid_out(getattr(desc, field)) for field in desc.output_fields})
+            call = NodeCall(self, label, kind, values)
+            if device is not None and as_device(label, device) is not self.device:
+                self._refuse_device(label, as_device(label, device))
+            desc = call.described(types, sizes, absent, broadcasts=not strict)
+            if self._policy is not packed:
+                desc = desc.replace(**{field: self._laid_out(getattr(desc, field)) for field in desc.output_fields})
+            outputs = self._append(call, desc, name)
+        except EmptyOperand:
+            raise
         except InvalidDescription as error:
-            raise InvalidDescription(error.operator, error.field, f"{error.reason} ({location})") from None
-        fed: list[Any] = []
-        for field in kind.input_fields:
-            given = feeding.get(field)
-            fed += given if isinstance(getattr(desc, field), tuple) else [given]  # type: ignore[arg-type]
-        return self.append(desc, fed, name=name)
+            raise InvalidDescription(error.operator, error.field, f"{error.reason}{self._at()}") from None
+        except InvalidArgument as error:
+            raise type(error).__new__(type(error), f"{error}{self._at()}") from error.__cause__
+        for output in outputs:
+            if output is not None:
+                output.is_boolean = boolean and not strict and output.data_type in BOOLEAN_TYPES
+        if call.is_scalar and call.has_tensors:
+            outputs = tuple([None if output is None else output._renamed(()) for output in outputs])
+        return outputs
+
+    def _append(self, call: NodeCall, desc: OperatorDesc, name: str | None) -> tuple[Tensor | None, ...]:
+        """Add the operator of a call."""
+        self._validate(desc)
+        return self._add_node(desc, call.places, name)
+
+    def _at(self) -> str:
+        """Return what messages about a call end with: the caller's line."""
+        return f" ({caller()})"
+
+    def _refuse_device(self, label: str, device: Device) -> NoReturn:
+        raise InvalidArgument(
+            f"{label}: device must be that of the graph, '{self.device.adapter}', got another, '{device.adapter}'"
+        )
+
+    def _in_words(self, call: OperatorCall, error: DmlError) -> DmlError:
+        """Return an error of a node's description as the caller reads it."""
+        is_users = current_caller.get() is None and isinstance(error, InvalidDescription)
+        return error if is_users else OperatorCall.in_words(call, error)
+
+    def _number(self, value: int | float, data_type: DataType) -> Tensor:
+        """Return a number as a constant."""
+        with np.errstate(over="ignore"):
+            return self.constant(np.array([value], data_type.numpy), data_type)
+
+    def _operand_of(self, label: str, tensor: Strided) -> Strided:
+        """Return an operand as a node reads it: one that lies on a device becomes a constant, and a view that begins
+        behind the first element a SLICE1, which the compiler makes part of the node.
+
+        Raises:
+            InvalidArgument: such a view of 8 dimensions or elements of 4 bits.
+        """
+        memory = tensor.buffer
+        if not isinstance(memory, NodeMemory):
+            return self.constant(tensor.numpy().astype(tensor.data_type.numpy).reshape(tensor.sizes), tensor.data_type)
+        return self._sliced(label, tensor) if tensor.offset else tensor
+
+    def _describe_foreign(self, tensor: Strided, is_first: bool) -> str | None:
+        """Return why a tensor cannot be an operand; None if it can."""
+        if not isinstance(tensor.buffer, NodeMemory) or tensor.buffer.graph is self:
+            return None
+        graph = tensor.buffer.graph
+        other = "another graph" if graph.name in (None, self.name) else graph._label
+        device = graph._device
+        where = f" on {device.description}" if device is not None and device is not self._device else ""
+        return f"must be a tensor of {self._label}, got one of {other}{where}"
+
+    def _sliced(self, label: str, tensor: Strided) -> Strided:
+        """Add a SLICE1 for a view that begins behind the first element of its memory."""
+        sizes, strides, whole = tensor.sizes or (1,), tensor.strides or (1,), tensor.buffer.desc
+        if tensor.data_type.bits < 8 or len(sizes) == MAX_DIMENSIONS:
+            raise InvalidArgument(
+                f"{label}: a view of {'4-bit integers' if tensor.data_type.bits < 8 else '8 dimensions'} must begin "
+                f"where its memory does in {self._label}, got one that begins at element {tensor.offset}"
+            )
+        desc = descs.Slice1(
+            input_tensor=TensorDesc(
+                tensor.data_type, (2, *sizes), (tensor.offset, *strides), whole.flags, whole.total_tensor_size_in_bytes
+            ),
+            output_tensor=TensorDesc(tensor.data_type, (1, *sizes)),
+            input_window_offsets=(1, *(0 for _ in sizes)),
+            input_window_sizes=(1, *sizes),
+            input_window_strides=(1,) * (len(sizes) + 1),
+        )
+        (part,) = self._add_node(desc, [Tensor._of_node(tensor.buffer)], None)
+        assert part is not None
+        return part._packed(part.buffer, tensor.data_type, tensor.sizes, tensor.is_boolean)
+
+    def _refuse_reading(self) -> NoReturn:
+        """Raise an InvalidState that says that nothing is computed yet."""
+        raise InvalidState(
+            f"Tensor.numpy: a tensor of {self._label} has no elements before the graph runs; Graph.evaluate computes "
+            f"them ({caller()})"
+        )
 
     def append(
-        self, desc: OperatorDesc, inputs: Sequence[Expression | None], *, name: str | None = None
-    ) -> tuple[Expression | None, ...]:
+        self, desc: OperatorDesc, inputs: Sequence[Tensor | None], *, name: str | None = None
+    ) -> tuple[Tensor | None, ...]:
         """Add an operator by its whole description.
 
         Args:
@@ -196,48 +338,42 @@ class Graph:
             InvalidDescription: the operator's rules are broken; the message ends with the caller's line.
             InvalidArgument: another number of inputs, or one of another graph.
         """
-        location = caller()
-        name = kinds.argument("append", "name", _NAME, name)
-        fed = kinds.argument("append", "inputs", _INPUTS, inputs)
+        tensors = kinds.argument("append", "inputs", _INPUTS, inputs)
         desc = kinds.argument("append", "desc", _DESC, desc)
         try:
-            level = self._device.feature_level if self._device else max(FeatureLevel)
-            validation.validate(desc, level)
-            operators.check(desc, level)
+            self._validate(desc)
         except InvalidDescription as error:
-            raise InvalidDescription(error.operator, error.field, f"{error.reason} ({location})") from None
-        if [one is None for one in fed] != [slot.tensor is None for slot in desc.inputs]:
+            raise InvalidDescription(error.operator, error.field, f"{error.reason} ({caller()})") from None
+        if [tensor is None for tensor in tensors] != [slot.tensor is None for slot in desc.inputs]:
             raise InvalidArgument(
-                f"append: inputs must be an Expression for each of the {len(desc.inputs)} inputs of {desc.operator}, "
-                f"None for absent ones, got {len(fed)} ({location})"
+                f"append: inputs must be a Tensor for each of the {len(desc.inputs)} inputs of {desc.operator}, "
+                f"None for absent ones, got {len(tensors)} ({caller()})"
             )
-        for number, one in enumerate(fed):
-            if one is not None and one.graph is not self:
-                raise InvalidArgument(f"append: inputs[{number}] belongs to {one.graph._label} ({location})")
-        number = len(self.nodes)
-        origins = tuple(None if one is None else one.origin for one in fed)
-        self.nodes.append(BuiltNode(desc, origins, self._full_name(name), location))
-        return tuple(
-            None if slot.tensor is None else Expression(self, Origin("operator", number, output), slot.tensor)
-            for output, slot in enumerate(desc.outputs)
-        )
+        for number, tensor in enumerate(tensors):
+            if tensor is not None and tensor.graph is not self:
+                other = "a device" if tensor.graph is None else tensor.graph._label
+                raise InvalidArgument(f"append: inputs[{number}] belongs to {other} ({caller()})")
+        return self._add_node(desc, tensors, name)
 
-    def _tensors(self, kind: type[OperatorDesc], field: str, given: Any, location: str) -> Any:
-        """Return the descriptions of the expressions for a field."""
-        if not isinstance(given, Expression) and isinstance(given, Sequence):
-            return tuple(self._tensors(kind, f"{field}[{number}]", one, location) for number, one in enumerate(given))
-        if not isinstance(given, Expression):
-            raise InvalidDescription(
-                kind.operator, field, f"must be an Expression, got {type(given).__name__} ({location})"
-            )
-        if given.graph is not self:
-            other = "another graph" if given.graph.name in (None, self.name) else given.graph._label
-            theirs = given.graph._device
-            where = f" on {theirs.description}" if theirs is not None and theirs is not self._device else ""
-            raise InvalidDescription(
-                kind.operator, field, f"must be an expression of {self._label}, got one of {other}{where} ({location})"
-            )
-        return given.desc
+    def _validate(self, desc: OperatorDesc) -> None:
+        level = self._device.feature_level if self._device else max(FeatureLevel)
+        validation.validate(desc, level)
+        operators.check(desc, level)
+
+    def _add_node(
+        self, desc: OperatorDesc, inputs: Sequence[Strided | None], name: str | None
+    ) -> tuple[Tensor | None, ...]:
+        """Add an operator as the next node."""
+        name = kinds.argument("append", "name", _NAME, name)
+        number = len(self.nodes)
+        origins = tuple(None if tensor is None else tensor.origin for tensor in inputs)
+        self.nodes.append(BuiltNode(desc, origins, self._full_name(name), caller()))
+        return tuple(
+            [
+                None if slot.tensor is None else self._tensor(Origin("operator", number, output), slot.tensor)
+                for output, slot in enumerate(desc.outputs)
+            ]
+        )
 
     def _laid_out(self, given: Any) -> Any:
         """Return output tensors as the policy lays them out."""
@@ -285,11 +421,11 @@ class Graph:
 
     # ---- results ----------------------------------------------------------------------------------------------------
 
-    def desc(self, outputs: Sequence[Expression]) -> GraphDesc:
+    def desc(self, outputs: Sequence[Tensor]) -> GraphDesc:
         """Return the description of what the outputs need; optional outputs of nodes that nothing reads are left out.
 
         Raises:
-            InvalidArgument: no output, one that is no expression of this graph, or one that no operator computes.
+            InvalidArgument: no output, one that is no tensor of this graph, or one that no operator computes.
             InvalidGraph: an output of a node is required, and neither read nor among the outputs.
         """
         outputs = self._check_outputs(outputs)
@@ -299,14 +435,15 @@ class Graph:
             raise InvalidGraph(f"{self._label}: {what} is required and not read; name it among the outputs, too")
         return describe(self.nodes, [one.name for one in self.inputs], [output.origin for output in outputs], self.name)
 
-    def _check_outputs(self, given: Sequence[Expression]) -> tuple[Expression, ...]:
+    def _check_outputs(self, given: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Return the outputs, checked."""
         outputs = kinds.argument(self._label, "outputs", _OUTPUTS, given)
         if not outputs:
-            raise InvalidArgument(f"{self._label}: outputs must be a sequence of at least one Expression, got none")
+            raise InvalidArgument(f"{self._label}: outputs must be a sequence of at least one Tensor, got none")
         for number, output in enumerate(outputs):
             if output.graph is not self:
-                raise InvalidArgument(f"{self._label}: outputs[{number}] belongs to {output.graph._label}")
+                other = "a device" if output.graph is None else output.graph._label
+                raise InvalidArgument(f"{self._label}: outputs[{number}] belongs to {other}")
             if output.origin.kind != "operator":
                 raise InvalidArgument(
                     f"{self._label}: outputs[{number}] must be computed by an operator, got {output!r}; "
@@ -314,14 +451,14 @@ class Graph:
                 )
         return outputs
 
-    def _unread(self, outputs: Sequence[Expression]) -> list[Expression]:
+    def _unread(self, outputs: Sequence[Tensor]) -> list[Tensor]:
         """Return the required outputs of the nodes in use that nothing reads."""
         found = unread(self.nodes, [output.origin for output in outputs])
-        return [Expression(self, origin, tensor) for origin, tensor in found]
+        return [self._tensor(origin, desc) for origin, desc in found]
 
     def compile(
         self,
-        outputs: Sequence[Expression],
+        outputs: Sequence[Tensor],
         flags: ExecutionFlags = ExecutionFlags.NONE,
         *,
         disabled_passes: Collection[str] = (),
@@ -340,7 +477,7 @@ class Graph:
         except NotSupported as error:
             self._blame(outputs, error)
 
-    def _blame(self, outputs: Sequence[Expression], error: NotSupported) -> NoReturn:
+    def _blame(self, outputs: Sequence[Tensor], error: NotSupported) -> NoReturn:
         """Raise the error with the line of the node that the device refuses."""
         for number in used(self.nodes, [output.origin for output in outputs]):
             node = self.nodes[number]
@@ -353,7 +490,7 @@ class Graph:
 
     def evaluate(
         self,
-        outputs: Sequence[Expression],
+        outputs: Sequence[Tensor],
         inputs: Mapping[str, Array] | Sequence[Array | None] = (),
         flags: ExecutionFlags = ExecutionFlags.NONE,
         *,
@@ -381,7 +518,7 @@ class Graph:
         tensors = [one.desc if is_needed else None for one, is_needed in zip(self.inputs, needed, strict=True)]
         raw = run_compiled(compiled, arrays, tensors, self._label)
         found = zip(outputs, raw, strict=False)  # behind the outputs come those that are required and not wanted
-        return tuple(output.desc.decode(data) for output, data in found if data is not None)
+        return tuple(output._decoded(data, output.offset) for output, data in found if data is not None)
 
     # ---- pictures ---------------------------------------------------------------------------------------------------
 
@@ -397,3 +534,30 @@ class Graph:
             NotSupported: ``.svg`` where there is no ``dot``.
         """
         picture.save(Path(path), self.name, self.inputs, self.nodes)
+
+
+class NodeCall(OperatorCall):
+    """A call of an operator that becomes a node of a graph."""
+
+    def __init__(self, graph: Graph, caller: str, kind: type[OperatorDesc], values: Mapping[str, Any]):
+        self._graph, self.has_tensors = graph, False
+        super().__init__(caller, kind, values)
+
+    def _tensor_of(self, array: Any) -> Strided:
+        return self._graph.constant(array)
+
+    def _bind_number(self, value: int | float, data_type: DataType) -> Any:
+        self.places.append(self._graph._number(value, data_type))
+        return self.places[-1].desc
+
+    def _bind(self, field: str, name: str, tensor: Strided) -> Any:
+        foreign = self._graph._describe_foreign(tensor, not self.has_tensors)
+        if foreign is not None:
+            entry = name.removeprefix(short(field))
+            raise self.in_words(InvalidDescription(self._kind.operator, f"{field}{entry}", foreign))
+        self.has_tensors = True
+        self.places.append(self._graph._operand_of(self._caller, tensor))
+        return self.places[-1].desc
+
+    def in_words(self, error: DmlError) -> DmlError:
+        return self._graph._in_words(self, error)

@@ -1,28 +1,32 @@
-"""What a graph under construction holds: its inputs and nodes, and what they read."""
+"""What a graph under construction holds, the arrays that callers pass to it, and its description."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dmlgpu.catalog import operator
+from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Where a value comes from.
-
-    Attributes:
-        kind: ``input``, ``constant`` or ``operator``.
-        number: of the graph's input or node.
-        output: flat number among the node's outputs.
-    """
-
-    kind: str
-    number: int
-    output: int = 0
+from dmlgpu.common import coercion as kinds
+from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.compiler.graph.description import (
+    ConstantNode,
+    GraphDesc,
+    InputEdge,
+    IntermediateEdge,
+    Node,
+    OperatorNode,
+    OutputEdge,
+)
+from dmlgpu.runtime.child import as_tuple
+from dmlgpu.tensors.memory import Origin
+from dmlgpu.tensors.types import as_data_type, is_boolean_type
 
 
 @dataclass(frozen=True)
@@ -91,3 +95,128 @@ def unread(nodes: Sequence[BuiltNode], outputs: Sequence[Origin]) -> list[tuple[
 def shown(desc: TensorDesc) -> str:
     """Return type and sizes as messages and pictures have them: ``FLOAT32 [2, 3]``."""
     return f"{desc.data_type.name} {list(desc.sizes)}"
+
+
+def describe(
+    nodes: Sequence[BuiltNode], inputs: Sequence[str], outputs: Sequence[Origin], name: str | None
+) -> GraphDesc:
+    """Return the description of a graph.
+
+    Args:
+        nodes: all nodes in the order in which they were built.
+        inputs: the names of the graph's inputs.
+        outputs: what its outputs are.
+        name: of the graph.
+    """
+    numbers = {number: place for place, number in enumerate(used(nodes, outputs))}
+    read = {origin for number in numbers for origin in nodes[number].fed if origin is not None} | set(outputs)
+    described: list[Node] = []
+    input_edges: list[InputEdge] = []
+    edges: list[IntermediateEdge] = []
+    for number, place in numbers.items():
+        node = nodes[number]
+        if not isinstance(node.desc, OperatorDesc):
+            described.append(ConstantNode(node.data, node.name))
+            continue
+        described.append(OperatorNode(_without_unread(node.desc, number, read), node.name))
+        for position, origin in enumerate(node.fed):
+            if origin is not None and origin.kind == "input":
+                input_edges.append(InputEdge(origin.number, place, position, inputs[origin.number]))
+            elif origin is not None:
+                edges.append(IntermediateEdge(numbers[origin.number], origin.output, place, position))
+    ends = [
+        OutputEdge(numbers[origin.number], origin.output, end, nodes[origin.number].name)
+        for end, origin in enumerate(outputs)
+    ]
+    return GraphDesc(len(inputs), len(outputs), tuple(described), tuple(input_edges), tuple(edges), tuple(ends), name)
+
+
+def _without_unread(desc: OperatorDesc, number: int, read: set[Origin]) -> OperatorDesc:
+    """Return a description without the optional outputs that nothing reads; at least one output is left.
+
+    Present keys and values that are a cache stay together: the operator reads them as well.
+    """
+    if getattr(desc, "past_sequence_lengths_tensor", None) is not None:
+        return desc
+    schema = operator(desc.operator)
+    unread = {
+        slot.field: None
+        for position, slot in enumerate(desc.outputs)
+        if schema.field(slot.field).optional and slot.tensor and Origin("operator", number, position) not in read
+    }
+    return desc.replace(**unread) if unread else desc
+
+
+Array: TypeAlias = NDArray[Any]
+
+_TYPES = {one.numpy: one for one in DataType if one is not DataType.UNKNOWN and one.bits >= 8}
+
+
+def _numbers(value: Any) -> Array:
+    """Take what NumPy makes an array of numbers of, with at least one element."""
+    try:
+        array = np.asarray(value)
+    except Exception:  # whatever a foreign __array__ raises
+        array = np.empty(0)
+    if array.dtype.kind not in "biuf" or not array.size:
+        raise kinds.CoercionError("an array of numbers, at least one", value)
+    return array
+
+
+def encoded(caller: str, array: Any, dtype: Any) -> tuple[TensorDesc, bytes, bool]:
+    """Return the tensor of an array, with at least one dimension, its data, and whether they are booleans.
+
+    Args:
+        caller: for messages.
+        array: numbers, at least one.
+        dtype: the tensor's type; None takes the array's.
+
+    Raises:
+        InvalidArgument: the array is of no type of DirectML's, or holds what the type cannot.
+    """
+    given = kinds.argument(caller, "array", _numbers, array)
+    is_boolean = given.dtype == bool if dtype is None else is_boolean_type(dtype)
+    if is_boolean:
+        given, dtype = np.asarray(given != 0), DataType.UINT8
+    data_type = None if dtype is None else as_data_type(caller, "dtype", dtype)
+    if data_type is None:
+        data_type = _TYPES.get(given.dtype)
+        if data_type is None:
+            raise InvalidArgument(f"{caller}: array must be of a type of DirectML's, got {given.dtype}")
+    if given.ndim == 0:
+        given = given.reshape(1)
+    desc = TensorDesc(data_type, given.shape)
+    return desc, desc.encode(given.astype(desc.data_type.numpy)).tobytes(), is_boolean
+
+
+def in_order(
+    caller: str,
+    inputs: Sequence[GraphInput],
+    needed: Sequence[bool],
+    given: Mapping[str, Array] | Sequence[Array | None],
+) -> list[Array | None]:
+    """Return an array per input, None for those that are not needed.
+
+    Args:
+        caller: for messages.
+        inputs: the graph's.
+        needed: which of them must have an array.
+        given: arrays by the inputs' names, or in the inputs' order.
+
+    Raises:
+        InvalidArgument: an array is missing or superfluous.
+    """
+    names = [one.name for one in inputs]
+    if isinstance(given, Mapping):
+        for name in given:
+            if name not in names:
+                raise InvalidArgument(f"{caller}: inputs must be named {', '.join(names)}, got {name!r}")
+        arrays: Sequence[Array | None] = [given.get(name) for name in names]
+    else:
+        arrays = as_tuple(caller, "inputs", given, "arrays")
+        if len(arrays) != len(names):
+            raise InvalidArgument(f"{caller}: inputs must be {len(names)} arrays, got {len(arrays)}")
+    for name, array, is_needed in zip(names, arrays, needed, strict=True):
+        if is_needed and array is None:
+            raise InvalidArgument(f"{caller}: inputs must have an array for {name!r}")
+    return [array if is_needed else None for array, is_needed in zip(arrays, needed, strict=True)]

@@ -20,12 +20,10 @@ from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.operator import CompiledOperator
 from dmlgpu.runtime.shared import as_device
 from dmlgpu.tensors.graphs.graph import Graph
-from dmlgpu.tensors.recording import recorded_by, recorder
+from dmlgpu.tensors.memory import recorded_by, recorder
 from dmlgpu.tensors.strided import Strided
 from dmlgpu.tensors.tensor import Tensor
-from dmlgpu.tensors.tracing.structure import flatten, mapped
-from dmlgpu.tensors.tracing.trace import Trace
-from dmlgpu.tensors.tracing.traced import Traced, as_tensor, finish
+from dmlgpu.tensors.tracing.trace import Trace, Traced, as_tensor, finish, flatten, mapped
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")

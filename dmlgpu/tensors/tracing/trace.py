@@ -1,28 +1,26 @@
-"""One function on its way to a graph: its calls of operators become nodes, its tensors what nodes read and write."""
+"""One function on its way to a graph, what it became, and the structures of tensors that it takes and returns."""
 
 from __future__ import annotations
 
-import dataclasses
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import numpy as np
 
-from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc
-from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, TensorDesc, span
-from dmlgpu.common.errors import InvalidArgument, InvalidState
+from dmlgpu.catalog.tensor_desc import TensorDesc, span
+from dmlgpu.common.errors import DmlError, InvalidArgument, InvalidDescription, InvalidState, NotSupported, shown
 from dmlgpu.runtime.device import Device
-from dmlgpu.tensors.execution import Call
-from dmlgpu.tensors.graphs.expression import Expression
-from dmlgpu.tensors.graphs.graph import Graph
-from dmlgpu.tensors.graphs.location import caller as line_of_caller
-from dmlgpu.tensors.graphs.location import in_package
-from dmlgpu.tensors.layout import Sizes
-from dmlgpu.tensors.recording import RecordedMemory, Recorder
-from dmlgpu.tensors.session import KEEPING, Place
+from dmlgpu.runtime.operator import CompiledOperator
+from dmlgpu.tensors.execution import OperatorCall
+from dmlgpu.tensors.graphs.graph import Graph, NodeCall
+from dmlgpu.tensors.graphs.nodes import unread
+from dmlgpu.tensors.memory import NodeMemory, Origin, in_package, recorder
+from dmlgpu.tensors.memory import caller as line_of_caller
+from dmlgpu.tensors.session import KEEPING, Place, Prepared, session_of
 from dmlgpu.tensors.strided import Strided, behind_binding
 from dmlgpu.tensors.tensor import Tensor
 
@@ -40,50 +38,39 @@ _CALLS = {
 """What asks for elements, by the method that Python calls."""
 
 
-class TracedMemory(RecordedMemory):
-    """Stands for the buffer of an argument, or of what an operator computes.
-
-    Attributes:
-        expression: the graph's name for it.
-        leaf: the number of the argument; None for what is computed.
-    """
-
-    def __init__(self, device: Device, expression: Expression, leaf: int | None = None):
-        super().__init__(device)
-        self.expression, self.leaf = expression, leaf
-
-
-class Trace(Recorder):
-    """A function that is being traced.
+class Trace(Graph):
+    """A function that is being traced: a graph whose tensors follow NumPy's rules.
 
     Args:
         name: the function's, for messages.
         device: where it runs.
 
     Attributes:
-        graph: what it becomes.
         feeds: what is bound to each input of the graph: an argument, by number, or a tensor from outside.
         keeping: what operators write whose outputs must be zeros before (``session.KEEPING``).
     """
 
+    is_traced = True
+    name: str
+
     def __init__(self, name: str, device: Device):
-        self.name, self.graph = name, Graph(device, name)
+        super().__init__(device, name, rules="numpy")
         self.feeds: list[int | Strided] = []
-        self.keeping: list[Expression] = []
-        self._outside: dict[Any, TracedMemory] = {}  # by identity of buffers, which `feeds` keeps alive
-        self._slices: dict[Any, tuple[Expression, Tensor]] = {}
-        self._numbers: dict[Any, Expression] = {}
+        self.keeping: list[Tensor] = []
+        self._outside: dict[Any, NodeMemory] = {}  # by identity of buffers, which `feeds` keeps alive
+        self._slices: dict[Any, Strided] = {}
+        self._numbers: dict[Any, Tensor] = {}
         self._foreign: list[tuple[Strided, Any]] = []
 
     # ---- tensors ----------------------------------------------------------------------------------------------------
 
-    def argument(self, leaf: int, tensor: Tensor, path: str) -> Tensor:
+    def argument(self, number: int, tensor: Tensor, path: str) -> Tensor:
         """Return what stands for an argument."""
-        found = tensor._moved(self._input(leaf, tensor, path), behind_binding(tensor) - tensor.offset)
-        self.watch([found])
-        return found
+        stand_in = tensor._moved(self._input(number, tensor, path), behind_binding(tensor) - tensor.offset)
+        self.watch([stand_in])
+        return stand_in
 
-    def _input(self, feed: int | Strided, tensor: Strided, path: str | None = None) -> TracedMemory:
+    def _input(self, feed: int | Strided, tensor: Strided, path: str | None = None) -> NodeMemory:
         """Add an input of the graph, for what is bound where a tensor begins or up to 15 bytes before."""
         self.feeds.append(feed)
         before = behind_binding(tensor)
@@ -91,106 +78,79 @@ class Trace(Recorder):
             desc = TensorDesc(tensor.data_type, (max(1, before + span(tensor.sizes, tensor.strides)),))
         else:
             desc = TensorDesc(*tensor.signature)
-        expression = self.graph.input(desc, name=path)
-        return TracedMemory(self.graph.device, expression, feed if isinstance(feed, int) else None)
+        node = self.input(desc, name=path)
+        return NodeMemory(self, node.origin, desc, feed if isinstance(feed, int) else None)
 
-    def resolved(self, given: Strided) -> tuple[Strided, TracedMemory]:
-        """Return a tensor of the function as one of the graph, and where it lies: what comes from outside becomes an
-        input.
+    def resolved(self, label: str, tensor: Strided) -> Strided:
+        """Return a tensor of the function as one of the graph: what comes from outside becomes an input.
 
         Raises:
             InvalidState: it was made while another function was traced.
+            InvalidArgument: it lies on another device.
         """
-        memory: Any = given.buffer
-        if isinstance(memory, TracedMemory):
-            if memory.expression.graph is not self.graph:
+        memory = tensor.buffer
+        if isinstance(memory, NodeMemory):
+            if memory.graph is not self:
                 raise InvalidState(
-                    f"{self.name}: a Tensor, {given.data_type.name} {list(given.sizes)}, was made while another call "
+                    f"{self.name}: a Tensor, {tensor.data_type.name} {list(tensor.sizes)}, was made while another call "
                     f"was traced, and has no elements ({line_of_caller()})"
                 )
-            return given, memory
-        self.watch([given])
-        key = id(memory), given.offset, given.signature
-        found = self._outside.get(key)
-        if found is None:
-            found = self._outside[key] = self._input(given, given)
-        return given._moved(found, behind_binding(given) - given.offset), found
+            return tensor
+        if memory.device is not self.device:
+            self._refuse_device(label, memory.device)
+        self.watch([tensor])
+        key = id(memory), tensor.offset, tensor.signature
+        outside = self._outside.get(key)
+        if outside is None:
+            outside = self._outside[key] = self._input(tensor, tensor)
+        return tensor._moved(outside, behind_binding(tensor) - tensor.offset)
 
-    def operand(self, caller: str, given: Strided) -> tuple[Expression, Strided]:
-        """Return what a node reads for a tensor, and a tensor that lies as it reads it: a view that begins behind the
-        first element is a SLICE1, which the compiler makes part of the node.
-
-        Raises:
-            InvalidArgument: such a view has 8 dimensions, or elements of 4 bits.
-        """
-        given, memory = self.resolved(given)
-        if given.offset:
-            key = id(memory), given.offset, given.signature
-            found = self._slices.get(key)
-            if found is None:
-                found = self._slices[key] = self._sliced(caller, given, memory.expression)
-            return found
-        return memory.expression, given
-
-    def _sliced(self, caller: str, given: Strided, source: Expression) -> tuple[Expression, Tensor]:
-        sizes, strides = given.sizes or (1,), given.strides or (1,)
-        if given.data_type.bits < 8 or len(sizes) == MAX_DIMENSIONS:
-            raise InvalidArgument(
-                f"{caller}: a view of {'4-bit integers' if given.data_type.bits < 8 else '8 dimensions'} must begin "
-                f"where its memory does while `{self.name}` is traced, got one that begins at element {given.offset}"
-            )
-        desc = descs.Slice1(
-            input_tensor=TensorDesc(given.data_type, (2, *sizes), (given.offset, *strides)),
-            output_tensor=TensorDesc(given.data_type, (1, *sizes)),
-            input_window_offsets=(1, *(0 for _ in sizes)),
-            input_window_sizes=(1, *sizes),
-            input_window_strides=(1,) * (len(sizes) + 1),
+    def _refuse_device(self, label: str, device: Device) -> NoReturn:
+        raise InvalidArgument(
+            f"{label}: the device must be that of `{self.name}`, '{self.device.adapter}', while it is traced, got "
+            f"another, '{device.adapter}'"
         )
-        (expression,) = self.graph.append(_fitted(desc, [source]), [source])
-        assert expression is not None
-        return expression, self._tensor(expression, given.data_type, given.sizes)
 
-    def _tensor(self, expression: Expression, data_type: DataType, sizes: Sizes) -> Tensor:
-        """Return what a node computes as a tensor."""
-        memory: Any = TracedMemory(self.graph.device, expression)
-        return Tensor._packed(memory, data_type, sizes)
+    def _describe_foreign(self, tensor: Strided, is_first: bool) -> str | None:
+        if isinstance(tensor.buffer, NodeMemory) or is_first or tensor.device is self.device:
+            return None
+        return (
+            f"must be on the device of the other operands, '{self.device.adapter}', got one on another, "
+            f"'{tensor.device.adapter}'; x.to(device) copies it"
+        )
 
-    def number(self, value: int | float, data_type: DataType) -> Expression:
-        """Return a number as a constant of the graph."""
+    def _operand_of(self, label: str, tensor: Strided) -> Strided:
+        tensor = self.resolved(label, tensor)
+        if not tensor.offset:
+            return tensor
+        key = tensor.origin, tensor.offset, tensor.signature
+        if key not in self._slices:
+            self._slices[key] = self._sliced(label, tensor)
+        return self._slices[key]
+
+    def _number(self, value: int | float, data_type: DataType) -> Tensor:
         key = data_type, value.hex() if isinstance(value, float) else value
-        found = self._numbers.get(key)
-        if found is None:
-            with np.errstate(over="ignore"):
-                data = np.array([value], data_type.numpy)
-            found = self._numbers[key] = self.graph.constant(data, data_type)
-        return found
+        if key not in self._numbers:
+            self._numbers[key] = super()._number(value, data_type)
+        return self._numbers[key]
 
     # ---- operators --------------------------------------------------------------------------------------------------
 
-    def call(
-        self, made: type[Any], caller: str, kind: type[OperatorDesc], values: Mapping[str, Any], device: Device | None
-    ) -> Call:
-        found = _RecordedCall(self, made, caller, kind, values, device)
-        if found.device is not self.graph.device:
-            raise InvalidArgument(
-                f"{caller}: the device must be that of `{self.name}`, '{self.graph.device.adapter}', while it is "
-                f"traced, got another, '{found.device.adapter}'"
-            )
-        return found
+    def _append(self, call: NodeCall, desc: OperatorDesc, name: str | None) -> tuple[Tensor | None, ...]:
+        try:
+            self.device.create_operator(desc)
+            outputs = super()._append(call, desc, name)
+        except (InvalidDescription, NotSupported) as error:
+            raise call.in_words(error) from error
+        if desc.operator in KEEPING:
+            self.keeping += [output for output in outputs if output is not None]
+        return outputs
 
-    def record(
-        self, call: Call, types: Mapping[str, Any], sizes: Mapping[str, Any], absent: Sequence[str]
-    ) -> tuple[Sequence[Any], Sequence[TensorDesc | None]]:
-        def add(desc: OperatorDesc) -> tuple[Sequence[Any], Sequence[TensorDesc | None]]:
-            desc = _fitted(desc, call.places)
-            self.graph.device.create_operator(desc)
-            found = self.graph.append(desc, call.places)
-            if desc.operator in KEEPING:
-                self.keeping += [one for one in found if one is not None]
-            memories = [None if one is None else TracedMemory(self.graph.device, one) for one in found]
-            return memories, [slot.tensor for slot in desc.outputs]
+    def _in_words(self, call: OperatorCall, error: DmlError) -> DmlError:
+        return OperatorCall.in_words(call, error)
 
-        return call.described(types, sizes, absent, add)
+    def _at(self) -> str:
+        return ""
 
     def restore(self) -> InvalidArgument | None:
         """Give tensors that the function did not make, and assigned to, the memory back that they had; return what to
@@ -210,31 +170,20 @@ class Trace(Recorder):
         """Take note of tensors that the function must not assign to."""
         self._foreign += [(tensor, tensor.buffer) for tensor in tensors]
 
-    def refuse_reading(self) -> NoReturn:
+    def _refuse_reading(self) -> NoReturn:
+        if recorder() is not self:
+            raise InvalidState(
+                "Tensor: it was made while a function was traced, and has no elements; a compiled function must return "
+                "what is used outside"
+            )
         frame = sys._getframe(1)
-        asked = frame.f_code.co_name
+        method = frame.f_code.co_name
         while frame.f_back is not None and in_package(frame):
-            asked, frame = frame.f_code.co_name, frame.f_back
+            method, frame = frame.f_code.co_name, frame.f_back
         raise InvalidState(
-            f"{self.name}: {_CALLS.get(asked, f'x.{asked}()')} must not ask for the elements of a Tensor while the "
+            f"{self.name}: {_CALLS.get(method, f'x.{method}()')} must not ask for the elements of a Tensor while the "
             f"function is traced, since they are not computed yet ({line_of_caller()}, in {frame.f_code.co_name})"
         )
-
-
-class _RecordedCall(Call):
-    """A call of an operator whose operands are expressions."""
-
-    def __init__(self, trace: Trace, *given: Any):
-        self._trace = trace
-        super().__init__(*given)
-
-    def _bind_number(self, value: int | float, data_type: DataType) -> None:
-        self.places.append(self._trace.number(value, data_type))
-
-    def _bind(self, given: Strided) -> Strided:
-        expression, lies = self._trace.operand(self._caller, given)
-        self.places.append(expression)
-        return lies
 
 
 def place(tensor: Strided) -> Place:
@@ -242,16 +191,224 @@ def place(tensor: Strided) -> Place:
     return tensor.buffer._memory, (tensor.offset - behind_binding(tensor)) * tensor.data_type.bits // 8
 
 
-def _fitted(desc: OperatorDesc, fed: Sequence[Expression | None]) -> OperatorDesc:
-    """Return a description whose inputs take all the bytes of what feeds them, as edges of graphs must."""
-    places = iter(fed)
+_PLAIN = (int, bool, str, bytes, type(None))
+"""Types whose equal values no function can tell apart."""
 
-    def sized(given: Any) -> Any:
-        if isinstance(given, tuple):
-            return tuple(map(sized, given))
-        source = next(places)
-        if given is None or source is None or given.byte_size == source.desc.byte_size:
-            return given
-        return dataclasses.replace(given, total_tensor_size_in_bytes=source.desc.byte_size)
+_RESULTS = (int, float, complex, str, bytes, type(None), np.generic)
+"""What a function may return beside tensors and arrays."""
 
-    return desc.replace(**{field: sized(getattr(desc, field)) for field in desc.input_fields})
+
+def flatten(caller: str, path: str, value: Any, leaves: list[tuple[str, Any]]) -> Any:
+    """Append the tensors and arrays of an argument to ``leaves``, with the names of their places, and return what else
+    tracing depends on: sizes, types, layouts, and all other values. It can be hashed.
+
+    Raises:
+        InvalidArgument: a value that cannot be hashed; names caller and ``path``.
+        InvalidState: a tensor is released.
+    """
+    if isinstance(value, Strided):
+        if value.buffer.released:
+            raise InvalidState(f"{caller}: {path}, {value.data_type.name} {list(value.sizes)}, is released")
+        leaves.append((path, value))
+        return value.sizes, value.signature, value.dtype, behind_binding(value)
+    if isinstance(value, np.ndarray):
+        leaves.append((path, value))
+        return np.ndarray, value.dtype, value.shape
+    kind = type(value)
+    if kind is list or kind is tuple or (isinstance(value, tuple) and hasattr(value, "_fields")):
+        return kind, *[flatten(caller, f"{path}[{number}]", one, leaves) for number, one in enumerate(value)]
+    if kind is dict:
+        return kind, *[
+            (type(key), key, flatten(caller, f"{path}[{shown(key)}]", one, leaves)) for key, one in value.items()
+        ]
+    return kind, _distinct(caller, path, value)
+
+
+def _distinct(caller: str, path: str, value: Any) -> Any:
+    """Return what two values of one type share only if functions cannot tell them apart."""
+    if type(value) in _PLAIN:
+        return value
+    if type(value) is float:
+        return value.hex()
+    if isinstance(value, np.generic | complex):
+        return np.asarray(value).tobytes()
+    try:
+        hash(value)
+    except Exception:  # whatever a foreign __hash__ raises
+        raise InvalidArgument(
+            f"{caller}: {path} must be a Tensor, an array, a tuple, list or dict of such, or a value that can be "
+            f"hashed, got {shown(value, typed=True)}"
+        ) from None
+    return value
+
+
+def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a structure of the same kind with ``change`` applied to all that is no tuple, list or dict."""
+    kind = type(value)
+    if kind is list or kind is tuple:
+        return kind([mapped(one, change) for one in value])
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return kind(*[mapped(one, change) for one in value])
+    if kind is dict:
+        return {key: mapped(one, change) for key, one in value.items()}
+    return change(value)
+
+
+def check_result(caller: str, value: Any) -> None:
+    """Refuse a result that is neither tensor, array, number, text nor None, for it could not be made anew.
+
+    Raises:
+        InvalidArgument: names the function.
+    """
+    if not isinstance(value, (Strided, np.ndarray, *_RESULTS)):
+        raise InvalidArgument(
+            f"{caller}: results must be Tensors, arrays, numbers, texts or None, in tuples, lists and dicts, "
+            f"got {shown(value, typed=True)}"
+        )
+
+
+@dataclass(frozen=True)
+class _Computed:
+    """A result: the tensor of the trace, seen in an output of the graph or an argument, by number."""
+
+    tensor: Tensor
+    number: int
+    is_argument: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Traced:
+    """A function, traced and compiled.
+
+    Attributes:
+        name: the function's, for messages.
+        graph: what it became.
+        outputs: the graph's outputs.
+        operator: the graph, compiled; None where no operator is called.
+        prepared: the same, ready to be called.
+        feeds: what is bound to each input of the graph: an argument, by number, or a tensor from outside.
+        arguments: what stood for the arguments.
+        result: what the function returned; ``_Computed`` in the places of tensors.
+        watched: the tensors of the function's variables, which must be the same for this to hold.
+    """
+
+    name: str
+    graph: Graph
+    outputs: tuple[Tensor, ...]
+    operator: CompiledOperator | None
+    prepared: Prepared | None
+    feeds: tuple[int | Strided, ...]
+    arguments: tuple[Tensor, ...]
+    result: Any
+    watched: tuple[Any, ...] = field(repr=False)
+
+    def run(self, leaves: Sequence[tuple[str, Any]]) -> Any:
+        """Return the results for the tensors and arrays among the arguments, with the names of their places.
+
+        Raises:
+            InvalidState: a tensor from outside is released.
+            OutOfMemory: no room for arguments or results; names the function.
+        """
+        device, name = self.graph.device, self.name
+        is_host = bool(leaves) and not any(isinstance(leaf, Tensor) for _, leaf in leaves)
+        given = [as_tensor(name, path, leaf, device) for path, leaf in leaves]
+        buffers: Sequence[Any] = ()
+        if self.prepared is not None:
+            bound = [given[feed] if isinstance(feed, int) else feed for feed in self.feeds]
+            for one in bound:
+                if one.buffer.released:
+                    raise InvalidState(
+                        f"{name}: a Tensor from outside, {one.data_type.name} {list(one.sizes)}, is released"
+                    )
+            buffers = session_of(device).execute(device, self.prepared, list(map(place, bound)), name)
+        made: dict[int, Any] = {}
+
+        def result(value: Any) -> Any:
+            if isinstance(value, np.ndarray):
+                return value.copy()
+            if not isinstance(value, _Computed):
+                return value.numpy() if is_host and isinstance(value, Tensor) else value
+            found = made.get(id(value.tensor))
+            if found is None:
+                found = self._seen(value, given, buffers)
+                found = made[id(value.tensor)] = found.numpy() if is_host else found
+            return found
+
+        return mapped(self.result, result)
+
+    def _seen(self, value: _Computed, given: Sequence[Tensor], buffers: Sequence[Any]) -> Tensor:
+        """Return a result in the memory that a call wrote or was given."""
+        if not value.is_argument:
+            return value.tensor._moved(buffers[value.number], 0)
+        argument = given[value.number]
+        stood_for = self.arguments[value.number]
+        if value.tensor is stood_for:
+            return argument
+        return value.tensor._moved(argument.buffer, argument.offset - stood_for.offset)
+
+
+def as_tensor(caller: str, path: str, leaf: Any, device: Device) -> Tensor:
+    """Return a tensor, or the copy of an array on a device.
+
+    Raises:
+        InvalidArgument: an array that is not one of numbers; names caller and place.
+        OutOfMemory: the device has no room.
+    """
+    if isinstance(leaf, Tensor):
+        return leaf
+    try:
+        return Tensor(leaf, device=device)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"{caller}: {str(error).removeprefix('Tensor: ').replace('values', path, 1)}") from None
+
+
+def finish(trace: Trace, arguments: Sequence[Tensor], result: Any, watched: Sequence[Any]) -> Traced:
+    """Compile what a function did, to return what it returned.
+
+    Raises:
+        InvalidArgument: it returned something else than tensors, arrays, numbers, texts, None and structures of them.
+        InvalidState: it returned a tensor of another trace.
+        NotSupported: the adapter lacks what an operator needs; names the function.
+    """
+    numbers: dict[Origin, int] = {}
+    outputs: list[Tensor] = []
+
+    def number_of(tensor: Tensor) -> int:
+        if tensor.origin not in numbers:
+            numbers[tensor.origin] = len(outputs)
+            outputs.append(tensor)
+        return numbers[tensor.origin]
+
+    def seen(value: Any) -> Any:
+        check_result(trace.name, value)
+        if not isinstance(value, Tensor) or not isinstance(value.buffer, NodeMemory):
+            return value
+        value._check_usable(f"{trace.name}: a result")
+        memory = trace.resolved(trace.name, value).buffer
+        if memory.argument is not None:
+            return _Computed(value, memory.argument, True)
+        return _Computed(value, number_of(Tensor._of_node(memory)), False)
+
+    found = mapped(result, seen)
+    operator = prepared = None
+    for tensor in trace.keeping:
+        number_of(tensor)
+    if outputs:
+        forgotten = unread(trace.nodes, list(numbers))
+        outputs += [Tensor._of_node(NodeMemory(trace, origin, desc)) for origin, desc in forgotten]
+        try:
+            operator = trace.compile(outputs)
+        except NotSupported as error:
+            raise type(error).__new__(type(error), f"{trace.name}: {error}") from error
+        prepared = session_of(trace.device).prepare(operator, bool(trace.keeping))
+    return Traced(
+        trace.name,
+        trace,
+        tuple(outputs),
+        operator,
+        prepared,
+        tuple(trace.feeds),
+        tuple(arguments),
+        found,
+        tuple(watched),
+    )

@@ -1,0 +1,170 @@
+"""What a tensor's elements lie in: memory of a device, or a node of a graph that will compute them.
+
+While a function is traced, its calls of operators become nodes of the trace, which is such a graph.
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType, MappingProxyType
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+from dmlgpu.catalog.tensor_desc import TensorDesc
+
+if TYPE_CHECKING:
+    from dmlgpu.catalog.operator_desc import OperatorDesc
+    from dmlgpu.runtime.device import Device
+
+NOTHING: Any = MappingProxyType({})
+"""The default of parameters that are mappings."""
+
+
+class Memory(Protocol):
+    """What a tensor views: a ``Buffer`` of a device, or a ``NodeMemory``."""
+
+    @property
+    def device(self) -> Device:
+        """Where the elements are, or will be."""
+
+    @property
+    def released(self) -> bool:
+        """Whether it must not be used any more."""
+
+    def release(self) -> None:
+        """Give it back."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a value of a graph comes from.
+
+    Attributes:
+        kind: ``input``, ``constant`` or ``operator``.
+        number: of the graph's input or node.
+        output: flat number among the node's outputs.
+    """
+
+    kind: str
+    number: int
+    output: int = 0
+
+
+class Recorder(ABC):
+    """What operators are added to: a ``Graph``, or the trace of a function."""
+
+    is_traced = False
+    """Whether it is a function that is being traced."""
+
+    @abstractmethod
+    def _call(
+        self,
+        label: str,
+        kind: type[OperatorDesc],
+        values: Mapping[str, Any],
+        *,
+        types: Mapping[str, Any],
+        sizes: Mapping[str, Any],
+        absent: Sequence[str],
+        boolean: bool,
+        name: str | None,
+        device: Any,
+    ) -> tuple[Any, ...]:
+        """Add a call of an operator, for ``execution.call_op``, and return its outputs."""
+
+    @abstractmethod
+    def _refuse_reading(self) -> NoReturn:
+        """Raise an InvalidState that says that a tensor has no elements yet."""
+
+
+class NodeMemory:
+    """An input, a constant or an operator's output of a graph, in place of a buffer.
+
+    Attributes:
+        graph: the graph.
+        origin: what computes it.
+        desc: how it lies in memory, as a whole.
+        argument: the number of the argument of a traced function; None for what is no argument.
+        released: whether the traced function released it.
+    """
+
+    def __init__(self, graph: Any, origin: Origin, desc: TensorDesc, argument: int | None = None):
+        self.graph, self.origin, self.desc, self.argument = graph, origin, desc, argument
+        self.released = False
+
+    @property
+    def device(self) -> Any:
+        """Where the graph will be compiled."""
+        return self.graph.device
+
+    def release(self) -> None:
+        """Let no later operator read it."""
+        self.released = True
+
+    def _refuse(self, *_: Any) -> Any:
+        """Raise an InvalidState that says why there are no elements."""
+        refuse_reading()
+        self.graph._refuse_reading()
+
+    read = write = _refuse
+    _memory = property(_refuse)
+
+
+current_caller: ContextVar[str | None] = ContextVar("dmlgpu_caller", default=None)
+"""The function that the user called, for messages; None outside of ``calls.eager`` and ``calls.named``."""
+
+_recorder: ContextVar[Recorder | None] = ContextVar("dmlgpu_recorder", default=None)
+
+
+def recorder() -> Recorder | None:
+    """Return the trace that takes the calls of operators, None if they run at once."""
+    return _recorder.get()
+
+
+def refuse_reading() -> None:
+    """Refuse that a tensor's elements are looked at while a function is traced.
+
+    Raises:
+        InvalidState: one is; names the line.
+    """
+    trace = _recorder.get()
+    if trace is not None:
+        trace._refuse_reading()
+
+
+@contextmanager
+def recorded_by(trace: Recorder | None) -> Iterator[None]:
+    """Let a trace take the calls of operators that are made inside, in this thread; None lets them run."""
+    token = _recorder.set(trace)
+    try:
+        yield
+    finally:
+        _recorder.reset(token)
+
+
+def unrecorded() -> Any:
+    """Let operators run at once inside, although a function may be traced."""
+    return recorded_by(None)
+
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+def in_package(frame: FrameType) -> bool:
+    """Return whether a frame runs code of this package."""
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] == _PACKAGE
+
+
+def caller() -> str:
+    """Return ``file:line`` of the innermost frame outside this package; files below the working directory relative."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and in_package(frame):
+        frame = frame.f_back
+    path = Path(frame.f_code.co_filename)
+    path = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    return f"{path}:{frame.f_lineno}"
