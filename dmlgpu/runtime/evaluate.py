@@ -47,35 +47,35 @@ def evaluate(
     device = as_device("evaluate", device)
     compiled = device.compile_operator(device.create_operator(desc))
     flat = _flat(desc, inputs) if isinstance(inputs, Mapping) else inputs
-    given: Any = with_absent(as_tuple(desc.operator, "inputs", flat, "arrays"), compiled.inputs)
-    if len(given) != len(compiled.inputs):
+    arrays: Any = with_absent(as_tuple(desc.operator, "inputs", flat, "arrays"), compiled.inputs)
+    if len(arrays) != len(compiled.inputs):
         expected = f"{len(compiled.inputs)} arrays ({', '.join(port.label for port in compiled.inputs)})"
-        raise InvalidArgument(f"{desc.operator}: inputs must be {expected}, got {len(given)}")
-    raw = run_compiled(compiled, given, [port.desc for port in compiled.inputs], desc.operator)
-    found = zip(compiled.outputs, raw, strict=True)
-    return tuple(port.desc.decode(data) for port, data in found if port.desc is not None and data is not None)
+        raise InvalidArgument(f"{desc.operator}: inputs must be {expected}, got {len(arrays)}")
+    raw = run_compiled(compiled, arrays, [port.desc for port in compiled.inputs], desc.operator)
+    results = zip(compiled.outputs, raw, strict=True)
+    return tuple(port.desc.decode(data) for port, data in results if port.desc is not None and data is not None)
 
 
 def _flat(desc: OperatorDesc, named: Mapping[str, Any]) -> list[Any]:
     """Return the flat inputs of a description that are given by the names of their fields."""
-    fields = {one: field for field in desc.input_fields for one in (field, _short(field))}
+    fields = {name: field for field in desc.input_fields for name in (field, _short(field))}
     unknown = [name for name in named if name not in fields]
     if unknown:
         expected = ", ".join(map(_short, desc.input_fields)) or "nothing"
         raise InvalidArgument(f"{desc.operator}: inputs must name only {expected}, got {shown(unknown[0])}")
-    given = {fields[name]: array for name, array in named.items()}
-    found: list[Any] = []
+    arrays = {fields[name]: array for name, array in named.items()}
+    inputs: list[Any] = []
     for slot in desc.inputs:
-        array = given.get(slot.field)
+        array = arrays.get(slot.field)
         if slot.position == 0:
             count = len(getattr(desc, slot.field))
             several = as_tuple(desc.operator, slot.field, array, "arrays")
             if len(several) != count:
                 raise InvalidArgument(f"{desc.operator}: {slot.field} must be {count} arrays, got {len(several)}")
-            found += several
+            inputs += several
         elif slot.position is None:
-            found.append(array)
-    return found
+            inputs.append(array)
+    return inputs
 
 
 def _short(field: str) -> str:
@@ -120,15 +120,15 @@ def _upload(device: Device, title: str, label: str, tensor: TensorDesc | None, a
             expected = "None, since the description leaves it out" if tensor is None else "an array"
             raise InvalidArgument(f"{title}: {label} must be {expected}, got {type(array).__name__}")
         return None
-    given = _as_array(title, label, array)
+    values = _as_array(title, label, array)
     expected_type = tensor.data_type.numpy
-    if given.dtype != expected_type or given.shape != tensor.sizes:
+    if values.dtype != expected_type or values.shape != tensor.sizes:
         raise InvalidArgument(
             f"{title}: {label} must be an array of {expected_type} with shape {tensor.sizes}, "
-            f"got {given.dtype} with shape {given.shape}"
+            f"got {values.dtype} with shape {values.shape}"
         )
     buffer = device.create_buffer(tensor.byte_size, label)
-    buffer.write(tensor.encode(given))
+    buffer.write(tensor.encode(values))
     return buffer
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numbers
+import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,42 @@ from dmlgpu.tensors.integers import power, shifted
 from dmlgpu.tensors.memory import NodeMemory, current_caller
 from dmlgpu.tensors.promotion import promoted
 from dmlgpu.tensors.types import as_number, is_number
+
+
+def _pairing(symbol: str, kind: str, swapped: bool = False) -> Any:
+    """Return the method of an operator on a and b that is one of DirectML's, by the name of its description."""
+
+    def method(self: Arithmetic, other: Any) -> Any:
+        return self._pair(symbol, getattr(descs, kind), other, swapped)
+
+    return method
+
+
+def _composed(function: Callable[..., Any], *options: Any) -> tuple[Any, Any]:
+    """Return the methods of an operator on a and b, and on b and a, that a function composes of DirectML's."""
+
+    def method(self: Arithmetic, other: Any) -> Any:
+        return function(self, *options, other, False)
+
+    def swapped(self: Arithmetic, other: Any) -> Any:
+        return function(self, *options, other, True)
+
+    return method, swapped
+
+
+def _updating(symbol: str, function: Callable[[Any, Any], Any]) -> Any:
+    """Return the method of an operator in place: another tensor of the same type and sizes takes the name."""
+
+    def method(self: Any, other: Any) -> Any:
+        result = function(self, other)
+        if result is not NotImplemented and (result.dtype, result.sizes) != (self.dtype, self.sizes):
+            raise InvalidArgument(
+                f"a {symbol} b: the result must have the type and sizes of a, {self.type_name} {list(self.sizes)}, got "
+                f"{result.type_name} {list(result.sizes)}"
+            )
+        return result
+
+    return method
 
 
 class Arithmetic:
@@ -80,28 +118,6 @@ class Arithmetic:
             return promoted(caller, {"a": first, "b": second})
         return first, second
 
-    def __add__(self, other: Any) -> Any:
-        return self._pair("+", descs.ElementWiseAdd, other)
-
-    __radd__ = __add__
-
-    def __sub__(self, other: Any) -> Any:
-        return self._pair("-", descs.ElementWiseSubtract, other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return self._pair("-", descs.ElementWiseSubtract, other, True)
-
-    def __mul__(self, other: Any) -> Any:
-        return self._pair("*", descs.ElementWiseMultiply, other)
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, other: Any) -> Any:
-        return self._divided(other, False)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return self._divided(other, True)
-
     def _divided(self, other: Any, swapped: bool) -> Any:
         is_float = self.data_type.is_float or (isinstance(other, Arithmetic) and other.data_type.is_float)
         if not is_float and not self._is_strict:
@@ -111,43 +127,25 @@ class Arithmetic:
             )
         return self._pair("/", descs.ElementWiseDivide, other, swapped)
 
-    def __floordiv__(self, other: Any) -> Any:
-        return self._floored(other, False)
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        return self._floored(other, True)
-
     def _floored(self, other: Any, swapped: bool) -> Any:
         """Divide and round down: signed integers that the division truncates up, those whose remainder by truncation is
         not the one by rounding down, less 1."""
         if self.data_type.is_float:
-            found = self._pair("//", descs.ElementWiseDivide, other, swapped)
-            if found is NotImplemented:
-                return found
-            return self._operator("a // b", descs.ElementWiseFloor, input_tensor=found)
-        found = self._pair("//", descs.ElementWiseDivide, other, swapped)
-        if found is NotImplemented or not found.data_type.is_signed:
-            return found
+            quotient = self._pair("//", descs.ElementWiseDivide, other, swapped)
+            if quotient is NotImplemented:
+                return quotient
+            return self._operator("a // b", descs.ElementWiseFloor, input_tensor=quotient)
+        quotient = self._pair("//", descs.ElementWiseDivide, other, swapped)
+        if quotient is NotImplemented or not quotient.data_type.is_signed:
+            return quotient
         down = self._pair("//", descs.ElementWiseModulusFloor, other, swapped)
-        return found - (down != self._pair("//", descs.ElementWiseModulusTruncate, other, swapped)).astype(
-            found.data_type
+        return quotient - (down != self._pair("//", descs.ElementWiseModulusTruncate, other, swapped)).astype(
+            quotient.data_type
         )
 
-    def __mod__(self, other: Any) -> Any:
-        return self._pair("%", self._modulus, other)
-
-    def __rmod__(self, other: Any) -> Any:
-        return self._pair("%", self._modulus, other, True)
-
-    @property
-    def _modulus(self) -> type[OperatorDesc]:
-        return descs.ElementWiseModulusTruncate if self._is_strict else descs.ElementWiseModulusFloor
-
-    def __pow__(self, exponent: Any) -> Any:
-        return self._raised(exponent, False)
-
-    def __rpow__(self, base: Any) -> Any:
-        return self._raised(base, True)
+    def _remainder(self, other: Any, swapped: bool) -> Any:
+        kind = descs.ElementWiseModulusTruncate if self._is_strict else descs.ElementWiseModulusFloor
+        return self._pair("%", kind, other, swapped)
 
     def _raised(self, other: Any, swapped: bool) -> Any:
         if isinstance(other, numbers.Real) and not swapped and (self.data_type.is_float or self._is_strict):
@@ -162,6 +160,15 @@ class Arithmetic:
             return power(*self._alike("a ** b", self._tensor("a ** b", other), swapped))
         return self._operator("a ** b", descs.ElementWisePow, input_tensor=first, exponent_tensor=second)
 
+    __add__ = __radd__ = _pairing("+", "ElementWiseAdd")
+    __sub__ = _pairing("-", "ElementWiseSubtract")
+    __rsub__ = _pairing("-", "ElementWiseSubtract", swapped=True)
+    __mul__ = __rmul__ = _pairing("*", "ElementWiseMultiply")
+    __truediv__, __rtruediv__ = _composed(_divided)
+    __floordiv__, __rfloordiv__ = _composed(_floored)
+    __mod__, __rmod__ = _composed(_remainder)
+    __pow__, __rpow__ = _composed(_raised)
+
     def __neg__(self) -> Any:
         if self._is_strict or (self.data_type.is_signed and self.data_type is not DataType.FLOAT64):
             return self._operator("-a", descs.ElementWiseNegate, input_tensor=self)
@@ -175,88 +182,24 @@ class Arithmetic:
             return self._same()
         return self._operator("abs(a)", descs.ElementWiseAbs, input_tensor=self)
 
-    # ---- in place: another tensor of the same type and sizes takes the name ------------------------------------------
-
-    def _in_place(self: Any, symbol: str, found: Any) -> Any:
-        """Return the result of an operator in place.
-
-        Raises:
-            InvalidArgument: it has another type or other sizes than the tensor that it is assigned to.
-        """
-        if found is not NotImplemented and (found.dtype, found.sizes) != (self.dtype, self.sizes):
-            raise InvalidArgument(
-                f"a {symbol} b: the result must have the type and sizes of a, {self.type_name} {list(self.sizes)}, got "
-                f"{found.type_name} {list(found.sizes)}"
-            )
-        return found
-
-    def __iadd__(self, other: Any) -> Any:
-        return self._in_place("+=", self + other)
-
-    def __isub__(self, other: Any) -> Any:
-        return self._in_place("-=", self - other)
-
-    def __imul__(self, other: Any) -> Any:
-        return self._in_place("*=", self * other)
-
-    def __itruediv__(self, other: Any) -> Any:
-        return self._in_place("/=", self / other)
-
-    def __ifloordiv__(self, other: Any) -> Any:
-        return self._in_place("//=", self // other)
-
-    def __imod__(self, other: Any) -> Any:
-        return self._in_place("%=", self % other)
-
-    def __ipow__(self, other: Any) -> Any:
-        return self._in_place("**=", self**other)
-
-    def __iand__(self, other: Any) -> Any:
-        return self._in_place("&=", self & other)
-
-    def __ior__(self, other: Any) -> Any:
-        return self._in_place("|=", self | other)
-
-    def __ixor__(self, other: Any) -> Any:
-        return self._in_place("^=", self ^ other)
-
-    def __ilshift__(self, other: Any) -> Any:
-        return self._in_place("<<=", self << other)
-
-    def __irshift__(self, other: Any) -> Any:
-        return self._in_place(">>=", self >> other)
+    __iadd__ = _updating("+=", operator.add)
+    __isub__ = _updating("-=", operator.sub)
+    __imul__ = _updating("*=", operator.mul)
+    __itruediv__ = _updating("/=", operator.truediv)
+    __ifloordiv__ = _updating("//=", operator.floordiv)
+    __imod__ = _updating("%=", operator.mod)
+    __ipow__ = _updating("**=", operator.pow)
+    __iand__ = _updating("&=", operator.and_)
+    __ior__ = _updating("|=", operator.or_)
+    __ixor__ = _updating("^=", operator.xor)
+    __ilshift__ = _updating("<<=", operator.lshift)
+    __irshift__ = _updating(">>=", operator.rshift)
 
     # ---- bits -------------------------------------------------------------------------------------------------------
 
-    def __and__(self, other: Any) -> Any:
-        return self._pair("&", descs.ElementWiseBitAnd, other)
-
-    __rand__ = __and__
-
-    def __or__(self, other: Any) -> Any:
-        return self._pair("|", descs.ElementWiseBitOr, other)
-
-    __ror__ = __or__
-
-    def __xor__(self, other: Any) -> Any:
-        return self._pair("^", descs.ElementWiseBitXor, other)
-
-    __rxor__ = __xor__
-
-    def __lshift__(self, other: Any) -> Any:
-        return self._shifted("<<", descs.ElementWiseBitShiftLeft, other, False)
-
-    def __rlshift__(self, other: Any) -> Any:
-        return self._shifted("<<", descs.ElementWiseBitShiftLeft, other, True)
-
-    def __rshift__(self, other: Any) -> Any:
-        return self._shifted(">>", descs.ElementWiseBitShiftRight, other, False)
-
-    def __rrshift__(self, other: Any) -> Any:
-        return self._shifted(">>", descs.ElementWiseBitShiftRight, other, True)
-
-    def _shifted(self, symbol: str, kind: type[OperatorDesc], other: Any, swapped: bool) -> Any:
+    def _shifted(self, symbol: str, other: Any, swapped: bool) -> Any:
         caller = f"a {symbol} b"
+        kind = descs.ElementWiseBitShiftLeft if symbol == "<<" else descs.ElementWiseBitShiftRight
         if not (isinstance(other, Arithmetic | np.ndarray) or is_number(other)):
             return NotImplemented
         if self._is_strict:
@@ -277,6 +220,12 @@ class Arithmetic:
     def _beside(self, other: Any, dtype: Any = None) -> Any:
         raise NotImplementedError
 
+    __and__ = __rand__ = _pairing("&", "ElementWiseBitAnd")
+    __or__ = __ror__ = _pairing("|", "ElementWiseBitOr")
+    __xor__ = __rxor__ = _pairing("^", "ElementWiseBitXor")
+    __lshift__, __rlshift__ = _composed(_shifted, "<<")
+    __rshift__, __rrshift__ = _composed(_shifted, ">>")
+
     def __invert__(self) -> Any:
         if self.is_boolean:
             return self._operator("~a", descs.ElementWiseLogicalNot, input_tensor=self)
@@ -289,23 +238,14 @@ class Arithmetic:
             raise TypeError(f"unhashable type: {type(self).__name__!r}")
         return id(self)
 
-    def __eq__(self, other: object) -> Any:
-        return self._pair("==", descs.ElementWiseLogicalEquals, other)
+    __eq__ = _pairing("==", "ElementWiseLogicalEquals")
+    __lt__ = _pairing("<", "ElementWiseLogicalLessThan")
+    __le__ = _pairing("<=", "ElementWiseLogicalLessThanOrEqual")
+    __gt__ = _pairing(">", "ElementWiseLogicalGreaterThan")
+    __ge__ = _pairing(">=", "ElementWiseLogicalGreaterThanOrEqual")
 
     def __ne__(self, other: object) -> Any:
         equal = self._pair("!=", descs.ElementWiseLogicalEquals, other)
         if equal is NotImplemented:
             return equal
         return self._operator("a != b", descs.ElementWiseLogicalNot, input_tensor=equal)
-
-    def __lt__(self, other: Any) -> Any:
-        return self._pair("<", descs.ElementWiseLogicalLessThan, other)
-
-    def __le__(self, other: Any) -> Any:
-        return self._pair("<=", descs.ElementWiseLogicalLessThanOrEqual, other)
-
-    def __gt__(self, other: Any) -> Any:
-        return self._pair(">", descs.ElementWiseLogicalGreaterThan, other)
-
-    def __ge__(self, other: Any) -> Any:
-        return self._pair(">=", descs.ElementWiseLogicalGreaterThanOrEqual, other)

@@ -164,7 +164,7 @@ def _to_host(result: Any) -> Any:
     if isinstance(result, Tensor):
         return result.numpy()
     if isinstance(result, tuple):
-        parts = [_to_host(one) for one in result]
+        parts = [_to_host(part) for part in result]
         return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
     return result
 

@@ -307,12 +307,12 @@ def call_op(
     if prepared is None:
         prepared = call.compile(key, types, sizes, absent)
     buffers = call.session.execute(call.device, prepared, call.places, label)
-    is_scalar, made = first is not None and call.is_scalar, Strided.result_class
+    is_scalar, result_class = first is not None and call.is_scalar, Strided.result_class
     return tuple(
         [
             None
             if buffer is None or desc is None
-            else made._packed(
+            else result_class._packed(
                 buffer, desc.data_type, () if is_scalar else desc.sizes, boolean and desc.data_type in BOOLEAN_TYPES
             )
             for buffer, desc in zip(buffers, prepared.outputs, strict=True)

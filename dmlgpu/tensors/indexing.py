@@ -45,18 +45,18 @@ def select(x: Tensor, index: tuple[Any, ...]) -> Tensor:
             broadcast; more than 8 dimensions.
     """
     entries = _expanded(x, index)
-    view = x[tuple(slice(None) if _is_single(one) else one for one in entries)]
-    axes = [number for number, one in enumerate(entries) if _is_single(one)]
+    view = x[tuple(slice(None) if _is_single(entry) else entry for entry in entries)]
+    axes = [number for number, entry in enumerate(entries) if _is_single(entry)]
     indices = [_as_indices(x, entries[axis], view.sizes[axis], axis) for axis in axes]
     sizes = layout.broadcast_sizes(
-        CALLER, [(f"index {axis}", one.sizes) for axis, one in zip(axes, indices, strict=True)]
+        CALLER, [(f"index {axis}", entry.sizes) for axis, entry in zip(axes, indices, strict=True)]
     )
     rest = [axis for axis in range(view.ndim) if axis not in axes]
-    kept = tuple(view.sizes[axis] for axis in rest)
-    if len(sizes) + len(kept) > MAX_DIMENSIONS:
-        raise InvalidArgument(f"{CALLER}: indices must leave at most 8 dimensions, got {len(sizes) + len(kept)}")
-    if 0 in sizes or 0 in kept:
-        return x._nothing((*sizes, *kept))
+    rest_sizes = tuple(view.sizes[axis] for axis in rest)
+    if len(sizes) + len(rest_sizes) > MAX_DIMENSIONS:
+        raise InvalidArgument(f"{CALLER}: indices must leave at most 8 dimensions, got {len(sizes) + len(rest_sizes)}")
+    if 0 in sizes or 0 in rest_sizes:
+        return x._nothing((*sizes, *rest_sizes))
     place = indices[0]
     for number, axis in enumerate(axes[1:], 1):
         place = place * view.sizes[axis] + indices[number]
@@ -64,32 +64,32 @@ def select(x: Tensor, index: tuple[Any, ...]) -> Tensor:
     extent = math.prod(view.sizes[axis] for axis in axes)
     if not extent:
         raise InvalidArgument(f"{CALLER}: an index must name an element, got one into a dimension of size 0")
-    flat = view.transpose(*axes, *rest).reshape(extent, *kept) if view.ndim else view.reshape(1)
-    found = flat._taken(place.reshape(-1), 0, CALLER)._renamed((*sizes, *kept))
+    flat = view.transpose(*axes, *rest).reshape(extent, *rest_sizes) if view.ndim else view.reshape(1)
+    result = flat._taken(place.reshape(-1), 0, CALLER)._renamed((*sizes, *rest_sizes))
     first = axes[0]
     if axes == list(range(first, first + len(axes))) and first:
-        order = [*range(len(sizes), len(sizes) + first), *range(len(sizes)), *range(len(sizes) + first, found.ndim)]
-        found = found.transpose(order)
-    return found
+        order = [*range(len(sizes), len(sizes) + first), *range(len(sizes)), *range(len(sizes) + first, result.ndim)]
+        result = result.transpose(order)
+    return result
 
 
 def _expanded(x: Tensor, index: tuple[Any, ...]) -> list[Any]:
     """Return an entry per dimension and new dimension: Ellipsis spelled out, truth values as the places where they
     hold."""
     entries: list[Any] = []
-    for given in index:
-        one = np.asarray(given) if isinstance(given, bool | np.bool_) else given
-        one = np.asarray(one, None if one else np.int64) if isinstance(one, list) else one
-        if isinstance(one, Strided | np.ndarray) and one.dtype == bool:
-            entries.extend(_places(x, one, len(entries)))
+    for item in index:
+        entry = np.asarray(item) if isinstance(item, bool | np.bool_) else item
+        entry = np.asarray(entry, None if entry else np.int64) if isinstance(entry, list) else entry
+        if isinstance(entry, Strided | np.ndarray) and entry.dtype == bool:
+            entries.extend(_places(x, entry, len(entries)))
         else:
-            entries.append(one)
-    if sum(one is Ellipsis for one in entries) > 1:
+            entries.append(entry)
+    if sum(entry is Ellipsis for entry in entries) > 1:
         raise InvalidArgument(f"{CALLER}: at most one Ellipsis must be given")
-    taken = sum(one is not None and one is not Ellipsis for one in entries)
+    taken = sum(entry is not None and entry is not Ellipsis for entry in entries)
     if taken > x.ndim:
         raise InvalidArgument(f"{CALLER}: at most {x.ndim} indices must be given for {list(x.sizes)}, got {taken}")
-    place = next((number for number, one in enumerate(entries) if one is Ellipsis), len(entries))
+    place = next((number for number, entry in enumerate(entries) if entry is Ellipsis), len(entries))
     entries[place : place + 1] = [slice(None)] * (x.ndim - taken)
     return entries
 
@@ -107,11 +107,11 @@ def _places(x: Tensor, mask: Any, begin: int) -> list[Any]:
     return list(np.nonzero(array))
 
 
-def _check_mask(found: layout.Sizes, sizes: layout.Sizes) -> None:
-    if found != sizes:
+def _check_mask(mask_sizes: layout.Sizes, sizes: layout.Sizes) -> None:
+    if mask_sizes != sizes:
         raise InvalidIndex(
             f"{CALLER}: truth values must have the sizes {list(sizes)} of the dimensions they choose from, got "
-            f"{list(found)}"
+            f"{list(mask_sizes)}"
         )
 
 
@@ -121,7 +121,7 @@ def _is_single(index: Any) -> bool:
 
 def _as_indices(x: Tensor, index: Any, size: int, axis: int) -> Tensor:
     """Return an index as a tensor of INT64, none of it negative."""
-    made = type(x)
+    tensor_class = type(x)
     if not isinstance(index, Strided):
         array = _integers(index, axis)
         if array.size and not (-size <= array.min() and array.max() < size):
@@ -129,7 +129,7 @@ def _as_indices(x: Tensor, index: Any, size: int, axis: int) -> Tensor:
             raise InvalidArgument(
                 f"{CALLER}: an index must be between {-size} and {size - 1} for axis {axis}, got {worst}"
             )
-        return made((array % size if size else array).astype(np.int64), device=x.device)
+        return tensor_class((array % size if size else array).astype(np.int64), device=x.device)
     if index.data_type.is_float or index.data_type.bits < 8:
         raise InvalidArgument(f"{CALLER}: an index must be of integers or truth values, got {index.type_name}")
     tensor: Any = index
@@ -202,15 +202,15 @@ def _is_single_value(value: Any) -> bool:
 
 def _on_host(index: Any) -> Any:
     if isinstance(index, tuple):
-        return tuple(_on_host(one) for one in index)
+        return tuple(_on_host(part) for part in index)
     return looked_at(index) if isinstance(index, Strided) else index
 
 
 def _as_value(caller: str, x: Tensor, value: Any, sizes: tuple[int, ...]) -> Tensor:
     """Return what is assigned, in the type of the tensor, broadcast."""
-    wanted: Any = bool if x.is_boolean else x.data_type
+    dtype: Any = bool if x.is_boolean else x.data_type
     if not isinstance(value, Strided):
-        value = type(x)(value, wanted, device=x.device)
+        value = type(x)(value, dtype, device=x.device)
     if value.data_type.is_float and not x.data_type.is_float:
         raise InvalidArgument(f"{caller}: value must be of integers for {x.type_name}, got {value.type_name}")
     extra = value.ndim - len(sizes)
@@ -218,4 +218,4 @@ def _as_value(caller: str, x: Tensor, value: Any, sizes: tuple[int, ...]) -> Ten
         value = value.squeeze(tuple(range(extra)))
     if layout.broadcast_strides(value.sizes, value.strides, sizes) is None:
         raise InvalidArgument(f"{caller}: value must broadcast to {list(sizes)}, got sizes {list(value.sizes)}")
-    return value.astype(wanted).broadcast_to(sizes)
+    return value.astype(dtype).broadcast_to(sizes)

@@ -37,46 +37,48 @@ def shifted(caller: str, kind: type[OperatorDesc], a: Tensor, b: Tensor) -> Tens
     flips = -(a < 0).astype(data_type) if is_arithmetic else a
     bits = ((a ^ flips) if is_arithmetic else a)._same(unsigned)
     moved = a._operator(caller, kind, a_tensor=bits, b_tensor=by)
-    found = moved._chosen(by < data_type.bits, 0)._same(data_type)
-    return found ^ flips if is_arithmetic else found
+    result = moved._chosen(by < data_type.bits, 0)._same(data_type)
+    return result ^ flips if is_arithmetic else result
 
 
 def power(a: Tensor, b: Tensor) -> Tensor:
     """Return integers to the power of integers that are not negative, by squares: exponents count modulo 64, since
     higher powers of all but 0, 1 and -1 overflow."""
-    found: Tensor | None = None
+    product: Tensor | None = None
     square = a
     for bit in range(6):
         is_set = (b & (1 << bit)) != 0
         factor = square._chosen(is_set, 1)
-        found = factor if found is None else found * factor
+        product = factor if product is None else product * factor
         square = square * square
-    assert found is not None
-    return found._chosen((a != 0) | (b == 0), 0)
+    assert product is not None
+    return product._chosen((a != 0) | (b == 0), 0)
 
 
 def wrapped(x: Tensor, data_type: DataType) -> Tensor:
     """Return integers in a narrower type, without the bits that it lacks."""
     low, high = value_range(data_type)
     span = high - low + 1
-    found: Tensor = ((x - low) % span + low).astype(data_type)
-    return found
+    result: Tensor = ((x - low) % span + low).astype(data_type)
+    return result
 
 
 def total(caller: str, x: Tensor, function: ReduceFunction, axes: tuple[int, ...]) -> Tensor:
     """Return sums or products of numbers along axes, which stay with size 1, in their own type; DirectML's reductions
     have none of 8 and 16 bits."""
-    given = x.data_type
-    narrow = not given.is_float and given.bits < 32 and function in (ReduceFunction.SUM, ReduceFunction.MULTIPLY)
-    wide = x.astype(DataType.INT32 if given.is_signed else DataType.UINT32) if narrow else x
-    found = x._operator(caller, descs.Reduce, input_tensor=wide, function=function, axes=axes)
-    return wrapped(found, given) if narrow else found
+    data_type = x.data_type
+    narrow = (
+        not data_type.is_float and data_type.bits < 32 and function in (ReduceFunction.SUM, ReduceFunction.MULTIPLY)
+    )
+    wide = x.astype(DataType.INT32 if data_type.is_signed else DataType.UINT32) if narrow else x
+    result = x._operator(caller, descs.Reduce, input_tensor=wide, function=function, axes=axes)
+    return wrapped(result, data_type) if narrow else result
 
 
 def matrix_product(caller: str, a: Tensor, b: Tensor) -> Tensor:
     """Return the product of stacks of matrices of integers, which GEMM does not take."""
     stack = a.sizes[:-2]
     count = math.prod(stack)
-    left, right = (one.reshape(count, *one.sizes[-2:]) for one in (a, b))
+    left, right = (matrix.reshape(count, *matrix.sizes[-2:]) for matrix in (a, b))
     products: Any = left.expand_dims(3) * right.expand_dims(1)
     return total(caller, products, ReduceFunction.SUM, (2,))._renamed((*stack, a.sizes[-2], b.sizes[-1]))

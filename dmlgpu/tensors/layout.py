@@ -48,17 +48,17 @@ def checked_sizes(caller: str, name: str, sizes: Any) -> Sizes:
     Raises:
         InvalidArgument: no integers, a size below 0, more than 8 dimensions or 2^32 - 1 elements.
     """
-    found = as_integers(caller, name, sizes)
-    if any(size < 0 for size in found):
-        raise InvalidArgument(f"{caller}: {name} must be at least 0 each, got {shown(list(found))}")
-    if len(found) > MAX_DIMENSIONS:
-        raise InvalidArgument(f"{caller}: {name} must have at most {MAX_DIMENSIONS} dimensions, got {len(found)}")
-    if math.prod(found) > MAX_ELEMENTS:
+    shape = as_integers(caller, name, sizes)
+    if any(size < 0 for size in shape):
+        raise InvalidArgument(f"{caller}: {name} must be at least 0 each, got {shown(list(shape))}")
+    if len(shape) > MAX_DIMENSIONS:
+        raise InvalidArgument(f"{caller}: {name} must have at most {MAX_DIMENSIONS} dimensions, got {len(shape)}")
+    if math.prod(shape) > MAX_ELEMENTS:
         raise InvalidArgument(
-            f"{caller}: {name} must have at most 2^32 - 1 elements, got {shown(list(found))}, "
-            f"{shown(math.prod(found))} elements"
+            f"{caller}: {name} must have at most 2^32 - 1 elements, got {shown(list(shape))}, "
+            f"{shown(math.prod(shape))} elements"
         )
-    return found
+    return shape
 
 
 def checked_axis(caller: str, name: str, axis: Any, rank: int) -> int:
@@ -67,13 +67,13 @@ def checked_axis(caller: str, name: str, axis: Any, rank: int) -> int:
     Raises:
         InvalidArgument: no integer, or out of range.
     """
-    found = kinds.as_index(axis)
-    if found is None or not -rank <= found < rank:
+    number = kinds.as_index(axis)
+    if number is None or not -rank <= number < rank:
         expected = (
             f"an integer between {-rank} and {rank - 1}, for {rank} dimensions" if rank else "absent for a scalar"
         )
         raise InvalidArgument(f"{caller}: {name} must be {expected}, got {shown(axis)}")
-    return found % rank
+    return number % rank
 
 
 def checked_axes(caller: str, name: str, axes: Any, rank: int) -> Sizes:
@@ -82,11 +82,11 @@ def checked_axes(caller: str, name: str, axes: Any, rank: int) -> Sizes:
     Raises:
         InvalidArgument: no integers, out of range, or one twice.
     """
-    given = as_integers(caller, name, axes)
-    found = tuple(checked_axis(caller, name, axis, rank) for axis in given)
-    if len(set(found)) < len(found):
-        raise InvalidArgument(f"{caller}: {name} must name each axis once, got {list(given)}")
-    return found
+    numbers = as_integers(caller, name, axes)
+    checked = tuple(checked_axis(caller, name, axis, rank) for axis in numbers)
+    if len(set(checked)) < len(checked):
+        raise InvalidArgument(f"{caller}: {name} must name each axis once, got {list(numbers)}")
+    return checked
 
 
 def broadcast_sizes(caller: str, operands: Sequence[tuple[str, Sizes]]) -> Sizes:
@@ -96,23 +96,23 @@ def broadcast_sizes(caller: str, operands: Sequence[tuple[str, Sizes]]) -> Sizes
         InvalidArgument: sizes differ where neither is 1; names the operands.
     """
     rank = max(len(sizes) for _, sizes in operands)
-    found = [1] * rank
+    result = [1] * rank
     for _, sizes in operands:
         for axis, size in enumerate(sizes, rank - len(sizes)):
-            if size != 1 and found[axis] not in (1, size):
-                listing = " and ".join(f"{list(one)} of {name}" for name, one in operands)
+            if size != 1 and result[axis] not in (1, size):
+                listing = " and ".join(f"{list(shape)} of {name}" for name, shape in operands)
                 raise InvalidArgument(f"{caller}: sizes must be equal or 1 to broadcast, got {listing}")
-            found[axis] = found[axis] if size == 1 else size
-    return tuple(found)
+            result[axis] = result[axis] if size == 1 else size
+    return tuple(result)
 
 
-def broadcast_strides(sizes: Sizes, strides: Sizes, wanted: Sizes) -> Sizes | None:
+def broadcast_strides(sizes: Sizes, strides: Sizes, shape: Sizes) -> Sizes | None:
     """Return strides that repeat a view to wanted sizes, 0 where it repeats; None where the sizes do not fit."""
-    new = len(wanted) - len(sizes)
-    if new < 0 or any(has not in (1, want) for has, want in zip(sizes, wanted[new:], strict=True)):
+    new = len(shape) - len(sizes)
+    if new < 0 or any(has not in (1, want) for has, want in zip(sizes, shape[new:], strict=True)):
         return None
-    kept = zip(sizes, strides, wanted[new:], strict=True)
-    return (0,) * new + tuple(stride if has == want else 0 for has, stride, want in kept)
+    dimensions = zip(sizes, strides, shape[new:], strict=True)
+    return (0,) * new + tuple(stride if has == want else 0 for has, stride, want in dimensions)
 
 
 def resolved_sizes(caller: str, sizes: Any, count: int) -> Sizes:
@@ -121,20 +121,20 @@ def resolved_sizes(caller: str, sizes: Any, count: int) -> Sizes:
     Raises:
         InvalidArgument: the sizes do not hold as many elements.
     """
-    wanted = as_integers(caller, "sizes", sizes)
-    if wanted.count(-1) == 1:
-        known = math.prod(size for size in wanted if size != -1)
+    shape = as_integers(caller, "sizes", sizes)
+    if shape.count(-1) == 1:
+        known = math.prod(size for size in shape if size != -1)
         left = count // known if known > 0 else 0
-        wanted = tuple(left if size == -1 else size for size in wanted)
-    if any(size < 0 for size in wanted) or math.prod(wanted) != count:
+        shape = tuple(left if size == -1 else size for size in shape)
+    if any(size < 0 for size in shape) or math.prod(shape) != count:
         raise InvalidArgument(f"{caller}: sizes must hold the tensor's {count} elements, got {shown(sizes)}")
-    return checked_sizes(caller, "sizes", wanted)
+    return checked_sizes(caller, "sizes", shape)
 
 
-def reshaped_strides(sizes: Sizes, strides: Sizes, wanted: Sizes) -> Sizes | None:
+def reshaped_strides(sizes: Sizes, strides: Sizes, shape: Sizes) -> Sizes | None:
     """Return strides that show a view of some sizes with others of as many elements; None where that takes a copy."""
-    if 0 in wanted:
-        return packed_strides(wanted)
+    if 0 in shape:
+        return packed_strides(shape)
     merged: list[tuple[int, int]] = []  # runs of elements that are evenly spaced, outermost first
     for size, stride in zip(sizes, strides, strict=True):
         if size == 1:
@@ -143,16 +143,16 @@ def reshaped_strides(sizes: Sizes, strides: Sizes, wanted: Sizes) -> Sizes | Non
             merged[-1] = merged[-1][0] * size, stride
         else:
             merged.append((size, stride))
-    found: list[int] = []
+    result: list[int] = []
     left, stride = merged.pop() if merged else (1, 1)
-    for size in reversed(wanted):
+    for size in reversed(shape):
         if size > 1 and left == 1 and merged:
             left, stride = merged.pop()
         if left % size:
             return None
-        found.append(stride)
+        result.append(stride)
         left, stride = left // size, stride * size
-    return tuple(reversed(found))
+    return tuple(reversed(result))
 
 
 def select(caller: str, sizes: Sizes, strides: Sizes, index: tuple[Any, ...]) -> Selection:
@@ -161,25 +161,25 @@ def select(caller: str, sizes: Sizes, strides: Sizes, index: tuple[Any, ...]) ->
     Raises:
         InvalidArgument: too many indices, or one out of range or of another kind.
     """
-    taken = sum(one is not None and one is not Ellipsis for one in index)
+    taken = sum(entry is not None and entry is not Ellipsis for entry in index)
     if taken > len(sizes):
         raise InvalidArgument(f"{caller}: at most {len(sizes)} indices must be given for {list(sizes)}, got {taken}")
-    ellipses = sum(one is Ellipsis for one in index)
+    ellipses = sum(entry is Ellipsis for entry in index)
     if ellipses > 1:
         raise InvalidArgument(f"{caller}: at most one Ellipsis must be given, got {ellipses}")
     if not ellipses:
         index = (*index, Ellipsis)
-    place = next(number for number, one in enumerate(index) if one is Ellipsis)
+    place = next(number for number, entry in enumerate(index) if entry is Ellipsis)
     whole = (slice(None),) * (len(sizes) - taken)
     new_sizes, new_strides, backwards, offset, axis = list[int](), list[int](), list[int](), 0, 0
-    for one in (*index[:place], *whole, *index[place + 1 :]):
-        if one is None:
+    for entry in (*index[:place], *whole, *index[place + 1 :]):
+        if entry is None:
             new_sizes.append(1)
             new_strides.append(0)
             continue
         size, stride = sizes[axis], strides[axis]
-        if isinstance(one, slice):
-            chosen = _slice(caller, one, size, axis)
+        if isinstance(entry, slice):
+            chosen = _slice(caller, entry, size, axis)
             if chosen.step < 0:
                 backwards.append(len(new_sizes))
                 chosen = chosen[::-1]
@@ -187,33 +187,33 @@ def select(caller: str, sizes: Sizes, strides: Sizes, index: tuple[Any, ...]) ->
             new_sizes.append(len(chosen))
             new_strides.append(chosen.step * stride)
         else:
-            offset += _index(caller, one, size, axis) * stride
+            offset += _index(caller, entry, size, axis) * stride
         axis += 1
     return Selection(tuple(new_sizes), tuple(new_strides), offset, tuple(backwards))
 
 
-def _slice(caller: str, given: slice, size: int, axis: int) -> range:
+def _slice(caller: str, entry: slice, size: int, axis: int) -> range:
     try:
-        chosen = range(*given.indices(size))
+        chosen = range(*entry.indices(size))
     except Exception:  # bounds that are no integers, or a step of 0
         raise InvalidArgument(
-            f"{caller}: a slice must have integers and a step other than 0, got {shown(given)} for axis {axis}"
+            f"{caller}: a slice must have integers and a step other than 0, got {shown(entry)} for axis {axis}"
         ) from None
     return chosen or range(0)
 
 
-def _index(caller: str, given: Any, size: int, axis: int) -> int:
+def _index(caller: str, entry: Any, size: int, axis: int) -> int:
     try:
-        found = None if isinstance(given, bool) else operator.index(given)
+        number = None if isinstance(entry, bool) else operator.index(entry)
     except Exception:  # whatever a foreign __index__ raises
-        found = None
-    if found is None:
+        number = None
+    if number is None:
         raise InvalidArgument(
             f"{caller}: an index must be an integer, a slice, None, Ellipsis or a Tensor of integers, "
-            f"got {type(given).__name__}"
+            f"got {type(entry).__name__}"
         )
-    if not -size <= found < size:
+    if not -size <= number < size:
         raise InvalidArgument(
-            f"{caller}: an index must be between {-size} and {size - 1} for axis {axis}, got {shown(found)}"
+            f"{caller}: an index must be between {-size} and {size - 1} for axis {axis}, got {shown(number)}"
         )
-    return found % size
+    return number % size

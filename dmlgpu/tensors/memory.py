@@ -25,7 +25,7 @@ NOTHING: Any = MappingProxyType({})
 """The default of parameters that are mappings."""
 
 
-class Memory(Protocol):
+class TensorMemory(Protocol):
     """What a tensor views: a ``Buffer`` of a device, or a ``NodeMemory``."""
 
     @property

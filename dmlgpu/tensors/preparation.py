@@ -100,18 +100,18 @@ def prepare(
         InvalidDescription: as ``complete``.
     """
     known = signature(kind.operator)
-    found = dict(values)
+    completed = dict(values)
     for group in known.sized:
-        _broadcast(caller, found, group, repeated)
-    rank = _rank(kind, found)
+        _broadcast(caller, completed, group, repeated)
+    rank = _rank(kind, completed)
     for name, field in known.attributes.items():
-        if found.get(name) is not None:
-            found[name] = _attribute(caller, field, found[name], rank)
+        if completed.get(name) is not None:
+            completed[name] = _attribute(caller, field, completed[name], rank)
     data_types = {
-        name: as_data_type(caller, "output_type", given) for name, given in types.items() if given is not None
+        name: as_data_type(caller, "output_type", value) for name, value in types.items() if value is not None
     }
-    wanted = {name: _sequences(given) for name, given in sizes.items() if given is not None}
-    return complete(kind, found, types=data_types, sizes=wanted, absent=absent)
+    output_sizes = {name: _sequences(value) for name, value in sizes.items() if value is not None}
+    return complete(kind, completed, types=data_types, sizes=output_sizes, absent=absent)
 
 
 def _broadcast(caller: str, values: dict[str, Any], group: tuple[str, ...], repeated: Sequence[str] | None) -> None:
@@ -121,17 +121,17 @@ def _broadcast(caller: str, values: dict[str, Any], group: tuple[str, ...], repe
         return
     if repeated is not None and len({desc.sizes for name, desc in present if name not in repeated}) > 1:
         return  # the operator's rules refuse them
-    wanted = broadcast_sizes(caller, [(short(name), desc.sizes) for name, desc in present])
+    shape = broadcast_sizes(caller, [(short(name), desc.sizes) for name, desc in present])
     for name, desc in present:
-        strides = broadcast_strides(desc.sizes, desc.element_strides, wanted)
-        if desc.sizes != wanted:
-            values[name] = dataclasses.replace(desc, sizes=wanted, strides=strides)
+        strides = broadcast_strides(desc.sizes, desc.element_strides, shape)
+        if desc.sizes != shape:
+            values[name] = dataclasses.replace(desc, sizes=shape, strides=strides)
 
 
 def _rank(kind: type[OperatorDesc], values: Mapping[str, Any]) -> int | None:
     for name in kind.input_fields:
-        given = values.get(name)
-        first = given[0] if isinstance(given, tuple) and given else given
+        value = values.get(name)
+        first = value[0] if isinstance(value, tuple) and value else value
         if isinstance(first, TensorDesc):
             return first.dimension_count
     return None
@@ -148,7 +148,7 @@ def _attribute(caller: str, field: FieldSchema, value: Any, rank: int | None) ->
         return as_data_type(caller, name, value)
     if field.type == "OPERATOR_DESC":
         several = field.is_array and isinstance(value, list | tuple)
-        return tuple(activation(caller, name, one) for one in value) if several else activation(caller, name, value)
+        return tuple(activation(caller, name, part) for part in value) if several else activation(caller, name, value)
     if field.type.startswith("DML_"):
         return member(caller, name, getattr(enums, class_name(field.type)), value)
     pair = _PAIRS.get(field.type)
@@ -168,15 +168,15 @@ def member(caller: str, name: str, cls: type[Any], text: Any) -> Any:
     """
     if not isinstance(text, str):
         return kinds.argument(caller, name, kinds.member_of(cls), text)
-    wanted = text.strip().upper().replace(" ", "_").replace("-", "_")
-    found = cls.__members__.get(wanted)
-    begins = [one for label, one in cls.__members__.items() if wanted and label.startswith(wanted)]
-    if found is None and len(begins) == 1:
-        (found,) = begins
-    if found is None:
+    key = text.strip().upper().replace(" ", "_").replace("-", "_")
+    result = cls.__members__.get(key)
+    begins = [entry for label, entry in cls.__members__.items() if key and label.startswith(key)]
+    if result is None and len(begins) == 1:
+        (result,) = begins
+    if result is None:
         members = ", ".join(label.lower() for label in cls.__members__)
         raise InvalidArgument(f"{caller}: {name} must be one of {members}, got {shown(text)}")
-    return found
+    return result
 
 
 def activation(caller: str, name: str, value: Any) -> OperatorDesc:
@@ -204,8 +204,12 @@ def _sequences(sizes: Any) -> Any:
         sizes = sizes.tolist()
     if isinstance(sizes, list | tuple):
         return tuple(
-            tuple(one) if isinstance(one, list | tuple) else one if kinds.as_index(one) is None else kinds.as_index(one)
-            for one in sizes
+            tuple(part)
+            if isinstance(part, list | tuple)
+            else part
+            if kinds.as_index(part) is None
+            else kinds.as_index(part)
+            for part in sizes
         )
     return sizes
 
@@ -291,9 +295,9 @@ def is_telling(kind: type[OperatorDesc], values: Mapping[str, Any]) -> bool:
     tells, moves = _nature(kind.operator)
     if not moves:
         return tells
-    given = [values[field] for field in _DATA if values.get(field) is not None]
-    data = [one for part in given for one in (part if isinstance(part, list | tuple) else (part,))]
-    return all(_is_truth(one) for one in data)
+    operands = [values[field] for field in _DATA if values.get(field) is not None]
+    data = [value for part in operands for value in (part if isinstance(part, list | tuple) else (part,))]
+    return all(_is_truth(value) for value in data)
 
 
 def _is_truth(value: Any) -> bool:
@@ -317,11 +321,11 @@ def of_nothing(
             f"{caller}: operands must have at least one element each for {kind.operator}; dmlgpu.array has functions "
             "for arrays without elements"
         )
-    given = [(short(field), np.shape(values[field])) for field in fields]
-    sizes = broadcast_sizes(caller, given)
-    wanted = types.get("output_tensor")
-    if wanted is not None:
-        return as_data_type(caller, "output_type", wanted), sizes
+    shapes = [(short(field), np.shape(values[field])) for field in fields]
+    sizes = broadcast_sizes(caller, shapes)
+    requested = types.get("output_tensor")
+    if requested is not None:
+        return as_data_type(caller, "output_type", requested), sizes
     if kind.operator.startswith(_TELLING):
         return DataType.UINT8, sizes
     present = {field: values[field].data_type for field in fields if isinstance(values[field], Strided)}

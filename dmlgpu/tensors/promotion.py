@@ -39,15 +39,17 @@ def promoted(caller: str, operands: dict[str, Any]) -> list[Any]:
     Raises:
         InvalidArgument: no common type; names the operands.
     """
-    tensors: dict[str, Strided] = {name: one for name, one in operands.items() if hasattr(one, "data_type")}
+    tensors: dict[str, Strided] = {name: operand for name, operand in operands.items() if hasattr(operand, "data_type")}
     first, *others = tensors.values()
-    found: DataType | None = first.data_type
-    truth = [one.is_boolean for one in tensors.values()]
+    common: DataType | None = first.data_type
+    truth = [operand.is_boolean for operand in tensors.values()]
     for other in others:
-        found = None if found is None else common_type(found, other.data_type)
-    if found is None or (any(truth) and not all(truth) and any(one.data_type is not found for one in tensors.values())):
-        listing = " and ".join(f"{one.type_name} of {name}" for name, one in tensors.items())
+        common = None if common is None else common_type(common, other.data_type)
+    if common is None or (
+        any(truth) and not all(truth) and any(operand.data_type is not common for operand in tensors.values())
+    ):
+        listing = " and ".join(f"{operand.type_name} of {name}" for name, operand in tensors.items())
         raise InvalidArgument(f"{caller}: operands must have a common type, got {listing}; astype converts them")
-    if all(one.data_type is found for one in tensors.values()):
+    if all(operand.data_type is common for operand in tensors.values()):
         return list(operands.values())
-    return [one.astype(found) if name in tensors else one for name, one in operands.items()]
+    return [operand.astype(common) if name in tensors else operand for name, operand in operands.items()]

@@ -72,7 +72,7 @@ class Pool:
             memory=memory,
             identity=memory,
             name=label,
-            free=lambda given: self._state.deferred.add(lambda: self._give(given, whole)),
+            free=lambda freed: self._state.deferred.add(lambda: self._give(freed, whole)),
         )
 
     def take_memory(self, size: int, label: str) -> tuple[Any, int]:
@@ -259,7 +259,7 @@ class Session:
                 if buffer is not None:
                     buffer.write(bytes(buffer.size))
         scratch = take(device, executable.temporary_size, label) if executable.temporary_size else None
-        written = [None if one is None else one._memory for one in (*outputs, scratch)]
+        written = [None if buffer is None else buffer._memory for buffer in (*outputs, scratch)]
         self.submit(self._recorded_work(prepared, inputs, written), label)
         if scratch is not None:
             scratch.release()  # later work on the same memory runs later
@@ -283,13 +283,13 @@ class Session:
 
         try:
             places: list[Place | None] = []
-            for given in inputs:
-                if isinstance(given, np.ndarray):
-                    memory = take(given.size)
-                    state.call(state.backend.write, memory, 0, given)
+            for operand in inputs:
+                if isinstance(operand, np.ndarray):
+                    memory = take(operand.size)
+                    state.call(state.backend.write, memory, 0, operand)
                     places.append((memory, 0))
                 else:
-                    places.append(given)
+                    places.append(operand)
             outputs = [None if desc is None else take(desc.byte_size) for desc in prepared.outputs]
             if prepared.clears:
                 for memory, desc in zip(outputs, prepared.outputs, strict=True):
@@ -308,16 +308,16 @@ class Session:
         self, prepared: Prepared, inputs: Sequence[Place | None], written: Sequence[Any]
     ) -> Sequence[Dispatch]:
         """Return an operator's work, recorded once for this memory of its inputs, outputs and temporary resource."""
-        offsets = tuple([0 if one is None else one[1] for one in inputs])
-        memories = [None if one is None else one[0] for one in inputs]
+        offsets = tuple([0 if place is None else place[1] for place in inputs])
+        memories = [None if place is None else place[0] for place in inputs]
         key = (prepared.number, tuple(map(id, memories)), offsets, tuple(map(id, written)))
-        found = self.recorded.get(key)
-        if found is None:
+        entry = self.recorded.get(key)
+        if entry is None:
             units = self.bind(prepared, inputs, written)
             # The key has identities of memory, which lives as long as the entry.
-            found = self._state.backend.record(units), (*memories, *written)
-            self.recorded.put(key, found, 1)
-        return found[0]
+            entry = self._state.backend.record(units), (*memories, *written)
+            self.recorded.put(key, entry, 1)
+        return entry[0]
 
     def bind(self, prepared: Prepared, inputs: Sequence[Place | None], written: Sequence[Any]) -> Sequence[Dispatch]:
         """Return an operator's work on memory of its inputs, and of its outputs and temporary resource."""
@@ -325,17 +325,17 @@ class Session:
 
     def _resources(self, prepared: Prepared, inputs: Sequence[Place | None], written: Sequence[Any]) -> Resources:
         """Return what an operator is bound to."""
-        executable, kept = prepared.executable, prepared.persistent
+        executable, owned = prepared.executable, prepared.persistent
         ranges = [
-            None if one is None or desc is None else Range(one[0], one[1], desc.byte_size)
-            for one, desc in zip(inputs, prepared.inputs, strict=True)
+            None if place is None or desc is None else Range(place[0], place[1], desc.byte_size)
+            for place, desc in zip(inputs, prepared.inputs, strict=True)
         ]
         targets = [
             None if memory is None or desc is None else Range(memory, 0, desc.byte_size)
             for memory, desc in zip(written[:-1], prepared.outputs, strict=True)
         ]
         temporary = None if written[-1] is None else Range(written[-1], 0, executable.temporary_size)
-        persistent = None if kept is None else Range(kept.memory, 0, executable.persistent_size)
+        persistent = None if owned is None else Range(owned.memory, 0, executable.persistent_size)
         return Resources(tuple(ranges), tuple(targets), temporary, persistent)
 
     def submit(self, work: Sequence[Dispatch], label: str | None = None) -> int:
@@ -368,9 +368,9 @@ class Session:
 
         def make() -> Kept:
             raw = TensorDesc(data_type, (1,)).encode(np.array([value], data_type.numpy))
-            kept = Kept(self._state, raw.size, "a number")
-            self._state.call(self._state.backend.write, kept.memory, 0, raw)
-            return kept
+            owned = Kept(self._state, raw.size, "a number")
+            self._state.call(self._state.backend.write, owned.memory, 0, raw)
+            return owned
 
         return self.numbers.get_or_make(key, make, lambda _: 1)
 

@@ -18,7 +18,7 @@ from dmlgpu.common.memory import host_budget
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors import layout
 from dmlgpu.tensors.layout import Sizes
-from dmlgpu.tensors.memory import NodeMemory, caller, refuse_reading, unrecorded
+from dmlgpu.tensors.memory import NodeMemory, TensorMemory, caller, refuse_reading, unrecorded
 from dmlgpu.tensors.types import TypeLike, as_data_type, elements_of
 
 _PEEK = 6, 2
@@ -62,9 +62,11 @@ class Strided:
     result_class: ClassVar[type[Any]]
     """The class of the tensors that operators return: ``Tensor``."""
 
+    buffer: Any  # a TensorMemory
+
     def _set(
         self,
-        buffer: Any,
+        buffer: TensorMemory,
         data_type: DataType,
         sizes: Sizes,
         strides: Sizes,
@@ -88,7 +90,7 @@ class Strided:
         return tensor
 
     @classmethod
-    def _packed(cls, buffer: Any, data_type: DataType, sizes: Sizes, boolean: bool = False) -> Self:
+    def _packed(cls, buffer: TensorMemory, data_type: DataType, sizes: Sizes, boolean: bool = False) -> Self:
         """Return all of a buffer that was made for it."""
         tensor = cls.__new__(cls)
         tensor._set(buffer, data_type, sizes, packed_strides(sizes), None, boolean)
@@ -221,12 +223,12 @@ class Strided:
         bits = self.data_type.bits
         sizes, strides = self.sizes or (1,), self.strides or (1,)
         if not shift and bits >= 8 and self.signature[2] is None:
-            found = elements_of(raw, self.data_type, self.sizes)
+            elements = elements_of(raw, self.data_type, self.sizes)
         elif shift:
-            found = TensorDesc(self.data_type, (2, *sizes), (shift, *strides)).decode(raw)[1].reshape(self.sizes)
+            elements = TensorDesc(self.data_type, (2, *sizes), (shift, *strides)).decode(raw)[1].reshape(self.sizes)
         else:
-            found = TensorDesc(self.data_type, sizes, self.signature[2]).decode(raw).reshape(self.sizes)
-        return np.asarray(found != 0) if self.is_boolean else found
+            elements = TensorDesc(self.data_type, sizes, self.signature[2]).decode(raw).reshape(self.sizes)
+        return np.asarray(elements != 0) if self.is_boolean else elements
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
@@ -259,8 +261,8 @@ class Strided:
         """
         if self.size != 1:
             raise InvalidArgument(f"Tensor.item: the tensor must have one element, got sizes {list(self.sizes)}")
-        found: int | float = self.numpy().item()
-        return found
+        element: int | float = self.numpy().item()
+        return element
 
     def __bool__(self) -> bool:
         if isinstance(self.buffer, NodeMemory) and not self.buffer.graph.is_traced:
@@ -315,11 +317,11 @@ class Strided:
         """
         if not axes or (len(axes) == 1 and axes[0] is None):
             return self.T
-        given = axes[0] if len(axes) == 1 else axes
-        found = layout.checked_axes("Tensor.transpose", "axes", given, self.ndim)
-        if len(found) != self.ndim:
-            raise InvalidArgument(f"Tensor.transpose: axes must name all {self.ndim} axes, got {list(found)}")
-        return self._view(tuple(self.sizes[axis] for axis in found), tuple(self.strides[axis] for axis in found))
+        values = axes[0] if len(axes) == 1 else axes
+        order = layout.checked_axes("Tensor.transpose", "axes", values, self.ndim)
+        if len(order) != self.ndim:
+            raise InvalidArgument(f"Tensor.transpose: axes must name all {self.ndim} axes, got {list(order)}")
+        return self._view(tuple(self.sizes[axis] for axis in order), tuple(self.strides[axis] for axis in order))
 
     def broadcast_to(self, sizes: Any) -> Self:
         """Return the view repeated along dimensions of size 1 and new leading ones.
@@ -327,14 +329,14 @@ class Strided:
         Raises:
             InvalidArgument: a size is neither 1 nor the wanted one.
         """
-        wanted = layout.checked_sizes("Tensor.broadcast_to", "sizes", sizes)
-        strides = layout.broadcast_strides(self.sizes, self.strides, wanted)
+        shape = layout.checked_sizes("Tensor.broadcast_to", "sizes", sizes)
+        strides = layout.broadcast_strides(self.sizes, self.strides, shape)
         if strides is None:
             raise InvalidArgument(
-                f"Tensor.broadcast_to: sizes must extend {list(self.sizes)} where it has 1, got {list(wanted)}"
+                f"Tensor.broadcast_to: sizes must extend {list(self.sizes)} where it has 1, got {list(shape)}"
                 f"{self._location}"
             )
-        return self._view(wanted, strides)
+        return self._view(shape, strides)
 
     def reinterpret(self, sizes: Any, strides: Sequence[int] | None = None, dtype: TypeLike | None = None) -> Self:
         """Return the view of the same bytes with other sizes, strides and type (DirectMLX: Reinterpret).
@@ -348,17 +350,17 @@ class Strided:
             InvalidArgument: the view reaches beyond the tensor's bytes.
         """
         name = "Tensor.reinterpret"
-        wanted = layout.checked_sizes(name, "sizes", sizes)
-        steps = packed_strides(wanted) if strides is None else kinds.argument(name, "strides", _STRIDES, strides)
+        shape = layout.checked_sizes(name, "sizes", sizes)
+        steps = packed_strides(shape) if strides is None else kinds.argument(name, "strides", _STRIDES, strides)
         kind = self.data_type if dtype is None else as_data_type(name, "dtype", dtype)
-        if len(steps) != len(wanted):
+        if len(steps) != len(shape):
             raise InvalidArgument(
-                f"{name}: strides must have one entry per dimension ({len(wanted)}), got {len(steps)}{self._location}"
+                f"{name}: strides must have one entry per dimension ({len(shape)}), got {len(steps)}{self._location}"
             )
-        needed, present = buffer_size(kind, wanted or (1,), steps or (1,)), self.desc.byte_size
+        needed, present = buffer_size(kind, shape or (1,), steps or (1,)), self.desc.byte_size
         if needed > present:
             raise InvalidArgument(
-                f"{name}: sizes {list(wanted)} need {needed} bytes, {self!r} has {present}{self._location}"
+                f"{name}: sizes {list(shape)} need {needed} bytes, {self!r} has {present}{self._location}"
             )
         before = self.offset * self.data_type.bits
         if before % kind.bits:
@@ -367,7 +369,7 @@ class Strided:
             )
         tensor = self.__new__(type(self))
         offset = before // kind.bits if self.is_view else None
-        tensor._set(self.buffer, kind, wanted, tuple(steps), offset, self.is_boolean and kind is self.data_type)
+        tensor._set(self.buffer, kind, shape, tuple(steps), offset, self.is_boolean and kind is self.data_type)
         return tensor
 
     @property
@@ -391,8 +393,8 @@ class Strided:
                 raise InvalidArgument(
                     f"Tensor.squeeze: axis must name dimensions of size 1, got {number} of size {self.sizes[number]}"
                 )
-        kept = [number for number in range(self.ndim) if number not in axes]
-        return self._view(tuple(self.sizes[one] for one in kept), tuple(self.strides[one] for one in kept))
+        rest = [number for number in range(self.ndim) if number not in axes]
+        return self._view(tuple(self.sizes[number] for number in rest), tuple(self.strides[number] for number in rest))
 
     def expand_dims(self, axis: Any) -> Self:
         """Return the view with new dimensions of size 1 at ``axis`` of the result, one or several.
@@ -400,11 +402,11 @@ class Strided:
         Raises:
             InvalidArgument: an axis out of range, or more than 8 dimensions.
         """
-        given = layout.as_integers("Tensor.expand_dims", "axis", axis)
-        rank = self.ndim + len(given)
+        places = layout.as_integers("Tensor.expand_dims", "axis", axis)
+        rank = self.ndim + len(places)
         if rank > MAX_DIMENSIONS:
             raise InvalidArgument(f"Tensor.expand_dims: axis must leave at most 8 dimensions, got {rank}")
-        new = layout.checked_axes("Tensor.expand_dims", "axis", given, rank)
+        new = layout.checked_axes("Tensor.expand_dims", "axis", places, rank)
         old = iter(zip(self.sizes, self.strides, strict=True))
         pairs = [(1, 0) if number in new else next(old) for number in range(rank)]
         return self._view(tuple(size for size, _ in pairs), tuple(stride for _, stride in pairs))

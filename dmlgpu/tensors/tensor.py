@@ -28,8 +28,8 @@ from dmlgpu.tensors.types import TypeLike, as_array, as_data_type, bytes_of, is_
 
 
 class Tensor(Strided, Arithmetic):
-    """An array on a device. Memory never changes once it is computed, so that views may share it: assignment gives
-    the tensor that is assigned to new memory.
+    """An array on a device, or a value of a graph. Memory never changes once it is computed, so that views may share
+    it: assignment gives the tensor that is assigned to new memory.
 
         x = Tensor([[1, 2], [3, 4]], "float32")
         y = (x.T * 2 + 1).numpy()
@@ -153,17 +153,17 @@ class Tensor(Strided, Arithmetic):
         Raises:
             InvalidArgument: another number of elements, or a copy is needed that must not be.
         """
-        given = sizes[0] if len(sizes) == 1 else sizes
-        wanted = layout.resolved_sizes("Tensor.reshape", given, self.size)
-        strides = None if copy else layout.reshaped_strides(self.sizes, self.strides, wanted)
+        values = sizes[0] if len(sizes) == 1 else sizes
+        shape = layout.resolved_sizes("Tensor.reshape", values, self.size)
+        strides = None if copy else layout.reshaped_strides(self.sizes, self.strides, shape)
         if strides is not None:
-            return self._view(wanted, strides)
+            return self._view(shape, strides)
         if copy is False:
             raise InvalidArgument(
                 f"Tensor.reshape: copy must not be False: {list(self.sizes)} with strides {list(self.strides)} cannot "
-                f"be seen as {list(wanted)}"
+                f"be seen as {list(shape)}"
             )
-        return self.copy()._renamed(wanted)
+        return self.copy()._renamed(shape)
 
     def __getitem__(self, index: Any) -> Tensor:
         caller = "Tensor[...]"
@@ -172,11 +172,11 @@ class Tensor(Strided, Arithmetic):
                 return indexing.select(self, index)
         elif isinstance(index, Tensor | np.ndarray | list | bool | np.bool_):
             return self._gathered(index)
-        found = layout.select(caller, self.sizes, self.strides, index if isinstance(index, tuple) else (index,))
-        if len(found.sizes) > MAX_DIMENSIONS:
-            raise InvalidArgument(f"{caller}: indices must leave at most 8 dimensions, got {len(found.sizes)}")
-        view = self._view(found.sizes, found.strides, found.offset)
-        return view.flip(found.reversed_axes) if found.reversed_axes else view
+        selection = layout.select(caller, self.sizes, self.strides, index if isinstance(index, tuple) else (index,))
+        if len(selection.sizes) > MAX_DIMENSIONS:
+            raise InvalidArgument(f"{caller}: indices must leave at most 8 dimensions, got {len(selection.sizes)}")
+        view = self._view(selection.sizes, selection.strides, selection.offset)
+        return view.flip(selection.reversed_axes) if selection.reversed_axes else view
 
     def __setitem__(self, index: Any, value: Any) -> None:
         """Give the tensor new memory with other elements; tensors that share the memory it had keep theirs."""
@@ -186,19 +186,21 @@ class Tensor(Strided, Arithmetic):
                 "x.copy() makes a tensor that can be"
             )
         self._check_usable("Tensor[...] = value")
-        found = indexing.assigned(self, index, value)
-        self._set(found.buffer, self.data_type, self.sizes, packed_strides(self.sizes), None, self.is_boolean)
+        result = indexing.assigned(self, index, value)
+        self._set(result.buffer, self.data_type, self.sizes, packed_strides(self.sizes), None, self.is_boolean)
 
     def _gathered(self, index: Any) -> Tensor:
         """Return the parts along the first axis that integers name, or where truth values hold."""
-        given = index if isinstance(index, Tensor) else np.asarray(index)
-        if given.dtype == bool:
-            return indexing.masked(self, given)
-        if not self.sizes or 0 in self.sizes or 0 in given.shape or not isinstance(given, Tensor):
-            return indexing.select(self, (given,))
-        if given.data_type.is_float:
-            raise InvalidArgument(f"Tensor[...]: an index must be of integers, got {given.type_name}")
-        return self._taken(given if given.data_type.bits >= 32 else given.astype(DataType.INT32), 0, "Tensor[...]")
+        indices = index if isinstance(index, Tensor) else np.asarray(index)
+        if indices.dtype == bool:
+            return indexing.masked(self, indices)
+        if not self.sizes or 0 in self.sizes or 0 in indices.shape or not isinstance(indices, Tensor):
+            return indexing.select(self, (indices,))
+        if indices.data_type.is_float:
+            raise InvalidArgument(f"Tensor[...]: an index must be of integers, got {indices.type_name}")
+        return self._taken(
+            indices if indices.data_type.bits >= 32 else indices.astype(DataType.INT32), 0, "Tensor[...]"
+        )
 
     def _taken(self, indices: Tensor, axis: int, caller: str) -> Tensor:
         """Return the parts along an axis that indices name, for ``caller``; see ``take``."""
@@ -300,7 +302,7 @@ def take(x: Tensor, indices: Tensor, axis: int, caller: str) -> Tensor:
     rank = max(x.ndim, indices.ndim, len(sizes), 1)
     if rank > MAX_DIMENSIONS:
         raise InvalidArgument(f"{caller}: indices must leave at most {MAX_DIMENSIONS} dimensions, got {rank}")
-    found = x._operator(
+    result = x._operator(
         caller,
         descs.Gather,
         input_tensor=_leading_ones(x, rank),
@@ -308,7 +310,7 @@ def take(x: Tensor, indices: Tensor, axis: int, caller: str) -> Tensor:
         axis=axis + rank - x.ndim,
         index_dimensions=max(indices.ndim, 1),
     )
-    return found._renamed(sizes)
+    return result._renamed(sizes)
 
 
 def matmul(a: Tensor, b: Tensor, caller: str = "a @ b") -> Tensor:
@@ -330,14 +332,14 @@ def matmul(a: Tensor, b: Tensor, caller: str = "a @ b") -> Tensor:
             f"{caller}: the last size of a must equal the first of b's matrices, got {list(a.sizes)}, {list(b.sizes)}"
         )
     stack = layout.broadcast_sizes(caller, [("a's stack", left.sizes[:-2]), ("b's stack", right.sizes[:-2])])
-    left, right = (one.broadcast_to((*stack, *one.sizes[-2:])) for one in (left, right))
+    left, right = (factor.broadcast_to((*stack, *factor.sizes[-2:])) for factor in (left, right))
     sizes = (*stack, *rows, *columns)
     if not (left.size and right.size):
         return Tensor(np.zeros(sizes, a.dtype), a._type, device=a.device)
     if not a.data_type.is_float:
         return integers.matrix_product(caller, left, right)._renamed(sizes)
     if len(stack) > 2:
-        left, right = (one.reshape(-1, *one.sizes[-2:]) for one in (left, right))
+        left, right = (factor.reshape(-1, *factor.sizes[-2:]) for factor in (left, right))
     return _gemm(caller, left, right)._renamed(sizes)
 
 

@@ -25,18 +25,18 @@ def as_data_type(caller: str, name: str, value: Any) -> DataType:
     Raises:
         InvalidArgument: it stands for none of DirectML's; names caller and argument.
     """
-    found = value if isinstance(value, DataType) else None
+    data_type = value if isinstance(value, DataType) else None
     if isinstance(value, str):
-        found = DataType.__members__.get(value.upper())
-    if found is None and not isinstance(value, int):
+        data_type = DataType.__members__.get(value.upper())
+    if data_type is None and not isinstance(value, int):
         try:
-            found = DataType.from_numpy(value)
+            data_type = DataType.from_numpy(value)
         except InvalidArgument:
-            found = None
-    if found is None or found is DataType.UNKNOWN:
-        names = ", ".join(one.name.lower() for one in DataType if one is not DataType.UNKNOWN)
+            data_type = None
+    if data_type is None or data_type is DataType.UNKNOWN:
+        names = ", ".join(member.name.lower() for member in DataType if member is not DataType.UNKNOWN)
         raise InvalidArgument(f"{caller}: {name} must be a data type ({names}), got {shown(value)}")
-    return found
+    return data_type
 
 
 def is_boolean_type(value: Any) -> bool:
@@ -128,5 +128,5 @@ def elements_of(raw: NDArray[np.uint8], data_type: DataType, sizes: tuple[int, .
     may be written and no element is smaller than a byte."""
     if data_type.bits < 8:
         return TensorDesc(data_type, sizes or (1,)).decode(raw).reshape(sizes)
-    found = raw[: math.prod(sizes) * data_type.bits // 8].view(data_type.numpy).reshape(sizes)
-    return found if found.flags.writeable else found.copy()
+    elements = raw[: math.prod(sizes) * data_type.bits // 8].view(data_type.numpy).reshape(sizes)
+    return elements if elements.flags.writeable else elements.copy()

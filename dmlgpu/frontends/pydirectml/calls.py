@@ -115,12 +115,12 @@ def surface(function: Callable[Parameters, Returned], label: str = "") -> Callab
     converters: dict[str, kinds.Converter[Any]] = {}
 
     @functools.wraps(function)
-    def call(*given: Parameters.args, **named: Parameters.kwargs) -> Returned:
+    def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
         if not converters:
             hints = typing.get_type_hints(function, include_extras=True)
             hints.pop("return")
             converters.update({name: converter(hint) for name, hint in hints.items() if hint is not Any})
-        bound = _bind(title, signature, given, named)
+        bound = _bind(title, signature, args, kwargs)
         for name, value in bound.arguments.items():
             if name in converters:
                 bound.arguments[name] = argument(title, name, converters[name], value)
@@ -131,7 +131,7 @@ def surface(function: Callable[Parameters, Returned], label: str = "") -> Callab
 
 
 def _bind(
-    label: str, signature: inspect.Signature, given: Sequence[Any], named: dict[str, Any]
+    label: str, signature: inspect.Signature, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> inspect.BoundArguments:
     """Return arguments by parameter, defaults included.
 
@@ -139,7 +139,7 @@ def _bind(
         WrongArgument: one is missing, superfluous or given twice.
     """
     try:
-        bound = signature.bind(*given, **named)
+        bound = signature.bind(*args, **kwargs)
     except TypeError as error:
         raise WrongArgument(f"{label}: {error}; it takes {_names(signature)}") from None
     bound.apply_defaults()
@@ -173,12 +173,12 @@ def argument(label: str, name: str, convert: kinds.Converter[Any], value: Any) -
 def converter(hint: Any) -> kinds.Converter[Any]:
     """Return the converter for an annotation: a number, an enumeration, a class, an optional one or a sequence."""
     if typing.get_origin(hint) is Annotated:
-        found: kinds.Converter[Any] = hint.__metadata__[0]
-        return found
+        conversion: kinds.Converter[Any] = hint.__metadata__[0]
+        return conversion
     if hint in _SIMPLE:
         return _SIMPLE[hint]
     if typing.get_origin(hint) in (Union, types.UnionType):
-        (kind,) = (one for one in typing.get_args(hint) if one is not type(None))
+        (kind,) = (part for part in typing.get_args(hint) if part is not type(None))
         return kinds.optional(converter(kind))
     if typing.get_origin(hint) is Sequence:
         (kind,) = typing.get_args(hint)
@@ -202,7 +202,7 @@ def _plural(kind: Any) -> str:
         kind = typing.get_args(kind)[0]
     if kind in _PLURALS:
         return _PLURALS[kind]
-    named = next((one for one in (kind, *typing.get_args(kind)) if isinstance(one, type)), kind)
+    named = next((part for part in (kind, *typing.get_args(kind)) if isinstance(part, type)), kind)
     if isinstance(kind, types.UnionType):
         return f"{named.__name__}s or None"
     return f"{named.__name__}s"

@@ -40,7 +40,7 @@ class Execution:
     """
 
     def __init__(self, compiled: CompiledOperator, raw: Sequence[Raw | None]):
-        self.owned = [given if port.owned else None for port, given in zip(compiled.inputs, raw, strict=True)]
+        self.owned = [data if port.owned else None for port, data in zip(compiled.inputs, raw, strict=True)]
         self._device, properties = compiled.device, compiled.binding_properties
         self._inputs = [self._buffer(port) if port.bound_at_execution else None for port in compiled.inputs]
         self._outputs = [self._buffer(port) for port in compiled.outputs]
@@ -56,19 +56,19 @@ class Execution:
 
     def run(self, raw: Sequence[Raw | None]) -> list[Raw]:
         """Return the bytes of the outputs for those of the inputs."""
-        for buffer, given in zip(self._inputs, raw, strict=True):
-            if buffer is not None and given is not None:
-                buffer.write(given)
+        for buffer, data in zip(self._inputs, raw, strict=True):
+            if buffer is not None and data is not None:
+                buffer.write(data)
         self._device.queue.execute([self._commands])
         return [buffer.read() for buffer in self._outputs]
 
     def _initialize(self, compiled: CompiledOperator) -> None:
         sources: list[Buffer | None] = []
-        for port, given in zip(compiled.inputs, self.owned, strict=True):
+        for port, data in zip(compiled.inputs, self.owned, strict=True):
             source = None
-            if given is not None:
+            if data is not None:
                 source = self._buffer(port)
-                source.write(given)
+                source.write(data)
             sources.append(source)
         initializer = self._device.create_operator_initializer([compiled])
         table = self._device.create_binding_table(initializer)
@@ -131,14 +131,14 @@ def _raw(node: Node, data: Any) -> NDArray[np.uint8]:
             f"Binding: data for {node!r} must be an array of {desc.data_type.numpy}, or its bits as float32, "
             f"got {array.dtype}"
         )
-    given = array.tobytes()
-    missing = -len(given) % 4  # tensors take whole words
-    if len(given) + missing != desc.byte_size:
+    data_bytes = array.tobytes()
+    missing = -len(data_bytes) % 4  # tensors take whole words
+    if len(data_bytes) + missing != desc.byte_size:
         raise InvalidCall(
             f"Binding: data for {node!r} must have {desc.byte_size} bytes, as the tensor has in memory, "
-            f"got {len(given)} ({array.dtype} with shape {array.shape})"
+            f"got {len(data_bytes)} ({array.dtype} with shape {array.shape})"
         )
-    return np.frombuffer(given + bytes(missing), np.uint8)
+    return np.frombuffer(data_bytes + bytes(missing), np.uint8)
 
 
 class GraphBuilder:
@@ -169,7 +169,7 @@ class GraphBuilder:
             raise InvalidCall(
                 f"GraphBuilder.build: each input_index must be below the number of inputs ({count}), got {beyond}"
             )
-        return Model._of(self, directml.ExecutionFlags(flags), [unwrap(one) for one in outputs])
+        return Model._of(self, directml.ExecutionFlags(flags), [unwrap(output) for output in outputs])
 
     def _input(self, index: int, desc: Desc) -> Expression:
         again = sum(other == index for other, _ in self._inputs)
@@ -196,13 +196,13 @@ class Model:
     @classmethod
     def _of(cls, builder: GraphBuilder, flags: directml.ExecutionFlags, outputs: Sequence[Node]) -> Self:
         """Compile a graph as it is now; inputs that are added later are not the model's."""
-        made, graph = cls.__new__(cls), builder._graph
-        made._builder, made._inputs, made._outputs = builder, tuple(builder._inputs), tuple(outputs)
-        made._lock = threading.Lock()  # threads take turns: they write to the same buffers
-        compiled = made._compiled = graph.compile(outputs, flags)
-        made._compile = functools.partial(graph.device.compile_graph, graph.desc(outputs), flags)
-        made._needed, made._execution = tuple(port.desc is not None for port in compiled.inputs), None
-        return made
+        model, graph = cls.__new__(cls), builder._graph
+        model._builder, model._inputs, model._outputs = builder, tuple(builder._inputs), tuple(outputs)
+        model._lock = threading.Lock()  # threads take turns: they write to the same buffers
+        compiled = model._compiled = graph.compile(outputs, flags)
+        model._compile = functools.partial(graph.device.compile_graph, graph.desc(outputs), flags)
+        model._needed, model._execution = tuple(port.desc is not None for port in compiled.inputs), None
+        return model
 
     def _execute(self, raw: Sequence[Raw | None]) -> list[Raw]:
         """Return the outputs' bytes; initialise only where what is OWNED_BY_DML is other than the last time."""
@@ -228,12 +228,12 @@ class Model:
     def _bound(self, index: int, node: Node, binding: Binding | None) -> Raw:
         if binding is None:
             raise InvalidCall(f"Device.compute: inputs[{index}] must be a Binding for {node!r}, got None")
-        given = binding._node
-        elsewhere = given.graph is node.graph and given.origin.kind == "input" and self._index(given) != index
+        bound = binding._node
+        elsewhere = bound.graph is node.graph and bound.origin.kind == "input" and self._index(bound) != index
         if elsewhere or binding._raw.size != node.desc.byte_size:
             raise InvalidCall(
                 f"Device.compute: inputs[{index}] must be a Binding for {node!r}, "
-                f"got one for {given!r} with {binding._raw.size} bytes"
+                f"got one for {bound!r} with {binding._raw.size} bytes"
             )
         return binding._raw
 
@@ -247,11 +247,11 @@ class Model:
                 f"Device.compute: outputs must have an entry for each of the model's {len(self._outputs)} outputs, "
                 f"got {len(outputs)}"
             )
-        wanted = [None if one is None else unwrap(one) for one in outputs]
-        for number, (given, built) in enumerate(zip(wanted, self._outputs, strict=True)):
-            if given is not None and (given.graph is not built.graph or given.origin != built.origin):
-                raise InvalidCall(f"Device.compute: outputs[{number}] must be the model's, {built!r}, got {given!r}")
-        return wanted
+        requested = [None if output is None else unwrap(output) for output in outputs]
+        for number, (node, built) in enumerate(zip(requested, self._outputs, strict=True)):
+            if node is not None and (node.graph is not built.graph or node.origin != built.origin):
+                raise InvalidCall(f"Device.compute: outputs[{number}] must be the model's, {built!r}, got {node!r}")
+        return requested
 
 
 class Device:
@@ -299,9 +299,9 @@ class Device:
             raise InvalidCall(
                 f"Device.compute: model must be built for this device, got one for {computer.description}"
             )
-        wanted = model._wanted(outputs)
-        found = zip(wanted, model._execute(model._raw(inputs)), strict=True)
-        return [TensorData._of(raw, node.desc) for node, raw in found if node is not None]
+        requested = model._wanted(outputs)
+        results = zip(requested, model._execute(model._raw(inputs)), strict=True)
+        return [TensorData._of(raw, node.desc) for node, raw in results if node is not None]
 
 
 def _software() -> AdapterInfo:

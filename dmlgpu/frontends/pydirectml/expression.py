@@ -94,9 +94,9 @@ class Expression:
 
 def wrap(node: Node | None) -> Expression:
     """Return a builder's expression as a script sees it; None is empty."""
-    made = Expression()
-    made._node = node
-    return made
+    expression = Expression()
+    expression._node = node
+    return expression
 
 
 def unwrap(expression: Expression) -> Node:

@@ -43,9 +43,9 @@ class TensorPolicy:
 
     @classmethod
     def _of(cls, lay_out: policy.Policy) -> Self:
-        made = cls.__new__(cls)
-        made._lay_out = lay_out
-        return made
+        tensor_policy = cls.__new__(cls)
+        tensor_policy._lay_out = lay_out
+        return tensor_policy
 
 
 def _interleaved(data_type: DataType, flags: Flags, sizes: policy.Sizes) -> Desc:
@@ -79,9 +79,9 @@ class TensorDesc:
 
     @classmethod
     def _of(cls, desc: Desc) -> Self:
-        made = cls.__new__(cls)
-        made._desc = desc
-        return made
+        tensor_desc = cls.__new__(cls)
+        tensor_desc._desc = desc
+        return tensor_desc
 
     @property
     def data_type(self) -> TensorDataType:
@@ -225,8 +225,8 @@ class TensorData(np.ndarray[Any, np.dtype[Any]]):
         return array[()] if return_scalar else np.asarray(array)
 
     def __array_function__(self, function: Any, kinds: Any, args: Any, kwargs: Any) -> Any:
-        found = super().__array_function__(function, kinds, args, kwargs)
-        return found.view(np.ndarray) if isinstance(found, TensorData) else found
+        result = super().__array_function__(function, kinds, args, kwargs)
+        return result.view(np.ndarray) if isinstance(result, TensorData) else result
 
     __repr__ = object.__repr__
     __str__ = object.__repr__

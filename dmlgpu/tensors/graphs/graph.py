@@ -33,7 +33,7 @@ from dmlgpu.runtime.operator import CompiledOperator
 from dmlgpu.runtime.shared import as_device, default_device
 from dmlgpu.tensors.execution import BOOLEAN_TYPES, OperatorCall, call_op
 from dmlgpu.tensors.graphs import picture
-from dmlgpu.tensors.graphs.nodes import Array, BuiltNode, GraphInput, describe, encoded, in_order, shown, unread, used
+from dmlgpu.tensors.graphs.nodes import Array, BuiltNode, InputNode, describe, encoded, in_order, shown, unread, used
 from dmlgpu.tensors.graphs.policy import Policy, as_policy, packed
 from dmlgpu.tensors.memory import NOTHING, NodeMemory, Origin, Recorder, caller, current_caller
 from dmlgpu.tensors.preparation import EmptyOperand, short
@@ -90,7 +90,7 @@ class Graph(Recorder):
             raise InvalidArgument(f"Graph: rules must be one of {', '.join(RULES)}, got {shown_value(rules)}")
         self.rules = rules
         self._scopes: list[str] = []
-        self.inputs: list[GraphInput] = []
+        self.inputs: list[InputNode] = []
         self.nodes: list[BuiltNode] = []
 
     @property
@@ -144,7 +144,7 @@ class Graph(Recorder):
         name = name or f"input {number}"
         if any(other.name == name for other in self.inputs):
             raise InvalidArgument(f"{self._label}: the name of an input must be new, got {name!r} again")
-        self.inputs.append(GraphInput(desc, name))
+        self.inputs.append(InputNode(desc, name))
         return self._tensor(Origin("input", number), desc)
 
     def constant(self, array: ArrayLike, dtype: TypeLike | None = None, *, name: str | None = None) -> Tensor:
@@ -375,11 +375,11 @@ class Graph(Recorder):
             ]
         )
 
-    def _laid_out(self, given: Any) -> Any:
+    def _laid_out(self, desc: Any) -> Any:
         """Return output tensors as the policy lays them out."""
-        if isinstance(given, tuple):
-            return tuple(map(self._laid_out, given))
-        return None if given is None else self._policy(given.data_type, TensorFlags.NONE, given.sizes)
+        if isinstance(desc, tuple):
+            return tuple(map(self._laid_out, desc))
+        return None if desc is None else self._policy(desc.data_type, TensorFlags.NONE, desc.sizes)
 
     # ---- names ------------------------------------------------------------------------------------------------------
 
@@ -414,7 +414,7 @@ class Graph(Recorder):
 
     def __repr__(self) -> str:
         named = f" {self.name!r}" if self.name else ""
-        inputs = ", ".join(f"{one.name!r} {shown(one.desc)}" for one in self.inputs)
+        inputs = ", ".join(f"{source.name!r} {shown(source.desc)}" for source in self.inputs)
         operators = sum(isinstance(node.desc, OperatorDesc) for node in self.nodes)
         constants = len(self.nodes) - operators
         return f"<Graph{named}: inputs ({inputs}), {operators} operators, {constants} constants>"
@@ -433,11 +433,13 @@ class Graph(Recorder):
         if forgotten:
             what = self.describe(forgotten[0].origin)
             raise InvalidGraph(f"{self._label}: {what} is required and not read; name it among the outputs, too")
-        return describe(self.nodes, [one.name for one in self.inputs], [output.origin for output in outputs], self.name)
+        return describe(
+            self.nodes, [source.name for source in self.inputs], [output.origin for output in outputs], self.name
+        )
 
-    def _check_outputs(self, given: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    def _check_outputs(self, values: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Return the outputs, checked."""
-        outputs = kinds.argument(self._label, "outputs", _OUTPUTS, given)
+        outputs = kinds.argument(self._label, "outputs", _OUTPUTS, values)
         if not outputs:
             raise InvalidArgument(f"{self._label}: outputs must be a sequence of at least one Tensor, got none")
         for number, output in enumerate(outputs):
@@ -453,8 +455,8 @@ class Graph(Recorder):
 
     def _unread(self, outputs: Sequence[Tensor]) -> list[Tensor]:
         """Return the required outputs of the nodes in use that nothing reads."""
-        found = unread(self.nodes, [output.origin for output in outputs])
-        return [self._tensor(origin, desc) for origin, desc in found]
+        origins = unread(self.nodes, [output.origin for output in outputs])
+        return [self._tensor(origin, desc) for origin, desc in origins]
 
     def compile(
         self,
@@ -515,10 +517,10 @@ class Graph(Recorder):
         compiled = self.compile([*outputs, *self._unread(outputs)], flags, disabled_passes=disabled_passes)
         needed = [port.desc is not None for port in compiled.inputs]
         arrays = in_order(self._label, self.inputs, needed, inputs)
-        tensors = [one.desc if is_needed else None for one, is_needed in zip(self.inputs, needed, strict=True)]
+        tensors = [source.desc if is_needed else None for source, is_needed in zip(self.inputs, needed, strict=True)]
         raw = run_compiled(compiled, arrays, tensors, self._label)
-        found = zip(outputs, raw, strict=False)  # behind the outputs come those that are required and not wanted
-        return tuple(output._decoded(data, output.offset) for output, data in found if data is not None)
+        results = zip(outputs, raw, strict=False)  # behind the outputs come those that are required and not wanted
+        return tuple(output._decoded(data, output.offset) for output, data in results if data is not None)
 
     # ---- pictures ---------------------------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ from dmlgpu.tensors.types import as_data_type, is_boolean_type
 
 
 @dataclass(frozen=True)
-class GraphInput:
+class InputNode:
     """An input of a graph.
 
     Attributes:
@@ -67,29 +67,29 @@ class BuiltNode:
 
 def used(nodes: Sequence[BuiltNode], outputs: Sequence[Origin]) -> list[int]:
     """Return the numbers of the nodes that outputs need, in the order in which they were built."""
-    found: set[int] = set()
+    numbers: set[int] = set()
     waiting = [origin.number for origin in outputs if origin.kind != "input"]
     while waiting:
         number = waiting.pop()
-        if number not in found:
-            found.add(number)
+        if number not in numbers:
+            numbers.add(number)
             waiting += [origin.number for origin in nodes[number].fed if origin is not None and origin.kind != "input"]
-    return sorted(found)
+    return sorted(numbers)
 
 
 def unread(nodes: Sequence[BuiltNode], outputs: Sequence[Origin]) -> list[tuple[Origin, TensorDesc]]:
     """Return the required outputs of the nodes that outputs need which nothing reads."""
     needed = used(nodes, outputs)
-    wanted = {*outputs, *(origin for number in needed for origin in nodes[number].fed if origin is not None)}
-    found = []
+    read = {*outputs, *(origin for number in needed for origin in nodes[number].fed if origin is not None)}
+    forgotten = []
     for number in needed:
         node = nodes[number].desc
         if isinstance(node, OperatorDesc):
             for position, slot in enumerate(node.outputs):
                 origin = Origin("operator", number, position)
-                if slot.tensor and origin not in wanted and not operator(node.operator).field(slot.field).optional:
-                    found.append((origin, slot.tensor))
-    return found
+                if slot.tensor and origin not in read and not operator(node.operator).field(slot.field).optional:
+                    forgotten.append((origin, slot.tensor))
+    return forgotten
 
 
 def shown(desc: TensorDesc) -> str:
@@ -174,26 +174,26 @@ def encoded(caller: str, array: Any, dtype: Any) -> tuple[TensorDesc, bytes, boo
     Raises:
         InvalidArgument: the array is of no type of DirectML's, or holds what the type cannot.
     """
-    given = kinds.argument(caller, "array", _numbers, array)
-    is_boolean = given.dtype == bool if dtype is None else is_boolean_type(dtype)
+    numbers = kinds.argument(caller, "array", _numbers, array)
+    is_boolean = numbers.dtype == bool if dtype is None else is_boolean_type(dtype)
     if is_boolean:
-        given, dtype = np.asarray(given != 0), DataType.UINT8
+        numbers, dtype = np.asarray(numbers != 0), DataType.UINT8
     data_type = None if dtype is None else as_data_type(caller, "dtype", dtype)
     if data_type is None:
-        data_type = _TYPES.get(given.dtype)
+        data_type = _TYPES.get(numbers.dtype)
         if data_type is None:
-            raise InvalidArgument(f"{caller}: array must be of a type of DirectML's, got {given.dtype}")
-    if given.ndim == 0:
-        given = given.reshape(1)
-    desc = TensorDesc(data_type, given.shape)
-    return desc, desc.encode(given.astype(desc.data_type.numpy)).tobytes(), is_boolean
+            raise InvalidArgument(f"{caller}: array must be of a type of DirectML's, got {numbers.dtype}")
+    if numbers.ndim == 0:
+        numbers = numbers.reshape(1)
+    desc = TensorDesc(data_type, numbers.shape)
+    return desc, desc.encode(numbers.astype(desc.data_type.numpy)).tobytes(), is_boolean
 
 
 def in_order(
     caller: str,
-    inputs: Sequence[GraphInput],
+    inputs: Sequence[InputNode],
     needed: Sequence[bool],
-    given: Mapping[str, Array] | Sequence[Array | None],
+    values: Mapping[str, Array] | Sequence[Array | None],
 ) -> list[Array | None]:
     """Return an array per input, None for those that are not needed.
 
@@ -206,14 +206,14 @@ def in_order(
     Raises:
         InvalidArgument: an array is missing or superfluous.
     """
-    names = [one.name for one in inputs]
-    if isinstance(given, Mapping):
-        for name in given:
+    names = [source.name for source in inputs]
+    if isinstance(values, Mapping):
+        for name in values:
             if name not in names:
                 raise InvalidArgument(f"{caller}: inputs must be named {', '.join(names)}, got {name!r}")
-        arrays: Sequence[Array | None] = [given.get(name) for name in names]
+        arrays: Sequence[Array | None] = [values.get(name) for name in names]
     else:
-        arrays = as_tuple(caller, "inputs", given, "arrays")
+        arrays = as_tuple(caller, "inputs", values, "arrays")
         if len(arrays) != len(names):
             raise InvalidArgument(f"{caller}: inputs must be {len(names)} arrays, got {len(arrays)}")
     for name, array, is_needed in zip(names, arrays, needed, strict=True):

@@ -13,16 +13,16 @@ from pathlib import Path
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common.errors import InvalidArgument, NotSupported
 from dmlgpu.common.files import whole_file
-from dmlgpu.tensors.graphs.nodes import BuiltNode, GraphInput, shown
+from dmlgpu.tensors.graphs.nodes import BuiltNode, InputNode, shown
 from dmlgpu.tensors.memory import Origin
 
 
-def to_dot(name: str | None, inputs: Sequence[GraphInput], nodes: Sequence[BuiltNode]) -> str:
+def to_dot(name: str | None, inputs: Sequence[InputNode], nodes: Sequence[BuiltNode]) -> str:
     """Return a picture: inputs as ellipses, constants as notes, operators as boxes, tensors on the edges."""
     lines = [f"digraph {_quoted(name or 'graph')} {{", "    node [shape=box, fontname=sans-serif];"]
     lines += [
-        f"    input{number} [shape=ellipse, label={_quoted(one.name, shown(one.desc))}];"
-        for number, one in enumerate(inputs)
+        f"    input{number} [shape=ellipse, label={_quoted(source.name, shown(source.desc))}];"
+        for number, source in enumerate(inputs)
     ]
     for number, node in enumerate(nodes):
         if not isinstance(node.desc, OperatorDesc):
@@ -41,7 +41,7 @@ def _quoted(*lines: str) -> str:
     return f'"{text}"'
 
 
-def save(path: Path, name: str | None, inputs: Sequence[GraphInput], nodes: Sequence[BuiltNode]) -> None:
+def save(path: Path, name: str | None, inputs: Sequence[InputNode], nodes: Sequence[BuiltNode]) -> None:
     """Write a picture: ``.dot`` text, an ``.html`` page, or ``.svg``.
 
     Raises:
@@ -112,7 +112,7 @@ class _Box:
         return LETTER * max(map(len, self.lines)) + 16
 
 
-def to_page(name: str | None, inputs: Sequence[GraphInput], nodes: Sequence[BuiltNode]) -> str:
+def to_page(name: str | None, inputs: Sequence[InputNode], nodes: Sequence[BuiltNode]) -> str:
     """Return a page with a picture of a graph; nothing in it is loaded from elsewhere."""
     boxes = _boxes(inputs, nodes)
     _lay_out(boxes)
@@ -123,8 +123,10 @@ def to_page(name: str | None, inputs: Sequence[GraphInput], nodes: Sequence[Buil
     return PAGE.format(title=html.escape(name or "graph"), width=width, height=height, content=content)
 
 
-def _boxes(inputs: Sequence[GraphInput], nodes: Sequence[BuiltNode]) -> dict[Place, _Box]:
-    boxes = {("input", number): _Box((one.name, shown(one.desc)), "input") for number, one in enumerate(inputs)}
+def _boxes(inputs: Sequence[InputNode], nodes: Sequence[BuiltNode]) -> dict[Place, _Box]:
+    boxes = {
+        ("input", number): _Box((source.name, shown(source.desc)), "input") for number, source in enumerate(inputs)
+    }
     for number, node in enumerate(nodes):
         if isinstance(node.desc, OperatorDesc):
             result = shown(tensor) if (tensor := node.desc.outputs[0].tensor) else ""

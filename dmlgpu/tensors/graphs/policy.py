@@ -40,7 +40,7 @@ def as_policy(policy: str | Policy) -> Policy:
     """
     if callable(policy):
         return policy
-    found = POLICIES.get(policy) if isinstance(policy, str) else None
-    if found is None:
+    named = POLICIES.get(policy) if isinstance(policy, str) else None
+    if named is None:
         raise InvalidArgument(f"Graph: policy must be a function or one of {', '.join(POLICIES)}, got {shown(policy)}")
-    return found
+    return named

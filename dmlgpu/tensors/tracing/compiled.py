@@ -35,7 +35,7 @@ _SIZE = kinds.between(1, kinds.UINT64_MAX)
 
 
 @dataclass(frozen=True)
-class _Call:
+class _Arguments:
     """The arguments of one call.
 
     Attributes:
@@ -133,7 +133,7 @@ class CompiledFunction(Generic[Parameters, Result]):
 
     # ---- calls ------------------------------------------------------------------------------------------------------
 
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Arguments:
         """Take the arguments apart.
 
         Raises:
@@ -143,10 +143,10 @@ class CompiledFunction(Generic[Parameters, Result]):
         leaves: list[tuple[str, Any]] = []
         name, known = self._name, self._parameters
         parts = [
-            flatten(name, known[number] if number < len(known) else f"argument {number}", one, leaves)
-            for number, one in enumerate(args)
+            flatten(name, known[number] if number < len(known) else f"argument {number}", value, leaves)
+            for number, value in enumerate(args)
         ]
-        parts += [(key, flatten(name, key, one, leaves)) for key, one in sorted(kwargs.items())]
+        parts += [(key, flatten(name, key, value, leaves)) for key, value in sorted(kwargs.items())]
         device = next((leaf.device for _, leaf in leaves if isinstance(leaf, Strided)), None)
         if device is None:
             device = as_device(name, self._device)
@@ -156,47 +156,47 @@ class CompiledFunction(Generic[Parameters, Result]):
                     f"{name}: {path} must be on the device of the other arguments, '{device.adapter}', got one on "
                     f"another, '{leaf.device.adapter}'; x.to(device) copies it"
                 )
-        return _Call(device, args, kwargs, leaves, (device, *parts))
+        return _Arguments(device, args, kwargs, leaves, (device, *parts))
 
     def _watched(self) -> list[Any]:
         """Return the tensors that the variables of the function's closure and globals hold, with their memory; None for
         other values."""
-        found = []
+        values = []
         for cell in self._cells:
             try:
-                found.append(cell.cell_contents)
+                values.append(cell.cell_contents)
             except ValueError:  # nothing is assigned yet
-                found.append(None)
-        found += [self._globals.get(name) for name in self._names]
-        held = [one if isinstance(one, Strided) else None for one in found]
-        return held + [None if one is None else one.buffer for one in held]
+                values.append(None)
+        values += [self._globals.get(name) for name in self._names]
+        held = [value if isinstance(value, Strided) else None for value in values]
+        return held + [None if value is None else value.buffer for value in held]
 
-    def _traced(self, call: _Call) -> Traced:
+    def _traced(self, call: _Arguments) -> Traced:
         """Return what a call runs, traced and compiled where it is not known, or a variable holds another tensor."""
         watched = self._watched()
-        found = self._cache.get(call.key)
-        if found is not None and not all(map(operator.is_, found.watched, watched)):
+        traced = self._cache.get(call.key)
+        if traced is not None and not all(map(operator.is_, traced.watched, watched)):
             self._cache.discard(call.key)
-            found = None
-        if found is None:
-            found = self._cache.put(call.key, self._trace(call, watched), 1)
-        return found
+            traced = None
+        if traced is None:
+            traced = self._cache.put(call.key, self._trace(call, watched), 1)
+        return traced
 
-    def _trace(self, call: _Call, watched: Sequence[Any]) -> Traced:
+    def _trace(self, call: _Arguments, watched: Sequence[Any]) -> Traced:
         """Call the function on what stands for its arguments, and compile what it did."""
         trace = Trace(self._name, call.device)
-        given = [
+        stand_ins = [
             trace.argument(number, as_tensor(self._name, path, leaf, call.device), path)
             for number, (path, leaf) in enumerate(call.leaves)
         ]
-        tensors = iter(given)
+        tensors = iter(stand_ins)
 
         def stand_in(value: Any) -> Any:
             return next(tensors) if isinstance(value, Tensor | np.ndarray) else value
 
         args = mapped(call.args, stand_in)
         kwargs = {key: mapped(value, stand_in) for key, value in sorted(call.kwargs.items())}
-        trace.watch([one for one in watched if isinstance(one, Strided)])
+        trace.watch([value for value in watched if isinstance(value, Strided)])
         try:
             with recorded_by(trace):
                 result = self._function(*args, **kwargs)
@@ -204,16 +204,20 @@ class CompiledFunction(Generic[Parameters, Result]):
             refused = trace.restore()
         if refused is not None:
             raise refused
-        return finish(trace, given, result, watched)
+        return finish(trace, stand_ins, result, watched)
 
 
 def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
     """Return the names of the parameters that a call gives by position."""
     try:
-        found = inspect.signature(function).parameters.values()
+        parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # a builtin function that does not tell
         return ()
-    return tuple(one.name for one in found if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD))
+    return tuple(
+        parameter.name
+        for parameter in parameters
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    )
 
 
 @overload
@@ -268,7 +272,7 @@ def compile(function: Any = None, *, device: Device | str | None = None, cache_s
         OutOfMemory: no room for the results.
     """
 
-    def decorate(given: Any) -> Any:
-        return CompiledFunction(given, device, cache_size)
+    def decorate(undecorated: Any) -> Any:
+        return CompiledFunction(undecorated, device, cache_size)
 
     return decorate if function is None else decorate(function)

@@ -216,10 +216,10 @@ def flatten(caller: str, path: str, value: Any, leaves: list[tuple[str, Any]]) -
         return np.ndarray, value.dtype, value.shape
     kind = type(value)
     if kind is list or kind is tuple or (isinstance(value, tuple) and hasattr(value, "_fields")):
-        return kind, *[flatten(caller, f"{path}[{number}]", one, leaves) for number, one in enumerate(value)]
+        return kind, *[flatten(caller, f"{path}[{number}]", part, leaves) for number, part in enumerate(value)]
     if kind is dict:
         return kind, *[
-            (type(key), key, flatten(caller, f"{path}[{shown(key)}]", one, leaves)) for key, one in value.items()
+            (type(key), key, flatten(caller, f"{path}[{shown(key)}]", part, leaves)) for key, part in value.items()
         ]
     return kind, _distinct(caller, path, value)
 
@@ -246,11 +246,11 @@ def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
     """Return a structure of the same kind with ``change`` applied to all that is no tuple, list or dict."""
     kind = type(value)
     if kind is list or kind is tuple:
-        return kind([mapped(one, change) for one in value])
+        return kind([mapped(part, change) for part in value])
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return kind(*[mapped(one, change) for one in value])
+        return kind(*[mapped(part, change) for part in value])
     if kind is dict:
-        return {key: mapped(one, change) for key, one in value.items()}
+        return {key: mapped(part, change) for key, part in value.items()}
     return change(value)
 
 
@@ -311,36 +311,36 @@ class Traced:
         """
         device, name = self.graph.device, self.name
         is_host = bool(leaves) and not any(isinstance(leaf, Tensor) for _, leaf in leaves)
-        given = [as_tensor(name, path, leaf, device) for path, leaf in leaves]
+        arguments = [as_tensor(name, path, leaf, device) for path, leaf in leaves]
         buffers: Sequence[Any] = ()
         if self.prepared is not None:
-            bound = [given[feed] if isinstance(feed, int) else feed for feed in self.feeds]
-            for one in bound:
-                if one.buffer.released:
+            bound = [arguments[feed] if isinstance(feed, int) else feed for feed in self.feeds]
+            for tensor in bound:
+                if tensor.buffer.released:
                     raise InvalidState(
-                        f"{name}: a Tensor from outside, {one.data_type.name} {list(one.sizes)}, is released"
+                        f"{name}: a Tensor from outside, {tensor.data_type.name} {list(tensor.sizes)}, is released"
                     )
             buffers = session_of(device).execute(device, self.prepared, list(map(place, bound)), name)
-        made: dict[int, Any] = {}
+        results: dict[int, Any] = {}
 
         def result(value: Any) -> Any:
             if isinstance(value, np.ndarray):
                 return value.copy()
             if not isinstance(value, _Computed):
                 return value.numpy() if is_host and isinstance(value, Tensor) else value
-            found = made.get(id(value.tensor))
-            if found is None:
-                found = self._seen(value, given, buffers)
-                found = made[id(value.tensor)] = found.numpy() if is_host else found
-            return found
+            output = results.get(id(value.tensor))
+            if output is None:
+                output = self._seen(value, arguments, buffers)
+                output = results[id(value.tensor)] = output.numpy() if is_host else output
+            return output
 
         return mapped(self.result, result)
 
-    def _seen(self, value: _Computed, given: Sequence[Tensor], buffers: Sequence[Any]) -> Tensor:
+    def _seen(self, value: _Computed, arguments: Sequence[Tensor], buffers: Sequence[Any]) -> Tensor:
         """Return a result in the memory that a call wrote or was given."""
         if not value.is_argument:
             return value.tensor._moved(buffers[value.number], 0)
-        argument = given[value.number]
+        argument = arguments[value.number]
         stood_for = self.arguments[value.number]
         if value.tensor is stood_for:
             return argument
@@ -389,7 +389,7 @@ def finish(trace: Trace, arguments: Sequence[Tensor], result: Any, watched: Sequ
             return _Computed(value, memory.argument, True)
         return _Computed(value, number_of(Tensor._of_node(memory)), False)
 
-    found = mapped(result, seen)
+    structure = mapped(result, seen)
     operator = prepared = None
     for tensor in trace.keeping:
         number_of(tensor)
@@ -409,6 +409,6 @@ def finish(trace: Trace, arguments: Sequence[Tensor], result: Any, watched: Sequ
         prepared,
         tuple(trace.feeds),
         tuple(arguments),
-        found,
+        structure,
         tuple(watched),
     )
