@@ -16,8 +16,7 @@ from pathlib import Path
 
 from dmlgpu.conformance.accuracy.functions import FUNCTIONS
 from dmlgpu.conformance.running.outcome import Outcome
-from dmlgpu.conformance.running.reading import read_runs
-from dmlgpu.conformance.running.records import Run
+from dmlgpu.conformance.running.records import Run, read_runs
 from dmlgpu.conformance.suites.accuracy import FLUSHES
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "accuracy.md"

@@ -14,8 +14,7 @@ from pathlib import Path
 
 from benchmarks.accuracy import merged
 from dmlgpu.conformance.running.outcome import Outcome
-from dmlgpu.conformance.running.reading import read_runs
-from dmlgpu.conformance.running.records import Run
+from dmlgpu.conformance.running.records import Run, read_runs
 from dmlgpu.conformance.suites.operator_accuracy import CASES
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "operator-accuracy.md"

@@ -23,12 +23,10 @@ from pathlib import Path
 from dmlgpu.compiler.target import Target
 from dmlgpu.conformance import mutation
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
-from dmlgpu.conformance.mutation.coverage import KernelCoverage
 from dmlgpu.conformance.mutation.rules import RULES, mutant_by_name
-from dmlgpu.conformance.mutation.suite import PER_FILE, MutantSuite
+from dmlgpu.conformance.mutation.suite import PER_FILE, KernelCoverage, MutantSuite
 from dmlgpu.conformance.running.outcome import Outcome, Status
-from dmlgpu.conformance.running.reading import read_runs
-from dmlgpu.conformance.running.records import Run
+from dmlgpu.conformance.running.records import Run, read_runs
 from dmlgpu.conformance.suites.operators import OperatorSuite
 
 ROOT = Path(__file__).resolve().parents[1]

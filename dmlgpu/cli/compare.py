@@ -12,10 +12,8 @@ from typing import Any
 from dmlgpu.cli import tables
 from dmlgpu.conformance.report.changes import Change, Kind, changes, pairs
 from dmlgpu.conformance.report.model import selection_of
-from dmlgpu.conformance.running.outcome import Outcome
-from dmlgpu.conformance.running.reading import read_file
-from dmlgpu.conformance.running.records import Run
-from dmlgpu.conformance.running.wording import bound_text, counted
+from dmlgpu.conformance.running.outcome import Outcome, bound_text, counted
+from dmlgpu.conformance.running.records import Run, read_file
 
 
 def compare(before: Path, after: Path, as_json: bool = False) -> bool:

@@ -14,22 +14,20 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from dmlgpu.cli import tables
-from dmlgpu.cli.adapters import ALL, choose_adapters, refuse_reference_alone, with_pages
-from dmlgpu.cli.progress import Progress
+from dmlgpu.cli.devices import ALL, choose_adapters, refuse_reference_alone, with_pages
+from dmlgpu.cli.tables import Progress
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.common.files import growing_file
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.conformance.drivers.discovery import LocatedAdapter, in_environment
-from dmlgpu.conformance.drivers.outputs import as_output_suite
 from dmlgpu.conformance.drivers.pairwise import Agreement, Comparison, Pair, expected_to_disagree, outlier
-from dmlgpu.conformance.drivers.pairwise_run import run_pairwise
+from dmlgpu.conformance.drivers.pairwise_run import as_output_suite, run_pairwise
 from dmlgpu.conformance.report.pairs import PairReport, difference, kernels_of
 from dmlgpu.conformance.running import expectations as known
 from dmlgpu.conformance.running.expectations import Expectation, with_expectation
-from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.outcome import Outcome, Status, bound_text
 from dmlgpu.conformance.running.pool import Job, run_cases
 from dmlgpu.conformance.running.records import comparison_facts, facts, write_comparison, write_run
-from dmlgpu.conformance.running.wording import bound_text
 from dmlgpu.conformance.suites.registry import DEFAULT, Suite, select, suite_by_name, suite_option
 from dmlgpu.runtime.adapters import BROWSER, show_in_page
 from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER

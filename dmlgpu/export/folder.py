@@ -13,7 +13,7 @@ from typing import Any, Final
 from dmlgpu.common.files import whole_file
 from dmlgpu.compiler.plan import Role
 from dmlgpu.compiler.program import Program
-from dmlgpu.export.exportable import Exportable, Port
+from dmlgpu.export.compiling import Exportable, Port
 from dmlgpu.export.layout import Document, Uploads, add_program
 
 FORMAT: Final = 1

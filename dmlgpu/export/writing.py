@@ -94,7 +94,7 @@ def write_onnx(
         NotSupported: nodes that the host computes or must decide about; the message names them. And as ``write``.
         OSError: a file cannot be written.
     """
-    from dmlgpu.export.onnx_models import exportable_model  # noqa: PLC0415  onnx is an extra
+    from dmlgpu.export.models import exportable_model  # noqa: PLC0415  onnx is an extra
 
     target = _folder("write_onnx", folder)
     choice = _choice("write_onnx", schedules, half_precision, ())
@@ -123,7 +123,7 @@ def write_dxdispatch(
         NotSupported: it is a shader or an ONNX model; and as ``write``.
         OSError: a file cannot be written.
     """
-    from dmlgpu.export.dxdispatch_models import exportable_dispatchable  # noqa: PLC0415  loads DxDispatch's reader
+    from dmlgpu.export.models import exportable_dispatchable  # noqa: PLC0415  loads DxDispatch's reader
 
     target = _folder("write_dxdispatch", folder)
     model = _folder("write_dxdispatch", path, "path")

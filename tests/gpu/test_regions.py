@@ -16,7 +16,7 @@ from dmlgpu.compiler import operators
 from dmlgpu.compiler.plan import Tiles
 from dmlgpu.compiler.target import Profile
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
-from dmlgpu.conformance.running.comparison import compare
+from dmlgpu.conformance.running.outcome import compare
 from dmlgpu.runtime.wgpu import GpuBackend
 from tests.gpu.descriptions import run_desc
 

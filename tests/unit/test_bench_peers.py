@@ -1,5 +1,6 @@
 """Peers: what they are given and give back, those that are missing, fail or compute wrong, and the table."""
 
+import importlib.util
 import json
 import sys
 from dataclasses import dataclass
@@ -11,15 +12,13 @@ from onnx.reference import ReferenceEvaluator
 from dmlgpu.bench.ceilings import CachedCeilings, Ceilings, save_ceilings
 from dmlgpu.bench.choosing import of_operator
 from dmlgpu.bench.peers import contestants
-from dmlgpu.bench.peers.calls import Call, Node, NotOffered, load_outputs, parse_node
-from dmlgpu.bench.peers.comparison import compare_peers, summary, time_text
-from dmlgpu.bench.peers.contestants import OneByOne, PeerRow
+from dmlgpu.bench.peers.contestants import OneByOne, PeerRow, compare_peers, summary, time_text
 from dmlgpu.bench.peers.programs import onnx_models
-from dmlgpu.bench.peers.worker import PeerServer
+from dmlgpu.bench.peers.worker import Call, Node, NotOffered, PeerServer, load_outputs, parse_node
 from dmlgpu.bench.prepared import Sample
 from dmlgpu.bench.records import BenchRun, read_file
 from dmlgpu.bench.specs import read_suite, suite_file
-from dmlgpu.cli.workloads import find_workloads
+from dmlgpu.cli.subjects import find_workloads
 from dmlgpu.common.errors import InvalidArgument, ModelError
 from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
 from tests.unit.bench_fakes import measured
@@ -27,7 +26,7 @@ from tests.unit.cli_process import run_here
 
 SOFTMAX = """
 import numpy as np
-from ..calls import NotOffered
+from dmlgpu.bench.peers.worker import NotOffered
 
 def versions():
     return {"fake": "1.5"}
@@ -213,7 +212,7 @@ def test_interpreters_are_files_or_environments(tmp_path):
 
 def test_every_peer_has_a_module():
     for peer in contestants.PEERS:
-        assert (contestants._FOLDER / "programs" / f"{peer.module}.py").is_file()
+        assert importlib.util.find_spec(peer.module) is not None
 
 
 def test_calls_become_models_that_compute_the_same():
@@ -277,7 +276,7 @@ def test_ours_run_one_at_a_time(monkeypatch):
         seen.append(calls)
         return Sample(1e-9, float(len(seen)), 0.5)
 
-    monkeypatch.setattr("dmlgpu.bench.children.Remote.round", ask)
+    monkeypatch.setattr("dmlgpu.bench.worker.Remote.round", ask)
     contestant = OneByOne(None, "gpu", None)
     assert contestant.round(3) == Sample(None, 2.0, 0.5)
     assert seen == [1, 1, 1]
@@ -289,14 +288,15 @@ def test_ours_run_one_at_a_time(monkeypatch):
 def test_the_command_measures_a_peer_and_says_who_is_missing(tmp_path, monkeypatch):
     monkeypatch.setattr("dmlgpu.bench.ceilings.cache_folder", lambda: tmp_path / "cache")
     save_ceilings(NUMPY_ADAPTER, CachedCeilings(Ceilings(1e10, 1e10, 1e-6, 1e-6, "wall clock"), 0.0))
-    package = tmp_path / "other" / "peers"
-    (package / "programs").mkdir(parents=True)
-    for name in ("__init__.py", "worker.py", "calls.py"):
-        (package / name).write_text((contestants._FOLDER / name).read_text(encoding="utf-8"), encoding="utf-8")
-    (package / "programs" / "softmax.py").write_text(SOFTMAX, encoding="utf-8")
-    (package / "programs" / "gone.py").write_text("import no_such_module_anywhere", encoding="utf-8")
-    monkeypatch.setattr(contestants, "_FOLDER", package)
-    fakes = (contestants.KnownPeer("fake", "softmax", "fake"), contestants.KnownPeer("gone", "gone", "gone-gpu"))
+    modules = tmp_path / "modules"
+    modules.mkdir()
+    (modules / "softmax_peer.py").write_text(SOFTMAX, encoding="utf-8")
+    (modules / "gone_peer.py").write_text("import no_such_module_anywhere", encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(modules))
+    fakes = (
+        contestants.KnownPeer("fake", "softmax_peer", "fake"),
+        contestants.KnownPeer("gone", "gone_peer", "gone-gpu"),
+    )
     for function in (contestants.parse_environments, contestants.choose_peers):
         monkeypatch.setattr(function, "__defaults__", (fakes,))
     suite = tmp_path / "mine.toml"

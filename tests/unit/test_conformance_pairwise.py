@@ -17,7 +17,6 @@ from dmlgpu.common.errors import InvalidArgument, ModelError
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Ulp
 from dmlgpu.conformance.drivers import pairwise
 from dmlgpu.conformance.drivers.discovery import LocatedAdapter
-from dmlgpu.conformance.drivers.outputs import as_output_suite
 from dmlgpu.conformance.drivers.pairwise import (
     Agreement,
     Allowance,
@@ -29,12 +28,18 @@ from dmlgpu.conformance.drivers.pairwise import (
     expected_to_disagree,
     outlier,
 )
-from dmlgpu.conformance.drivers.pairwise_run import AdapterResult, compare_results, run_pairwise
+from dmlgpu.conformance.drivers.pairwise_run import AdapterResult, as_output_suite, compare_results, run_pairwise
 from dmlgpu.conformance.report.pairs import kernels_of
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.pool import Job
-from dmlgpu.conformance.running.reading import read_comparisons, read_runs
-from dmlgpu.conformance.running.records import comparison_facts, facts, write_comparison, write_run
+from dmlgpu.conformance.running.records import (
+    comparison_facts,
+    facts,
+    read_comparisons,
+    read_runs,
+    write_comparison,
+    write_run,
+)
 from dmlgpu.runtime.adapters import adapters
 from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
 from tests.unit import conformance_suite

@@ -19,20 +19,23 @@ from markdown_it import MarkdownIt
 from dmlgpu.cli.main import main
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.conformance.drivers.pairwise import Comparison
-from dmlgpu.conformance.report.causes import causes
 from dmlgpu.conformance.report.charts import charts
-from dmlgpu.conformance.report.dataset import dataset, packed
-from dmlgpu.conformance.report.facts import features, limits, run_facts
 from dmlgpu.conformance.report.junit import as_junit
-from dmlgpu.conformance.report.labels import labels
-from dmlgpu.conformance.report.markdown import as_markdown
-from dmlgpu.conformance.report.model import Report, family_of, reproduce
-from dmlgpu.conformance.report.page import as_html
+from dmlgpu.conformance.report.model import Report, family_of, features, labels, limits, reproduce, run_facts
 from dmlgpu.conformance.report.pairs import PairReport, difference
-from dmlgpu.conformance.report.writing import write_report
-from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.report.verdict import causes
+from dmlgpu.conformance.report.writing import as_html, as_markdown, dataset, packed, write_report
+from dmlgpu.conformance.running.outcome import (
+    Outcome,
+    Status,
+    bound_text,
+    counted,
+    moment_text,
+    share_text,
+    ulp_text,
+    wrong_text,
+)
 from dmlgpu.conformance.running.records import Run, write_comparison, write_run
-from dmlgpu.conformance.running.wording import bound_text, counted, moment_text, share_text, ulp_text, wrong_text
 from tests.unit.report_runs import BAD, CLOSE, CRASHED, GOOD, REFUSED, compared, measured, mixed, run
 
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from dmlgpu.bench.tuning.questions import questions_of
-from dmlgpu.bench.tuning.recording import Recording
+from dmlgpu.bench.tuning import Recording, questions_of
 from dmlgpu.compiler.target import Profile, Target
 
 FILES = sorted((Path(__file__).parents[1] / "data" / "tuning").glob("*.json"))

@@ -1,27 +1,31 @@
-"""The known peers, how each is installed, and rows of suites that they compute beside us."""
+"""The known peers: how each is installed, which rows of suites they compute, and our times beside their best ones."""
 
 from __future__ import annotations
 
 import functools
+import math
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dmlgpu.bench.checking import Check, compare_all, expected_outputs, verdict_of
-from dmlgpu.bench.children import Child, ChildContestant, Remote
-from dmlgpu.bench.peers.calls import Array, Call, load_outputs, parse_node
-from dmlgpu.bench.prepared import Sample, set_count
+from dmlgpu.bench.peers.worker import Array, Call, load_outputs, parse_node
+from dmlgpu.bench.prepared import Check, Sample, compare_all, expected_outputs, set_count, verdict_of
+from dmlgpu.bench.ratios import MINIMUM_ROUNDS, Ratio, summarize
+from dmlgpu.bench.records import BenchRun, Measurement
+from dmlgpu.bench.scaling import NUMPY
+from dmlgpu.bench.worker import Child, ChildContestant, Remote
 from dmlgpu.bench.workload import Workload
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common.errors import DmlError, InvalidArgument, ModelError, NotSupported
+from dmlgpu.common.processes import python_command
 from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.compiler.graph.resolve import resolve
-from dmlgpu.conformance.running.graph_runner import run_graph
+from dmlgpu.conformance.running.runner import run_graph
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
 
@@ -168,26 +172,13 @@ class OneByOne(Remote):
         return Sample(None, wall, cpu)
 
 
-_FOLDER = Path(__file__).parent
-
-_START = """
-import sys
-folder, name, module = sys.argv[1:]
-sys.path[:] = [folder, *filter(None, sys.path)]  # not the working directory
-worker = __import__(f"{name}.worker").worker
-del sys.path[0]
-sys.exit(worker.main(module))
-"""
-"""Imports this package under its own short name, since where a peer is installed dmlgpu need not be."""
-
-
 @dataclass(frozen=True)
 class KnownPeer:
     """A program that computes the same.
 
     Attributes:
         name: what tables and options call it.
-        module: of the folder ``programs``, which knows how to call it.
+        module: the module that knows how to call it.
         install: the packages that it needs.
         is_gpu: whether it runs on a GPU's adapter; others are shown, and not counted as the best.
     """
@@ -199,18 +190,20 @@ class KnownPeer:
 
     def command(self, interpreter: str) -> tuple[str, ...]:
         """Return what starts its process with a Python interpreter."""
-        return (interpreter, "-c", _START, str(_FOLDER.parent), _FOLDER.name, self.module)
+        return python_command("dmlgpu.bench.peers.worker", self.module, interpreter=interpreter)
 
+
+_PROGRAMS = "dmlgpu.bench.peers.programs."
 
 PEERS: tuple[KnownPeer, ...] = (
-    KnownPeer("webgpu-provider", "webgpu_provider", "onnxruntime onnxruntime-ep-webgpu onnx"),
-    KnownPeer("tinygrad", "tinygrad_webgpu", "tinygrad dawn-python numpy"),
-    KnownPeer("ncnn", "ncnn_vulkan", "ncnn numpy"),
-    KnownPeer("iree", "iree_vulkan", "iree-base-compiler iree-base-runtime onnx numpy"),
-    KnownPeer("taichi", "taichi_vulkan", "taichi numpy"),
-    KnownPeer("torch-cuda", "torch_cuda", "torch numpy"),
-    KnownPeer("torch", "torch_cpu", "torch numpy", is_gpu=False),
-    KnownPeer("onnxruntime", "onnxruntime_cpu", "onnxruntime onnx", is_gpu=False),
+    KnownPeer("webgpu-provider", _PROGRAMS + "webgpu_provider", "onnxruntime onnxruntime-ep-webgpu onnx"),
+    KnownPeer("tinygrad", _PROGRAMS + "tinygrad_webgpu", "tinygrad dawn-python numpy"),
+    KnownPeer("ncnn", _PROGRAMS + "ncnn_vulkan", "ncnn numpy"),
+    KnownPeer("iree", _PROGRAMS + "iree_vulkan", "iree-base-compiler iree-base-runtime onnx numpy"),
+    KnownPeer("taichi", _PROGRAMS + "taichi_vulkan", "taichi numpy"),
+    KnownPeer("torch-cuda", _PROGRAMS + "torch_cuda", "torch numpy"),
+    KnownPeer("torch", _PROGRAMS + "torch_cpu", "torch numpy", is_gpu=False),
+    KnownPeer("onnxruntime", _PROGRAMS + "onnxruntime_cpu", "onnxruntime onnx", is_gpu=False),
 )
 
 
@@ -301,3 +294,109 @@ def start_peers(
         else:
             installed.append(InstalledPeer(peer, child, interpreter, versions))
     return installed, missing
+
+
+FAILED, WRONG, MISSING = "x", "W", "-"
+"""What stands for a time: of what fails, of a wrong result, of what is not offered or was not measured."""
+
+
+@dataclass(frozen=True)
+class PeerComparison:
+    """A row of a suite.
+
+    Attributes:
+        name: the row's.
+        ours: on one adapter.
+        theirs: of peers, in the order of the columns; None for those that were not measured.
+        best: the fastest peer on a GPU whose results are not wrong; None where there is none.
+        ratio: of the best peer's time to ours, round by round; None where there is no such peer.
+        wanted: the ratio that is aimed at; 0 for none.
+    """
+
+    name: str
+    ours: Measurement
+    theirs: tuple[Measurement | None, ...]
+    best: Measurement | None
+    ratio: Ratio | None
+    wanted: float = 0.0
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the ratio's interval reaches what is wanted; also where there is none, or rounds are too few."""
+        few = self.ratio is None or self.ratio.rounds < MINIMUM_ROUNDS
+        return few or self.ratio.meets(at_least=self.wanted)  # type: ignore[union-attr]
+
+    def cells(self) -> list[str]:
+        """Return a line of the table: times in ms, the best peer, the ratio with its interval, what is wanted, our
+        share."""
+        times = [time_text(measurement) for measurement in (self.ours, *self.theirs)]
+        share = "" if self.ours.share is None else f"{100 * self.ours.share:.0f} % {self.ours.bound_by}"
+        aim = f"{self.wanted:g}{'' if self.is_met else ', missed'}" if self.wanted else ""
+        best = "" if self.best is None else self.best.adapter
+        return [self.name, *times, best, ratio_text(self.ratio), aim, share]
+
+
+def time_text(measurement: Measurement | None) -> str:
+    """Milliseconds, or what stands for them."""
+    if measurement is None or measurement.status == "refused":
+        return MISSING
+    if measurement.status == "failed" or measurement.median is None:
+        return FAILED
+    return WRONG if measurement.check == "wrong" else f"{1e3 * measurement.median:.3g}"
+
+
+def ratio_text(ratio: Ratio | None) -> str:
+    """The ratio and its interval; without one where there are too few rounds."""
+    if ratio is None:
+        return ""
+    ends = f" [{ratio.low:.2f}, {ratio.high:.2f}]" if ratio.rounds >= MINIMUM_ROUNDS else f" ({ratio.rounds} rounds)"
+    return f"{ratio.median:.2f}{ends}"
+
+
+def compare_peers(run: BenchRun) -> list[PeerComparison]:
+    """Return how each of our measurements stands beside those of the peers in the same run."""
+    peers = run.facts.get("peers", {})
+    columns = (*peers, NUMPY)
+    counted = [name for name, candidate in peers.items() if candidate["is_gpu"]]
+    theirs = {
+        (measurement.name, measurement.adapter): measurement
+        for measurement in run.measurements
+        if measurement.adapter in columns
+    }
+    comparisons = []
+    for ours in run.measurements:
+        if ours.adapter in columns or not any((ours.name, name) in theirs for name in peers):
+            continue
+        row = tuple(theirs.get((ours.name, name)) for name in columns)
+        good = [
+            candidate
+            for candidate in row
+            if candidate is not None and candidate.adapter in counted and _is_good(candidate)
+        ]
+        best = min(good, key=lambda candidate: candidate.median or 0.0, default=None)
+        ratio = None
+        if best is not None and _is_good(ours):
+            rounds = min(len(best.seconds), len(ours.seconds))
+            ratio = summarize(best.seconds[:rounds], ours.seconds[:rounds])
+        comparisons.append(
+            PeerComparison(ours.name, ours, row, best, ratio, run.facts.get("wanted", {}).get(ours.name, 0.0))
+        )
+    return comparisons
+
+
+def _is_good(measurement: Measurement) -> bool:
+    return measurement.status == "measured" and bool(measurement.median) and measurement.check != "wrong"
+
+
+def summary(comparisons: Iterable[PeerComparison]) -> str:
+    """Say of how many rows we are first, and the geometric mean of the ratios; nothing without any."""
+    ratios = [comparison.ratio for comparison in comparisons if comparison.ratio is not None]
+    if not ratios:
+        return ""
+    first = sum(ratio.low > 1 for ratio in ratios)
+    behind = sum(ratio.high < 1 for ratio in ratios)
+    mean = math.exp(sum(math.log(ratio.median) for ratio in ratios) / len(ratios))
+    return (
+        f"{len(ratios)} rows: faster than the best peer on {first}, slower on {behind}, a tie on the others;"
+        f" geometric mean of the ratios {mean:.2f}"
+    )

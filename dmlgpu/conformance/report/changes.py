@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.conformance.report.model import selection_of
-from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.outcome import Outcome, Status, counted
 from dmlgpu.conformance.running.records import Run
-from dmlgpu.conformance.running.wording import counted
 
 
 class Kind(enum.StrEnum):

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dmlgpu.conformance.report.model import Report
-from dmlgpu.conformance.running.outcome import Outcome
-from dmlgpu.conformance.running.wording import ulp_text
+from dmlgpu.conformance.running.outcome import Outcome, ulp_text
 
 WIDTH, HEIGHT = 300.0, 120.0
 """Of the area in which the lines are, in pixels of the drawing."""

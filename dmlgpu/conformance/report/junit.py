@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from xml.etree import ElementTree
 
-from dmlgpu.conformance.report.model import Report, reproduce
+from dmlgpu.conformance.report.model import Report, Times, reproduce
 from dmlgpu.conformance.report.pairs import PairReport, difference
-from dmlgpu.conformance.report.times import Times
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.records import Run
 

@@ -3,22 +3,151 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from dmlgpu import catalog as schema
 from dmlgpu.compiler import operators
 from dmlgpu.conformance.drivers.discovery import in_environment
 from dmlgpu.conformance.drivers.pairwise import Comparison
-from dmlgpu.conformance.report.labels import Label, labels
-from dmlgpu.conformance.report.times import Time, Times
-from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.outcome import Outcome, Status, moment_text, share_text
 from dmlgpu.conformance.running.records import Run
-from dmlgpu.conformance.running.wording import share_text
 from dmlgpu.conformance.suites.registry import DEFAULT, suite_option
+
+_PARENTHESES = re.compile(r"\s*\([^)]*\)")
+_NAMED_VERSION = re.compile(r"[A-Za-z]+ \d+(?:\.\d+)+")
+_VERSION = re.compile(r"\d+(?:\.\d+)+")
+
+
+@dataclass(frozen=True)
+class Label:
+    """What a run is called.
+
+    Attributes:
+        name: the adapter's: ``llvmpipe``.
+        details: its backend, its driver, and what else tells it from its neighbours: ``Vulkan, Mesa 25.0.7``.
+    """
+
+    name: str
+    details: str
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.details})"
+
+    def with_detail(self, detail: str) -> Label:
+        """The same, told apart from others by one thing more."""
+        return replace(self, details=f"{self.details}, {detail}") if detail else self
+
+
+def labels(runs: Sequence[Run]) -> tuple[Label, ...]:
+    """One per run; equal ones only for runs that nothing in their facts tells apart, or of different suites."""
+    found = [Label(_name(run), _driver(run.facts["adapter"])) for run in runs]
+    for detail in _DETAILS:
+        texts: dict[tuple[str, Label], set[str]] = {}
+        for run, label in zip(runs, found, strict=True):
+            texts.setdefault((run.facts["suite"], label), set()).add(detail(run.facts))
+        found = [
+            label.with_detail(detail(run.facts)) if len(texts[run.facts["suite"], label]) > 1 else label
+            for run, label in zip(runs, found, strict=True)
+        ]
+    return tuple(found)
+
+
+_DETAILS: Sequence[Callable[[Mapping[str, Any]], str]] = (
+    lambda facts: facts["adapter"]["name"],
+    lambda facts: facts["adapter"]["driver"],
+    lambda facts: "precise" if facts.get("precise") else "",
+    lambda facts: facts["profile"],
+    lambda facts: facts["pattern"] and shlex.join(["-k", facts["pattern"]]),
+    lambda facts: facts["dmlgpu"],
+    lambda facts: facts["commit"],
+    lambda facts: moment_text(facts["started"]),
+)
+"""What may tell runs apart, in the order in which it is tried."""
+
+
+def _name(run: Run) -> str:
+    """The adapter's name without what stands in parentheses."""
+    return _PARENTHESES.sub("", run.facts["adapter"]["name"]) or run.facts["adapter"]["name"]
+
+
+def _driver(adapter: Mapping[str, Any]) -> str:
+    """The backend and the driver's version, as short as it can be said."""
+    found = _NAMED_VERSION.search(adapter["driver"]) or _VERSION.search(adapter["driver"])
+    backend, version = adapter["backend"], found[0] if found else ""
+    return version if version.startswith(f"{backend} ") else ", ".join(filter(None, (backend, version)))
+
+
+@dataclass(frozen=True)
+class Table:
+    """Runs beside each other.
+
+    Attributes:
+        numbers: of the runs.
+        rows: a text per run for each fact; empty where a run has none.
+    """
+
+    numbers: tuple[int, ...]
+    rows: Mapping[str, tuple[str, ...]]
+
+
+def features(report: Report) -> Table:
+    """Every feature that some adapter has: ``yes`` or empty."""
+    return _of_adapters(report, lambda adapter: dict.fromkeys(sorted(adapter["features"]), "yes"))
+
+
+def limits(report: Report) -> Table:
+    """Every limit of the adapters."""
+    return _of_adapters(report, lambda adapter: {name: _text(value) for name, value in adapter["limits"].items()})
+
+
+def _of_adapters(report: Report, values: Callable[[dict[str, Any]], Mapping[str, str]]) -> Table:
+    """Each adapter once, however many suites ran on it."""
+    seen: list[dict[str, Any]] = []
+    numbers = []
+    for number, run in enumerate(report.runs):
+        if run.facts["adapter"] not in seen:
+            seen.append(run.facts["adapter"])
+            numbers.append(number)
+    return _side_by_side(tuple(numbers), [values(adapter) for adapter in seen], in_order=sorted)
+
+
+def run_facts(report: Report) -> Table:
+    """Everything else that a run says of itself: the adapter, versions, the list of cases, times."""
+    found = []
+    for number, run in enumerate(report.runs):
+        adapter = {f"adapter {name}": value for name, value in run.facts["adapter"].items()}
+        facts = {
+            **adapter,
+            **run.facts,
+            "started": moment_text(run.facts["started"]),
+            "time in cases": f"{report.totals[number].seconds:.1f} s",
+        }
+        hidden = ("adapter", "adapter features", "adapter limits", "format")
+        found.append({name.replace("_", " "): _text(value) for name, value in facts.items() if name not in hidden})
+    return _side_by_side(tuple(range(len(found))), found, in_order=list)
+
+
+def _side_by_side(
+    numbers: tuple[int, ...], columns: Sequence[Mapping[str, str]], in_order: Callable[[Iterable[str]], list[str]]
+) -> Table:
+    names = in_order(dict.fromkeys(name for column in columns for name in column))
+    rows = {name: tuple(column.get(name, "") for column in columns) for name in names}
+    return Table(numbers, {name: texts for name, texts in rows.items() if any(texts)})
+
+
+def _text(value: Any) -> str:
+    """Numbers by thousands, lists and tables as their entries."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}={_text(entry)}" for name, entry in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_text, value))
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
 @dataclass(frozen=True)
@@ -248,3 +377,55 @@ def command(run: Run) -> str:
 def reproduce(run: Run, outcome: Outcome) -> str:
     """The command that runs a case again on the same adapter."""
     return f"{command(run)} {shlex.quote(outcome.case)}"
+
+
+@dataclass(frozen=True)
+class Time:
+    """A measurement.
+
+    Attributes:
+        name: what was measured.
+        operator: DirectML's name, ``GRAPH`` or ``MODEL``.
+        adapter: what the adapter is called; ``where`` with the schedule that was asked for.
+        where: likewise.
+        time: how long it took and how sure that is, or why it was not measured.
+        phases, work: other times; rates and shares of ceilings.
+        result: ``right``, ``wrong``, ``unchecked``, or the status of what was not measured.
+        kind: ``good``, ``known`` for what is doubtful, ``refused`` or ``bad``.
+        warnings: what makes it doubtful.
+        seconds: per dispatch; None where nothing was measured.
+    """
+
+    name: str
+    operator: str
+    adapter: str
+    where: str
+    time: str
+    phases: str = ""
+    work: str = ""
+    result: str = ""
+    kind: str = "good"
+    warnings: tuple[str, ...] = ()
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Times:
+    """What one command measured.
+
+    Attributes:
+        facts: what was measured on what.
+        adapters: as people name them in full, by what they are called.
+        times: the measurements.
+        is_complete: whether it came to its end.
+    """
+
+    facts: Mapping[str, Any]
+    adapters: Mapping[str, str]
+    times: tuple[Time, ...]
+    is_complete: bool = True
+
+    @property
+    def bad(self) -> tuple[Time, ...]:
+        """What is wrong, or failed."""
+        return tuple(one for one in self.times if one.kind == "bad")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dmlgpu.conformance.drivers.pairwise import Agreement, Comparison, Pair
-from dmlgpu.conformance.running.wording import bound_text, counted
+from dmlgpu.conformance.running.outcome import bound_text, counted
 
 
 @dataclass(frozen=True)

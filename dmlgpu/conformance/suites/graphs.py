@@ -36,10 +36,8 @@ from dmlgpu.conformance.cases.case import Array
 from dmlgpu.conformance.cases.profiles import PROFILES
 from dmlgpu.conformance.cases.tolerance import Bound, Given
 from dmlgpu.conformance.drivers.pairwise import Allowance
-from dmlgpu.conformance.running.comparison import Verdict, compare
-from dmlgpu.conformance.running.graph_runner import run_graph
-from dmlgpu.conformance.running.outcome import Outcome
-from dmlgpu.conformance.running.runner import POISON, digest, kernels_of
+from dmlgpu.conformance.running.outcome import Outcome, Verdict, compare
+from dmlgpu.conformance.running.runner import POISON, digest, kernels_of, run_graph
 from dmlgpu.conformance.suites import random_graphs
 from dmlgpu.conformance.suites.dispatch_generator import LARGEST
 from dmlgpu.conformance.suites.graph_bounds import output_bounds

@@ -13,8 +13,8 @@ import numpy as np
 import onnx
 from iree import compiler, runtime
 
-from ..calls import Array, Call, NotOffered
-from . import onnx_models
+from dmlgpu.bench.peers.programs import onnx_models
+from dmlgpu.bench.peers.worker import Array, Call, NotOffered
 
 TARGET = "vp_android_baseline_2022"
 """A profile that software adapters have."""

@@ -11,7 +11,7 @@ from typing import Any
 import ncnn
 import numpy as np
 
-from ..calls import Array, Call, Node, NotOffered
+from dmlgpu.bench.peers.worker import Array, Call, Node, NotOffered
 
 Layer = tuple[str, str, list[Array]]
 """A layer's type, its parameters, and its weights as the file of weights has them."""

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from ..calls import Call
+from dmlgpu.bench.peers.worker import Call
 
 OPSET = 21
 

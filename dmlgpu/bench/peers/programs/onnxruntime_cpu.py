@@ -13,8 +13,8 @@ from typing import Any
 import onnx
 import onnxruntime
 
-from ..calls import Array, Call
-from . import onnx_models
+from dmlgpu.bench.peers.programs import onnx_models
+from dmlgpu.bench.peers.worker import Array, Call
 
 
 def versions() -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import taichi as ti
 
-from ..calls import Array, Call, Node, NotOffered
+from dmlgpu.bench.peers.worker import Array, Call, Node, NotOffered
 
 ti.init(arch=ti.vulkan, offline_cache=False, log_level=ti.ERROR)
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pydawn
 
-from ..calls import Array, Call, Node, NotOffered
+from dmlgpu.bench.peers.worker import Array, Call, Node, NotOffered
 
 SUFFIX = "dylib" if sys.platform == "darwin" else "so"
 (_library,) = (Path(pydawn.__file__).parent / "lib").glob(f"*_{machine()}.{SUFFIX}")

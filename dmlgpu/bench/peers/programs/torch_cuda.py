@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from ..calls import Call
-from . import torch_cpu
+from dmlgpu.bench.peers.programs import torch_cpu
+from dmlgpu.bench.peers.worker import Call
 
 
 def versions() -> dict[str, str]:

@@ -11,8 +11,8 @@ from typing import Any
 import onnxruntime
 import onnxruntime_ep_webgpu
 
-from ..calls import Call
-from . import onnxruntime_cpu
+from dmlgpu.bench.peers.programs import onnxruntime_cpu
+from dmlgpu.bench.peers.worker import Call
 
 os.environ.setdefault("ORT_WEBGPU_EP_ALLOW_SOFTWARE_ADAPTER", "1")
 
