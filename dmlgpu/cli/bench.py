@@ -110,7 +110,8 @@ def bench(request: BenchRequest) -> BenchRun:
         if peers:
             header["peers"] = {peer.peer.name: peer.to_json() for peer in peers}
             header["wanted"] = {
-                subject.workload.name: PeerRow(subject.workload, subject.more).wanted for subject in request.subjects
+                subject.workload.name: PeerRow(subject.workload, subject.more).least_ratio
+                for subject in request.subjects
             }
         if not request.as_json:
             print_busyness(before)

@@ -109,10 +109,10 @@ def rule_of(tolerance: Tolerance, expected: Array) -> Rule:
         known.append((Ulp, Rule(ulps=tolerance.count, flush=True, factor=factor, error=error, told="ulps")))
     else:
         known.append((Accumulated, Rule(ulps=0, near=True, flush=True, error="share", told="number")))
-    found = next((rule for kind, rule in known if isinstance(tolerance, kind)), None)
-    if found is None:
+    make_rule = next((rule for kind, rule in known if isinstance(tolerance, kind)), None)
+    if make_rule is None:
         raise NotSupported(f"pages cannot judge by {type(tolerance).__name__}")
-    return found
+    return make_rule
 
 
 def numbers_of(tolerance: Tolerance, rule: Rule, expected: Array, magnitude: Bound | None) -> Bound | None:
@@ -153,14 +153,14 @@ class Blob:
         """Return the first byte and the number of bytes."""
         return [self.uploads.place(data), len(data)]
 
-    def numbers(self, given: Bound | None) -> float | list[int] | None:
+    def numbers(self, bound: Bound | None) -> float | list[int] | None:
         """Return where numbers lie; one that holds for all elements as it is."""
-        if given is None or not given.size:
+        if bound is None or not bound.size:
             return None
-        first = float(given.flat[0])
-        if np.isfinite(first) and np.all(given == first):
+        first = float(bound.flat[0])
+        if np.isfinite(first) and np.all(bound == first):
             return first
-        return self.range(np.ascontiguousarray(given, "<f8").tobytes())
+        return self.range(np.ascontiguousarray(bound, "<f8").tobytes())
 
 
 def can_be_exported(suite: Suite, name: str) -> bool:
@@ -233,7 +233,7 @@ class _Tensors:
 
     def number(self, place: Place) -> int:
         """Return the number of the tensor at a place."""
-        return [(one["buffer"], one["offset"]) for one in self.entries].index(place)
+        return [(entry["buffer"], entry["offset"]) for entry in self.entries].index(place)
 
     def run(self, *steps: Step) -> Entry:
         """Return the run of programs one after the other, with one temporary resource for all of them; what they do at
@@ -300,14 +300,14 @@ def _judged(case: Case, arrays: Arrays, number: int, tensor: TensorDesc, blob: B
 
 def _outcomes(tolerance: Tolerance, outcomes: Sequence[Array], magnitude: Bound | None, blob: Blob) -> Entry:
     rule = rule_of(tolerance, outcomes[0])
-    found: list[Entry] = []
+    entries: list[Entry] = []
     for outcome in outcomes:
         numbers = blob.numbers(numbers_of(tolerance, rule, outcome, magnitude))
         known = {} if numbers is None else {"numbers": numbers}
         entry = {"expected": blob.range(np.ascontiguousarray(outcome).tobytes()), **known}
-        if entry not in found:
-            found.append(entry)
-    return {"rule": rule.to_json(), "outcomes": found}
+        if entry not in entries:
+            entries.append(entry)
+    return {"rule": rule.to_json(), "outcomes": entries}
 
 
 def _graph_entry(name: str, choice: Choice, blob: Blob) -> Entry:
@@ -344,17 +344,22 @@ def _graph_entry(name: str, choice: Choice, blob: Blob) -> Entry:
 
 def _program_entry(suite: ProgramSuite, name: str, target: Target, blob: Blob) -> Entry:
     """Return the case of dispatches over buffers: all buffers are judged."""
-    given, tensors = suite.program(name), _Tensors(blob)
-    target = replace(target.exact, deterministic=given.deterministic)
-    compiled = {desc: compile_operator(desc, target) for desc in given.descs}
-    for number, content in enumerate(given.buffers):
+    program_case, tensors = suite.program(name), _Tensors(blob)
+    target = replace(target.exact, deterministic=program_case.deterministic)
+    compiled = {desc: compile_operator(desc, target) for desc in program_case.descs}
+    for number, content in enumerate(program_case.buffers):
         desc = TensorDesc(DataType.from_numpy(content.dtype), content.shape)
         tensors.add(f"buffer {number}", desc, content.tobytes())
 
     def places(bound: Sequence[LocatedTensor | None]) -> list[Place | None]:
-        return [None if one is None else (tensors.entries[one[1].buffer]["buffer"], one[1].offset) for one in bound]
+        return [
+            None if binding is None else (tensors.entries[binding[1].buffer]["buffer"], binding[1].offset)
+            for binding in bound
+        ]
 
-    run = tensors.run(*((compiled[step.desc], places(step.sources), places(step.targets)) for step in given.order))
+    run = tensors.run(
+        *((compiled[step.desc], places(step.sources), places(step.targets)) for step in program_case.order)
+    )
     judged = [
         {
             **described(TensorDesc(DataType.from_numpy(array.dtype), array.shape)),
@@ -362,7 +367,7 @@ def _program_entry(suite: ProgramSuite, name: str, target: Target, blob: Blob) -
             "label": f"buffer {number}",
             "tensor": number,
         }
-        for number, array in enumerate(expected(given))
+        for number, array in enumerate(expected(program_case))
     ]
     return {"name": name, "tolerance": str(EQUAL), "runs": [{**run, "outputs": judged}]}
 

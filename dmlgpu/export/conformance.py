@@ -114,5 +114,5 @@ def _parts(cases: Sequence[tuple[str, Any]], choice: Choice) -> Iterator[tuple[l
         entries.append(case_entry(suite, name, choice, blob))
         if blob.uploads.end >= PART_BYTES or number == len(cases):
             frame = frames.encode({"format": FORMAT, "cases": entries}, [blob.uploads.data])
-            yield [one["name"] for one in entries], gzip.compress(frame, mtime=0)
+            yield [entry["name"] for entry in entries], gzip.compress(frame, mtime=0)
             blob, entries = Blob(), []

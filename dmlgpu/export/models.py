@@ -55,9 +55,9 @@ def exportable_model(
     sizes = _sizes(model, shapes)
     weights = Weights(Device(NUMPY_ADAPTER))
     part = _only_part(model, sizes, weights)
-    given = tuple(
-        Port(one.name, TensorDesc(one.data_type, shape or (1,)), shape, one.is_bool)
-        for one, shape in zip(model.inputs, sizes, strict=True)
+    ports = tuple(
+        Port(declared.name, TensorDesc(declared.data_type, shape or (1,)), shape, declared.is_bool)
+        for declared, shape in zip(model.inputs, sizes, strict=True)
     )
     program: Program | None = None
     feeds: tuple[int | bytes | None, ...] = ()
@@ -70,9 +70,9 @@ def exportable_model(
         feeds, fills = _feeds(part.segment, weights), part.segment.fills
         bytes_of = tuple(desc.byte_size for desc in network.output_tensors)
         clears = needs_clearing(graph)
-    results = tuple(_result(one, len(given), fills) for one in part.outputs)
-    made = choice.provenance(**provenance, onnx_operator_sets=dict(model.versions.numbers))
-    return Exportable(model.name, program, given, feeds, bytes_of, results, clears, made)
+    results = tuple(_result(output, len(ports), fills) for output in part.outputs)
+    choices = choice.provenance(**provenance, onnx_operator_sets=dict(model.versions.numbers))
+    return Exportable(model.name, program, ports, feeds, bytes_of, results, clears, choices)
 
 
 def _sizes(model: Model, shapes: Mapping[str, Sequence[int]] | None) -> list[tuple[int, ...]]:
@@ -83,29 +83,31 @@ def _sizes(model: Model, shapes: Mapping[str, Sequence[int]] | None) -> list[tup
     """
     if shapes is not None and not isinstance(shapes, Mapping):
         raise InvalidArgument(f"write_onnx: shapes must be a mapping from names to sizes, got {shown(shapes)}")
-    names = [one.name for one in model.inputs]
+    names = [declared.name for declared in model.inputs]
     for name in shapes or {}:
         if name not in names:
             raise InvalidArgument(f"write_onnx: shapes must be of the inputs {', '.join(names)}, got {shown(name)}")
-    return [_shape(one, (shapes or {}).get(one.name)) for one in model.inputs]
+    return [_shape(declared, (shapes or {}).get(declared.name)) for declared in model.inputs]
 
 
-def _shape(one: Declared, given: Sequence[int] | None) -> tuple[int, ...]:
-    declared = None if one.shape is None else [size if isinstance(size, int) else size or "?" for size in one.shape]
-    if given is None:
-        if one.shape is None or not all(isinstance(size, int) for size in one.shape):
-            what = "no sizes" if declared is None else f"sizes {declared}"
+def _shape(declared: Declared, shape: Sequence[int] | None) -> tuple[int, ...]:
+    sizes = (
+        None if declared.shape is None else [size if isinstance(size, int) else size or "?" for size in declared.shape]
+    )
+    if shape is None:
+        if declared.shape is None or not all(isinstance(size, int) for size in declared.shape):
+            what = "no sizes" if sizes is None else f"sizes {sizes}"
             raise InvalidArgument(
-                f"write_onnx: a folder is for fixed sizes, and input {one.name!r} has {what}; give a shape for it"
+                f"write_onnx: a folder is for fixed sizes, and input {declared.name!r} has {what}; give a shape for it"
             )
-        given = [size for size in one.shape if isinstance(size, int)]
-    chosen = kinds.argument("write_onnx", f"shapes[{one.name!r}]", _SHAPE, given)
-    fits = one.shape is None or (
-        len(one.shape) == len(chosen)
-        and all(not isinstance(own, int) or own == size for own, size in zip(one.shape, chosen, strict=True))
+        shape = [size for size in declared.shape if isinstance(size, int)]
+    chosen = kinds.argument("write_onnx", f"shapes[{declared.name!r}]", _SHAPE, shape)
+    fits = declared.shape is None or (
+        len(declared.shape) == len(chosen)
+        and all(not isinstance(own, int) or own == size for own, size in zip(declared.shape, chosen, strict=True))
     )
     if not fits:
-        raise InvalidArgument(f"write_onnx: input {one.name!r} must have sizes {declared}, got {list(chosen)}")
+        raise InvalidArgument(f"write_onnx: input {declared.name!r} must have sizes {sizes}, got {list(chosen)}")
     return chosen
 
 
@@ -122,16 +124,19 @@ def _only_part(model: Model, sizes: Sequence[tuple[int, ...]], weights: Weights)
         weights,
         nodes=model.nodes,
         known=dict(model.weights),
-        inputs=[one.name for one in model.inputs],
+        inputs=[declared.name for declared in model.inputs],
         outputs=model.outputs,
     )
     nothing = np.zeros(0)
-    fed = [Fed(shape, one.data_type, one.is_bool, nothing) for one, shape in zip(model.inputs, sizes, strict=True)]
+    fed = [
+        Fed(shape, declared.data_type, declared.is_bool, nothing)
+        for declared, shape in zip(model.inputs, sizes, strict=True)
+    ]
     part = runner.first_part(fed)
     if part.action is not None:
         placements = list(part.placements())
-        placed = [one.node for one in placements]
-        deciding = {one.node for one in placements if one.where == "read"}
+        placed = [placement.node for placement in placements]
+        deciding = {placement.node for placement in placements if placement.where == "read"}
         if isinstance(part.action, Fill):  # of random numbers, by the node that comes next
             deciding.add(next(name for node in model.nodes if (name := _name(node)) not in placed))
         elif placed:
@@ -141,7 +146,7 @@ def _only_part(model: Model, sizes: Sequence[tuple[int, ...]], weights: Weights)
             f"model {model.name!r} cannot be exported: the host would have to decide or compute something while it"
             f" runs, at {', '.join(f'{node.op_type} {abridged(_name(node))!r}' for node in nodes)}"
         )
-    late = [one.name for one in part.outputs if one.recipe is not None]
+    late = [output.name for output in part.outputs if output.recipe is not None]
     if late:
         raise NotSupported(f"model {model.name!r} cannot be exported: the host computes the outputs {', '.join(late)}")
     return part
@@ -159,14 +164,16 @@ def _feeds(segment: Segment, weights: Weights) -> tuple[int | bytes | None, ...]
     )
 
 
-def _result(one: Output, inputs: int, fills: Sequence[int]) -> Result:
-    desc = TensorDesc(one.data_type, one.shape or (1,))
-    port = Port(one.name, desc, one.shape, one.is_bool)
-    if one.slot is None:
-        assert one.array is not None
-        held = as_held(one.array, one.data_type).reshape(desc.sizes)
+def _result(output: Output, inputs: int, fills: Sequence[int]) -> Result:
+    desc = TensorDesc(output.data_type, output.shape or (1,))
+    port = Port(output.name, desc, output.shape, output.is_bool)
+    if output.slot is None:
+        assert output.array is not None
+        held = as_held(output.array, output.data_type).reshape(desc.sizes)
         return Result(port, data=desc.encode(held).tobytes() if held.size else b"")
-    return Result(port, given=one.slot) if one.slot < inputs else Result(port, output=list(fills).index(one.slot))
+    return (
+        Result(port, input=output.slot) if output.slot < inputs else Result(port, output=list(fills).index(output.slot))
+    )
 
 
 def exportable_dispatchable(path: Path, name: str | None, schedules: str, provenance: Mapping[str, Any]) -> Exportable:
@@ -177,26 +184,26 @@ def exportable_dispatchable(path: Path, name: str | None, schedules: str, proven
     graph = as_graph(chosen.desc) if isinstance(chosen, OperatorDispatchable) else chosen.graph
     all_there = isinstance(chosen, GraphDispatchable)
     named = zip(_names(chosen.inputs), chosen.initial_inputs, strict=True)
-    bound = {name: one for (name, _), one in named if one is not None}
-    weights = {name: _content(model, one) for name, one in bound.items()}
+    bound = {name: tensor for (name, _), tensor in named if tensor is not None}
+    weights = {name: _content(model, tensor) for name, tensor in bound.items()}
     inputs, outputs = (
         [name for name, is_there in _names(points) if is_there or all_there]
         for points in (chosen.inputs, chosen.outputs)
     )
-    made = choice.provenance(**provenance, dispatchable=chosen.name)
-    return exportable(graph, choice, weights=weights, inputs=inputs, outputs=outputs, provenance=made)
+    choices = choice.provenance(**provenance, dispatchable=chosen.name)
+    return exportable(graph, choice, weights=weights, inputs=inputs, outputs=outputs, provenance=choices)
 
 
 def _chosen(model: DxDispatchModel, file: str, name: str | None) -> OperatorDispatchable | GraphDispatchable:
-    known = {one.name: one for one in model.dispatchables.values()}
+    known = {dispatchable.name: dispatchable for dispatchable in model.dispatchables.values()}
     if name is None and len(known) != 1:
         raise InvalidArgument(f"{file} has {len(known)} dispatchables ({', '.join(known)}); name one of them")
     if name is not None and name not in known:
         raise InvalidArgument(f"{file} has the dispatchables {', '.join(known)}, got {shown(name)}")
-    found = known[name] if name is not None else next(iter(known.values()))
-    if not isinstance(found, OperatorDispatchable | GraphDispatchable):
-        raise NotSupported(f"{file}: {found.name} is no operator and no graph of DirectML")
-    return found
+    dispatchable = known[name] if name is not None else next(iter(known.values()))
+    if not isinstance(dispatchable, OperatorDispatchable | GraphDispatchable):
+        raise NotSupported(f"{file}: {dispatchable.name} is no operator and no graph of DirectML")
+    return dispatchable
 
 
 def _names(points: Sequence[BindPoint]) -> list[tuple[str, bool]]:

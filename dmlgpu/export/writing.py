@@ -144,14 +144,13 @@ def _described(graph: object) -> GraphDesc:
     return outputs[0].graph.desc(outputs)
 
 
-def _folder(caller: str, given: object, argument: str = "folder") -> Path:
-    """Return a path that was given."""
+def _folder(caller: str, folder: object, argument: str = "folder") -> Path:
     try:
-        path = Path(os.fspath(given))  # type: ignore[call-overload]
+        path = Path(os.fspath(folder))  # type: ignore[call-overload]
     except Exception:  # whatever a foreign __fspath__ raises
-        raise InvalidArgument(f"{caller}: {argument} must be a path, got {shown(given)}") from None
+        raise InvalidArgument(f"{caller}: {argument} must be a path, got {shown(folder)}") from None
     if "\0" in str(path) or not str(path).isprintable():
-        raise InvalidArgument(f"{caller}: {argument} must be a path, got {shown(given)}")
+        raise InvalidArgument(f"{caller}: {argument} must be a path, got {shown(folder)}")
     return path
 
 

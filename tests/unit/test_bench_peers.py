@@ -117,7 +117,7 @@ def test_malformed_rows_are_refused(more):
     with pytest.raises(ModelError, match="does not say what peers compute"):
         _ = attention(**more).call
     with pytest.raises(ModelError, match="at_least: must be a number"):
-        _ = attention(at_least="2").wanted
+        _ = attention(at_least="2").least_ratio
 
 
 def test_the_suite_has_nodes_for_every_row():

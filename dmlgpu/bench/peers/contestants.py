@@ -36,23 +36,23 @@ class PeerRow:
 
     Args:
         workload: ours.
-        given: a suite's row: ``onnx`` is a list of nodes, whose inputs are called ``x0``, ``x1`` ... as the workload's
+        entry: a suite's row: ``onnx`` is a list of nodes, whose inputs are called ``x0``, ``x1`` ... as the workload's
             and whose outputs ``y0`` ...; ``inputs`` says of some how ours become theirs (``shape``, then ``permute``),
             ``outputs`` how theirs become ours (``permute``); ``constants`` are further inputs; ``weights`` are inputs
             that a program may take into itself; ``at_least`` is the ratio that is aimed at.
     """
 
     workload: Workload
-    given: Mapping[str, Any]
+    entry: Mapping[str, Any]
 
     @property
-    def wanted(self) -> float:
+    def least_ratio(self) -> float:
         """The ratio of the best peer's time to ours that is aimed at; 0 for none.
 
         Raises:
             ModelError: it is no number.
         """
-        ratio = self.given.get("at_least", 0.0)
+        ratio = self.entry.get("at_least", 0.0)
         if isinstance(ratio, bool) or not isinstance(ratio, int | float):
             raise ModelError(f"row {self.workload.name!r}: at_least", f"must be a number, got {ratio!r}")
         return float(ratio)
@@ -76,13 +76,13 @@ class PeerRow:
             if array is not None:
                 name = f"x{number}"
                 kind = array.dtype if array.dtype.kind == "f" else kind
-                arrays[name] = _as_theirs(array, self.given.get("inputs", {}).get(name, {}))
-        constants = self.given.get("constants", {})
+                arrays[name] = _as_theirs(array, self.entry.get("inputs", {}).get(name, {}))
+        constants = self.entry.get("constants", {})
         for name, value in constants.items():
             value_array = np.array(value)
             arrays[name] = value_array.astype(kind if value_array.dtype.kind == "f" else np.int64)
-        nodes = tuple(map(parse_node, self.given["onnx"]))
-        fixed = frozenset((*constants, *self.given.get("weights", ())))
+        nodes = tuple(map(parse_node, self.entry["onnx"]))
+        fixed = frozenset((*constants, *self.entry.get("weights", ())))
         known = {*arrays, *(name for node in nodes for name in node.outputs)}
         outputs = tuple(f"y{number}" for number in range(len(self._tensors)))
         for name in (*outputs, *fixed, *(name for node in nodes for name in node.inputs)):
@@ -117,7 +117,7 @@ class PeerRow:
         """Compare what a peer gives with what the reference gives."""
         verdicts = []
         for number, (tensor, theirs) in enumerate(zip(self._tensors, outputs, strict=True)):
-            permuted = self.given.get("outputs", {}).get(f"y{number}", {}).get("permute")
+            permuted = self.entry.get("outputs", {}).get(f"y{number}", {}).get("permute")
             ours = theirs if permuted is None else theirs.transpose(permuted)
             if ours.size != tensor.element_count:
                 return Check("wrong", f"y{number} has sizes {theirs.shape}")
@@ -310,7 +310,7 @@ class PeerComparison:
         theirs: of peers, in the order of the columns; None for those that were not measured.
         best: the fastest peer on a GPU whose results are not wrong; None where there is none.
         ratio: of the best peer's time to ours, round by round; None where there is no such peer.
-        wanted: the ratio that is aimed at; 0 for none.
+        target: the ratio that is aimed at; 0 for none.
     """
 
     name: str
@@ -318,20 +318,20 @@ class PeerComparison:
     theirs: tuple[Measurement | None, ...]
     best: Measurement | None
     ratio: Ratio | None
-    wanted: float = 0.0
+    target: float = 0.0
 
     @property
     def is_met(self) -> bool:
-        """Whether the ratio's interval reaches what is wanted; also where there is none, or rounds are too few."""
+        """Whether the ratio's interval reaches the target; also where there is none, or rounds are too few."""
         few = self.ratio is None or self.ratio.rounds < MINIMUM_ROUNDS
-        return few or self.ratio.meets(at_least=self.wanted)  # type: ignore[union-attr]
+        return few or self.ratio.meets(at_least=self.target)  # type: ignore[union-attr]
 
     def cells(self) -> list[str]:
         """Return a line of the table: times in ms, the best peer, the ratio with its interval, what is wanted, our
         share."""
         times = [time_text(measurement) for measurement in (self.ours, *self.theirs)]
         share = "" if self.ours.share is None else f"{100 * self.ours.share:.0f} % {self.ours.bound_by}"
-        aim = f"{self.wanted:g}{'' if self.is_met else ', missed'}" if self.wanted else ""
+        aim = f"{self.target:g}{'' if self.is_met else ', missed'}" if self.target else ""
         best = "" if self.best is None else self.best.adapter
         return [self.name, *times, best, ratio_text(self.ratio), aim, share]
 

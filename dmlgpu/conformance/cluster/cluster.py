@@ -140,10 +140,10 @@ def workers(client: Client) -> dict[str, Any]:
     if client.scheduler is None:  # the connection broke
         return {}
     try:
-        found: dict[str, Any] = client.sync(client.scheduler.identity, n_workers=-1)["workers"]
+        identities: dict[str, Any] = client.sync(client.scheduler.identity, n_workers=-1)["workers"]
     except OSError:
         return {}
-    return found
+    return identities
 
 
 class WorkerRegistry:
@@ -179,20 +179,20 @@ class WorkerRegistry:
         return self._adapters()
 
     def _adapters(self) -> tuple[ClusterAdapter, ...]:
-        found: dict[str, ClusterAdapter] = {}
+        adapters: dict[str, ClusterAdapter] = {}
         for answer in self._answers().values():
             for name, info in answer.adapters.items():
-                found.setdefault(name, ClusterAdapter(name, info, answer.machine))
-        return tuple(sorted(found.values(), key=lambda adapter: str(adapter.info)))
+                adapters.setdefault(name, ClusterAdapter(name, info, answer.machine))
+        return tuple(sorted(adapters.values(), key=lambda adapter: str(adapter.info)))
 
     def capacity(self) -> Counter[str]:
         """How many shards the workers that are there now can run at once, by resource; newcomers are asked."""
         for address in self._refresh():
             self._warn(f"{address} gets no cases: {self._known[address]}")
-        found: Counter[str] = Counter()
+        capacity: Counter[str] = Counter()
         for address, answer in self._answers().items():
-            found.update({name: int(self._present[address].get(name, 0)) for name in answer.adapters})
-        return found
+            capacity.update({name: int(self._present[address].get(name, 0)) for name in answer.adapters})
+        return capacity
 
     def _refresh(self) -> list[str]:
         """Ask who has come, forget who has gone, take what was answered; whom that leaves without cases."""
@@ -343,7 +343,7 @@ class Cluster:
             while any(run.queue.missing for run in runs):
                 capacity = self._registry.capacity()
                 for run in runs:
-                    yield from ((run.adapter, one) for one in run.poll(capacity[run.adapter.resource]))
+                    yield from ((run.adapter, outcome) for outcome in run.poll(capacity[run.adapter.resource]))
                 self._pause([future for run in runs for future in run.running])
         finally:
             for run in runs:

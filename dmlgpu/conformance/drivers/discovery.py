@@ -54,10 +54,10 @@ def manifests_at(path: Path) -> tuple[Path, ...]:
     """
     if path.is_file():
         return (path.absolute(),)
-    found = tuple(sorted(path.absolute().glob("*.json")))
-    if not found:
+    manifests = tuple(sorted(path.absolute().glob("*.json")))
+    if not manifests:
         raise InvalidArgument(f"{path} must be a Vulkan driver's manifest, or a folder with such files (*.json)")
-    return found
+    return manifests
 
 
 def machine_manifests() -> tuple[Path, ...]:
@@ -215,13 +215,13 @@ def _driver(manifest: Path) -> _Source:
 
 def _found(sources: Sequence[_Source], paths: Sequence[Path]) -> Discovery:
     """What some sources and the drivers at some paths bring."""
-    wanted = {path: tuple(map(_driver, manifests_at(path))) for path in paths}
-    every = tuple(dict.fromkeys((*sources, *(source for drivers in wanted.values() for source in drivers))))
+    drivers_of = {path: tuple(map(_driver, manifests_at(path))) for path in paths}
+    every = tuple(dict.fromkeys((*sources, *(source for drivers in drivers_of.values() for source in drivers))))
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         answers = dict(zip(every, pool.map(_listed, every), strict=True))
     problems = [answer for answer in answers.values() if isinstance(answer, str)]
     # Most drivers of a machine have no card there; only those that somebody named must bring something.
-    useless = [path for path, drivers in wanted.items() if not any(answers[driver] for driver in drivers)]
+    useless = [path for path, drivers in drivers_of.items() if not any(answers[driver] for driver in drivers)]
     lists = [answer for answer in answers.values() if not isinstance(answer, str)]
     return Discovery(_merged(lists), (*problems, *(f"{path}: the driver has no adapter" for path in useless)))
 
@@ -230,11 +230,11 @@ def _merged(lists: Iterable[Sequence[LocatedAdapter]]) -> tuple[LocatedAdapter, 
     """Each adapter once, as the first list shows it; numpy last. Two equal cards stay two."""
     known: set[tuple[str, ...]] = set()
     merged: list[LocatedAdapter] = []
-    for found in lists:
-        fresh = [one for one in found if _identity(one.info) not in known]
+    for located in lists:
+        fresh = [adapter for adapter in located if _identity(adapter.info) not in known]
         merged += fresh
-        known |= {_identity(one.info) for one in fresh}
-    return with_labels(sorted(merged, key=lambda one: one.info.backend == "NumPy"))
+        known |= {_identity(adapter.info) for adapter in fresh}
+    return with_labels(sorted(merged, key=lambda adapter: adapter.info.backend == "NumPy"))
 
 
 def _identity(info: AdapterInfo) -> tuple[str, ...]:
@@ -253,8 +253,8 @@ def _listed(source: _Source) -> tuple[LocatedAdapter, ...] | str:
     finally:
         child.close()
     infos = [info_from_json(record) for record in records]
-    found = (LocatedAdapter(info, number, source.environment) for number, info in enumerate(infos))
-    return tuple(one for one in found if one.info.backend == "Vulkan" or not source.only_vulkan)
+    located = (LocatedAdapter(info, number, source.environment) for number, info in enumerate(infos))
+    return tuple(adapter for adapter in located if adapter.info.backend == "Vulkan" or not source.only_vulkan)
 
 
 def info_from_json(record: Mapping[str, Any]) -> AdapterInfo:
@@ -275,14 +275,14 @@ def main() -> int:
 
 def with_labels(adapters_: Iterable[LocatedAdapter]) -> tuple[LocatedAdapter, ...]:
     """The adapters with labels: ``llvmpipe Vulkan``; where that is not enough, with a version, then with a number."""
-    found = tuple(adapters_)
-    names = _disambiguated([_name(one.info) for one in found], lambda index: _version(found[index].info))
+    located = tuple(adapters_)
+    names = _disambiguated([_name(adapter.info) for adapter in located], lambda index: _version(located[index].info))
     counts: Counter[str] = Counter()
     numbered = []
     for name in names:
         counts[name] += 1
         numbered.append(f"{name} #{counts[name]}" if names.count(name) > 1 else name)
-    return tuple(replace(one, label=name) for one, name in zip(found, numbered, strict=True))
+    return tuple(replace(adapter, label=name) for adapter, name in zip(located, numbered, strict=True))
 
 
 def _disambiguated(names: Sequence[str], more: Callable[[int], str]) -> list[str]:
@@ -297,5 +297,5 @@ def _name(info: AdapterInfo) -> str:
 
 def _version(info: AdapterInfo) -> str:
     """The first number with a dot in the driver's text."""
-    found = _VERSION.search(info.driver)
-    return found[0] if found else ""
+    match = _VERSION.search(info.driver)
+    return match[0] if match else ""

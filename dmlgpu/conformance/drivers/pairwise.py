@@ -75,11 +75,11 @@ class Distance:
 
     def combined_with(self, other: Distance) -> Distance:
         """Of both together."""
-        worse = max(self, other, key=lambda one: (one.wrong > 0, one.of_bound, one.max_ulp))
-        counted = [one for one in (self, other) if one.wrong or not worse.wrong]
+        worse = max(self, other, key=lambda distance_: (distance_.wrong > 0, distance_.of_bound, distance_.max_ulp))
+        counted = [distance_ for distance_ in (self, other) if distance_.wrong or not worse.wrong]
         return replace(
             worse,
-            max_ulp=max(one.max_ulp for one in counted),
+            max_ulp=max(distance_.max_ulp for distance_ in counted),
             elements=self.elements + other.elements,
             differing=self.differing + other.differing,
             wrong=self.wrong + other.wrong,
@@ -96,12 +96,12 @@ def distance(a: Sequence[Array], b: Sequence[Array], allowance: Allowance) -> Di
     if kinds[0] != kinds[1]:
         raise InvalidArgument(f"outputs of equal types and sizes are needed, got {kinds[0]} and {kinds[1]}")
     magnitudes = allowance.magnitudes or (None,) * len(a)
-    found = (
+    distances = (
         _distance_of_block(number, start, arrays, allowance.tolerance, magnitude)
         for number, (*arrays, magnitude) in enumerate(zip(a, b, magnitudes, strict=True))
         for start in range(0, arrays[0].size, BLOCK)
     )
-    return functools.reduce(Distance.combined_with, found, Distance(0))
+    return functools.reduce(Distance.combined_with, distances, Distance(0))
 
 
 def _distance_of_block(
@@ -227,10 +227,10 @@ _FLOATS = ("of_bound", "max_ulp")
 
 
 def _read_distance(value: Any) -> Distance:
-    found = Distance(**fields.read_fields(value, _DISTANCE_READERS, "elements"))
-    if found.wrong and not (found.worst and found.values):
+    read = Distance(**fields.read_fields(value, _DISTANCE_READERS, "elements"))
+    if read.wrong and not (read.worst and read.values):
         raise ValueError("must say which element is the worst, and its values")
-    return found
+    return read
 
 
 def _read_labels(value: Any) -> tuple[str, ...]:
@@ -299,18 +299,18 @@ class Comparison:
     @functools.cached_property
     def by_case(self) -> Mapping[str, tuple[Pair, ...]]:
         """The pairs of each case."""
-        found: dict[str, list[Pair]] = {}
+        pairs_of: dict[str, list[Pair]] = {}
         for pair in self.pairs:
-            found.setdefault(pair.case, []).append(pair)
-        return {case: tuple(pairs) for case, pairs in found.items()}
+            pairs_of.setdefault(pair.case, []).append(pair)
+        return {case: tuple(pairs) for case, pairs in pairs_of.items()}
 
     @functools.cached_property
     def by_adapters(self) -> Mapping[tuple[str, str], tuple[Pair, ...]]:
         """What came of comparing each two adapters."""
-        found: dict[tuple[str, str], list[Pair]] = {}
+        pairs_of: dict[tuple[str, str], list[Pair]] = {}
         for pair in self.pairs:
-            found.setdefault(pair.adapters, []).append(pair)
-        return {labels: tuple(pairs) for labels, pairs in found.items()}
+            pairs_of.setdefault(pair.adapters, []).append(pair)
+        return {labels: tuple(pairs) for labels, pairs in pairs_of.items()}
 
     @property
     def disagreements(self) -> tuple[tuple[str, str, tuple[Pair, ...]], ...]:

@@ -83,8 +83,10 @@ class CaseOutputs:
 
         def measure() -> tuple[Bound | None, ...]:
             with np.errstate(all="ignore"):
-                found = case.magnitudes(inputs_without_subnormals(case))
-            return tuple(one for one, slot in zip(found, case.desc.outputs, strict=True) if slot.tensor is not None)
+                bounds = case.magnitudes(inputs_without_subnormals(case))
+            return tuple(
+                bound for bound, slot in zip(bounds, case.desc.outputs, strict=True) if slot.tensor is not None
+            )
 
         return Allowance(case.tolerance, measure, case.alternatives is None)
 
@@ -130,7 +132,7 @@ class AdapterProcesses:
         ]
         are_two = sum(result.outcome.status is Status.PASS for result in results) > 1
         allowance = self._suite.allowance(name) if are_two else None
-        pairs = tuple(compare_results(one, other, allowance) for one, other in itertools.combinations(results, 2))
+        pairs = tuple(compare_results(result, other, allowance) for result, other in itertools.combinations(results, 2))
         for path in self._folder.glob("*/*.npy"):
             path.unlink()
         return pairs
@@ -169,25 +171,25 @@ class AdapterResult:
         return "" if outcome.status is Status.PASS else f"{self.label}: {outcome.status}: {outcome.message}{ran}"
 
 
-def compare_results(one: AdapterResult, other: AdapterResult, allowance: Allowance | None) -> Pair:
+def compare_results(result: AdapterResult, other: AdapterResult, allowance: Allowance | None) -> Pair:
     """Two results compared, as far as they are there; the allowance is needed where both are."""
     tolerance = "" if allowance is None else str(allowance.tolerance)
-    pair = Pair(one.outcome.case, (one.label, other.label), Agreement.AGREE, tolerance)
-    statuses = one.outcome.status, other.outcome.status
+    pair = Pair(result.outcome.case, (result.label, other.label), Agreement.AGREE, tolerance)
+    statuses = result.outcome.status, other.outcome.status
     if statuses != (Status.PASS, Status.PASS) or allowance is None:
         failed = any(status.is_failure for status in statuses)
-        message = "; ".join(filter(None, (one.problem, other.problem)))
+        message = "; ".join(filter(None, (result.problem, other.problem)))
         return replace(pair, agreement=Agreement.NO_RESULT if failed else Agreement.REFUSED, message=message)
-    if one.outcome.digest and one.outcome.digest == other.outcome.digest:
-        return replace(pair, distance=Distance(one.outcome.elements))
+    if result.outcome.digest and result.outcome.digest == other.outcome.digest:
+        return replace(pair, distance=Distance(result.outcome.elements))
     try:
-        found = distance(one.outputs, other.outputs, allowance)
+        difference = distance(result.outputs, other.outputs, allowance)
     except InvalidArgument as error:
         return replace(pair, agreement=Agreement.DISAGREE, message=str(error))
-    if not found.wrong:
-        return replace(pair, distance=found)
-    kernels = one.outcome.kernels, other.outcome.kernels
-    pair = replace(pair, distance=found, kernels=kernels if any(kernels) else ())
+    if not difference.wrong:
+        return replace(pair, distance=difference)
+    kernels = result.outcome.kernels, other.outcome.kernels
+    pair = replace(pair, distance=difference, kernels=kernels if any(kernels) else ())
     if allowance.is_unique:
         return replace(pair, agreement=Agreement.DISAGREE)
     return replace(pair, agreement=Agreement.UNDECIDED, message="several results are right")

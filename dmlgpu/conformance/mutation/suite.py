@@ -70,8 +70,8 @@ def clear_caches() -> None:
     """Make rendering start anew: what is kept from the shader files is no longer true."""
     compiler.programs.clear()
     shared_texts.clear()
-    for kept in (linker.library, linker.calls):
-        kept.cache_clear()
+    for cached in (linker.library, linker.calls):
+        cached.cache_clear()
 
 
 def shaders(name: str, target: Target) -> tuple[str, ...]:
@@ -141,8 +141,8 @@ class KernelCoverage:
 def _declaration(mutant: Mutant) -> str:
     """The name of the library's function or constant that a mutant changes."""
     lines = templates.original(mutant.file).split("\n")[: mutant.line]
-    found = (_DECLARED.match(line) for line in reversed(lines))
-    return next(match[1] for match in found if match)
+    matches = (_DECLARED.match(line) for line in reversed(lines))
+    return next(match[1] for match in matches if match)
 
 
 @functools.cache
@@ -155,10 +155,10 @@ def _includes() -> Mapping[str, frozenset[str]]:
 @functools.cache  # bounded by the files
 def _including(file: str) -> frozenset[str]:
     """A file and all that take it in, directly or not."""
-    found = {file}
-    while more := {other for other, taken in _includes().items() if taken & found} - found:
-        found |= more
-    return frozenset(found)
+    files = {file}
+    while more := {other for other, taken in _includes().items() if taken & files} - files:
+        files |= more
+    return frozenset(files)
 
 
 PER_FILE = {"quick": 1, "standard": 4, "full": None}
@@ -188,8 +188,8 @@ class MutantSuite:
     def names(self, profile: str) -> tuple[str, ...]:
         """The names of the mutants of a profile."""
         most = PER_FILE[profile]
-        found = (mutants_of(file, SLIPS) if most is None else sample(file, most) for file in shader_files())
-        slips = [str(mutant) for mutants in found for mutant in mutants]
+        mutants_by_file = (mutants_of(file, SLIPS) if most is None else sample(file, most) for file in shader_files())
+        slips = [str(mutant) for mutants in mutants_by_file for mutant in mutants]
         return tuple(slips) if profile == "quick" else (*slips, *formula_names())
 
     def has(self, name: str) -> bool:
@@ -227,9 +227,12 @@ class MutantSuite:
 
     def _cases(self, mutant: Mutant, device: Device) -> Iterator[tuple[Profile, str]]:
         """The cases that a mutant may change, operators mixed: most faults show in many of them."""
-        found = list(self._coverage(device.backend.target.exact).cases_of(mutant))
-        order = np.random.default_rng(zlib.crc32(str(mutant).encode())).permutation(len(found))
-        yield from sorted((found[number] for number in order), key=lambda found: found[0] is not Profile.CPU)
+        cases = list(self._coverage(device.backend.target.exact).cases_of(mutant))
+        order = np.random.default_rng(zlib.crc32(str(mutant).encode())).permutation(len(cases))
+        yield from sorted(
+            (cases[number] for number in order),
+            key=lambda case: case[0] is not Profile.CPU,
+        )
 
     def _run_one(self, name: str, device: Device) -> Outcome:
         if self._worker is None:
@@ -287,9 +290,9 @@ class MutantRunSuite:
         faulty = self._device(device, Profile(profile))
         faulty.backend.target = self._target(case, Profile(profile))
         sound = self._original_shaders(case, faulty)
-        found = mutant_by_name(mutant)
+        known_mutant = mutant_by_name(mutant)
         clear_caches()  # of programs of another mutant, and of those without any
-        with templates.replaced(found.file, found.text):
+        with templates.replaced(known_mutant.file, known_mutant.text):
             try:
                 if shaders(case, faulty.backend.target.exact) == sound:
                     return Outcome(name, Status.PASS, message=UNCHANGED)

@@ -58,14 +58,14 @@ def changes(before: Run, after: Run) -> tuple[Change, ...]:
     old = {outcome.case: outcome for outcome in before.outcomes}
     new = {outcome.case: outcome for outcome in after.outcomes}
     if selection_of(before) != selection_of(after):
-        old, new = ({name: one[name] for name in old.keys() & new.keys()} for one in (old, new))
-    found = []
+        old, new = ({name: outcomes[name] for name in old.keys() & new.keys()} for outcomes in (old, new))
+    result = []
     for name in sorted(old.keys() | new.keys()):
         kind = _kind(old.get(name), new.get(name))
         if kind is not None:
-            found.append(Change(kind, old.get(name), new.get(name)))
+            result.append(Change(kind, old.get(name), new.get(name)))
     order = list(Kind)
-    return tuple(sorted(found, key=lambda change: order.index(change.kind)))
+    return tuple(sorted(result, key=lambda change: order.index(change.kind)))
 
 
 def _kind(before: Outcome | None, after: Outcome | None) -> Kind | None:
@@ -101,7 +101,7 @@ def pairs(before: Sequence[Run], after: Sequence[Run]) -> tuple[tuple[Run, Run],
     left = list(before)
     for key in (_with_driver, _name):
         for number, run in enumerate(after):
-            old = next((index for index, one in enumerate(left) if key(one) == key(run)), None)
+            old = next((index for index, other in enumerate(left) if key(other) == key(run)), None)
             if number not in matched and old is not None:
                 matched[number] = left.pop(old)
     if not matched:

@@ -126,19 +126,19 @@ def _round_steps(top: float) -> tuple[float, ...]:
 
 def charts(report: Report) -> tuple[Chart, ...]:
     """One per function whose cases measured a curve, by name."""
-    found: dict[str, list[tuple[int, Outcome]]] = {}
+    outcomes_of: dict[str, list[tuple[int, Outcome]]] = {}
     for number, run in enumerate(report.runs):
         for outcome in run.outcomes:
             if outcome.curve:
-                found.setdefault(outcome.operator, []).append((number, outcome))
-    styles = _styles([number for measured in found.values() for number, _ in measured])
+                outcomes_of.setdefault(outcome.operator, []).append((number, outcome))
+    styles = _styles([number for measured in outcomes_of.values() for number, _ in measured])
     return tuple(
         Chart(
             function,
             _bound([outcome for _, outcome in measured]),
             tuple(Line(number, styles[number], outcome.curve) for number, outcome in measured),
         )
-        for function, measured in sorted(found.items())
+        for function, measured in sorted(outcomes_of.items())
     )
 
 
@@ -149,5 +149,5 @@ def _styles(numbers: Sequence[int]) -> dict[int, int]:
 
 def _bound(outcomes: Sequence[Outcome]) -> float | None:
     """What all of them are allowed, where their tolerance is a number of ULP."""
-    found = [_BOUND.match(outcome.tolerance) for outcome in outcomes]
-    return max((float(match[1]) for match in found if match), default=None)
+    matches = [_BOUND.match(outcome.tolerance) for outcome in outcomes]
+    return max((float(match[1]) for match in matches if match), default=None)

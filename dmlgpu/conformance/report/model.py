@@ -46,16 +46,16 @@ class Label:
 
 def labels(runs: Sequence[Run]) -> tuple[Label, ...]:
     """One per run; equal ones only for runs that nothing in their facts tells apart, or of different suites."""
-    found = [Label(_name(run), _driver(run.facts["adapter"])) for run in runs]
+    labels_ = [Label(_name(run), _driver(run.facts["adapter"])) for run in runs]
     for detail in _DETAILS:
         texts: dict[tuple[str, Label], set[str]] = {}
-        for run, label in zip(runs, found, strict=True):
+        for run, label in zip(runs, labels_, strict=True):
             texts.setdefault((run.facts["suite"], label), set()).add(detail(run.facts))
-        found = [
+        labels_ = [
             label.with_detail(detail(run.facts)) if len(texts[run.facts["suite"], label]) > 1 else label
-            for run, label in zip(runs, found, strict=True)
+            for run, label in zip(runs, labels_, strict=True)
         ]
-    return tuple(found)
+    return tuple(labels_)
 
 
 _DETAILS: Sequence[Callable[[Mapping[str, Any]], str]] = (
@@ -78,8 +78,8 @@ def _name(run: Run) -> str:
 
 def _driver(adapter: Mapping[str, Any]) -> str:
     """The backend and the driver's version, as short as it can be said."""
-    found = _NAMED_VERSION.search(adapter["driver"]) or _VERSION.search(adapter["driver"])
-    backend, version = adapter["backend"], found[0] if found else ""
+    match = _NAMED_VERSION.search(adapter["driver"]) or _VERSION.search(adapter["driver"])
+    backend, version = adapter["backend"], match[0] if match else ""
     return version if version.startswith(f"{backend} ") else ", ".join(filter(None, (backend, version)))
 
 
@@ -119,7 +119,7 @@ def _of_adapters(report: Report, values: Callable[[dict[str, Any]], Mapping[str,
 
 def run_facts(report: Report) -> Table:
     """Everything else that a run says of itself: the adapter, versions, the list of cases, times."""
-    found = []
+    columns = []
     for number, run in enumerate(report.runs):
         adapter = {f"adapter {name}": value for name, value in run.facts["adapter"].items()}
         facts = {
@@ -129,8 +129,8 @@ def run_facts(report: Report) -> Table:
             "time in cases": f"{report.totals[number].seconds:.1f} s",
         }
         hidden = ("adapter", "adapter features", "adapter limits", "format")
-        found.append({name.replace("_", " "): _text(value) for name, value in facts.items() if name not in hidden})
-    return _side_by_side(tuple(range(len(found))), found, in_order=list)
+        columns.append({name.replace("_", " "): _text(value) for name, value in facts.items() if name not in hidden})
+    return _side_by_side(tuple(range(len(columns))), columns, in_order=list)
 
 
 def _side_by_side(
@@ -163,8 +163,8 @@ class Cell:
     @cached_property
     def counts(self) -> Mapping[Status, int]:
         """How many cases came out how, in the order of the statuses."""
-        found = Counter(outcome.status for outcome in self.outcomes)
-        return {status: found[status] for status in Status if found[status]}
+        counts = Counter(outcome.status for outcome in self.outcomes)
+        return {status: counts[status] for status in Status if counts[status]}
 
     @property
     def kind(self) -> str:
@@ -179,7 +179,7 @@ class Cell:
     @cached_property
     def of_bound(self) -> float | None:
         """The largest error, in units of what is allowed; None where nothing was compared."""
-        return max((one.of_bound for one in self.outcomes if one.of_bound is not None), default=None)
+        return max((outcome.of_bound for outcome in self.outcomes if outcome.of_bound is not None), default=None)
 
     @property
     def seconds(self) -> float:
@@ -255,9 +255,9 @@ class Matrix:
     def groups(self) -> Mapping[str, tuple[str, ...]]:
         """What is by name: operators, then functions, then others; without those that are empty."""
         of_operators = [family for family in self.families if family.name not in _LAST]
-        found = {"operators": tuple(sorted(name for family in of_operators for name in family.operators))}
-        found |= {family.name: family.operators for family in self.families if family not in of_operators}
-        return {name: operators for name, operators in found.items() if operators}
+        groups = {"operators": tuple(sorted(name for family in of_operators for name in family.operators))}
+        groups |= {family.name: family.operators for family in self.families if family not in of_operators}
+        return {name: operators for name, operators in groups.items() if operators}
 
 
 @dataclass(frozen=True)
@@ -282,40 +282,43 @@ class Report:
     @cached_property
     def matrices(self) -> tuple[Matrix, ...]:
         """One per suite and selection of its cases, in the order in which the runs bring them."""
-        found: dict[tuple[str, str], list[int]] = {}
+        numbers_of: dict[tuple[str, str], list[int]] = {}
         for suite, numbers in self.suites.items():
             for number in numbers:
-                found.setdefault((suite, selection_of(self.runs[number])), []).append(number)
+                numbers_of.setdefault((suite, selection_of(self.runs[number])), []).append(number)
         return tuple(
             Matrix(suite, selection, len(numbers) == len(self.suites[suite]), tuple(numbers), self._families(numbers))
-            for (suite, selection), numbers in found.items()
+            for (suite, selection), numbers in numbers_of.items()
         )
 
     @cached_property
     def suites(self) -> Mapping[str, tuple[int, ...]]:
         """The runs of each suite, in the order in which they bring them."""
-        found: dict[str, tuple[int, ...]] = {}
+        suites: dict[str, tuple[int, ...]] = {}
         for number, run in enumerate(self.runs):
-            found[run.facts["suite"]] = (*found.get(run.facts["suite"], ()), number)
-        return found
+            suites[run.facts["suite"]] = (*suites.get(run.facts["suite"], ()), number)
+        return suites
 
     def _families(self, numbers: Sequence[int]) -> tuple[Family, ...]:
-        found: dict[str, list[str]] = {}
-        measured = {operator for (operator, _), cell in self._cells.items() if any(one.curve for one in cell.outcomes)}
+        families: dict[str, list[str]] = {}
+        measured = {
+            operator for (operator, _), cell in self._cells.items() if any(outcome.curve for outcome in cell.outcomes)
+        }
         for operator in sorted({operator for operator, number in self._cells if number in numbers}):
             name = FUNCTIONS if operator in measured else family_of(operator) or OTHERS
-            found.setdefault(name, []).append(operator)
+            families.setdefault(name, []).append(operator)
         return tuple(
-            Family(name, tuple(found[name])) for name in sorted(found, key=lambda name: (_LAST.get(name, 0), name))
+            Family(name, tuple(families[name]))
+            for name in sorted(families, key=lambda name: (_LAST.get(name, 0), name))
         )
 
     @cached_property
     def _cells(self) -> Mapping[tuple[str, int], Cell]:
-        found: dict[tuple[str, int], list[Outcome]] = {}
+        outcomes_of: dict[tuple[str, int], list[Outcome]] = {}
         for number, run in enumerate(self.runs):
             for outcome in run.outcomes:
-                found.setdefault((outcome.operator, number), []).append(outcome)
-        return {key: Cell(tuple(outcomes)) for key, outcomes in found.items()}
+                outcomes_of.setdefault((outcome.operator, number), []).append(outcome)
+        return {key: Cell(tuple(outcomes)) for key, outcomes in outcomes_of.items()}
 
     def cell(self, operator: str, number: int) -> Cell | None:
         """An operator in a run; None where the run has no case of it."""
@@ -344,8 +347,10 @@ class Report:
 
     def not_passed(self) -> Iterator[tuple[int, Outcome]]:
         """What did not simply pass, by name, each with the number of its run."""
-        found = ((number, outcome) for number, run in enumerate(self.runs) for outcome in run.outcomes)
-        yield from sorted((one for one in found if one[1].status is not Status.PASS), key=lambda one: one[1].case)
+        numbered = ((number, outcome) for number, run in enumerate(self.runs) for outcome in run.outcomes)
+        yield from sorted(
+            (pair for pair in numbered if pair[1].status is not Status.PASS), key=lambda pair: pair[1].case
+        )
 
 
 def family_of(operator: str) -> str:
@@ -428,4 +433,4 @@ class Times:
     @property
     def bad(self) -> tuple[Time, ...]:
         """What is wrong, or failed."""
-        return tuple(one for one in self.times if one.kind == "bad")
+        return tuple(time for time in self.times if time.kind == "bad")

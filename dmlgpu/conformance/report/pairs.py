@@ -75,7 +75,9 @@ class PairReport:
     @property
     def agreements(self) -> tuple[Agreement, ...]:
         """What came of some pair, in the order of ``Agreement``."""
-        return tuple(one for one in Agreement if any(pair.agreement is one for pair in self.comparison.pairs))
+        return tuple(
+            agreement for agreement in Agreement if any(pair.agreement is agreement for pair in self.comparison.pairs)
+        )
 
     @property
     def rows(self) -> tuple[PairCounts, ...]:
@@ -85,19 +87,19 @@ class PairReport:
     @property
     def alone(self) -> Mapping[str, int]:
         """Per adapter, on how many cases it alone differs from the others."""
-        found = Counter(dispute.outlier for dispute in self.disagreements)
-        return {label: found[label] for label in self.comparison.facts["adapters"]}
+        counts = Counter(dispute.outlier for dispute in self.disagreements)
+        return {label: counts[label] for label in self.comparison.facts["adapters"]}
 
     @cached_property
     def disagreements(self) -> tuple[Disagreement, ...]:
         """By the case's name."""
-        found = (
+        disputes = (
             Disagreement(
                 case, outlier, tuple(pair for pair in pairs if not pair.agreement.is_good), self._command(case)
             )
             for case, outlier, pairs in self.comparison.disagreements
         )
-        return tuple(sorted(found, key=lambda dispute: dispute.case))
+        return tuple(sorted(disputes, key=lambda dispute: dispute.case))
 
     def _command(self, case: str) -> str:
         return shlex.join([*self.comparison.facts["command"], "-k", case])

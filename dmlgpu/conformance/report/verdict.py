@@ -42,18 +42,18 @@ def _sentence(parts: Sequence[str]) -> str:
 
 
 def _wrong_runs(report: Report) -> Iterator[str]:
-    found: list[str] = []
+    texts: list[str] = []
     for number, run in enumerate(report.runs):
         bad = [outcome for outcome in run.outcomes if kind_of(outcome.status) == "bad"]
         if bad:
             names = _some(sorted({outcome.operator for outcome in bad}), "operator")
-            went = "went wrong " if not found else ""
-            found.append(
+            went = "went wrong " if not texts else ""
+            texts.append(
                 f"{len(bad):,} of {counted(len(run.outcomes), 'case')} {went}on {report.labels[number]}: {names}"
             )
-    yield from found[:NAMES]
-    if len(found) > NAMES:
-        yield f"and cases of {counted(len(found) - NAMES, 'more run')}"
+    yield from texts[:NAMES]
+    if len(texts) > NAMES:
+        yield f"and cases of {counted(len(texts) - NAMES, 'more run')}"
 
 
 def _disagreements(report: Report) -> Iterator[str]:
@@ -65,10 +65,10 @@ def _disagreements(report: Report) -> Iterator[str]:
 
 
 def _wrong_times(report: Report) -> Iterator[str]:
-    bad = [one for times in report.times for one in times.bad]
+    bad = [measurement for times in report.times for measurement in times.bad]
     if bad:
         every = sum(len(times.times) for times in report.times)
-        names = _some(list(dict.fromkeys(one.name for one in bad)), "measurement")
+        names = _some(list(dict.fromkeys(measurement.name for measurement in bad)), "measurement")
         yield f"{len(bad):,} of {counted(every, 'measurement')} failed or computed wrong: {names}"
 
 
@@ -166,20 +166,20 @@ class Cause:
 def causes(report: Report) -> tuple[Cause, ...]:
     """The bad ones by operator, one for each status, or by the error of compiling that several operators may have; the
     others by their reason. Sorted by kind, then by run."""
-    found: dict[tuple[str, int, Status, str], list[Outcome]] = {}
+    outcomes_of: dict[tuple[str, int, Status, str], list[Outcome]] = {}
     for number, outcome in report.not_passed():
         kind = kind_of(outcome.status)
         cause = (outcome.compile_error or outcome.operator) if kind == "bad" else _why(outcome)
-        found.setdefault((kind, number, outcome.status, cause), []).append(outcome)
+        outcomes_of.setdefault((kind, number, outcome.status, cause), []).append(outcome)
     return tuple(
         Cause(number, status, _why(outcomes[0]), tuple(outcomes))
-        for (_, number, status, _), outcomes in sorted(found.items(), key=lambda entry: entry[0])
+        for (_, number, status, _), outcomes in sorted(outcomes_of.items(), key=lambda entry: entry[0])
     )
 
 
-def of_kind(found: Iterable[Cause], kind: str) -> tuple[Cause, ...]:
+def of_kind(all_causes: Iterable[Cause], kind: str) -> tuple[Cause, ...]:
     """Those that are ``bad``, ``known`` or ``refused``."""
-    return tuple(cause for cause in found if cause.kind == kind)
+    return tuple(cause for cause in all_causes if cause.kind == kind)
 
 
 def _why(outcome: Outcome) -> str:

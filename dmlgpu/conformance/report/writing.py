@@ -75,10 +75,10 @@ def dataset(report: Report) -> dict[str, Any]:
 
 def _suite(report: Report, suite: str, numbers: Sequence[int]) -> dict[str, Any]:
     """One suite's cases by operator, and each run's outcomes in their order; null where a run has none."""
-    found = [{outcome.case: outcome for outcome in report.runs[number].outcomes} for number in numbers]
-    operators = {name: outcome.operator for outcomes in found for name, outcome in outcomes.items()}
+    outcomes_by_run = [{outcome.case: outcome for outcome in report.runs[number].outcomes} for number in numbers]
+    operators = {name: outcome.operator for outcomes in outcomes_by_run for name, outcome in outcomes.items()}
     cases = sorted(operators, key=lambda name: (operators[name], name))
-    rows = [[outcomes.get(name) for name in cases] for outcomes in found]
+    rows = [[outcomes.get(name) for name in cases] for outcomes in outcomes_by_run]
     bits = _bits(rows)
     return {
         "name": suite,
@@ -100,35 +100,35 @@ def _suite(report: Report, suite: str, numbers: Sequence[int]) -> dict[str, Any]
 
 def _lengths(operators: Sequence[str]) -> list[tuple[str, int]]:
     """Each operator and how many cases in a row are its own."""
-    found: dict[str, int] = {}
+    lengths: dict[str, int] = {}
     for operator in operators:
-        found[operator] = found.get(operator, 0) + 1
-    return list(found.items())
+        lengths[operator] = lengths.get(operator, 0) + 1
+    return list(lengths.items())
 
 
 def _columns(row: Sequence[Outcome | None]) -> dict[str, list[Any]]:
-    return {name: [None if one is None else field(one) for one in row] for name, field in _FIELDS.items()}
+    return {name: [None if outcome is None else field(outcome) for outcome in row] for name, field in _FIELDS.items()}
 
 
 _ORDER = {status: number for number, status in enumerate(Status)}
 _FIELDS: Mapping[str, Callable[[Outcome], Any]] = {
-    "status": lambda one: _ORDER[one.status],
-    "share": lambda one: _number(one.of_bound),
-    "max": lambda one: _number(one.max_ulp),
-    "mean": lambda one: _number(one.mean_ulp),
-    "tolerance": lambda one: one.tolerance,
-    "wrong": lambda one: one.wrong,
-    "elements": lambda one: one.elements,
-    "worst": lambda one: ", ".join(map(str, one.worst)),
-    "inputs": lambda one: ", ".join(one.inputs),
-    "expected": lambda one: one.expected,
-    "got": lambda one: one.got,
-    "bound": lambda one: _number(one.bound),
-    "message": lambda one: one.message,
-    "missing": lambda one: one.missing,
-    "reason": lambda one: one.reason,
-    "kernels": lambda one: "; ".join(one.kernels),
-    "seconds": lambda one: round(one.seconds, 3),
+    "status": lambda outcome: _ORDER[outcome.status],
+    "share": lambda outcome: _number(outcome.of_bound),
+    "max": lambda outcome: _number(outcome.max_ulp),
+    "mean": lambda outcome: _number(outcome.mean_ulp),
+    "tolerance": lambda outcome: outcome.tolerance,
+    "wrong": lambda outcome: outcome.wrong,
+    "elements": lambda outcome: outcome.elements,
+    "worst": lambda outcome: ", ".join(map(str, outcome.worst)),
+    "inputs": lambda outcome: ", ".join(outcome.inputs),
+    "expected": lambda outcome: outcome.expected,
+    "got": lambda outcome: outcome.got,
+    "bound": lambda outcome: _number(outcome.bound),
+    "message": lambda outcome: outcome.message,
+    "missing": lambda outcome: outcome.missing,
+    "reason": lambda outcome: outcome.reason,
+    "kernels": lambda outcome: "; ".join(outcome.kernels),
+    "seconds": lambda outcome: round(outcome.seconds, 3),
 }
 
 
@@ -155,11 +155,11 @@ SCRIPTS = ("data.js", "elements.js", "matrix.js", "cases.js", "differences.js", 
 
 def as_html(report: Report) -> str:
     """The page."""
-    found, drawn = causes(report), charts(report)
+    report_causes, drawn = causes(report), charts(report)
     return ENVIRONMENT.get_template("report.html").render(
         report=report,
         verdict=verdict(report),
-        causes=[cause for kind in ("bad", "known") for cause in of_kind(found, kind)],
+        causes=[cause for kind in ("bad", "known") for cause in of_kind(report_causes, kind)],
         charts=[chart for chart in drawn if chart.worst],
         exact=[chart for chart in drawn if not chart.worst],
         lines={line.number: line for chart in drawn for line in chart.lines},
@@ -208,14 +208,14 @@ NAMES = 6
 
 def as_markdown(report: Report) -> str:
     """Tables: the runs, operators by adapters, what is wrong and why."""
-    found = causes(report)
+    report_causes = causes(report)
     text = ENVIRONMENT.get_template("report.md").render(
         report=report,
         statuses=[status for status in Status if any(status in total.counts for total in report.totals)],
         versions=tuple(_versions(report)),
-        bad=of_kind(found, "bad"),
-        known=of_kind(found, "known"),
-        refused=of_kind(found, "refused"),
+        bad=of_kind(report_causes, "bad"),
+        known=of_kind(report_causes, "known"),
+        refused=of_kind(report_causes, "refused"),
         differences=tuple(_differences(report)),
         pairs=[PairReport(comparison) for comparison in report.comparisons],
         difference=difference,

@@ -54,8 +54,8 @@ class Expectation:
         )
 
     def _covers(self, driver: str) -> bool:
-        found = _VERSION.search(driver)
-        return not self.driver or (found is not None and Version(found[0]) in SpecifierSet(self.driver))
+        version = _VERSION.search(driver)
+        return not self.driver or (version is not None and Version(version[0]) in SpecifierSet(self.driver))
 
 
 def load(path: Path) -> tuple[Expectation, ...]:
@@ -99,7 +99,9 @@ def _expectation(where: str, entry: Mapping[str, Any]) -> Expectation:
 
 def with_expectation(outcome: Outcome, info: AdapterInfo, expectations: Iterable[Expectation]) -> Outcome:
     """The outcome, marked where a failure was expected."""
-    found = next((entry for entry in expectations if entry.applies(outcome.case, info)), None)
-    if found is None:
+    expectation = next((entry for entry in expectations if entry.applies(outcome.case, info)), None)
+    if expectation is None:
         return outcome
-    return outcome.expected_to_fail(f"{found.reason} ({found.link})" if found.link else found.reason)
+    return outcome.expected_to_fail(
+        f"{expectation.reason} ({expectation.link})" if expectation.link else expectation.reason
+    )

@@ -75,12 +75,12 @@ def wrong_text(wrong: int, elements: int) -> str:
 def moment_text(moment: str) -> str:
     """An instant of ISO 8601 as people write it, with its time zone: ``2026-11-22 17:59 UTC``; other text as it is."""
     try:
-        found = datetime.datetime.fromisoformat(moment)
+        time = datetime.datetime.fromisoformat(moment)
     except ValueError:
         return moment
-    if found.tzinfo is None:
-        return f"{found:%Y-%m-%d %H:%M}"
-    return f"{found:%Y-%m-%d %H:%M} {'UTC' if not found.utcoffset() else found.isoformat()[-6:]}"
+    if time.tzinfo is None:
+        return f"{time:%Y-%m-%d %H:%M}"
+    return f"{time:%Y-%m-%d %H:%M} {'UTC' if not time.utcoffset() else time.isoformat()[-6:]}"
 
 
 def _number(value: float) -> str:
@@ -255,18 +255,18 @@ class Outcome:
     def compile_error(self) -> str:
         """The adapter and why a kernel does not compile there: the same for all kernels that have this fault, whatever
         numbers compilers give to expressions. Empty for other outcomes."""
-        found = _COMPILE_ERROR.search(self.message)
-        return re.sub(r"\[\d+\]", "[]", found[1]) if found else ""
+        match = _COMPILE_ERROR.search(self.message)
+        return re.sub(r"\[\d+\]", "[]", match[1]) if match else ""
 
     @property
     def wrong_elements(self) -> str:
         """How many elements are wrong and which is the worst, in a sentence; empty where none is."""
         if not self.wrong:
             return ""
-        given = f" from {', '.join(self.inputs)}" if self.inputs else ""
+        source = f" from {', '.join(self.inputs)}" if self.inputs else ""
         return (
             f"{wrong_text(self.wrong, self.elements)}; the worst, at {list(self.worst)}: expected {self.expected}, "
-            f"got {self.got}{given}; "
+            f"got {self.got}{source}; "
             f"{bound_text(self.of_bound)}, at most {ulp_text(self.max_ulp)}, "
             f"allowed difference {self.bound or 0.0:g} ({self.tolerance})"
         )
@@ -336,8 +336,8 @@ def _as_json(value: Any) -> Any:
     if isinstance(value, float) and not np.isfinite(value):
         return str(value)
     if isinstance(value, dict):
-        return {name: _as_json(one) for name, one in value.items()}
-    return [_as_json(one) for one in value] if isinstance(value, tuple) else value
+        return {name: _as_json(item) for name, item in value.items()}
+    return [_as_json(item) for item in value] if isinstance(value, tuple) else value
 
 
 def _text(value: Any) -> str:

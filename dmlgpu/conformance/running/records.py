@@ -97,7 +97,8 @@ def comparison_facts(
         precise: whether on devices that are ``Device(precise=True)``.
     """
     compared = {
-        one.label: {**asdict(one.info), "number": one.number, "environment": dict(one.environment)} for one in adapters
+        adapter.label: {**asdict(adapter.info), "number": adapter.number, "environment": dict(adapter.environment)}
+        for adapter in adapters
     }
     header = {"format": FORMAT, **machine(), "adapters": compared, "command": list(command)}
     return {**header, **_selection(suite, profile, pattern, names, precise=precise)}
@@ -138,17 +139,17 @@ def _version_of_wgpu() -> str:
 
 def shader_digest() -> str:
     """Of the text of all shader files."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name in (file for folder in templates.folders() for file in templates.files(folder)):
-        found.update(f"{name}\n{templates.source(name)}".encode())
-    return found.hexdigest()[:16]
+        digest.update(f"{name}\n{templates.source(name)}".encode())
+    return digest.hexdigest()[:16]
 
 
 def _commit() -> str:
     """The commit of the checkout that dmlgpu lies in, with a + where files differ from it; empty elsewhere."""
     folder = Path(__file__).parent
     try:
-        found = subprocess.run(
+        process = subprocess.run(
             ["git", "describe", "--always", "--dirty=+", "--exclude=*", "--abbrev=12"],
             cwd=folder,
             capture_output=True,
@@ -157,7 +158,7 @@ def _commit() -> str:
         )
     except (OSError, subprocess.CalledProcessError):
         return ""
-    return found.stdout.strip()
+    return process.stdout.strip()
 
 
 # ---- files ----------------------------------------------------------------------------------------------------------
@@ -224,14 +225,16 @@ def read_file(path: Path) -> RecordFile:
     """
     sections, problems = _sections(path)
     runs, comparisons = [], []
-    for one in sections:
-        if one.kind == "run":
-            runs.append(Run(one.header, tuple(one.read), one.is_complete))
+    for section in sections:
+        if section.kind == "run":
+            runs.append(Run(section.header, tuple(section.read), section.is_complete))
         else:
-            comparisons.append(Comparison(one.header, tuple(one.read), one.is_complete))
-        if not one.is_complete:
-            cases = len({found.case for found in one.read})
-            problems.append(f"{path}: a {one.kind} was cut off: {cases} of {one.header['cases']} cases are there")
+            comparisons.append(Comparison(section.header, tuple(section.read), section.is_complete))
+        if not section.is_complete:
+            cases = len({outcome.case for outcome in section.read})
+            problems.append(
+                f"{path}: a {section.kind} was cut off: {cases} of {section.header['cases']} cases are there"
+            )
     return RecordFile(tuple(runs), tuple(comparisons), tuple(problems))
 
 
@@ -319,7 +322,7 @@ def _is_flat(value: Any, depth: int) -> bool:
     if not isinstance(value, dict | list):
         return True
     inner = value.values() if isinstance(value, dict) else value
-    return depth > 0 and all(_is_flat(one, depth - 1) for one in inner)
+    return depth > 0 and all(_is_flat(entry, depth - 1) for entry in inner)
 
 
 def _header(where: str, kind: str, header: dict[str, Any]) -> dict[str, Any]:

@@ -274,10 +274,10 @@ def _elements(arrays: Sequence[Array | None], shape: tuple[int, ...], position: 
 
 def digest(outputs: Sequence[Array]) -> str:
     """Of the bits of a case's outputs: equal where no element differs."""
-    found = hashlib.sha256()
+    sha256 = hashlib.sha256()
     for array in outputs:
-        found.update(as_bits(array).data)
-    return found.hexdigest()[:16]
+        sha256.update(as_bits(array).data)
+    return sha256.hexdigest()[:16]
 
 
 def nearest(outcomes: Sequence[Array], got: Array, tolerance: Tolerance, magnitude: Any) -> Array:
@@ -314,22 +314,22 @@ def run_graph(compiled: CompiledOperator, inputs: Sequence[Array], poison: int =
     def buffer(desc: TensorDesc | None, content: Array) -> Buffer | None:
         if desc is None:
             return None
-        made = compiled.device.create_buffer(desc.byte_size)
-        made.write(np.resize(content.view(np.uint8), desc.byte_size))
-        return made
+        memory = compiled.device.create_buffer(desc.byte_size)
+        memory.write(np.resize(content.view(np.uint8), desc.byte_size))
+        return memory
 
-    given = [buffer(port.desc, array) for port, array in zip(compiled.inputs, inputs, strict=True)]
+    input_buffers = [buffer(port.desc, array) for port, array in zip(compiled.inputs, inputs, strict=True)]
     poisoned = np.array([poison], np.uint8)
     outputs = [buffer(port.desc, poisoned) for port in compiled.outputs]
-    execute_once(compiled, given, outputs, poison)
+    execute_once(compiled, input_buffers, outputs, poison)
     results = tuple(
-        port.desc.decode(one.read())
-        for port, one in zip(compiled.outputs, outputs, strict=True)
-        if port.desc is not None and one is not None
+        port.desc.decode(buffer_.read())
+        for port, buffer_ in zip(compiled.outputs, outputs, strict=True)
+        if port.desc is not None and buffer_ is not None
     )
-    for one in (*given, *outputs):
-        if one is not None:
-            one.release()
+    for buffer_ in (*input_buffers, *outputs):
+        if buffer_ is not None:
+            buffer_.release()
     return results
 
 

@@ -55,9 +55,9 @@ class OutputWriter:
             with whole_file(self.folder / f"{number}.npy") as stream:
                 write_array(stream, array)
         # Where several results are right, two runs may differ, which makes no case flaky.
-        found = digest(outputs) if self.suite.allowance(name).is_unique else ""
+        output_digest = digest(outputs) if self.suite.allowance(name).is_unique else ""
         count, seconds = sum(array.size for array in outputs), time.perf_counter() - start
-        return Outcome(name, Status.PASS, elements=count, digest=found, seconds=seconds)
+        return Outcome(name, Status.PASS, elements=count, digest=output_digest, seconds=seconds)
 
 
 def run(suite: RunsCases, name: str, device: Device) -> Outcome:
