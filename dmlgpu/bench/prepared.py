@@ -51,8 +51,8 @@ whatever length, multiplied in whatever way, stay well below, and what is comput
 
 
 @dataclass(frozen=True)
-class Check:
-    """What came of comparing results with the reference.
+class ResultCheck:
+    """The comparison of results with the reference.
 
     Attributes:
         status: ``right``, ``wrong``, or ``unchecked``.
@@ -63,7 +63,7 @@ class Check:
     text: str = ""
 
 
-def check(workload: Workload, inputs: Arrays, outputs: Sequence[Array], operations: float) -> Check:
+def check(workload: Workload, inputs: Arrays, outputs: Sequence[Array], operations: float) -> ResultCheck:
     """Compare the outputs of an operator with what the reference computes.
 
     Args:
@@ -94,15 +94,15 @@ def expected_outputs(desc: OperatorDesc, inputs: Arrays) -> list[Array]:
     return [array for slot, array in pairs if slot.tensor is not None and array is not None]
 
 
-def _check_part(workload: Workload, inputs: Arrays, outputs: Sequence[Array], operations: float) -> Check:
+def _check_part(workload: Workload, inputs: Arrays, outputs: Sequence[Array], operations: float) -> ResultCheck:
     """Compare a part of the output of a product, spread over all of it, with what the reference computes of it."""
     if workload.operator not in SLICES or workload.operator not in ROWS or workload.sizes.get("groups", 1) > 1:
-        return Check("unchecked", "the reference would take too long")
+        return ResultCheck("unchecked", "the reference would take too long")
     name, number, axis, output_axis = SLICES[workload.operator]
     size = workload.sizes[name]
     count = int(size * MOST_OPERATIONS / operations)
     if not count:
-        return Check("unchecked", "the reference would take too long")
+        return ResultCheck("unchecked", "the reference would take too long")
     place = np.linspace(0, size - 1, count).astype(np.int64)
     maker = Maker(DataType[workload.data_type.upper()])
     desc = ROWS[workload.operator].build({**workload.sizes, name: count}, maker)
@@ -111,7 +111,7 @@ def _check_part(workload: Workload, inputs: Arrays, outputs: Sequence[Array], op
     ]
     expected = reference.evaluate(desc, tuple(part))
     result = verdict_of(compare_all(expected[:1], [outputs[0].take(place, output_axis)]))
-    return Check(result.status, f"{result.text}; of {size:,} {name}, {count:,} were compared")
+    return ResultCheck(result.status, f"{result.text}; of {size:,} {name}, {count:,} were compared")
 
 
 def _at(array: Array, place: Any, case: Case) -> Array:
@@ -148,17 +148,17 @@ def _bound(expected: Array) -> Bound:
     return np.full(expected.shape, SHARES[expected.dtype.itemsize] * largest)
 
 
-def verdict_of(verdicts: Sequence[Verdict]) -> Check:
-    """What came of comparing all outputs: the worst of them, or ``unchecked`` where there is none."""
+def verdict_of(verdicts: Sequence[Verdict]) -> ResultCheck:
+    """Return the worst comparison of all outputs, or ``unchecked`` if there are none."""
     if not verdicts:
-        return Check("unchecked", "there is no output")
+        return ResultCheck("unchecked", "there is no output")
     worst = max(verdicts, key=lambda verdict: (not verdict.ok, verdict.of_bound))
-    return Check("right" if worst.ok else "wrong", str(worst))
+    return ResultCheck("right" if worst.ok else "wrong", str(worst))
 
 
 MOST_SETS = 8
 COLD_BYTES = 256 << 20
-"""What all sets of buffers together reach where there are not more than MOST_SETS: beyond caches of processors."""
+"""What all sets of buffers together reach where there are not more than MOST_SETS: beyond the caches of a CPU."""
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ class Readiness:
     Attributes:
         init: how long it took to make it ready.
         cold: seconds of the first dispatch, waited for.
-        check: what came of comparing its results with the reference.
+        check: the comparison of its results with the reference.
         counts: bytes and operations.
         kernels: what runs, a text each.
         sets: sets of buffers that dispatches take in turn.
@@ -213,7 +213,7 @@ class Readiness:
 
     init: Init
     cold: float
-    check: Check
+    check: ResultCheck
     counts: Counts
     kernels: tuple[str, ...] = ()
     sets: int = 1
@@ -224,7 +224,7 @@ class Readiness:
         return {**asdict(self), "counts": self.counts.to_json(), "kernels": list(self.kernels)}
 
 
-class Prepared(Protocol):
+class PreparedWorkload(Protocol):
     """Something that is ready to be measured."""
 
     readiness: Readiness
@@ -302,7 +302,7 @@ class PreparedOperator:
         self.readiness = Readiness(
             Init(total, **({} if timings is None else asdict(timings))),
             cold,
-            self._check(workload, arrays, outputs[0], counts) if checked else Check("unchecked"),
+            self._check(workload, arrays, outputs[0], counts) if checked else ResultCheck("unchecked"),
             counts,
             () if compiled.program is None else compiled.program.summaries,
             self._sets,
@@ -357,7 +357,9 @@ class PreparedOperator:
         self._buffers.append(buffer)
         return Range(buffer, 0, size)
 
-    def _check(self, workload: Workload, arrays: Arrays, outputs: Sequence[Range[Any] | None], counts: Counts) -> Check:
+    def _check(
+        self, workload: Workload, arrays: Arrays, outputs: Sequence[Range[Any] | None], counts: Counts
+    ) -> ResultCheck:
         """Compare what the first set's outputs hold with the reference."""
         results = [
             tensor.decode(self._device.backend.read(output.buffer, 0, output.size))
@@ -401,7 +403,7 @@ def set_count(size: int) -> int:
 MODEL_SETS = 2
 
 
-class PreparedModel:
+class PreparedOnnxModel:
     """A model and inputs for it, on the device. Raises as ``frontends.onnx.load`` and ``Session.run``."""
 
     def __init__(
@@ -440,7 +442,7 @@ class PreparedModel:
             # A session compiles when it first runs.
             Init(loaded + max(0.0, first - warm)),
             warm,
-            self._check(path, input_sets[0], outputs) if checked else Check("unchecked"),
+            self._check(path, input_sets[0], outputs) if checked else ResultCheck("unchecked"),
             counts,
             kernels,
             MODEL_SETS,
@@ -477,7 +479,7 @@ class PreparedModel:
             arrays[model_input.name] = array.astype(np.bool_) if model_input.is_bool else array
         return arrays
 
-    def _check(self, path: Path, inputs: dict[str, Array], outputs: dict[str, Array]) -> Check:
+    def _check(self, path: Path, inputs: dict[str, Array], outputs: dict[str, Array]) -> ResultCheck:
         """Compare with what the reference computes node by node."""
         from dmlgpu.frontends import onnx  # noqa: PLC0415 - an extra
 

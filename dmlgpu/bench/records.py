@@ -183,7 +183,7 @@ _READERS: Mapping[str, fields.Reader[Any]] = {
 
 
 def measurement_of(workload: Workload, measured: Measured) -> Measurement:
-    """Return what came of a contestant of a workload."""
+    """Return the measurement of a contestant of a workload."""
     ready = measured.readiness
     check = ready.get("check", {})
     samples = measured.samples

@@ -118,7 +118,7 @@ def race_on(device: Device, budget: float) -> Race:
 
 
 @dataclass(frozen=True)
-class Recording:
+class TuningRecording:
     """The times of all choices of a question.
 
     Attributes:
@@ -136,7 +136,7 @@ class Recording:
     ratios: Mapping[str, float]
 
     @classmethod
-    def of(cls, workload: Workload, finding: Finding) -> Recording:
+    def of(cls, workload: Workload, finding: TuningFinding) -> TuningRecording:
         """Return the recording of a finding."""
         ratios = {answer: round(ratio, 3) for answer, ratio in finding.ratios.items()}
         return cls(
@@ -144,7 +144,7 @@ class Recording:
         )
 
     @classmethod
-    def from_json(cls, record: Mapping[str, Any]) -> Recording:
+    def from_json(cls, record: Mapping[str, Any]) -> TuningRecording:
         """Return the recording that ``to_json`` wrote."""
         return cls(**record)
 
@@ -173,7 +173,7 @@ def load_choices(info: AdapterInfo, folder: Path | None = None) -> TunedFile:
     return content
 
 
-def save_choices(info: AdapterInfo, findings: Iterable[Finding], folder: Path | None = None) -> TunedFile:
+def save_choices(info: AdapterInfo, findings: Iterable[TuningFinding], folder: Path | None = None) -> TunedFile:
     """Add the choices that tuning found faster to an adapter's file, and return all of it. Where the built-in choice is
     the fastest, none is kept: it may become another.
 
@@ -253,8 +253,8 @@ LEAST_GAIN = 0.03
 
 
 @dataclass(frozen=True)
-class Finding:
-    """What came of a question.
+class TuningFinding:
+    """The answer to a question.
 
     Attributes:
         question: what was asked.
@@ -298,7 +298,7 @@ class Search:
     race: Race
     tell: Callable[[str], None] = _silent
 
-    def findings(self, known: Mapping[str, str]) -> Iterator[Finding]:
+    def findings(self, known: Mapping[str, str]) -> Iterator[TuningFinding]:
         """Yield what comes of each choice, with those found so far in place: they decide what is asked next.
 
         Args:
@@ -320,7 +320,7 @@ class Search:
             yield finding
             answers[question] = finding.answer
 
-    def _find(self, question: str, possible: Sequence[str], answers: Mapping[str, str]) -> Finding:
+    def _find(self, question: str, possible: Sequence[str], answers: Mapping[str, str]) -> TuningFinding:
         """Measure all answers beside the built-in choice, and those that seem best once more, for longer."""
         built_in, *others = possible
         ratios = {built_in: 1.0}
@@ -349,15 +349,17 @@ class Search:
             else:
                 del ratios[best]
         if not finals:
-            return Finding(question, built_in, built_in, None, ratios)
+            return TuningFinding(question, built_in, built_in, None, ratios)
         best, ratio = min(finals.items(), key=lambda candidate: candidate[1].median)
         if _is_sure(ratio):
             # Where buffers lie, or what else the machine does, may favour one of them throughout a final.
             again = self._final(question, answers, built_in, best, best_first=True)
             if again is None or not _is_sure(again):
-                return Finding(question, built_in, built_in, again or ratio, ratios)
-            return Finding(question, built_in, best, max(ratio, again, key=lambda candidate: candidate.median), ratios)
-        return Finding(question, built_in, built_in, ratio, ratios)
+                return TuningFinding(question, built_in, built_in, again or ratio, ratios)
+            return TuningFinding(
+                question, built_in, best, max(ratio, again, key=lambda candidate: candidate.median), ratios
+            )
+        return TuningFinding(question, built_in, built_in, ratio, ratios)
 
     def _final(
         self, question: str, answers: Mapping[str, str], built_in: str, best: str, *, best_first: bool = False
@@ -383,7 +385,7 @@ def _ratio(measured: Measured, base: Measured) -> Ratio:
     return summarize(measured.seconds, base.seconds)
 
 
-def summary(findings: Sequence[Finding]) -> str:
+def summary(findings: Sequence[TuningFinding]) -> str:
     """Return how many choices tuning improved, and by how much on the average."""
     gains = [finding.ratio.median for finding in findings if finding.gains and finding.ratio is not None]
     if not gains:

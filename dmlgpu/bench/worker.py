@@ -18,7 +18,7 @@ from typing import Any
 
 from dmlgpu.bench.ceilings import Ceilings, measure_ceilings
 from dmlgpu.bench.numpy_baseline import NumpyBaseline
-from dmlgpu.bench.prepared import Prepared, PreparedModel, PreparedOperator, Sample
+from dmlgpu.bench.prepared import PreparedOnnxModel, PreparedOperator, PreparedWorkload, Sample
 from dmlgpu.bench.workload import Workload
 from dmlgpu.common.errors import DmlError, NotSupported
 from dmlgpu.common.processes import (
@@ -153,14 +153,14 @@ def ceilings_of(child: Child) -> Ceilings:
 
 # ---- in the child ----------------------------------------------------------------------------------------------------
 
-Prepare = Callable[[Device, Workload, bool, bool], Prepared]
+Prepare = Callable[[Device, Workload, bool, bool], PreparedWorkload]
 
 
-def prepare(device: Device, workload: Workload, checked: bool, plain: bool) -> Prepared:
+def prepare(device: Device, workload: Workload, checked: bool, plain: bool) -> PreparedWorkload:
     """Make a workload ready on a device, or in plain NumPy."""
     if plain:
         return NumpyBaseline(workload)
-    kind = PreparedModel if workload.model else PreparedOperator
+    kind = PreparedOnnxModel if workload.model else PreparedOperator
     return kind(device, workload, checked=checked)
 
 
@@ -181,7 +181,7 @@ class WorkloadServer(RequestServer):
 
     def __init__(self, device: Device, prepare: Prepare = prepare):
         self._device, self._prepare = device, prepare
-        self._ready: dict[str, Prepared] = {}
+        self._ready: dict[str, PreparedWorkload] = {}
 
     def handle(self, request: Mapping[str, Any]) -> dict[str, Any]:
         match request["do"]:

@@ -116,7 +116,7 @@ TIME_LIMIT = 60.0
 
 @dataclass(frozen=True)
 class Examined:
-    """An adapter and what came of computing on it.
+    """An adapter and the result of a computation on it.
 
     Attributes:
         located: the adapter.

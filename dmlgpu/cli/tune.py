@@ -10,7 +10,7 @@ from typing import Any
 
 from dmlgpu.bench import machine_load, specs, tuning
 from dmlgpu.bench.specs import combinations, parse_sizes
-from dmlgpu.bench.tuning import Recording, race_on
+from dmlgpu.bench.tuning import TuningRecording, race_on
 from dmlgpu.bench.workload import Workload
 from dmlgpu.cli import tables
 from dmlgpu.cli.devices import choose_adapter
@@ -45,7 +45,7 @@ def asked(what: Sequence[str], sizes: Sequence[str], types: Sequence[str]) -> li
 
 def tune(
     workloads: Sequence[Workload], adapter: str | None, budget: float, record: Path | None = None
-) -> list[tuning.Finding]:
+) -> list[tuning.TuningFinding]:
     """Tune workloads on an adapter, and keep what is faster; print what comes of each choice.
 
     Args:
@@ -62,11 +62,11 @@ def tune(
     info = choose_adapter(adapter)
     target, kept_in = _target(info), tuned_file(info)
     before = machine_load.measure_load()
-    findings: list[tuning.Finding] = []
+    findings: list[tuning.TuningFinding] = []
     records: list[dict[str, Any]] = []
     for workload, finding in _findings(workloads, Device(info), target, budget):
         findings.append(finding)
-        records.append(Recording.of(workload, finding).to_json())
+        records.append(TuningRecording.of(workload, finding).to_json())
         tuning.save_choices(info, [finding])
         print(_line(finding), flush=True)
     after = machine_load.measure_load()
@@ -92,7 +92,7 @@ def _target(info: AdapterInfo) -> Target:
 
 def _findings(
     workloads: Sequence[Workload], device: Device, target: Target, budget: float
-) -> Iterator[tuple[Workload, tuning.Finding]]:
+) -> Iterator[tuple[Workload, tuning.TuningFinding]]:
     """Yield what comes of each choice, once for all workloads that have it."""
     progress, race = BenchProgress(sys.stderr, len(workloads)), race_on(device, budget)
     known: dict[str, str] = {}
@@ -112,7 +112,7 @@ def _findings(
     progress.finish()
 
 
-def _line(finding: tuning.Finding) -> str:
+def _line(finding: tuning.TuningFinding) -> str:
     if finding.ratio is None:
         return f"{finding.question}: {finding.built_in}"
     ratio = f"{finding.ratio.median:.2f} [{finding.ratio.low:.2f}, {finding.ratio.high:.2f}]"

@@ -131,7 +131,7 @@ def on_device(device: Device) -> OcrModels:
 
 
 def on_onnxruntime() -> OcrModels:
-    """Return the models on onnxruntime's provider for processors.
+    """Return the models on onnxruntime's CPU provider.
 
     Raises:
         ModuleNotFoundError: onnxruntime is not installed.

@@ -185,7 +185,7 @@ MOST_ELEMENTS = 1 << 23
 
 
 @dataclass(frozen=True)
-class Reduction:
+class PaletteReduction:
     """A photograph and what became of it.
 
     Attributes:
@@ -212,7 +212,7 @@ def reduce_to_palette(
     iterations: int,
     seed: int = 0,
     progress: Callable[[str], None] = lambda _: None,
-) -> Reduction:
+) -> PaletteReduction:
     """Find ``colors`` colours that suit a photograph and paint it with them; deterministic."""
     height, width, _ = photo.shape
     pixels = bench.upload(photo[np.newaxis])
@@ -230,7 +230,7 @@ def reduce_to_palette(
     return _paint(bench, photo, pixels, palette)
 
 
-def _paint(bench: Workbench, photo: Pixels, pixels: DeviceArray, palette: DeviceArray) -> Reduction:
+def _paint(bench: Workbench, photo: Pixels, pixels: DeviceArray, palette: DeviceArray) -> PaletteReduction:
     height, width, _ = photo.shape
     colors = palette.desc.sizes[2]
     nearest = _nearest_everywhere(bench, pixels, palette)
@@ -239,7 +239,7 @@ def _paint(bench: Workbench, photo: Pixels, pixels: DeviceArray, palette: Device
     order = np.argsort(rounded.numpy().reshape(colors, 3) @ [0.299, 0.587, 0.114], kind="stable").astype(np.uint32)
     ordered = _pick(bench, rounded, bench.upload(order.reshape(1, 1, colors, 1)))
     counts = np.bincount(nearest.numpy().ravel(), minlength=colors)[order]
-    return Reduction(
+    return PaletteReduction(
         photo,
         painted.numpy()[0],
         _mirrored_middle(bench, painted).numpy()[0],
@@ -518,7 +518,7 @@ def load_photo(path: Path | None, size: int) -> NDArray[np.uint8]:
     return np.asarray(image, np.uint8)
 
 
-def compose(reduction: Reduction, subtitle: str) -> Image.Image:
+def compose(reduction: PaletteReduction, subtitle: str) -> Image.Image:
     """Return the picture: before, after and a mirrored detail side by side, the palette below."""
     height, width, _ = reduction.photo.shape
     panel = (PANEL, max(1, round(PANEL * height / width)))
@@ -537,7 +537,7 @@ def compose(reduction: Reduction, subtitle: str) -> Image.Image:
     return canvas
 
 
-def _captions(reduction: Reduction) -> Sequence[tuple[str, str]]:
+def _captions(reduction: PaletteReduction) -> Sequence[tuple[str, str]]:
     before = len(np.unique(reduction.photo.reshape(-1, 3), axis=0))
     return (
         (f"Before: {before:,} colours", "the pixels as they come"),
@@ -546,7 +546,7 @@ def _captions(reduction: Reduction) -> Sequence[tuple[str, str]]:
     )
 
 
-def _draw_palette(canvas: Image.Image, reduction: Reduction, top: int, height: int) -> None:
+def _draw_palette(canvas: Image.Image, reduction: PaletteReduction, top: int, height: int) -> None:
     span = canvas.width - 2 * MARGIN
     strip = Image.fromarray(reduction.strip)
     paste_rounded(canvas, strip, (MARGIN, top), (span, height))

@@ -432,7 +432,7 @@ TOLERANCE = 1e-3
 def torch_losses(
     digits: Digits, order: NDArray[np.uint32], parameters: Mapping[str, NDArray[np.float32]], adam: Adam
 ) -> NDArray[np.float32]:
-    """Return the losses of all steps, on the processor.
+    """Return the losses of all steps, computed on the CPU.
 
     Raises:
         ModuleNotFoundError: torch is not installed.

@@ -42,13 +42,13 @@ from dmlgpu.conformance.suites.graphs import WITHIN, Expectation, GraphSuite
 from dmlgpu.conformance.suites.operators import CaseSuite
 from dmlgpu.conformance.suites.programs import EQUAL, LocatedTensor, ProgramSuite, expected
 from dmlgpu.conformance.suites.registry import Suite
-from dmlgpu.export.compiling import WEB, Choice
+from dmlgpu.export.compiling import WEB, ExportChoices
 from dmlgpu.export.layout import Document, Uploads, add_program
 from dmlgpu.runtime.browser.executable import check_limits
 
 
 @dataclass(frozen=True)
-class Rule:
+class JudgingRule:
     """Which results are right: those that one of its conditions takes.
 
     Attributes:
@@ -83,39 +83,39 @@ class Rule:
         return {name: value for name, value in vars(self).items() if value is not False and value is not None}
 
 
-def rule_of(tolerance: Tolerance, expected: Array) -> Rule:
+def rule_of(tolerance: Tolerance, expected: Array) -> JudgingRule:
     """Return the rule of a tolerance, for results of the type that is expected.
 
     Raises:
         NotSupported: for a tolerance that no rule expresses.
     """
     is_float = expected.dtype.kind == "f"
-    known: list[tuple[type[Tolerance] | tuple[type[Tolerance], ...], Rule]] = [
-        (Exact, Rule(bits=True)),
-        (CorrectlyRounded, Rule(bits=True, nan=is_float, flush=is_float)),
-        (Given, Rule(ulps=0, near=True, flush=True, error="share", told="number")),
-        (RoundedSum, Rule(near=True)),
+    known: list[tuple[type[Tolerance] | tuple[type[Tolerance], ...], JudgingRule]] = [
+        (Exact, JudgingRule(bits=True)),
+        (CorrectlyRounded, JudgingRule(bits=True, nan=is_float, flush=is_float)),
+        (Given, JudgingRule(ulps=0, near=True, flush=True, error="share", told="number")),
+        (RoundedSum, JudgingRule(near=True)),
     ]
     if isinstance(tolerance, SameKind):
         signs = is_float and not tolerance.is_sum
-        known.append((SameKind, Rule(near=True, kind=is_float, signs=signs, flush=is_float, told="number")))
+        known.append((SameKind, JudgingRule(near=True, kind=is_float, signs=signs, flush=is_float, told="number")))
     if isinstance(tolerance, LogarithmOfSum):
-        rule = Rule(ulps=tolerance.count, near=True, flush=True, error="ulps", capped=True, told="either")
+        rule = JudgingRule(ulps=tolerance.count, near=True, flush=True, error="ulps", capped=True, told="either")
         known.append((LogarithmOfSum, rule))
     if not is_float:
-        known.append(((Ulp, Accumulated), Rule(ulps=0)))
+        known.append(((Ulp, Accumulated), JudgingRule(ulps=0)))
     elif isinstance(tolerance, Ulp):
         error, factor = "ulps" if tolerance.count else "none", isinstance(tolerance, FlushedWithin)
-        known.append((Ulp, Rule(ulps=tolerance.count, flush=True, factor=factor, error=error, told="ulps")))
+        known.append((Ulp, JudgingRule(ulps=tolerance.count, flush=True, factor=factor, error=error, told="ulps")))
     else:
-        known.append((Accumulated, Rule(ulps=0, near=True, flush=True, error="share", told="number")))
+        known.append((Accumulated, JudgingRule(ulps=0, near=True, flush=True, error="share", told="number")))
     make_rule = next((rule for kind, rule in known if isinstance(tolerance, kind)), None)
     if make_rule is None:
         raise NotSupported(f"pages cannot judge by {type(tolerance).__name__}")
     return make_rule
 
 
-def numbers_of(tolerance: Tolerance, rule: Rule, expected: Array, magnitude: Bound | None) -> Bound | None:
+def numbers_of(tolerance: Tolerance, rule: JudgingRule, expected: Array, magnitude: Bound | None) -> Bound | None:
     """Return the number of each element that a rule speaks of; None where it speaks of none."""
     if not rule.near:
         return None
@@ -177,7 +177,7 @@ def can_be_exported(suite: Suite, name: str) -> bool:
     return isinstance(suite, GraphSuite)
 
 
-def case_entry(suite: Suite, name: str, choice: Choice, blob: Blob) -> Entry:
+def case_entry(suite: Suite, name: str, choice: ExportChoices, blob: Blob) -> Entry:
     """Return a case that ``can_be_exported``; what is not supported comes as its outcome.
 
     Args:
@@ -310,7 +310,7 @@ def _outcomes(tolerance: Tolerance, outcomes: Sequence[Array], magnitude: Bound 
     return {"rule": rule.to_json(), "outcomes": entries}
 
 
-def _graph_entry(name: str, choice: Choice, blob: Blob) -> Entry:
+def _graph_entry(name: str, choice: ExportChoices, blob: Blob) -> Entry:
     """Return the case of a graph: a run with all passes, and one with none."""
     due = Expectation.of(name)
     network = resolve(due.given.graph)

@@ -25,14 +25,14 @@ from dmlgpu.tensors.session import KEEPING
 
 
 @dataclass(frozen=True)
-class Port:
+class ExportPort:
     """An input or an output by its name.
 
     Attributes:
         name: how it is called outside.
         desc: how it lies in its buffer.
         shape: sizes as the model has them: those of ``desc``, or none for a scalar.
-        is_bool: whether its elements are truth values, 0 and 1 of UINT8.
+        is_bool: whether its elements are booleans, 0 and 1 of UINT8.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Port:
 
 
 @dataclass(frozen=True)
-class Result:
+class ExportResult:
     """An output and where it comes from: exactly one of the three.
 
     Attributes:
@@ -52,7 +52,7 @@ class Result:
         data: its bytes, where they are known.
     """
 
-    port: Port
+    port: ExportPort
     output: int | None = None
     input: int | None = None
     data: bytes | None = None
@@ -75,10 +75,10 @@ class Exportable:
 
     name: str
     program: Program | None
-    inputs: tuple[Port, ...]
+    inputs: tuple[ExportPort, ...]
     feeds: tuple[int | bytes | None, ...]
     output_sizes: tuple[int, ...]
-    results: tuple[Result, ...]
+    results: tuple[ExportResult, ...]
     clears: bool = False
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
@@ -93,7 +93,7 @@ WEB: Final = AdapterInfo("WebGPU's default limits", "Browser", "unknown", "", ""
 
 
 @dataclass(frozen=True)
-class Choice:
+class ExportChoices:
     """For what is compiled.
 
     Attributes:
@@ -125,7 +125,7 @@ class Choice:
         return {"dmlgpu": __version__, **of, "schedules": self.schedules, **passes}
 
 
-def compile_for_web(graph: GraphDesc, choice: Choice) -> tuple[Network, Program]:
+def compile_for_web(graph: GraphDesc, choice: ExportChoices) -> tuple[Network, Program]:
     """Return a checked graph and its program.
 
     Raises:
@@ -161,7 +161,7 @@ def _short(slot: TensorSlot) -> str:
 
 def exportable(
     graph: GraphDesc,
-    choice: Choice,
+    choice: ExportChoices,
     *,
     weights: Mapping[str, Array | bytes],
     inputs: Sequence[str] | None = None,
@@ -189,7 +189,7 @@ def exportable(
     if unknown:
         raise InvalidArgument(f"export: weights must be of the inputs {', '.join(taken)}, got {shown(unknown[0])}")
     network, program = compile_for_web(graph, choice)
-    ports: list[Port] = []
+    ports: list[ExportPort] = []
     feeds: list[int | bytes | None] = []
     for name, desc in zip(taken, network.inputs, strict=True):
         if desc is None:
@@ -200,9 +200,9 @@ def exportable(
             raise InvalidArgument(f"export: input {name!r} is OWNED_BY_DML, so weights must have its elements")
         else:
             feeds.append(len(ports))
-            ports.append(Port(name, desc, desc.sizes))
+            ports.append(ExportPort(name, desc, desc.sizes))
     results = tuple(
-        Result(Port(name, desc, desc.sizes), output=number)
+        ExportResult(ExportPort(name, desc, desc.sizes), output=number)
         for number, (name, desc) in enumerate(zip(output_names, network.output_tensors, strict=True))
     )
     sizes = tuple(desc.byte_size for desc in network.output_tensors)

@@ -13,7 +13,7 @@ from typing import Any, Final
 from dmlgpu.common.files import whole_file
 from dmlgpu.compiler.plan import Role
 from dmlgpu.compiler.program import Program
-from dmlgpu.export.compiling import Exportable, Port
+from dmlgpu.export.compiling import Exportable, ExportPort
 from dmlgpu.export.layout import Document, Uploads, add_program
 
 FORMAT: Final = 1
@@ -171,7 +171,7 @@ def _mark_initial(document: Document, dispatches: Sequence[dict[str, Any]]) -> N
             buffer["initial"] = True
 
 
-def _described(port: Port) -> dict[str, Any]:
+def _described(port: ExportPort) -> dict[str, Any]:
     desc = port.desc
     strides = {} if desc.is_packed else {"sizes": list(desc.sizes), "strides": list(desc.element_strides)}
     kind = {"bool": True} if port.is_bool else {}

@@ -136,7 +136,7 @@ def _workgroup(text: str) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Places:
+class BufferPlaces:
     """Where the resources of a program lie: buffers by number, and the first byte in them.
 
     Attributes:
@@ -191,7 +191,7 @@ def add_program(
     for number, data in enumerate(program.constants):
         constants.append((document.buffer(f"constant {number}", len(data)), 0))
         document.upload(uploads, constants[-1][0], data)
-    places = Places(
+    places = BufferPlaces(
         inputs,
         outputs,
         constants,

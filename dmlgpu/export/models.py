@@ -15,10 +15,10 @@ from dmlgpu.common import coercion as kinds
 from dmlgpu.common.errors import InvalidArgument, NotSupported, abridged, shown
 from dmlgpu.compiler.program import Program
 from dmlgpu.export.compiling import (
-    Choice,
     Exportable,
-    Port,
-    Result,
+    ExportChoices,
+    ExportPort,
+    ExportResult,
     as_graph,
     compile_for_web,
     exportable,
@@ -47,7 +47,7 @@ _SHAPE = kinds.tuple_of(kinds.between(1, 2**32 - 1), "positive integers")
 
 
 def exportable_model(
-    source: Source, shapes: Mapping[str, Sequence[int]] | None, choice: Choice, provenance: Mapping[str, Any]
+    source: Source, shapes: Mapping[str, Sequence[int]] | None, choice: ExportChoices, provenance: Mapping[str, Any]
 ) -> Exportable:
     """Return a model ready to be exported. The arguments and exceptions are those of ``write_onnx``."""
     model = read(source)
@@ -56,7 +56,7 @@ def exportable_model(
     weights = Weights(Device(NUMPY_ADAPTER))
     part = _only_part(model, sizes, weights)
     ports = tuple(
-        Port(declared.name, TensorDesc(declared.data_type, shape or (1,)), shape, declared.is_bool)
+        ExportPort(declared.name, TensorDesc(declared.data_type, shape or (1,)), shape, declared.is_bool)
         for declared, shape in zip(model.inputs, sizes, strict=True)
     )
     program: Program | None = None
@@ -164,15 +164,17 @@ def _feeds(segment: Segment, weights: Weights) -> tuple[int | bytes | None, ...]
     )
 
 
-def _result(output: Output, inputs: int, fills: Sequence[int]) -> Result:
+def _result(output: Output, inputs: int, fills: Sequence[int]) -> ExportResult:
     desc = TensorDesc(output.data_type, output.shape or (1,))
-    port = Port(output.name, desc, output.shape, output.is_bool)
+    port = ExportPort(output.name, desc, output.shape, output.is_bool)
     if output.slot is None:
         assert output.array is not None
         held = as_held(output.array, output.data_type).reshape(desc.sizes)
-        return Result(port, data=desc.encode(held).tobytes() if held.size else b"")
+        return ExportResult(port, data=desc.encode(held).tobytes() if held.size else b"")
     return (
-        Result(port, input=output.slot) if output.slot < inputs else Result(port, output=list(fills).index(output.slot))
+        ExportResult(port, input=output.slot)
+        if output.slot < inputs
+        else ExportResult(port, output=list(fills).index(output.slot))
     )
 
 
@@ -180,7 +182,7 @@ def exportable_dispatchable(path: Path, name: str | None, schedules: str, proven
     """Return a dispatchable ready to be exported. The arguments and exceptions are those of ``write_dxdispatch``."""
     model = dxdispatch.load(path)
     chosen = _chosen(model, path.name, name)
-    choice = Choice(schedules, bool(chosen.flags & ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION))
+    choice = ExportChoices(schedules, bool(chosen.flags & ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION))
     graph = as_graph(chosen.desc) if isinstance(chosen, OperatorDispatchable) else chosen.graph
     all_there = isinstance(chosen, GraphDispatchable)
     named = zip(_names(chosen.inputs), chosen.initial_inputs, strict=True)

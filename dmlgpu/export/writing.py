@@ -14,7 +14,7 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common import coercion as kinds
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.compiler.graph.description import GraphDesc
-from dmlgpu.export.compiling import Choice, as_graph, exportable
+from dmlgpu.export.compiling import ExportChoices, as_graph, exportable
 from dmlgpu.export.folder import Exported, write_folder
 from dmlgpu.tensors.graphs.expression import Expression
 
@@ -154,8 +154,8 @@ def _folder(caller: str, folder: object, argument: str = "folder") -> Path:
     return path
 
 
-def _choice(caller: str, schedules: object, half_precision: object, disabled_passes: object) -> Choice:
-    return Choice(
+def _choice(caller: str, schedules: object, half_precision: object, disabled_passes: object) -> ExportChoices:
+    return ExportChoices(
         kinds.argument(caller, "schedules", kinds.text, schedules),
         kinds.argument(caller, "half_precision", kinds.boolean, half_precision),
         kinds.argument(caller, "disabled_passes", _PASSES, disabled_passes),

@@ -26,7 +26,7 @@ from dmlgpu.conformance.cases.tolerance import (
     flush,
 )
 from dmlgpu.conformance.running.outcome import compare
-from dmlgpu.conformance.running.records import Run, read_file
+from dmlgpu.conformance.running.records import RecordedRun, read_file
 from dmlgpu.conformance.running.runner import nearest
 from dmlgpu.conformance.suites.attributes import SameKind
 from dmlgpu.conformance.suites.combined import CombinedSuite
@@ -204,7 +204,7 @@ class Visit:
     operators: str
     failures: bool
     shade: str
-    run: Run
+    run: RecordedRun
     file: Path
 
 

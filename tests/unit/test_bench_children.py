@@ -11,7 +11,7 @@ import pytest
 from dmlgpu.bench.ceilings import CachedCeilings, Ceilings, save_ceilings
 from dmlgpu.bench.choosing import of_case, of_operator
 from dmlgpu.bench.numpy_baseline import FORMULAS, NumpyBaseline
-from dmlgpu.bench.prepared import PreparedModel, PreparedOperator, check
+from dmlgpu.bench.prepared import PreparedOnnxModel, PreparedOperator, check
 from dmlgpu.bench.records import Measurement
 from dmlgpu.bench.rows import ROWS
 from dmlgpu.bench.worker import Child, Remote, WorkloadServer, pack
@@ -254,7 +254,7 @@ def test_help_names_the_verbs_and_run_is_the_default():
 def test_models_are_right_on_the_reference():
     pytest.importorskip("onnx", reason="onnx is not installed, which reads models")
     path = Path(__file__).parents[2] / "examples" / "add.onnx"
-    prepared = PreparedModel(Device(NUMPY_ADAPTER), Workload("add.onnx", "MODEL", model=str(path)))
+    prepared = PreparedOnnxModel(Device(NUMPY_ADAPTER), Workload("add.onnx", "MODEL", model=str(path)))
     assert prepared.readiness.check.status == "right"
     assert prepared.readiness.counts.bytes > 0
     sample = prepared.round(2)

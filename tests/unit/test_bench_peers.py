@@ -14,7 +14,7 @@ from dmlgpu.bench.choosing import of_operator
 from dmlgpu.bench.peers import contestants
 from dmlgpu.bench.peers.contestants import OneByOne, PeerRow, compare_peers, summary, time_text
 from dmlgpu.bench.peers.programs import onnx_models
-from dmlgpu.bench.peers.worker import Call, Node, NotOffered, PeerServer, load_outputs, parse_node
+from dmlgpu.bench.peers.worker import NotOffered, PeerCall, PeerNode, PeerServer, load_outputs, parse_node
 from dmlgpu.bench.prepared import Sample
 from dmlgpu.bench.records import BenchRun, read_file
 from dmlgpu.bench.specs import read_suite, suite_file
@@ -53,9 +53,9 @@ class Running:
 
 
 def test_nodes_are_read_from_the_notation_of_onnx():
-    assert parse_node("y0 = Softmax <axis = -1> (x0)") == Node("Softmax", ("x0",), ("y0",), {"axis": -1})
+    assert parse_node("y0 = Softmax <axis = -1> (x0)") == PeerNode("Softmax", ("x0",), ("y0",), {"axis": -1})
     found = parse_node("y0, y1 = Conv<pads = [1, 1, 2, 2], group = 4>(x0, x1)")
-    assert found == Node("Conv", ("x0", "x1"), ("y0", "y1"), {"pads": [1, 1, 2, 2], "group": 4})
+    assert found == PeerNode("Conv", ("x0", "x1"), ("y0", "y1"), {"pads": [1, 1, 2, 2], "group": 4})
 
 
 @pytest.mark.parametrize("text", ["y0 = Softmax", "Softmax (x0)", "y0 = Softmax <axis> (x0)", "y = A <a = [1> (x)", ""])
@@ -83,7 +83,7 @@ def attention(**more):
 def test_inputs_become_theirs_and_their_results_ours(tmp_path):
     row = attention()
     row.call.save(tmp_path)
-    call = Call.load(tmp_path)
+    call = PeerCall.load(tmp_path)
     assert (call.nodes, call.fixed, call.outputs) == (row.call.nodes, frozenset({"scale"}), ("y0",))
     query, keys, values = (call.arrays[f"x{number}"] for number in range(3))
     assert (query.shape, keys.shape, values.shape) == ((2, 3, 5), (2, 5, 4), (2, 4, 5))
@@ -162,7 +162,7 @@ class Doubling:
 
 
 def prepared(server, tmp_path, op):
-    Call((Node(op, ("x0",), ("y0",)),), {"x0": np.arange(3.0)}, frozenset(), ("y0",), 2).save(tmp_path)
+    PeerCall((PeerNode(op, ("x0",), ("y0",)),), {"x0": np.arange(3.0)}, frozenset(), ("y0",), 2).save(tmp_path)
     return server.answer({"do": "prepare", "key": "1", "folder": str(tmp_path)})
 
 
@@ -217,7 +217,7 @@ def test_every_peer_has_a_module():
 
 def test_calls_become_models_that_compute_the_same():
     x, w = np.arange(6, dtype=np.float32).reshape(2, 3), np.ones((3, 4), np.float32)
-    call = Call((Node("MatMul", ("x0", "x1"), ("y0",)),), {"x0": x, "x1": w}, frozenset(["x1"]), ("y0",))
+    call = PeerCall((PeerNode("MatMul", ("x0", "x1"), ("y0",)),), {"x0": x, "x1": w}, frozenset(["x1"]), ("y0",))
     made = onnx_models.model(call, first="first")
     assert [one.name for one in made.graph.input] == ["x0"]
     result, first = ReferenceEvaluator(made).run(None, {"x0": x})

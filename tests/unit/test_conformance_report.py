@@ -35,7 +35,7 @@ from dmlgpu.conformance.running.outcome import (
     ulp_text,
     wrong_text,
 )
-from dmlgpu.conformance.running.records import Run, write_comparison, write_run
+from dmlgpu.conformance.running.records import RecordedRun, write_comparison, write_run
 from tests.unit.report_runs import BAD, CLOSE, CRASHED, GOOD, REFUSED, compared, measured, mixed, run
 
 
@@ -161,7 +161,7 @@ def test_plurals():
     assert [counted(count, "case") for count in (0, 1, 2, 1234)] == ["0 cases", "1 case", "2 cases", "1,234 cases"]
 
 
-def named(name, backend, driver, suite="dmlgpu", **facts) -> Run:
+def named(name, backend, driver, suite="dmlgpu", **facts) -> RecordedRun:
     made = run(name=name, backend=backend, driver=driver, suite=suite)
     made.facts.update({"started": "noon", **facts})
     return made
@@ -317,7 +317,7 @@ def test_markdown_names_few_operators():
 def test_markdown_says_when_a_run_was_cut_off():
     cut_off = run(GOOD)
     cut_off.facts["cases"] = 7
-    adapters, *_ = tables_of(as_markdown(Report((Run(cut_off.facts, cut_off.outcomes, is_complete=False),))))
+    adapters, *_ = tables_of(as_markdown(Report((RecordedRun(cut_off.facts, cut_off.outcomes, is_complete=False),))))
     assert adapters[1][4] == "1 of 7, cut off"
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from dmlgpu.bench import tuning
 from dmlgpu.bench.ratios import Ratio
-from dmlgpu.bench.tuning import Finding
+from dmlgpu.bench.tuning import TuningFinding
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.compiler.target import AdapterInfo, Target
 from dmlgpu.compiler.tuned import UNTUNED, Tuned
@@ -23,8 +23,8 @@ PRODUCT = "product 1x64x64x64"
 FASTER = Ratio(0.5, 0.45, 0.55, 11, 0.5, 1.0)
 
 
-def finding(question: str = PRODUCT, answer: str = "register 8x2", built_in: str = "register 8x4") -> Finding:
-    return Finding(question, built_in, answer, FASTER, {built_in: 1.0, answer: 0.5})
+def finding(question: str = PRODUCT, answer: str = "register 8x2", built_in: str = "register 8x4") -> TuningFinding:
+    return TuningFinding(question, built_in, answer, FASTER, {built_in: 1.0, answer: 0.5})
 
 
 def test_what_is_kept_comes_back_for_this_adapter_alone(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from dmlgpu.bench.peers.worker import Array, Call, load_outputs, parse_node
-from dmlgpu.bench.prepared import Check, Sample, compare_all, expected_outputs, set_count, verdict_of
+from dmlgpu.bench.peers.worker import Array, PeerCall, load_outputs, parse_node
+from dmlgpu.bench.prepared import ResultCheck, Sample, compare_all, expected_outputs, set_count, verdict_of
 from dmlgpu.bench.ratios import MINIMUM_ROUNDS, Ratio, summarize
 from dmlgpu.bench.records import BenchRun, Measurement
 from dmlgpu.bench.scaling import NUMPY
@@ -58,7 +58,7 @@ class PeerRow:
         return float(ratio)
 
     @functools.cached_property
-    def call(self) -> Call:
+    def call(self) -> PeerCall:
         """What they compute.
 
         Raises:
@@ -69,7 +69,7 @@ class PeerRow:
         except (TypeError, ValueError, KeyError, AttributeError) as error:
             raise ModelError(f"row {self.workload.name!r}", f"does not say what peers compute: {error}") from error
 
-    def _call(self) -> Call:
+    def _call(self) -> PeerCall:
         arrays: dict[str, Array] = {}
         kind = np.dtype(np.float32)
         for number, array in enumerate(self._inputs):
@@ -89,7 +89,7 @@ class PeerRow:
             if name not in known:
                 raise ValueError(f"there is no value {name!r}")
         size = sum(array.nbytes for name, array in arrays.items() if name not in fixed)
-        return Call(nodes, arrays, fixed, outputs, set_count(2 * size))
+        return PeerCall(nodes, arrays, fixed, outputs, set_count(2 * size))
 
     @functools.cached_property
     def _inputs(self) -> tuple[Array | None, ...]:
@@ -113,14 +113,14 @@ class PeerRow:
             arrays = [np.zeros(0) if array is None else array for array in self._inputs]
             return list(run_graph(Device(NUMPY_ADAPTER).compile_graph(desc), arrays))  # type: ignore[arg-type]
 
-    def check(self, outputs: list[Array]) -> Check:
+    def check(self, outputs: list[Array]) -> ResultCheck:
         """Compare what a peer gives with what the reference gives."""
         verdicts = []
         for number, (tensor, theirs) in enumerate(zip(self._tensors, outputs, strict=True)):
             permuted = self.entry.get("outputs", {}).get(f"y{number}", {}).get("permute")
             ours = theirs if permuted is None else theirs.transpose(permuted)
             if ours.size != tensor.element_count:
-                return Check("wrong", f"y{number} has sizes {theirs.shape}")
+                return ResultCheck("wrong", f"y{number} has sizes {theirs.shape}")
             verdicts.append(ours.reshape(tensor.sizes).astype(tensor.data_type.numpy))
         with np.errstate(all="ignore"):
             return verdict_of(compare_all(self._expected, verdicts))
@@ -154,7 +154,11 @@ class PeerContestant(ChildContestant):
             folder = Path(name)
             self.row.call.save(folder)
             ready = self._prepare({"folder": name})
-            check = self.row.check(load_outputs(folder)) if self.checked else Check("unchecked", "nobody asked for it")
+            check = (
+                self.row.check(load_outputs(folder))
+                if self.checked
+                else ResultCheck("unchecked", "nobody asked for it")
+            )
         return {**ready, "check": asdict(check), "kernels": [self.adapter]}
 
 

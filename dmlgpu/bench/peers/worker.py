@@ -28,7 +28,7 @@ _ATTRIBUTE = re.compile(r"\s*(\w+)\s*=\s*(\[[^\]]*\]|[^,\[\]]+?)\s*(?:,|$)")
 
 
 @dataclass(frozen=True)
-class Node:
+class PeerNode:
     """An operator of ONNX.
 
     Attributes:
@@ -43,7 +43,7 @@ class Node:
     attributes: Mapping[str, Any] = field(default_factory=dict)
 
 
-def parse_node(text: str) -> Node:
+def parse_node(text: str) -> PeerNode:
     """Return a node from ONNX's own notation, such as ``y0 = Conv <pads = [1, 1, 1, 1]> (x0, x1)``.
 
     Raises:
@@ -60,7 +60,7 @@ def parse_node(text: str) -> Node:
         known[attribute[1]], end = json.loads(attribute[2]), attribute.end()
     if end != len(attributes or ""):
         raise ValueError(f"attributes must be NAME = NUMBER or NAME = [NUMBERS], got {attributes!r}")
-    return Node(op, _names(inputs), _names(outputs), known)
+    return PeerNode(op, _names(inputs), _names(outputs), known)
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -68,7 +68,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Call:
+class PeerCall:
     """Something to compute.
 
     Attributes:
@@ -79,7 +79,7 @@ class Call:
         sets: how many copies of the inputs runs take in turn, so that none finds them in a cache.
     """
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[PeerNode, ...]
     arrays: Mapping[str, Array]
     fixed: frozenset[str]
     outputs: tuple[str, ...]
@@ -90,7 +90,7 @@ class Call:
         """The inputs that are handed in at each run."""
         return {name: array for name, array in self.arrays.items() if name not in self.fixed}
 
-    def integers(self, node: Node, number: int) -> list[int] | None:
+    def integers(self, node: PeerNode, number: int) -> list[int] | None:
         """Return an input of a node whose numbers are known beforehand; None where it is not."""
         name = node.inputs[number] if number < len(node.inputs) else ""
         return [int(item) for item in self.arrays[name].reshape(-1)] if name in self.fixed else None
@@ -103,10 +103,12 @@ class Call:
         (folder / "call.json").write_text(json.dumps(record), encoding="utf-8")
 
     @classmethod
-    def load(cls, folder: Path) -> Call:
+    def load(cls, folder: Path) -> PeerCall:
         """Read it from a folder."""
         record = json.loads((folder / "call.json").read_text(encoding="utf-8"))
-        nodes = tuple(Node(op, tuple(inputs), tuple(outputs), more) for op, inputs, outputs, more in record["nodes"])
+        nodes = tuple(
+            PeerNode(op, tuple(inputs), tuple(outputs), more) for op, inputs, outputs, more in record["nodes"]
+        )
         with np.load(folder / "inputs.npz") as arrays:
             held = {name: arrays[name] for name in arrays.files}
         return cls(nodes, held, frozenset(record["fixed"]), tuple(record["outputs"]), record["sets"])
@@ -117,12 +119,12 @@ class NotOffered(Exception):
 
 
 def save_outputs(folder: Path, outputs: Sequence[Array]) -> None:
-    """Write what came of a call into its folder."""
+    """Write the outputs of a call into its folder."""
     np.savez(folder / "outputs.npz", *outputs)
 
 
 def load_outputs(folder: Path) -> list[Array]:
-    """Read what came of a call."""
+    """Read the outputs of a call."""
     with np.load(folder / "outputs.npz") as arrays:
         return [arrays[name] for name in arrays.files]
 
@@ -143,7 +145,7 @@ class Peer(Protocol):
     def versions(self) -> dict[str, str]:
         """Return the versions of what computes, by the packages' names."""
 
-    def prepare(self, call: Call) -> Running:
+    def prepare(self, call: PeerCall) -> Running:
         """Make a call ready.
 
         Raises:
@@ -181,7 +183,7 @@ class PeerServer(RequestServer):
         raise ValueError(f"unknown request {request['do']!r}")
 
     def _prepare(self, key: str, folder: Path) -> dict[str, Any]:
-        call = Call.load(folder)
+        call = PeerCall.load(folder)
         peer = self._load()
         start = self._clock()
         running = peer.prepare(call)

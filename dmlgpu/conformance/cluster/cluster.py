@@ -62,7 +62,7 @@ class ShardQueue:
         self._waiting.appendleft(shard)
 
     def complete(self, shard: Shard, outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
-        """What came of a shard: the first outcome of each case counts, a second one does not."""
+        """Take the outcomes of a shard, and yield the first one of each case; later ones do not count."""
         for outcome in outcomes:
             if outcome.case in self.missing:
                 del self.missing[outcome.case]

@@ -15,7 +15,7 @@ import numpy as np
 from dmlgpu.common.errors import DmlError, InvalidArgument, NotSupported
 from dmlgpu.conformance.cases.case import Array, Case
 from dmlgpu.conformance.cases.tolerance import Bound
-from dmlgpu.conformance.drivers.pairwise import Agreement, Allowance, Distance, Pair, distance
+from dmlgpu.conformance.drivers.pairwise import AdapterPair, Agreement, Allowance, Distance, distance
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.pool import Job, WorkerProcess, map_unordered, run_repeatedly
 from dmlgpu.conformance.running.runner import POISON, inputs_without_subnormals, outputs_of
@@ -93,7 +93,7 @@ class CaseOutputs:
 
 def run_pairwise(
     jobs: Mapping[str, Job], suite: OutputSuite, names: Sequence[str], workers: int = 1
-) -> Iterator[tuple[Pair, ...]]:
+) -> Iterator[tuple[AdapterPair, ...]]:
     """Compare adapters case by case, several cases at once; each case's pairs come when they are there.
 
     A caller that stops early, or an exception in it, ends the children.
@@ -124,7 +124,7 @@ class AdapterProcesses:
             for number, (job, folder) in enumerate(zip(jobs.values(), self._folders, strict=True))
         ]
 
-    def run(self, name: str) -> tuple[Pair, ...]:
+    def run(self, name: str) -> tuple[AdapterPair, ...]:
         """Run a case on all adapters and compare each two."""
         results = [
             AdapterResult(label, run_repeatedly(worker, name), folder)
@@ -171,10 +171,10 @@ class AdapterResult:
         return "" if outcome.status is Status.PASS else f"{self.label}: {outcome.status}: {outcome.message}{ran}"
 
 
-def compare_results(result: AdapterResult, other: AdapterResult, allowance: Allowance | None) -> Pair:
+def compare_results(result: AdapterResult, other: AdapterResult, allowance: Allowance | None) -> AdapterPair:
     """Two results compared, as far as they are there; the allowance is needed where both are."""
     tolerance = "" if allowance is None else str(allowance.tolerance)
-    pair = Pair(result.outcome.case, (result.label, other.label), Agreement.AGREE, tolerance)
+    pair = AdapterPair(result.outcome.case, (result.label, other.label), Agreement.AGREE, tolerance)
     statuses = result.outcome.status, other.outcome.status
     if statuses != (Status.PASS, Status.PASS) or allowance is None:
         failed = any(status.is_failure for status in statuses)

@@ -21,7 +21,7 @@ from dmlgpu.conformance.mutation.formulas import FORMULAS
 
 
 @dataclass(frozen=True)
-class Rule:
+class MutationRule:
     """A kind of fault.
 
     Attributes:
@@ -36,8 +36,8 @@ class Rule:
     replacement: str
 
 
-def _rule(name: str, pattern: str, replacement: str) -> Rule:
-    return Rule(name, re.compile(pattern), replacement)
+def _rule(name: str, pattern: str, replacement: str) -> MutationRule:
+    return MutationRule(name, re.compile(pattern), replacement)
 
 
 _VALUE = r"\w+(?:\.\w+)*(?:\[\w+\])?"
@@ -114,7 +114,7 @@ class Mutant:
     file: str
     line: int
     column: int
-    rule: Rule
+    rule: MutationRule
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}:{self.rule.name}"
@@ -175,7 +175,7 @@ def mutant_by_name(name: str) -> Mutant:
     return mutant
 
 
-def mutants_of(file: str, rules: Sequence[Rule] = RULES) -> Iterator[Mutant]:
+def mutants_of(file: str, rules: Sequence[MutationRule] = RULES) -> Iterator[Mutant]:
     """All mutants of a shader file by these rules, in the order of the text."""
     for number, line in enumerate(_lines(file), start=1):
         code = line.split("//")[0]

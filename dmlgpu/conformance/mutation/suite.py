@@ -46,7 +46,7 @@ from dmlgpu.runtime.adapters import adapters
 from dmlgpu.runtime.device import Device
 
 PROFILES = (Profile.CPU, Profile.DISCRETE)
-"""Schedules for processors and for GPUs: each adapter runs those of both kinds."""
+"""Schedules for CPUs and for GPUs: each adapter runs both kinds."""
 
 HAZARDS = HazardSuite()
 
@@ -251,7 +251,7 @@ class MutantSuite:
 
 
 def _outcome(name: str, status: Status, message: str, start: float) -> Outcome:
-    """What came of a mutant whose runs began then."""
+    """Return the outcome of a mutant whose runs began at ``start``."""
     return Outcome(name, status, message=message, seconds=time.perf_counter() - start)
 
 

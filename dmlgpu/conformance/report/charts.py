@@ -26,7 +26,7 @@ Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Line:
+class ChartLine:
     """One adapter's.
 
     Attributes:
@@ -58,7 +58,7 @@ class Chart:
 
     function: str
     bound: float | None
-    lines: tuple[Line, ...]
+    lines: tuple[ChartLine, ...]
 
     @cached_property
     def worst(self) -> float:
@@ -91,7 +91,7 @@ class Chart:
         part = math.log1p(distance) / math.log1p(self.top) if self.is_logarithmic else distance / self.top
         return round(HEIGHT * (1 - part), 1) if math.isfinite(part) else 0.0
 
-    def path(self, line: Line) -> str:
+    def path(self, line: ChartLine) -> str:
         """A line as the points of a polyline."""
         return " ".join(f"{self.across(exponent):g},{self.down(distance):g}" for exponent, distance in line.curve)
 
@@ -136,7 +136,7 @@ def charts(report: Report) -> tuple[Chart, ...]:
         Chart(
             function,
             _bound([outcome for _, outcome in measured]),
-            tuple(Line(number, styles[number], outcome.curve) for number, outcome in measured),
+            tuple(ChartLine(number, styles[number], outcome.curve) for number, outcome in measured),
         )
         for function, measured in sorted(outcomes_of.items())
     )

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 from dmlgpu.conformance.report.model import Report, Times, reproduce
 from dmlgpu.conformance.report.pairs import PairReport, difference
 from dmlgpu.conformance.running.outcome import Outcome, Status
-from dmlgpu.conformance.running.records import Run
+from dmlgpu.conformance.running.records import RecordedRun
 
 _ERRORS = (Status.CRASH, Status.TIME_OUT, Status.DEVICE_LOST)
 """What ended before there was anything to compare."""
@@ -89,7 +89,7 @@ def _tag(status: Status) -> str:
     return "" if status is Status.PASS else "skipped"
 
 
-def _case(suite: ElementTree.Element, run: Run, outcome: Outcome) -> None:
+def _case(suite: ElementTree.Element, run: RecordedRun, outcome: Outcome) -> None:
     case = ElementTree.SubElement(
         suite, "testcase", classname=outcome.operator, name=_text(outcome.case), time=f"{outcome.seconds:.3f}"
     )
@@ -114,7 +114,7 @@ def _compared_cases(suite: ElementTree.Element, pairs: PairReport) -> None:
             element.text = _text("\n".join([*said, *disagreement.kernels, f"again: {disagreement.command}"]))
 
 
-def _details(run: Run, outcome: Outcome) -> Iterator[str]:
+def _details(run: RecordedRun, outcome: Outcome) -> Iterator[str]:
     if outcome.wrong:
         yield outcome.wrong_elements
     if outcome.kernels:

@@ -16,7 +16,7 @@ from dmlgpu.compiler import operators
 from dmlgpu.conformance.drivers.discovery import in_environment
 from dmlgpu.conformance.drivers.pairwise import Comparison
 from dmlgpu.conformance.running.outcome import Outcome, Status, moment_text, share_text
-from dmlgpu.conformance.running.records import Run
+from dmlgpu.conformance.running.records import RecordedRun
 from dmlgpu.conformance.suites.registry import DEFAULT, suite_option
 
 _PARENTHESES = re.compile(r"\s*\([^)]*\)")
@@ -30,7 +30,7 @@ class Label:
 
     Attributes:
         name: the adapter's: ``llvmpipe``.
-        details: its backend, its driver, and what else tells it from its neighbours: ``Vulkan, Mesa 25.0.7``.
+        details: its backend, its driver, and whatever else sets it apart: ``Vulkan, Mesa 25.0.7``.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Label:
         return replace(self, details=f"{self.details}, {detail}") if detail else self
 
 
-def labels(runs: Sequence[Run]) -> tuple[Label, ...]:
+def labels(runs: Sequence[RecordedRun]) -> tuple[Label, ...]:
     """One per run; equal ones only for runs that nothing in their facts tells apart, or of different suites."""
     labels_ = [Label(_name(run), _driver(run.facts["adapter"])) for run in runs]
     for detail in _DETAILS:
@@ -71,7 +71,7 @@ _DETAILS: Sequence[Callable[[Mapping[str, Any]], str]] = (
 """What may tell runs apart, in the order in which it is tried."""
 
 
-def _name(run: Run) -> str:
+def _name(run: RecordedRun) -> str:
     """The adapter's name without what stands in parentheses."""
     return _PARENTHESES.sub("", run.facts["adapter"]["name"]) or run.facts["adapter"]["name"]
 
@@ -84,7 +84,7 @@ def _driver(adapter: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True)
-class Table:
+class FactTable:
     """Runs beside each other.
 
     Attributes:
@@ -96,17 +96,17 @@ class Table:
     rows: Mapping[str, tuple[str, ...]]
 
 
-def features(report: Report) -> Table:
+def features(report: Report) -> FactTable:
     """Every feature that some adapter has: ``yes`` or empty."""
     return _of_adapters(report, lambda adapter: dict.fromkeys(sorted(adapter["features"]), "yes"))
 
 
-def limits(report: Report) -> Table:
+def limits(report: Report) -> FactTable:
     """Every limit of the adapters."""
     return _of_adapters(report, lambda adapter: {name: _text(value) for name, value in adapter["limits"].items()})
 
 
-def _of_adapters(report: Report, values: Callable[[dict[str, Any]], Mapping[str, str]]) -> Table:
+def _of_adapters(report: Report, values: Callable[[dict[str, Any]], Mapping[str, str]]) -> FactTable:
     """Each adapter once, however many suites ran on it."""
     seen: list[dict[str, Any]] = []
     numbers = []
@@ -117,7 +117,7 @@ def _of_adapters(report: Report, values: Callable[[dict[str, Any]], Mapping[str,
     return _side_by_side(tuple(numbers), [values(adapter) for adapter in seen], in_order=sorted)
 
 
-def run_facts(report: Report) -> Table:
+def run_facts(report: Report) -> FactTable:
     """Everything else that a run says of itself: the adapter, versions, the list of cases, times."""
     columns = []
     for number, run in enumerate(report.runs):
@@ -135,10 +135,10 @@ def run_facts(report: Report) -> Table:
 
 def _side_by_side(
     numbers: tuple[int, ...], columns: Sequence[Mapping[str, str]], in_order: Callable[[Iterable[str]], list[str]]
-) -> Table:
+) -> FactTable:
     names = in_order(dict.fromkeys(name for column in columns for name in column))
     rows = {name: tuple(column.get(name, "") for column in columns) for name in names}
-    return Table(numbers, {name: texts for name, texts in rows.items() if any(texts)})
+    return FactTable(numbers, {name: texts for name, texts in rows.items() if any(texts)})
 
 
 def _text(value: Any) -> str:
@@ -270,7 +270,7 @@ class Report:
         times: what was measured.
     """
 
-    runs: tuple[Run, ...]
+    runs: tuple[RecordedRun, ...]
     comparisons: tuple[Comparison, ...] = ()
     times: tuple[Times, ...] = ()
 
@@ -365,13 +365,13 @@ def family_of(operator: str) -> str:
     return family_of(newer)
 
 
-def selection_of(run: Run) -> str:
+def selection_of(run: RecordedRun) -> str:
     """Which cases of its suite were asked for: ``quick``, or ``quick, -k softmax``."""
     pattern = run.facts["pattern"]
     return f"{run.facts['profile']}, {shlex.join(['-k', pattern])}" if pattern else str(run.facts["profile"])
 
 
-def command(run: Run) -> str:
+def command(run: RecordedRun) -> str:
     """The command that runs a case again on a run's adapter, up to the case's name."""
     adapter = f"{run.facts['adapter']['backend']}: {run.facts['adapter']['name']}"
     precise = ["--precise"] if run.facts.get("precise") else []
@@ -379,7 +379,7 @@ def command(run: Run) -> str:
     return in_environment(text, run.facts.get("environment", {}))
 
 
-def reproduce(run: Run, outcome: Outcome) -> str:
+def reproduce(run: RecordedRun, outcome: Outcome) -> str:
     """The command that runs a case again on the same adapter."""
     return f"{command(run)} {shlex.quote(outcome.case)}"
 

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from dmlgpu.conformance.drivers.pairwise import Agreement, Comparison, Pair
+from dmlgpu.conformance.drivers.pairwise import AdapterPair, Agreement, Comparison
 from dmlgpu.conformance.running.outcome import bound_text, counted
 
 
 @dataclass(frozen=True)
 class PairCounts:
-    """What came of comparing two adapters.
+    """The comparison of two adapters.
 
     Attributes:
         adapters: their labels.
@@ -22,7 +22,7 @@ class PairCounts:
     """
 
     adapters: tuple[str, str]
-    pairs: tuple[Pair, ...]
+    pairs: tuple[AdapterPair, ...]
 
     @cached_property
     def counts(self) -> Mapping[Agreement, int]:
@@ -53,7 +53,7 @@ class Disagreement:
 
     case: str
     outlier: str
-    pairs: tuple[Pair, ...]
+    pairs: tuple[AdapterPair, ...]
     command: str
 
     @property
@@ -74,7 +74,7 @@ class PairReport:
 
     @property
     def agreements(self) -> tuple[Agreement, ...]:
-        """What came of some pair, in the order of ``Agreement``."""
+        """The agreements that occur, in the order of ``Agreement``."""
         return tuple(
             agreement for agreement in Agreement if any(pair.agreement is agreement for pair in self.comparison.pairs)
         )
@@ -105,7 +105,7 @@ class PairReport:
         return shlex.join([*self.comparison.facts["command"], "-k", case])
 
 
-def kernels_of(pairs: Iterable[Pair]) -> tuple[str, ...]:
+def kernels_of(pairs: Iterable[AdapterPair]) -> tuple[str, ...]:
     """What ran on the adapters of some pairs of a case, as far as these say it: a text for those that ran the same."""
     by_adapter = {
         label: kernels for pair in pairs for label, kernels in zip(pair.adapters, pair.kernels, strict=False) if kernels
@@ -116,7 +116,7 @@ def kernels_of(pairs: Iterable[Pair]) -> tuple[str, ...]:
     return tuple(f"{', '.join(labels)} ran as: {'; '.join(kernels)}" for kernels, labels in by_kernels.items())
 
 
-def difference(pair: Pair) -> str:
+def difference(pair: AdapterPair) -> str:
     """Who differs from whom by how much, or why there is no result."""
     if pair.distance is None or not pair.distance.wrong:
         return pair.message or str(pair.agreement)

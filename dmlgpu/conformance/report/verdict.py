@@ -15,7 +15,7 @@ NAMES = 3
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ReportVerdict:
     """A sentence, and what it comes to.
 
     Attributes:
@@ -27,13 +27,13 @@ class Verdict:
     text: str
 
 
-def verdict(report: Report) -> Verdict:
+def verdict(report: Report) -> ReportVerdict:
     """Of the runs, of the comparisons between adapters, and of measurements."""
     wrong = [*_wrong_runs(report), *_wrong_times(report), *_disagreements(report), *_cut_off(report)]
     if wrong:
-        return Verdict("bad", _sentence(wrong))
+        return ReportVerdict("bad", _sentence(wrong))
     good = [*_good_runs(report), *_agreements(report), *_good_times(report)]
-    return Verdict("good", _sentence(good))
+    return ReportVerdict("good", _sentence(good))
 
 
 def _sentence(parts: Sequence[str]) -> str:

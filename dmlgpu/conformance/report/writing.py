@@ -20,8 +20,8 @@ from markupsafe import Markup
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.common.files import whole_file
 from dmlgpu.conformance.drivers.pairwise import Comparison
-from dmlgpu.conformance.report.changes import Kind, changes
-from dmlgpu.conformance.report.charts import HEIGHT, WIDTH, Chart, Line, charts
+from dmlgpu.conformance.report.changes import ChangeKind, changes
+from dmlgpu.conformance.report.charts import HEIGHT, WIDTH, Chart, ChartLine, charts
 from dmlgpu.conformance.report.junit import as_junit
 from dmlgpu.conformance.report.model import (
     SIGNS,
@@ -40,7 +40,7 @@ from dmlgpu.conformance.report.model import (
 from dmlgpu.conformance.report.pairs import PairReport, difference
 from dmlgpu.conformance.report.verdict import Cause, causes, of_kind, verdict
 from dmlgpu.conformance.running.outcome import Outcome, Status, bound_text, counted, moment_text, share_text, ulp_text
-from dmlgpu.conformance.running.records import Run
+from dmlgpu.conformance.running.records import RecordedRun
 
 PAGES = Path(__file__).parent / "pages"
 
@@ -68,7 +68,7 @@ def dataset(report: Report) -> dict[str, Any]:
     return {
         "statuses": [{"name": status, "kind": kind_of(status), "failure": status.is_failure} for status in Status],
         "signs": SIGNS,
-        "changes": list(Kind),
+        "changes": list(ChangeKind),
         "suites": [_suite(report, suite, numbers) for suite, numbers in report.suites.items()],
     }
 
@@ -181,7 +181,7 @@ def _file(name: str) -> Markup:
     return Markup((PAGES / name).read_text(encoding="utf-8"))
 
 
-def _thickness(chart: Chart, line: Line) -> float:
+def _thickness(chart: Chart, line: ChartLine) -> float:
     """Later lines are thinner, so that equal ones show as stripes on each other."""
     return 1.4 + 1.3 * (len(chart.lines) - 1 - chart.lines.index(line))
 
@@ -274,15 +274,15 @@ def _code(text: str) -> str:
     return f"{fence}{space}{text}{space}{fence}"
 
 
-def _differences(report: Report) -> Iterator[tuple[int, int, Sequence[tuple[Kind, int]]]]:
+def _differences(report: Report) -> Iterator[tuple[int, int, Sequence[tuple[ChangeKind, int]]]]:
     """Two runs of one adapter, and how many cases changed how, the worst kind first."""
     for matrix in report.matrices:
         for before, after in _same_adapter(report.runs, matrix):
             counts = Counter(change.kind for change in changes(report.runs[before], report.runs[after]))
-            yield before, after, [(kind, counts[kind]) for kind in Kind if counts[kind]]
+            yield before, after, [(kind, counts[kind]) for kind in ChangeKind if counts[kind]]
 
 
-def _same_adapter(runs: Sequence[Run], matrix: Matrix) -> Iterator[tuple[int, int]]:
+def _same_adapter(runs: Sequence[RecordedRun], matrix: Matrix) -> Iterator[tuple[int, int]]:
     """Neighbouring runs of each adapter."""
     last: dict[tuple[str, str], int] = {}
     for number in matrix.numbers:
@@ -299,7 +299,7 @@ FORMATS: Mapping[str, Callable[[Report], str]] = {".html": as_html, ".md": as_ma
 
 
 def write_report(
-    runs: Sequence[Run], path: Path, comparisons: Sequence[Comparison] = (), times: Sequence[Times] = ()
+    runs: Sequence[RecordedRun], path: Path, comparisons: Sequence[Comparison] = (), times: Sequence[Times] = ()
 ) -> None:
     """Write runs, comparisons of adapters and times down in the format of a file's suffix.
 

@@ -93,7 +93,7 @@ def _number(value: float) -> str:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of comparing one output.
+    """The comparison of one output with the reference.
 
     Attributes:
         ok: whether every element is right and nothing else went wrong.
@@ -172,7 +172,7 @@ _COMPILE_ERROR = re.compile(r"does not compile on (.*)")
 
 
 class Status(enum.StrEnum):
-    """What came of a case."""
+    """Status of a case."""
 
     PASS = "pass"
     FAIL = "fail"
@@ -201,7 +201,7 @@ class Outcome:
 
     Attributes:
         case: its name.
-        status: what came of it.
+        status: whether it passed, failed, was refused ...
         tolerance: the class of its bound.
         of_bound: the largest error, in units of what is allowed: 0.6 is right, 2 is not; 0 is exact. None
             where nothing was compared, infinite where no such error is allowed.

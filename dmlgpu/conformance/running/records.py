@@ -22,7 +22,7 @@ from dmlgpu.common.errors import ModelError
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.compiler.wgsl import templates
 from dmlgpu.conformance.drivers.discovery import Environment, LocatedAdapter
-from dmlgpu.conformance.drivers.pairwise import Comparison, Pair
+from dmlgpu.conformance.drivers.pairwise import AdapterPair, Comparison
 from dmlgpu.conformance.running import fields
 from dmlgpu.conformance.running.outcome import Outcome
 from dmlgpu.conformance.suites.registry import list_digest
@@ -31,7 +31,7 @@ FORMAT = 2
 
 
 @dataclass(frozen=True)
-class Run:
+class RecordedRun:
     """Some cases on one adapter.
 
     Attributes:
@@ -176,8 +176,8 @@ def write_run(file: TextIO, header: dict[str, Any], outcomes: Iterable[Outcome])
 
 
 def write_comparison(
-    file: TextIO, header: dict[str, Any], cases: Iterable[tuple[Pair, ...]]
-) -> Iterator[tuple[Pair, ...]]:
+    file: TextIO, header: dict[str, Any], cases: Iterable[tuple[AdapterPair, ...]]
+) -> Iterator[tuple[AdapterPair, ...]]:
     """Write a comparison of adapters down while it goes on; the pairs of each case are handed through."""
     _write(file, {"record": "comparison", **header})
     counts: Counter[str] = Counter()
@@ -211,7 +211,7 @@ class RecordFile:
         problems: what was cut off, a text each.
     """
 
-    runs: tuple[Run, ...]
+    runs: tuple[RecordedRun, ...]
     comparisons: tuple[Comparison, ...]
     problems: tuple[str, ...]
 
@@ -227,7 +227,7 @@ def read_file(path: Path) -> RecordFile:
     runs, comparisons = [], []
     for section in sections:
         if section.kind == "run":
-            runs.append(Run(section.header, tuple(section.read), section.is_complete))
+            runs.append(RecordedRun(section.header, tuple(section.read), section.is_complete))
         else:
             comparisons.append(Comparison(section.header, tuple(section.read), section.is_complete))
         if not section.is_complete:
@@ -238,7 +238,7 @@ def read_file(path: Path) -> RecordFile:
     return RecordFile(tuple(runs), tuple(comparisons), tuple(problems))
 
 
-def read_runs(path: Path) -> tuple[Run, ...]:
+def read_runs(path: Path) -> tuple[RecordedRun, ...]:
     """The runs of a file; raises as ``read_file``."""
     return read_file(path).runs
 
@@ -260,7 +260,7 @@ class _Section:
 
 _CONTENTS: dict[str, tuple[str, str, Callable[[dict[str, Any]], Any]]] = {
     "run": ("case", "outcome of a case", Outcome.from_json),
-    "comparison": ("pair", "comparison of a pair", Pair.from_json),
+    "comparison": ("pair", "comparison of a pair", AdapterPair.from_json),
 }
 """By a section's kind: that of its records, what these are called, how they are read."""
 

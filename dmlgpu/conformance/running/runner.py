@@ -81,7 +81,7 @@ class _BoundTensor:
 
 
 @dataclass(frozen=True)
-class _Execution:
+class _CaseExecution:
     """What a device did.
 
     Attributes:
@@ -152,7 +152,7 @@ def _flushed(array: Array | None) -> Array | None:
     return None if array is None else flush(array)
 
 
-def _run(case: Case, device: Device, make_inputs: Callable[[Case], Arrays], poison: int = POISON) -> _Execution:
+def _run(case: Case, device: Device, make_inputs: Callable[[Case], Arrays], poison: int = POISON) -> _CaseExecution:
     """Run a case in buffers that are released again; the inputs are made when the device has taken the operator."""
     operator = device.compile_operator(device.create_operator(case.desc))
     arrays = make_inputs(case)
@@ -173,7 +173,7 @@ def _run(case: Case, device: Device, make_inputs: Callable[[Case], Arrays], pois
     for tensor in (*inputs, *(outputs if shared is None else outputs[1:])):
         if tensor is not None:
             tensor.buffer.release()
-    return _Execution(arrays, written, tuple(filter(None, problems)), kernels_of(operator))
+    return _CaseExecution(arrays, written, tuple(filter(None, problems)), kernels_of(operator))
 
 
 def kernels_of(compiled: CompiledOperator) -> tuple[str, ...]:
