@@ -14,8 +14,7 @@ from pathlib import Path
 
 from benchmarks.accuracy import merged
 from dmlgpu.conformance.running.outcome import Outcome
-from dmlgpu.conformance.running.reading import read_runs
-from dmlgpu.conformance.running.records import Run
+from dmlgpu.conformance.running.records import RecordedRun, read_runs
 from dmlgpu.conformance.suites.accuracy import CASES
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "operator-accuracy.md"
@@ -62,7 +61,7 @@ HEAD = ("operator", "type", "computed by", "largest", "rms", "ULP max", "ULP rms
 MEASURED = ("largest", "rms", "ulp_max", "ulp_rms", "roundings")
 
 
-def table(run: Run) -> str:
+def table(run: RecordedRun) -> str:
     """One adapter's section."""
     found = {outcome.case: outcome for outcome in run.outcomes if outcome.measured}
     lines = [f"## {run.adapter}", "", f"| {' | '.join(HEAD)} |", f"|{'---|' * 3}{'--:|' * (len(HEAD) - 3)}"]

@@ -18,10 +18,8 @@ from itertools import groupby
 from pathlib import Path
 
 from dmlgpu.compiler.target import AdapterInfo
-from dmlgpu.conformance.mutation.coverage import KernelCoverage
 from dmlgpu.conformance.mutation.rules import Mutant, mutant_by_name
-from dmlgpu.conformance.mutation.runs import SEPARATOR, UNCHANGED
-from dmlgpu.conformance.mutation.suite import RUN_LIMIT, formula_names
+from dmlgpu.conformance.mutation.suite import RUN_LIMIT, SEPARATOR, UNCHANGED, KernelCoverage, formula_names
 from dmlgpu.conformance.running.outcome import Status
 from dmlgpu.conformance.running.pool import Job, WorkerProcess
 from dmlgpu.conformance.suites.operators import OperatorSuite

@@ -274,7 +274,7 @@ FORMAT = 2
 
 
 def identity(info: AdapterInfo) -> dict[str, str | int]:
-    """Return what ceilings depend on: the adapter, its driver, and of those on processors how many cores there are."""
+    """Return what ceilings depend on: the adapter, its driver, and for CPU adapters the number of cores."""
     facts: dict[str, str | int] = {"backend": info.backend, "name": info.name, "driver": info.driver}
     if info.is_software:
         facts |= {"cores": os.cpu_count() or 1, "processor": platform.processor() or platform.machine()}

@@ -25,15 +25,14 @@ from dmlgpu.conformance.cases.tolerance import (
     Ulp,
     flush,
 )
-from dmlgpu.conformance.running.comparison import compare
-from dmlgpu.conformance.running.reading import read_file
-from dmlgpu.conformance.running.records import Run
+from dmlgpu.conformance.running.outcome import compare
+from dmlgpu.conformance.running.records import RecordedRun, read_file
 from dmlgpu.conformance.running.runner import nearest
 from dmlgpu.conformance.suites.attributes import SameKind
 from dmlgpu.conformance.suites.combined import CombinedSuite
+from dmlgpu.export.cases import numbers_of, rule_of
 from dmlgpu.export.conformance import write_suite
 from dmlgpu.export.folder import page_file
-from dmlgpu.export.judging import numbers_of, rule_of
 from dmlgpu.runtime.browser import frames
 from dmlgpu.runtime.browser.lending import VARIABLE
 from dmlgpu.runtime.device import Device
@@ -205,7 +204,7 @@ class Visit:
     operators: str
     failures: bool
     shade: str
-    run: Run
+    run: RecordedRun
     file: Path
 
 

@@ -11,8 +11,7 @@ import pytest
 from dmlgpu.common.errors import ShaderError
 from dmlgpu.compiler.program import Kernel, Program
 from dmlgpu.compiler.target import AdapterInfo
-from dmlgpu.conformance.running.comparison import Verdict
-from dmlgpu.conformance.running.outcome import Status
+from dmlgpu.conformance.running.outcome import Status, Verdict
 from dmlgpu.conformance.running.watched_backend import WatchedBackend
 from dmlgpu.conformance.suites.graphs import GraphExpectation, GraphSuite
 from dmlgpu.conformance.suites.registry import suite_by_name

@@ -21,7 +21,7 @@ from dmlgpu.compiler.operators.elementwise import ElementWise, ElementWiseIdenti
 from dmlgpu.compiler.operators.lowering import Lowering, lowering
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, Tolerance, Ulp
-from dmlgpu.conformance.running.comparison import compare
+from dmlgpu.conformance.running.outcome import compare
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.evaluate import evaluate
 

@@ -11,7 +11,7 @@ from dmlgpu import DataType, Graph
 from dmlgpu.compiler.graph.compiler import compile_network
 from dmlgpu.compiler.graph.passes.numbers import NAME, NUMBER
 from dmlgpu.compiler.graph.resolve import resolve
-from dmlgpu.conformance.running.graph_runner import run_graph
+from dmlgpu.conformance.running.runner import run_graph
 from dmlgpu.ops import directml as f
 from dmlgpu.runtime.device import Device
 

@@ -10,8 +10,8 @@ import pytest
 
 from dmlgpu import DataType, TensorDesc, TensorFlags, descs
 from dmlgpu.compiler.graph.passes import PASSES
-from dmlgpu.conformance.running.graph_runner import run_graph
 from dmlgpu.conformance.running.outcome import Status
+from dmlgpu.conformance.running.runner import run_graph
 from dmlgpu.conformance.suites.graphs import QUICK, GraphSuite
 from dmlgpu.runtime.device import Device
 from tests.unit.graph_examples import (

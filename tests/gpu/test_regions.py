@@ -14,7 +14,7 @@ from dmlgpu.catalog.operator_desc import OperatorDesc, Size2D
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler.target import Profile
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
-from dmlgpu.conformance.running.comparison import compare
+from dmlgpu.conformance.running.outcome import compare
 from dmlgpu.runtime.wgpu import GpuBackend
 from tests.gpu.descriptions import run_desc
 from tests.schedules import steps_of

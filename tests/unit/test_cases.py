@@ -29,7 +29,7 @@ from dmlgpu.conformance.cases.layouts import TensorLayout
 from dmlgpu.conformance.cases.operator_cases import with_owned_input
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name, case_names
 from dmlgpu.conformance.cases.tolerance import EXACT
-from dmlgpu.conformance.running.comparison import compare
+from dmlgpu.conformance.running.outcome import compare
 from tests.strategies import cases_of
 
 ROOT = Path(__file__).parents[2]

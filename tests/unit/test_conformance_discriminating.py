@@ -20,7 +20,7 @@ from dmlgpu.conformance.cases.discriminating import (
 from dmlgpu.conformance.cases.keys import Key
 from dmlgpu.conformance.cases.layouts import TensorLayout
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
-from dmlgpu.conformance.running.grids import grids, with_folded_grids
+from dmlgpu.conformance.running.runner import grids, with_folded_grids
 
 SIZES = (5, 60)
 

@@ -13,7 +13,7 @@ from benchmarks.accuracy import table
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.conformance.accuracy.functions import FUNCTIONS, FunctionErrors, LibraryFunction
 from dmlgpu.conformance.running.outcome import Outcome, Status
-from dmlgpu.conformance.running.records import Run
+from dmlgpu.conformance.running.records import RecordedRun
 from dmlgpu.conformance.suites import sizes
 from dmlgpu.conformance.suites.accuracy import AccuracySuite, function_outcome
 from dmlgpu.conformance.suites.sizes import WORKLOADS, SizeSuite, run_workload
@@ -146,7 +146,7 @@ def test_the_document_s_table_comes_from_outcomes():
         "suite": "accuracy",
     }
     outcomes = (Outcome("tan_f32-16", Status.PASS, max_ulp=3.25, mean_ulp=0.5), Outcome("exp_f32-16", Status.CRASH))
-    assert table(Run(facts, outcomes)) == (
+    assert table(RecordedRun(facts, outcomes)) == (
         "## Vulkan: card (7)\n\nThe adapter keeps subnormals in arithmetic.\n\n"
         "| function | bound | max | mean |\n|---|---|---|---|\n| `tan_f32` | 4 | 3.250 | 0.500 |\n"
     )

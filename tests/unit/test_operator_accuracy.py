@@ -14,7 +14,7 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import InvalidArgument, NotSupported
 from dmlgpu.conformance.accuracy.workloads import ROUNDING, WORKLOADS, OperatorErrors
 from dmlgpu.conformance.running.outcome import Outcome, Status
-from dmlgpu.conformance.running.records import Run
+from dmlgpu.conformance.running.records import RecordedRun
 from dmlgpu.conformance.suites.accuracy import CASES, OperatorAccuracySuite, operator_outcome
 
 NAME = "reduce-accuracy-float32-sum"
@@ -105,7 +105,9 @@ def test_the_document_s_table_comes_from_outcomes() -> None:
     adapter = {"name": "card", "backend": "Vulkan", "kind": "cpu", "vendor": "v", "driver": "7"}
     facts = {"adapter": {**adapter, "features": [], "limits": {}}, "suite": "dmlgpu"}
     measured = {"largest": 1.25e-7, "rms": 3e-8, "ulp_max": 2.0, "ulp_rms": 0.3, "roundings": 0.126}
-    run = Run(facts, (Outcome(NAME, Status.PASS, measured=measured), Outcome("exp_f32-16", Status.PASS, max_ulp=1.0)))
+    run = RecordedRun(
+        facts, (Outcome(NAME, Status.PASS, measured=measured), Outcome("exp_f32-16", Status.PASS, max_ulp=1.0))
+    )
     section = table(run)
     assert section == (
         "## Vulkan: card (7)\n\n"

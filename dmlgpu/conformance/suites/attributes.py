@@ -35,8 +35,8 @@ from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.keys import PROFILES
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
 from dmlgpu.conformance.cases.tolerance import Accumulated, Bound, Tolerance, ulp
-from dmlgpu.conformance.drivers.outputs import CaseOutputs
 from dmlgpu.conformance.drivers.pairwise import Allowance
+from dmlgpu.conformance.drivers.pairwise_run import CaseOutputs
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.suites.operators import CaseSuite
 from dmlgpu.conformance.suites.special_values import NOT_NUMBERS, SpecialKind, declared_kind

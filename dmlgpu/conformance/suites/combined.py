@@ -7,8 +7,8 @@ from functools import cached_property
 from dmlgpu.common.errors import InvalidArgument, NotSupported
 from dmlgpu.conformance.cases.case import Array
 from dmlgpu.conformance.cases.keys import PROFILES
-from dmlgpu.conformance.drivers.outputs import OutputSuite, SuiteWithCases, as_output_suite
 from dmlgpu.conformance.drivers.pairwise import Allowance
+from dmlgpu.conformance.drivers.pairwise_run import OutputSuite, SuiteWithCases, as_output_suite
 from dmlgpu.conformance.running.outcome import Outcome
 from dmlgpu.conformance.suites.accuracy import AccuracySuite, OperatorAccuracySuite
 from dmlgpu.conformance.suites.attributes import AttributeSuite

@@ -45,10 +45,8 @@ from dmlgpu.conformance.cases.case import Array
 from dmlgpu.conformance.cases.keys import PROFILES
 from dmlgpu.conformance.cases.tolerance import Bound, GivenBound
 from dmlgpu.conformance.drivers.pairwise import Allowance
-from dmlgpu.conformance.running.comparison import Verdict, compare
-from dmlgpu.conformance.running.graph_runner import run_graph
-from dmlgpu.conformance.running.outcome import Outcome
-from dmlgpu.conformance.running.runner import POISON, digest, kernels_of
+from dmlgpu.conformance.running.outcome import Outcome, Verdict, compare
+from dmlgpu.conformance.running.runner import POISON, digest, kernels_of, run_graph
 from dmlgpu.conformance.suites.chains import LARGEST, Dispatch, DispatchGenerator, LiveTensor, Sizes
 from dmlgpu.conformance.suites.graph_bounds import output_bounds
 from dmlgpu.conformance.suites.graph_casts import INPUT, Casts, all_casts

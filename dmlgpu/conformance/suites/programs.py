@@ -22,8 +22,7 @@ from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.conformance.cases.case import Array
 from dmlgpu.conformance.cases.tolerance import Ulp, as_bits
 from dmlgpu.conformance.drivers.pairwise import Allowance
-from dmlgpu.conformance.running.comparison import Verdict, compare
-from dmlgpu.conformance.running.outcome import Outcome
+from dmlgpu.conformance.running.outcome import Outcome, Verdict, compare
 from dmlgpu.conformance.running.runner import kernels_of
 from dmlgpu.conformance.suites.registry import Suite
 from dmlgpu.runtime.binding import BufferBinding

@@ -44,7 +44,7 @@ BUILT_IN = tuple(
 
 MUTANTS = (
     EntryPoint("mutants", "dmlgpu.conformance.mutation.suite:MutantSuite", GROUP),
-    EntryPoint("mutant_runs", "dmlgpu.conformance.mutation.runs:MutantRunSuite", GROUP),
+    EntryPoint("mutant_runs", "dmlgpu.conformance.mutation.suite:MutantRunSuite", GROUP),
 )
 """Faults in the shaders, which the other suites must notice."""
 

@@ -23,8 +23,7 @@ from dmlgpu.common.errors import InvalidArgument, NotSupported, OutOfMemory
 from dmlgpu.conformance.cases.case import Array
 from dmlgpu.conformance.cases.keys import PROFILES
 from dmlgpu.conformance.cases.tolerance import EXACT
-from dmlgpu.conformance.running.comparison import Verdict, compare
-from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.outcome import Outcome, Status, Verdict, compare
 from dmlgpu.conformance.running.runner import kernels_of
 from dmlgpu.conformance.suites.registry import Suite
 from dmlgpu.runtime.buffer import Buffer

@@ -1,9 +1,6 @@
-"""A photograph in few colours: k-means, written with DirectML's operators on arrays that stay on the device.
+"""A photograph reduced to a palette by k-means, written with DirectML's operators; each dispatch checked against NumPy.
 
-The ``Workbench`` runs an operator, times the dispatch and compares its result with the reference. Tensors have four
-dimensions. N pixels and K colours meet in tensors of sizes {1, N, K, 3} without a copy: the strides of the inputs
-repeat each pixel K times and the palette N times.
-"""
+Needs the ``demo`` extra."""
 
 from __future__ import annotations
 
@@ -11,10 +8,12 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from dmlgpu import reference
 from dmlgpu.catalog import descs
@@ -22,11 +21,16 @@ from dmlgpu.catalog.descs import ElementWiseDifferenceSquare, Reduce
 from dmlgpu.catalog.enums import AxisDirection, DataType, ReduceFunction
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Tolerance, Ulp
-from dmlgpu.conformance.running.comparison import Verdict, compare
+from dmlgpu.conformance.running.outcome import Verdict, compare
+from dmlgpu.demo.drawing import BACKGROUND, FAINT, INK, load_picture, paste_rounded, write
 from dmlgpu.runtime.buffer import Buffer
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.operator import CompiledOperator
+from dmlgpu.tensors.graphs import functions as dml
+from dmlgpu.tensors.graphs.expression import Expression
+from dmlgpu.tensors.graphs.graph import Graph
 
 
 @dataclass(frozen=True)
@@ -170,7 +174,7 @@ def _tolerance(desc: OperatorDesc, inputs: Sequence[NDArray[Any]]) -> tuple[Tole
     return (CORRECTLY_ROUNDED if output is not None and output.data_type.is_float else EXACT), None
 
 
-Image = NDArray[np.uint8]
+Pixels = NDArray[np.uint8]
 """Sizes {height, width, 3}: red, green, blue."""
 
 SAMPLES = 1 << 14
@@ -181,7 +185,7 @@ MOST_ELEMENTS = 1 << 23
 
 
 @dataclass(frozen=True)
-class Reduction:
+class PaletteReduction:
     """A photograph and what became of it.
 
     Attributes:
@@ -192,23 +196,23 @@ class Reduction:
         shares: the part of all pixels that has each colour, {K}.
     """
 
-    photo: Image
-    painted: Image
-    mirrored: Image
-    strip: Image
+    photo: Pixels
+    painted: Pixels
+    mirrored: Pixels
+    strip: Pixels
     colors: NDArray[np.uint8]
     shares: NDArray[np.float64]
 
 
 def reduce_to_palette(
     bench: Workbench,
-    photo: Image,
+    photo: Pixels,
     *,
     colors: int,
     iterations: int,
     seed: int = 0,
     progress: Callable[[str], None] = lambda _: None,
-) -> Reduction:
+) -> PaletteReduction:
     """Find ``colors`` colours that suit a photograph and paint it with them; deterministic."""
     height, width, _ = photo.shape
     pixels = bench.upload(photo[np.newaxis])
@@ -226,7 +230,7 @@ def reduce_to_palette(
     return _paint(bench, photo, pixels, palette)
 
 
-def _paint(bench: Workbench, photo: Image, pixels: DeviceArray, palette: DeviceArray) -> Reduction:
+def _paint(bench: Workbench, photo: Pixels, pixels: DeviceArray, palette: DeviceArray) -> PaletteReduction:
     height, width, _ = photo.shape
     colors = palette.desc.sizes[2]
     nearest = _nearest_everywhere(bench, pixels, palette)
@@ -235,7 +239,7 @@ def _paint(bench: Workbench, photo: Image, pixels: DeviceArray, palette: DeviceA
     order = np.argsort(rounded.numpy().reshape(colors, 3) @ [0.299, 0.587, 0.114], kind="stable").astype(np.uint32)
     ordered = _pick(bench, rounded, bench.upload(order.reshape(1, 1, colors, 1)))
     counts = np.bincount(nearest.numpy().ravel(), minlength=colors)[order]
-    return Reduction(
+    return PaletteReduction(
         photo,
         painted.numpy()[0],
         _mirrored_middle(bench, painted).numpy()[0],
@@ -299,7 +303,7 @@ class _Means:
         return self.bench.run(desc, self.reciprocals, counts)
 
 
-def _starting_pixels(image: Image, colors: int, seed: int) -> NDArray[np.uint32]:
+def _starting_pixels(image: Pixels, colors: int, seed: int) -> NDArray[np.uint32]:
     """Choose pixels that lie far from each other in colour (k-means++)."""
     points = image.reshape(-1, 3).astype(np.float64)
     draw = np.random.default_rng(seed)
@@ -423,3 +427,134 @@ def _slice(
         input_window_strides=(1, *strides, 1),
     )
     return bench.run(desc, image)
+
+
+NAMES = ("painted", "palette")
+"""Of the graph's outputs; its input is ``photo``."""
+
+
+def palette_graph(
+    height: int, width: int, *, colors: int = 16, iterations: int = 8, start: Sequence[int] | None = None
+) -> GraphDesc:
+    """Return the graph that paints a photograph, UINT8 of sizes {1, height, width, 3}, in few colours.
+
+    Its outputs are the painted photograph and the palette, FLOAT32 of sizes {1, 1, colors, 3}.
+
+    Args:
+        height, width: of the photograph, in pixels.
+        colors: in the palette.
+        iterations: rounds of k-means.
+        start: numbers of the sampled pixels that the palette starts as; None takes some at even distances.
+    """
+    graph = Graph(name="palette")
+    photo = graph.input((1, height, width, 3), DataType.UINT8, name="photo")
+    step = max(1, math.ceil(math.sqrt(height * width / SAMPLES)))
+    sampled = dml.slice1(photo, input_window_sizes=(1, height, width, 3), input_window_strides=(1, step, step, 1))
+    samples = _points(sampled)
+    count = samples.sizes[2]
+    chosen = np.linspace(0, count - 1, colors, dtype=np.uint32) if start is None else np.array(start, np.uint32)
+    palette = _pick_rows(samples, graph.constant(chosen.reshape(1, 1, colors, 1)))
+    for _ in range(iterations):
+        palette = _improved(graph, samples, palette)
+    rounded = dml.cast(palette + 0.5, output_type=DataType.UINT8)
+    painted = _pick_rows(rounded, _nearest_color(_points(photo), palette))
+    return graph.desc([dml.element_wise_identity(painted.reinterpret(photo.sizes)), palette])
+
+
+def _points(image: Expression) -> Expression:
+    """Return the pixels of {1, H, W, 3} as points {1, 1, N, 3}."""
+    _, height, width, _ = image.sizes
+    return dml.cast(image, output_type=DataType.FLOAT32).reinterpret((1, 1, height * width, 3))
+
+
+def _nearest_color(points: Expression, palette: Expression) -> Expression:
+    """Return for each point {1, 1, N, 3} the number of the nearest colour, {1, 1, N, 1}."""
+    n, k = points.sizes[2], palette.sizes[2]
+    a, b = points.reinterpret((1, n, k, 3), (0, 3, 0, 1)), palette.reinterpret((1, n, k, 3), (0, 0, 3, 1))
+    distances = dml.reduce(dml.element_wise_difference_square(a, b), function=ReduceFunction.SUM, axes=(3,))
+    return dml.argmin(distances, axes=(2,), output_type=DataType.UINT32).reinterpret((1, 1, n, 1))
+
+
+def _pick_rows(rows: Expression, indices: Expression) -> Expression:
+    """Return the rows {1, 1, N, 3} of {1, 1, M, 3} that indices {1, 1, N, 1} name."""
+    return dml.gather_nd1(rows, indices, input_dimension_count=2, indices_dimension_count=2)
+
+
+def _improved(graph: Graph, samples: Expression, palette: Expression) -> Expression:
+    """Move each colour to the mean of the samples nearest to it; one without any stays where it is."""
+    n, k = samples.sizes[2], palette.sizes[2]
+    nearest = _nearest_color(samples, palette).reinterpret((1, n, k, 1), (0, 1, 0, 1))
+    numbers = graph.constant(np.arange(k, dtype=np.uint32).reshape(1, 1, k, 1)).reinterpret((1, n, k, 1), (0, 0, 1, 1))
+    member = dml.cast(nearest == numbers, output_type=DataType.FLOAT32)
+    away = samples.reinterpret((1, n, k, 3), (0, 3, 0, 1)) - palette.reinterpret((1, n, k, 3), (0, 0, 3, 1))
+    pull = dml.reduce(away * member.broadcast_to((1, n, k, 3)), function=ReduceFunction.SUM, axes=(1,))
+    size = dml.reduce(member, function=ReduceFunction.SUM, axes=(1,))
+    least = graph.constant(np.ones((1, 1, 1, 1), np.float32)).broadcast_to(size.sizes)
+    divisor = dml.element_wise_max(size, least).broadcast_to((1, 1, k, 3))
+    return palette + pull / divisor
+
+
+MARGIN, GAP, PANEL = 36, 24, 400
+
+
+def load_photo(path: Path | None, size: int) -> NDArray[np.uint8]:
+    """Return a photograph {height, width, 3}, its longer side shrunk to at most ``size`` pixels.
+
+    Args:
+        path: any file that Pillow reads; None is the portrait of Eileen Collins (NASA, public domain) that
+            scikit-image ships.
+        size: in pixels.
+
+    Raises:
+        OSError: the file is missing or is no picture.
+    """
+    if path is None:
+        from skimage import data  # noqa: PLC0415 - slow to import, and not needed for one's own photograph
+
+        image = Image.fromarray(data.astronaut())
+    else:
+        image = load_picture(path)
+    image.thumbnail((size, size), Image.Resampling.LANCZOS)
+    return np.asarray(image, np.uint8)
+
+
+def compose(reduction: PaletteReduction, subtitle: str) -> Image.Image:
+    """Return the picture: before, after and a mirrored detail side by side, the palette below."""
+    height, width, _ = reduction.photo.shape
+    panel = (PANEL, max(1, round(PANEL * height / width)))
+    captions = _captions(reduction)
+    images = (reduction.photo, reduction.painted, reduction.mirrored)
+    top, strip = MARGIN + 74, 56
+    canvas = Image.new("RGB", (2 * MARGIN + 3 * PANEL + 2 * GAP, top + panel[1] + 66 + strip + 44 + MARGIN), BACKGROUND)
+    write(canvas, (MARGIN, MARGIN - 4), f"A photograph in {len(reduction.colors)} colours", INK, 30)
+    write(canvas, (MARGIN, MARGIN + 38), subtitle, FAINT, 16)
+    for number, (image, (title, operators)) in enumerate(zip(images, captions, strict=True)):
+        left = MARGIN + number * (PANEL + GAP)
+        paste_rounded(canvas, Image.fromarray(image), (left, top), panel)
+        write(canvas, (left, top + panel[1] + 8), title, INK, 17)
+        write(canvas, (left, top + panel[1] + 31), operators, FAINT, 13)
+    _draw_palette(canvas, reduction, top + panel[1] + 66, strip)
+    return canvas
+
+
+def _captions(reduction: PaletteReduction) -> Sequence[tuple[str, str]]:
+    before = len(np.unique(reduction.photo.reshape(-1, 3), axis=0))
+    return (
+        (f"Before: {before:,} colours", "the pixels as they come"),
+        (f"After: {len(reduction.colors)} colours", "DIFFERENCE_SQUARE, REDUCE, ARGMIN, GATHER_ND1"),
+        ("A detail in the mirror", "SLICE1 with a negative stride"),
+    )
+
+
+def _draw_palette(canvas: Image.Image, reduction: PaletteReduction, top: int, height: int) -> None:
+    span = canvas.width - 2 * MARGIN
+    strip = Image.fromarray(reduction.strip)
+    paste_rounded(canvas, strip, (MARGIN, top), (span, height))
+    count = len(reduction.colors)
+    for number, (color, share) in enumerate(zip(reduction.colors, reduction.shares, strict=True)):
+        if span / count < 60:
+            break  # no room for words
+        middle = MARGIN + span * (2 * number + 1) // (2 * count)
+        text = "#" + "".join(f"{channel:02x}" for channel in color)
+        write(canvas, (middle, top + height + 8), text, INK, 14, anchor="ma")
+        write(canvas, (middle, top + height + 27), f"{share:.1%}", FAINT, 13, anchor="ma")
