@@ -19,8 +19,8 @@ PACKAGE = Path(__file__).parents[2] / "dmlgpu"
 def filled(entries, size, *given):
     """A cache to which values of given sizes were put, by letters from a on."""
     cache = Cache(CacheLimits(entries, size))
-    for letter, size in zip("abcdefgh", given, strict=False):
-        cache.put(letter, letter.upper(), size)
+    for letter, entry_size in zip("abcdefgh", given, strict=False):
+        cache.put(letter, letter.upper(), entry_size)
     return cache
 
 
