@@ -35,7 +35,7 @@ override SCALE: f32 = 1.0;
 
 def test_declarations() -> None:
     plain = shaders.without_comments(SHADER)
-    assert [(binding.name, binding.number, binding.kind) for binding in shaders.shader_bindings(plain)] == [
+    assert [(one.name, one.number, one.kind) for one in shaders.shader_bindings(plain)] == [
         ("a", 0, "read-only-storage"),
         ("b", 2, "storage"),
         ("c", 1, "uniform"),
