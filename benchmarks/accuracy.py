@@ -16,8 +16,7 @@ from pathlib import Path
 
 from dmlgpu.conformance.accuracy.functions import FUNCTIONS
 from dmlgpu.conformance.running.outcome import Outcome
-from dmlgpu.conformance.running.reading import read_runs
-from dmlgpu.conformance.running.records import Run
+from dmlgpu.conformance.running.records import RecordedRun, read_runs
 from dmlgpu.conformance.suites.accuracy import FLUSHES
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "accuracy.md"
@@ -35,7 +34,7 @@ a branch, as softmax needs it.
 """
 
 
-def table(run: Run) -> str:
+def table(run: RecordedRun) -> str:
     """One adapter's section."""
     subnormals = "flushes" if any(FLUSHES in outcome.message for outcome in run.outcomes) else "keeps"
     lines = [f"## {run.adapter}", "", f"The adapter {subnormals} subnormals in arithmetic.", ""]

@@ -14,9 +14,8 @@ from pathlib import Path
 
 from benchmarks.accuracy import merged
 from dmlgpu.conformance.running.outcome import Outcome
-from dmlgpu.conformance.running.reading import read_runs
-from dmlgpu.conformance.running.records import Run
-from dmlgpu.conformance.suites.operator_accuracy import CASES
+from dmlgpu.conformance.running.records import RecordedRun, read_runs
+from dmlgpu.conformance.suites.accuracy import CASES
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "operator-accuracy.md"
 
@@ -28,7 +27,7 @@ measure; see [conformance](conformance.md). Functions of one number have [a tabl
 Each operator computes on normally distributed numbers (`dmlgpu/conformance/accuracy/workloads.py`): products of 64 x
 1024 by 1024 x 48 matrices, windows of 3 x 3 over 64 channels, rows of 1,000 to 20,000 elements. Its result is compared
 with the true one, computed in float64 by formulas that share nothing with the shaders or the reference
-(`truths.py`). FLOAT16 is computed in float32 and rounded once.
+(`ground_truth.py`). FLOAT16 is computed in float32 and rounded once.
 
 - *largest*: the largest difference, as a share of the largest result.
 - *rms*: the root mean square of the differences, as a share of that of the results.
@@ -62,7 +61,7 @@ HEAD = ("operator", "type", "computed by", "largest", "rms", "ULP max", "ULP rms
 MEASURED = ("largest", "rms", "ulp_max", "ulp_rms", "roundings")
 
 
-def table(run: Run) -> str:
+def table(run: RecordedRun) -> str:
     """One adapter's section."""
     found = {outcome.case: outcome for outcome in run.outcomes if outcome.measured}
     lines = [f"## {run.adapter}", "", f"| {' | '.join(HEAD)} |", f"|{'---|' * 3}{'--:|' * (len(HEAD) - 3)}"]

@@ -1,6 +1,7 @@
 """DirectML's operators and dispatch model on every GPU that wgpu reaches.
 
-Everything public is reachable from here and loaded when it is first used: importing ``dmlgpu`` loads no driver.
+Everything public is reachable from here and loaded at its first use: importing ``dmlgpu`` loads no driver.
+``dir(dmlgpu)`` lists it.
 """
 
 from __future__ import annotations
@@ -46,11 +47,14 @@ if TYPE_CHECKING:
     from dmlgpu.compiler.graph.description import OperatorNode as OperatorNode
     from dmlgpu.compiler.graph.description import OutputEdge as OutputEdge
     from dmlgpu.compiler.target import AdapterInfo as AdapterInfo
+    from dmlgpu.frontends import onnx as onnx
     from dmlgpu.runtime.adapters import SoftwareAdapterWarning as SoftwareAdapterWarning
     from dmlgpu.runtime.adapters import adapters as adapters
+    from dmlgpu.runtime.binding import BindingTable as BindingTable
     from dmlgpu.runtime.binding import BufferArrayBinding as BufferArrayBinding
     from dmlgpu.runtime.binding import BufferBinding as BufferBinding
     from dmlgpu.runtime.buffer import Buffer as Buffer
+    from dmlgpu.runtime.buffer import Readback as Readback
     from dmlgpu.runtime.commands import CommandList as CommandList
     from dmlgpu.runtime.commands import CommandRecorder as CommandRecorder
     from dmlgpu.runtime.commands import Fence as Fence
@@ -67,9 +71,7 @@ if TYPE_CHECKING:
     from dmlgpu.runtime.operator import CompiledOperator as CompiledOperator
     from dmlgpu.runtime.operator import Operator as Operator
     from dmlgpu.runtime.operator import OperatorInitializer as OperatorInitializer
-    from dmlgpu.runtime.readback import Readback as Readback
     from dmlgpu.runtime.shared import default_device as default_device
-    from dmlgpu.runtime.table import BindingTable as BindingTable
     from dmlgpu.tensors import directmlx as directmlx
     from dmlgpu.tensors.graphs.expression import Expression as Expression
     from dmlgpu.tensors.graphs.graph import Graph as Graph
@@ -85,8 +87,8 @@ _HOMES = {
     "common.cache": ("CacheInfo", "CacheLimits"),
     "compiler.target": ("AdapterInfo",),
     "runtime.adapters": ("SoftwareAdapterWarning", "adapters"),
-    "runtime.binding": ("BufferArrayBinding", "BufferBinding"),
-    "runtime.buffer": ("Buffer",),
+    "runtime.binding": ("BindingTable", "BufferArrayBinding", "BufferBinding"),
+    "runtime.buffer": ("Buffer", "Readback"),
     "runtime.commands": ("CommandList", "CommandRecorder", "Fence", "Queue"),
     "runtime.device": ("Device",),
     "runtime.evaluate": ("evaluate",),
@@ -99,9 +101,7 @@ _HOMES = {
         "TensorDataTypeSupportQuery",
     ),
     "runtime.operator": ("BindingProperties", "CompiledOperator", "Operator", "OperatorInitializer"),
-    "runtime.readback": ("Readback",),
     "runtime.shared": ("default_device",),
-    "runtime.table": ("BindingTable",),
     "catalog.enums": ("DataType", "ExecutionFlags", "FeatureLevel", "TensorFlags"),
     "common.errors": (
         "AdapterNotFound",
@@ -139,6 +139,7 @@ _MODULES = {
     "directmlx": "tensors.directmlx",
     "enums": "catalog.enums",
     "errors": "common.errors",
+    "onnx": "frontends.onnx",
     "ops": "ops",
 }
 
@@ -155,4 +156,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(["__version__", *__all__])

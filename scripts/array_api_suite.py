@@ -63,7 +63,7 @@ class Outcome:
 
 def read_skips(text: str) -> dict[str, str]:
     """Return the reason for each id: the comment above it, which holds for all ids up to the next comment."""
-    found: dict[str, str] = {}
+    skips: dict[str, str] = {}
     reason: list[str] = []
     is_comment = False
     for line in text.splitlines():
@@ -72,9 +72,9 @@ def read_skips(text: str) -> dict[str, str]:
         elif line.strip():
             if not reason:
                 raise SystemExit(f"{SKIPS.name}: {line} has no reason above it")
-            found[line.strip()] = " ".join(reason)
+            skips[line.strip()] = " ".join(reason)
         is_comment = line.startswith("#")
-    return found
+    return skips
 
 
 def prepare(checkout: Path, folder: Path) -> None:
@@ -107,7 +107,7 @@ def run(folder: Path, adapter: str, examples: int, arguments: list[str]) -> Outc
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--max-examples={examples}"]
     command += ["--disable-deadline", "--derandomize", f"--skips-file={SKIPS}", "--json-report"]
     command += [] if "-k" in arguments else ["-k", COMPUTED]
-    chosen = any(one.startswith("array_api_tests") for one in arguments)
+    chosen = any(argument.startswith("array_api_tests") for argument in arguments)
     command += [f"--json-report-file={report}", *arguments, *([] if chosen else ["array_api_tests"])]
     subprocess.run(command, cwd=folder, env=environment, check=False)
     if not report.is_file():

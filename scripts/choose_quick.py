@@ -24,12 +24,11 @@ import numpy as np
 
 from dmlgpu.compiler.target import Target
 from dmlgpu.conformance.cases.case import Array, Case
-from dmlgpu.conformance.cases.keys import INPLACE, OWNED, PLAIN
-from dmlgpu.conformance.cases.profiles import QUICK, QUICK_FAULTS
+from dmlgpu.conformance.cases.keys import INPLACE, OWNED, PLAIN, QUICK, QUICK_FAULTS
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
 from dmlgpu.conformance.cases.tolerance import as_bits
-from dmlgpu.conformance.mutation.coverage import PROFILES, case_of, shaders
-from dmlgpu.conformance.running.reading import read_runs
+from dmlgpu.conformance.mutation.suite import PROFILES, case_of, shaders
+from dmlgpu.conformance.running.records import read_runs
 
 TARGET = Target(name="quick", features=frozenset({"immediates", "shader-int64", "shader-f64"}))
 

@@ -23,12 +23,10 @@ from pathlib import Path
 from dmlgpu.compiler.target import Target
 from dmlgpu.conformance import mutation
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
-from dmlgpu.conformance.mutation.coverage import KernelCoverage
 from dmlgpu.conformance.mutation.rules import RULES, mutant_by_name
-from dmlgpu.conformance.mutation.suite import PER_FILE, MutantSuite
+from dmlgpu.conformance.mutation.suite import PER_FILE, KernelCoverage, MutantSuite
 from dmlgpu.conformance.running.outcome import Outcome, Status
-from dmlgpu.conformance.running.reading import read_runs
-from dmlgpu.conformance.running.records import Run
+from dmlgpu.conformance.running.records import RecordedRun, read_runs
 from dmlgpu.conformance.suites.operators import OperatorSuite
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -98,7 +96,7 @@ def main() -> int:
     return 0
 
 
-def merge(runs: Sequence[Run], names: Sequence[str]) -> Merged:
+def merge(runs: Sequence[RecordedRun], names: Sequence[str]) -> Merged:
     """The results of the mutants with these names, those of later runs before those of earlier ones."""
     found: dict[str, Outcome] = {}
     for run in runs:

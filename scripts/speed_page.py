@@ -19,13 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dmlgpu.bench.machine_load import BUSY
-from dmlgpu.bench.peers import comparison
+from dmlgpu.bench.peers import contestants
 from dmlgpu.bench.ratios import duration
-from dmlgpu.bench.records import BenchRun, Measurement, read_file
+from dmlgpu.bench.records import BenchRun, Measurement, read_file, share_text
 from dmlgpu.bench.scaling import NUMPY, REFERENCE, Sweep, break_evens, plot_sweeps, sweeps
 from dmlgpu.bench.specs import BenchSpec
-from dmlgpu.bench.wording import share_text
-from dmlgpu.cli.workloads import find_workloads
+from dmlgpu.cli.subjects import find_workloads
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "speed.md"
@@ -213,12 +212,12 @@ def peers(runs: Sequence[BenchRun]) -> Iterator[str]:
     yield ""
     yield f"| row | dmlgpu | {' | '.join((*run.facts['peers'], NUMPY))} | best on a GPU | its time / ours |"
     yield f"|---|{'--:|' * (2 + len(run.facts['peers']))}---|--:|"
-    for one in comparison.compare_peers(run):
-        times = [comparison.time_text(each) for each in (one.ours, *one.theirs)]
+    for one in contestants.compare_peers(run):
+        times = [contestants.time_text(each) for each in (one.ours, *one.theirs)]
         best = "" if one.best is None else one.best.adapter
-        yield f"| {one.name} | {' | '.join(times)} | {best} | {comparison.ratio_text(one.ratio)} |"
+        yield f"| {one.name} | {' | '.join(times)} | {best} | {contestants.ratio_text(one.ratio)} |"
     yield ""
-    yield comparison.summary(comparison.compare_peers(run)) + "."
+    yield contestants.summary(contestants.compare_peers(run)) + "."
 
 
 def families(found: Found, *, draw: bool) -> Iterator[str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from dmlgpu.conformance.cases.profiles import PROFILES
+from dmlgpu.conformance.cases.keys import PROFILES
 
 os.environ["DMLGPU_CACHE"] = "off"  # what the compiler makes is what is tested, in child processes too
 os.environ["DMLGPU_TUNED"] = "off"  # whatever was tuned on this machine

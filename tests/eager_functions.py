@@ -92,6 +92,7 @@ example("clip from below", lambda x: ops.clip(x, min=3), lambda x: np.clip(x, 3,
 example("where", ops.where, np.where, BITS[:, :, None], X, Z)
 example("where numbers", lambda c, a: ops.where(c, a, 0), lambda c, a: np.where(c, a, 0), BITS[:, :, None], X)
 example("astype", lambda x: ops.astype(x, "int32"), lambda x: x.astype(np.int32), X * 10)
+example("cast", lambda x: ops.cast(x, "int32"), lambda x: x.astype(np.int32), X * 10)
 
 for _name in ("sum", "mean", "min", "max", "prod", "var", "std"):
     for _axis in (None, -1, (0, 2)):
@@ -141,7 +142,7 @@ example("flip", ops.flip, np.flip, X)
 example("flip 1", lambda x: ops.flip(x, 1), lambda x: np.flip(x, 1), X)
 example("roll", lambda x: ops.roll(x, 3), lambda x: np.roll(x, 3), X)
 example("roll -1", lambda x: ops.roll(x, -1, 2), lambda x: np.roll(x, -1, 2), X)
-example("tile", lambda x: ops.tile(x, repeats=(2, 1, 3)), lambda x: np.tile(x, (2, 1, 3)), X)
+example("tile", lambda x: ops.tile(x, reps=(2, 1, 3)), lambda x: np.tile(x, (2, 1, 3)), X)
 PLACES = np.array([[0, 2], [-1, 1]], np.int32)
 for _axis in (None, 0, 1, 2):
     example(
@@ -159,7 +160,7 @@ LABELS = np.array([[0, 3], [1, 2]], np.int32)
 example("one_hot", lambda i: ops.one_hot(i, 4), lambda i: np.eye(4, dtype=np.float32)[i], LABELS)
 example(
     "one_hot 0",
-    lambda i: ops.one_hot(i, 4, axis=0, data_type="int32", on=5, off=-1),
+    lambda i: ops.one_hot(i, 4, axis=0, dtype="int32", on=5, off=-1),
     lambda i: np.moveaxis(np.where(np.eye(4)[i] > 0, 5, -1), -1, 0),
     LABELS,
 )
@@ -243,14 +244,14 @@ example("linear", ops.linear, lambda x, w, b: x @ w.T + b, X, floats(5, 4), floa
 
 def attended(query: Any, key: Any, value: Any, bias: Any) -> Any:
     """Attention with two heads."""
-    cut = [one.reshape(*one.shape[:2], 2, -1).transpose(0, 2, 1, 3) for one in (query, key, value)]
+    cut = [array.reshape(*array.shape[:2], 2, -1).transpose(0, 2, 1, 3) for array in (query, key, value)]
     scores = cut[0] @ cut[1].transpose(0, 1, 3, 2) / np.sqrt(cut[0].shape[-1]) + bias
     return (scipy.special.softmax(scores, -1) @ cut[2]).transpose(0, 2, 1, 3).reshape(*query.shape[:2], -1)
 
 
 example(
     "attention",
-    lambda q, k, v, b: ops.attention(q, k, v, heads=2, bias=b),
+    lambda q, k, v, b: ops.attention(q, k, v, num_heads=2, bias=b),
     attended,
     floats(2, 3, 8),
     floats(2, 5, 8),

@@ -37,7 +37,7 @@ def network(
     steps, sequences, inputs, hidden = sizes
     directions, rows = 1 + (direction is BOTH), GATES[operator] * hidden
     state = (directions, sequences, hidden)
-    wanted = {
+    sizes_of = {
         "input_tensor": (1, steps, sequences, inputs),
         "weight_tensor": (1, directions, rows, inputs),
         "recurrence_tensor": (1, directions, rows, hidden),
@@ -47,7 +47,7 @@ def network(
     }
     desc_class = CLASSES[operator]
     names = (*desc_class.input_fields, *desc_class.output_fields)
-    given: dict[str, Any] = {name: TensorDesc(data_type, wanted.get(name, (1, *state))) for name in names}
-    given["sequence_lengths_tensor"] = TensorDesc(U32, (1, 1, 1, sequences))
-    given |= {"direction": direction, "activation_descs": ACTIVATIONS[operator] * directions, **FLAGS[operator]}
-    return desc_class(**given | fields)
+    values: dict[str, Any] = {name: TensorDesc(data_type, sizes_of.get(name, (1, *state))) for name in names}
+    values["sequence_lengths_tensor"] = TensorDesc(U32, (1, 1, 1, sequences))
+    values |= {"direction": direction, "activation_descs": ACTIVATIONS[operator] * directions, **FLAGS[operator]}
+    return desc_class(**values | fields)

@@ -12,7 +12,7 @@ from dmlgpu.compiler.target import Target
 
 def scheduled(desc: OperatorDesc, target: Target) -> Schedule:
     """How a description is computed on a target."""
-    return schedule(operators.lower(desc, target), target)
+    return schedule(operators.lower(desc), target)
 
 
 def steps_of(desc: OperatorDesc, target: Target) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dmlgpu.conformance.cases.case import Case
 from dmlgpu.conformance.cases.keys import Key
-from dmlgpu.conformance.cases.layouts import EDGE_SIZES, Layout
+from dmlgpu.conformance.cases.layouts import EDGE_SIZES, TensorLayout
 from dmlgpu.conformance.cases.operator_cases import OperatorCases
 
 EXTENTS = st.integers(1, 6) | st.sampled_from(EDGE_SIZES)
@@ -21,7 +21,7 @@ EXTENTS = st.integers(1, 6) | st.sampled_from(EDGE_SIZES)
 def keys_of(draw: st.DrawFn, cases: OperatorCases, most_elements: int = 4096) -> Key:
     """What names a case of an operator; the inputs have at most ``most_elements`` elements."""
     types = draw(st.sampled_from(cases.types))
-    layout = draw(st.sampled_from(Layout))
+    layout = draw(st.sampled_from(TensorLayout))
     variant = draw(st.sampled_from(cases.allowed_variants(types, layout)))
     sizes: list[int] = []
     for _ in range(draw(st.sampled_from(cases.ranks))):

@@ -5,8 +5,8 @@
     x = xp.linspace(0.0, 1.0, 5)
     xp.mean(x[x > 0.2])
 
-Everything is computed by DirectML's operators on the device of the arrays. There are a module per chapter of the
-standard and ``float16`` beside its types; ``float64`` and complex types are names that creation refuses, since adapters
+The functions are those of ``dmlgpu.ops`` with the standard's type promotion, computed on the device of the arrays.
+``float16`` is available beside the standard's dtypes; ``float64`` and complex dtypes are rejected, since adapters
 cannot compute them. The extensions ``linalg`` and ``fft`` are not offered.
 """
 
@@ -17,17 +17,10 @@ import math
 from dmlgpu.array.creation import *  # noqa: F403
 from dmlgpu.array.data_types import *  # noqa: F403
 from dmlgpu.array.elementwise import *  # noqa: F403
-from dmlgpu.array.floats import *  # noqa: F403
-from dmlgpu.array.indexing import *  # noqa: F403
-from dmlgpu.array.inspection import *  # noqa: F403
 from dmlgpu.array.linear_algebra import *  # noqa: F403
-from dmlgpu.array.logic import *  # noqa: F403
 from dmlgpu.array.manipulation import *  # noqa: F403
 from dmlgpu.array.searching import *  # noqa: F403
-from dmlgpu.array.sets import *  # noqa: F403
-from dmlgpu.array.sorting import *  # noqa: F403
 from dmlgpu.array.statistical import *  # noqa: F403
-from dmlgpu.array.utility import *  # noqa: F403
 
 __array_api_version__ = "2024.12"
 

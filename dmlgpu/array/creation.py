@@ -1,4 +1,4 @@
-"""Arrays from numbers, from other arrays, and by rule."""
+"""Create arrays from numbers, from other arrays, and by rule."""
 
 from __future__ import annotations
 
@@ -7,79 +7,62 @@ from typing import Any
 
 import numpy as np
 
-from dmlgpu.array.operands import Dtype, Where, as_type, optional, run, tensor, word
-from dmlgpu.catalog import descs
+from dmlgpu import ops
+from dmlgpu.array.operands import Dtype, as_type, numeric_type, optional, tensor, word
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.coercion import argument, as_index, integer
 from dmlgpu.common.errors import InvalidArgument, NotSupported, shown
 from dmlgpu.runtime.shared import as_device
-from dmlgpu.tensors.calls import caller, named
-from dmlgpu.tensors.execution import call_op
+from dmlgpu.tensors.calls import Where, caller, named
 from dmlgpu.tensors.layout import broadcast_sizes, checked_sizes
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.types import as_number
 
 __all__ = [
-    "arange",
-    "asarray",
-    "empty",
-    "empty_like",
-    "eye",
-    "from_dlpack",
-    "full",
-    "full_like",
-    "linspace",
-    "meshgrid",
-    "ones",
-    "ones_like",
-    "tril",
-    "triu",
-    "zeros",
-    "zeros_like",
-]
+    "arange", "asarray", "empty", "empty_like", "eye", "from_dlpack", "full", "full_like", "linspace", "meshgrid",
+    "ones", "ones_like", "tril", "triu", "zeros", "zeros_like",
+]  # fmt: skip
 
 
 @named
 def asarray(obj: Any, /, *, dtype: Dtype = None, device: Where = None, copy: bool | None = None) -> Tensor:
-    """Return an array of what is given.
+    """Convert an object to an array.
 
     Args:
-        obj: a Tensor, a number, numbers in lists, or an array of NumPy's or of another library. Python's integers
-            become int64, its floats float32.
-        dtype: the type; None takes that of ``obj``.
-        device: None is that of a Tensor, else ``default_device()``.
-        copy: None copies where no Tensor is given or another type or device asked for, True always, False never.
+        obj: Tensor, number, nested lists of numbers, or array of NumPy or another library. Python integers become
+            int64, floats float32.
+        dtype: Dtype; None means that of ``obj``.
+        device: Device or adapter name; None means that of a Tensor, else ``default_device()``.
+        copy: None copies if ``obj`` is no Tensor, or dtype or device change; True always copies, False never.
 
     Raises:
-        InvalidArgument: no real numbers, some that the type does not hold, or a copy is needed that must not be.
-        NotSupported: float64 or complex numbers, which adapters cannot compute.
+        InvalidArgument: If there are no real numbers, the dtype cannot hold them, or a forbidden copy is needed.
+        NotSupported: If the dtype is float64 or complex, which adapters cannot compute.
     """
-    wanted, copy = None if dtype is None else as_type(dtype), optional("copy", copy)
+    requested, copy = None if dtype is None else as_type(dtype), optional("copy", copy)
     if isinstance(obj, Tensor):
-        found = obj if wanted is None else obj.astype(wanted)
-        found = found if device is None else found.to(device)
-        if copy is False and found is not obj:
+        result = obj if requested is None else obj.astype(requested)
+        result = result if device is None else result.to(device)
+        if copy is False and result is not obj:
             raise InvalidArgument(f"{caller()}: copy must not be False where type or device change")
-        return obj._nothing(obj.sizes) if copy and not obj.size else obj.copy() if copy and found is obj else found
+        return obj._nothing(obj.sizes) if copy and not obj.size else obj.copy() if copy and result is obj else result
     if copy is False:
         raise InvalidArgument(f"{caller()}: copy must not be False: {type(obj).__name__} is copied to the device")
-    array, given = _on_host(obj), hasattr(obj, "dtype") or hasattr(obj, "__array__")
-    if wanted is None and array.dtype.kind == "f" and not given:
-        wanted = DataType.FLOAT32
-    if wanted is None and array.dtype.kind in "iu" and not given:
-        wanted = DataType.INT64
-    if wanted is None:
+    array, has_dtype = _on_host(obj), hasattr(obj, "dtype") or hasattr(obj, "__array__")
+    if requested is None and not has_dtype:
+        requested = {"f": DataType.FLOAT32, "i": DataType.INT64, "u": DataType.INT64}.get(array.dtype.kind)
+    if requested is None:
         if isinstance(obj, float):
-            wanted = DataType.FLOAT32  # NumPy's float64 as a single number is one of Python's floats
+            requested = DataType.FLOAT32  # a NumPy float64 scalar is a Python float
         else:
             as_type(array.dtype)
-    if wanted is not None and wanted is not bool and given:
-        array = array.astype(wanted.numpy)
-    return Tensor(array, wanted, device=device)
+    if requested is not None and requested is not bool and has_dtype:
+        array = array.astype(requested.numpy)
+    return Tensor(array, requested, device=device)
 
 
 def _on_host(obj: Any) -> np.ndarray[Any, Any]:
-    """Return what is given as an array of the host."""
+    """Return an object as a NumPy array."""
     try:
         array = np.from_dlpack(obj) if hasattr(obj, "__dlpack__") else np.asarray(obj)
     except Exception:  # what is no array, from another device, or ragged
@@ -96,11 +79,11 @@ def _on_host(obj: Any) -> np.ndarray[Any, Any]:
 
 @named
 def from_dlpack(x: Any, /, *, device: Where = None, copy: bool | None = None) -> Tensor:
-    """Return an array of what exports itself by DLPack, by way of the host; a Tensor as itself.
+    """Convert an object that supports DLPack to an array, through the host; a Tensor is returned as it is.
 
     Raises:
-        InvalidArgument: it exports nothing, nothing of the types, or a copy is needed that must not be.
-        NotSupported: a type that adapters cannot compute.
+        InvalidArgument: If `x` does not support DLPack, or a forbidden copy is needed.
+        NotSupported: If adapters cannot compute the dtype.
     """
     copy = optional("copy", copy)
     if isinstance(x, Tensor):
@@ -116,121 +99,113 @@ def _shape(shape: Any) -> tuple[int, ...]:
     return checked_sizes(caller(), "shape", shape)
 
 
-def _filled(sizes: tuple[int, ...], value: float, wanted: Any, device: Where) -> Tensor:
-    """Return an array of one of 0 and 1."""
-    data_type = DataType.UINT8 if wanted is bool else wanted
-    target = as_device(caller(), device)
+def _filled(shape: Any, value: int, dtype: Dtype, device: Where) -> Tensor:
+    """Return an array filled with 0 or 1, float32 by default."""
+    sizes, target = _shape(shape), as_device(caller(), device)
+    kind = as_type("float32" if dtype is None else dtype)
     if 0 in sizes:
-        return Tensor(np.empty(sizes, np.uint8), wanted, device=target)
-    values = {"value_data_type": data_type, "value": float(value) if data_type.is_float else int(value)}
-    found: Tensor = call_op(descs.FillValueConstant, values, device=target, sizes={"output_tensor": sizes or (1,)})[
-        0
-    ]._renamed(sizes)
-    return found._same(boolean=True) if wanted is bool else found
+        return Tensor(np.empty(sizes, np.uint8), kind, device=target)
+    data_type = DataType.UINT8 if kind is bool else kind
+    result: Tensor = ops.directml.fill_value_constant(
+        value_data_type=data_type,
+        value=float(value) if data_type.is_float else value,
+        output_sizes=sizes or (1,),
+        device=target,
+    )._renamed(sizes)
+    return result._same(boolean=True) if kind is bool else result
 
 
 @named
 def zeros(shape: int | tuple[int, ...], *, dtype: Dtype = None, device: Where = None) -> Tensor:
-    """Return an array of zeros, float32 unless another type is asked for.
+    """Return an array of zeros, float32 by default.
 
     Raises:
-        InvalidArgument: sizes that no tensor has, or no type; NotSupported: a type that adapters cannot compute.
+        InvalidArgument: If no tensor has such a shape, or ``dtype`` is not a dtype.
+        NotSupported: If adapters cannot compute the dtype.
     """
-    return _filled(_shape(shape), 0, as_type("float32" if dtype is None else dtype), device)
+    return _filled(shape, 0, dtype, device)
 
 
 @named
 def ones(shape: int | tuple[int, ...], *, dtype: Dtype = None, device: Where = None) -> Tensor:
-    """Return an array of ones, float32 unless another type is asked for.
-
-    Raises:
-        InvalidArgument: sizes that no tensor has, or no type; NotSupported: a type that adapters cannot compute.
-    """
-    return _filled(_shape(shape), 1, as_type("float32" if dtype is None else dtype), device)
+    """Return an array of ones, float32 by default; see ``zeros``."""
+    return _filled(shape, 1, dtype, device)
 
 
 @named
 def empty(shape: int | tuple[int, ...], *, dtype: Dtype = None, device: Where = None) -> Tensor:
-    """Return an array of whatever numbers, which are zeros; see ``zeros``."""
+    """Return an array of unspecified values, which are zeros; see ``zeros``."""
     return zeros(shape, dtype=dtype, device=device)
 
 
 @named
 def full(shape: int | tuple[int, ...], fill_value: float, *, dtype: Dtype = None, device: Where = None) -> Tensor:
-    """Return an array of one number, in the type that it is of, or another.
+    """Return an array filled with one number, of the number's dtype by default.
 
     Raises:
-        InvalidArgument: sizes that no tensor has, no number, or one that the type does not hold.
-        NotSupported: a type that adapters cannot compute.
+        InvalidArgument: If no tensor has such a shape, or the dtype cannot hold the number.
+        NotSupported: If adapters cannot compute the dtype.
     """
     sizes, target = _shape(shape), as_device(caller(), device)
     if isinstance(fill_value, Tensor) and fill_value.size == 1:
         fill_value = fill_value.item()
     if isinstance(fill_value, complex):
         raise NotSupported(f"{caller()}: fill_value must not be a complex number, which adapters cannot compute")
-    usual = (
-        "bool"
-        if isinstance(fill_value, bool | np.bool_)
-        else "int64"
-        if as_index(fill_value) is not None
-        else "float32"
-    )
-    wanted = as_type(usual if dtype is None else dtype)
-    number = as_number(f"{caller()}: fill_value", fill_value, DataType.UINT8 if wanted is bool else wanted)
+    if dtype is None:
+        is_bool = isinstance(fill_value, bool | np.bool_)
+        dtype = "bool" if is_bool else "float32" if as_index(fill_value) is None else "int64"
+    kind = as_type(dtype)
+    number = as_number(f"{caller()}: fill_value", fill_value, DataType.UINT8 if kind is bool else kind)
     if 0 in sizes:
-        return Tensor(np.empty(sizes, np.uint8), wanted, device=target)
-    return Tensor(number, wanted, device=target).broadcast_to(sizes).copy()
+        return Tensor(np.empty(sizes, np.uint8), kind, device=target)
+    return Tensor(number, kind, device=target).broadcast_to(sizes).copy()
 
 
-def _like(x: Any, dtype: Dtype, device: Where) -> tuple[tuple[int, ...], Dtype, Any]:
-    given = tensor("x", x)
-    return given.sizes, given.dtype if dtype is None else dtype, given.device if device is None else device
+def _like(x: Any, value: Any, dtype: Dtype, device: Where) -> tuple[tuple[int, ...], Any, Dtype, Any]:
+    """Return shape, value, dtype and device of a new array, the missing ones those of `x`."""
+    like = tensor("x", x)
+    return like.sizes, value, like.dtype if dtype is None else dtype, like.device if device is None else device
 
 
 @named
 def zeros_like(x: Tensor, /, *, dtype: Dtype = None, device: Where = None) -> Tensor:
-    """Return zeros of an array's sizes, type and device, unless others are asked for; see ``zeros``."""
-    sizes, found, target = _like(x, dtype, device)
-    return zeros(sizes, dtype=found, device=target)
+    """Return zeros of the shape, dtype and device of an array, unless others are requested; see ``zeros``."""
+    return _filled(*_like(x, 0, dtype, device))
 
 
 @named
 def ones_like(x: Tensor, /, *, dtype: Dtype = None, device: Where = None) -> Tensor:
-    """Return ones of an array's sizes, type and device, unless others are asked for; see ``ones``."""
-    sizes, found, target = _like(x, dtype, device)
-    return ones(sizes, dtype=found, device=target)
+    """Return ones of the shape, dtype and device of an array, unless others are requested; see ``ones``."""
+    return _filled(*_like(x, 1, dtype, device))
 
 
 @named
 def empty_like(x: Tensor, /, *, dtype: Dtype = None, device: Where = None) -> Tensor:
-    """Return whatever numbers of an array's sizes, type and device, unless others are asked for; see ``empty``."""
-    sizes, found, target = _like(x, dtype, device)
-    return zeros(sizes, dtype=found, device=target)
+    """Return zeros of the shape, dtype and device of an array, unless others are requested; see ``empty``."""
+    return _filled(*_like(x, 0, dtype, device))
 
 
 @named
 def full_like(x: Tensor, /, fill_value: float, *, dtype: Dtype = None, device: Where = None) -> Tensor:
-    """Return one number in an array's sizes, type and device, unless others are asked for; see ``full``."""
-    sizes, found, target = _like(x, dtype, device)
-    return full(sizes, fill_value, dtype=found, device=target)
+    """Return one number in the shape, dtype and device of an array, unless others are requested; see ``full``."""
+    shape, value, dtype, device = _like(x, fill_value, dtype, device)
+    return full(shape, value, dtype=dtype, device=device)
 
 
 def counted(count: int, start: float, step: float, data_type: DataType, device: Where) -> Tensor:
-    """Return numbers in equal steps, at least one."""
-    values = {"value_data_type": data_type, "value_start": start, "value_delta": step}
-    sizes = checked_sizes(caller(), "the number of elements", count)
-    found: Tensor = call_op(
-        descs.FillValueSequence, values, device=as_device(caller(), device), sizes={"output_tensor": sizes}
-    )[0]
-    return found
+    """Return evenly spaced numbers, at least one."""
+    result: Tensor = ops.directml.fill_value_sequence(
+        value_data_type=data_type,
+        value_start=start,
+        value_delta=step,
+        output_sizes=checked_sizes(caller(), "the number of elements", count),
+        device=as_device(caller(), device),
+    )
+    return result
 
 
 def _real(name: str, value: Any) -> float:
-    """Return a number of Python's, integers as such.
-
-    Raises:
-        InvalidArgument: no finite real number.
-    """
+    """Return a finite Python number, integers as such."""
     if isinstance(value, Tensor) and value.size == 1:
         value = value.item()
     whole = as_index(value)
@@ -246,11 +221,11 @@ def _real(name: str, value: Any) -> float:
 def arange(
     start: float, /, stop: float | None = None, step: float = 1, *, dtype: Dtype = None, device: Where = None
 ) -> Tensor:
-    """Return numbers from one, or 0, up to another that is left out, in equal steps.
+    """Return evenly spaced numbers from ``start`` up to ``stop``, which is excluded.
 
     Raises:
-        InvalidArgument: no numbers, a step of 0, too many elements, or numbers that the type does not hold.
-        NotSupported: a type that adapters cannot compute.
+        InvalidArgument: If the step is 0, there are too many elements, or the dtype cannot hold them.
+        NotSupported: If adapters cannot compute the dtype.
     """
     first, last = (0.0, start) if stop is None else (start, stop)
     begin, end, delta = _real("start", first), _real("stop", last), _real("step", step)
@@ -258,49 +233,46 @@ def arange(
         begin = 0
     if not delta:
         raise InvalidArgument(f"{caller()}: step must not be 0")
-    whole = all(isinstance(one, int) for one in (begin, end, delta))
-    wanted = as_type(("int64" if whole else "float32") if dtype is None else dtype)
-    if wanted is bool:
-        raise InvalidArgument(f"{caller()}: dtype must be a type of numbers, got bool")
-    if not wanted.is_float and not whole:
-        raise InvalidArgument(f"{caller()}: start, stop and step must be integers for {wanted.name}")
+    whole = all(isinstance(number, int) for number in (begin, end, delta))
+    data_type = numeric_type(("int64" if whole else "float32") if dtype is None else dtype)
+    if not data_type.is_float and not whole:
+        raise InvalidArgument(f"{caller()}: start, stop and step must be integers for {data_type.name}")
     count = int(-((begin - end) // delta)) if whole else math.ceil((end - begin) / delta)
     if count <= 0:
-        return Tensor(np.empty(0, wanted.numpy), device=device)
-    if wanted.is_float or as_index(delta) is None:
-        return counted(count, float(begin), float(delta), wanted, device)
-    as_number(f"{caller()}: stop", begin + (count - 1) * delta, wanted)
-    start_of_type = as_number(f"{caller()}: start", begin, wanted)
-    if delta < 0 and not wanted.is_signed:
-        return counted(count, int(begin + (count - 1) * delta), int(-delta), wanted, device).flip()
+        return Tensor(np.empty(0, data_type.numpy), device=device)
+    if data_type.is_float or as_index(delta) is None:
+        return counted(count, float(begin), float(delta), data_type, device)
+    as_number(f"{caller()}: stop", begin + (count - 1) * delta, data_type)
+    start_of_type = as_number(f"{caller()}: start", begin, data_type)
+    if delta < 0 and not data_type.is_signed:
+        return counted(count, int(begin + (count - 1) * delta), int(-delta), data_type, device).flip()
     delta = delta if count > 1 else 1
-    return counted(count, start_of_type, as_number(f"{caller()}: step", delta, wanted), wanted, device)
+    return counted(count, start_of_type, as_number(f"{caller()}: step", delta, data_type), data_type, device)
 
 
 @named
 def linspace(
     start: float, stop: float, /, num: int, *, dtype: Dtype = None, device: Where = None, endpoint: bool = True
 ) -> Tensor:
-    """Return a number of numbers in equal steps from one to another, which is among them where ``endpoint``.
+    """Return ``num`` evenly spaced numbers from ``start`` to ``stop``, which is included if ``endpoint``.
 
     Raises:
-        InvalidArgument: no finite numbers, or no type of numbers; NotSupported: a type that adapters cannot compute.
+        InvalidArgument: If ``start`` or ``stop`` is not finite, or the dtype is not numeric.
+        NotSupported: If adapters cannot compute the dtype.
     """
     begin, end = float(_real("start", start)), float(_real("stop", stop))
     count = argument(caller(), "num", integer, num)
-    wanted = as_type("float32" if dtype is None else dtype)
-    if wanted is bool:
-        raise InvalidArgument(f"{caller()}: dtype must be a type of numbers, got bool")
+    data_type = numeric_type("float32" if dtype is None else dtype)
     if count < 0:
         raise InvalidArgument(f"{caller()}: num must be at least 0, got {count}")
     if not count:
-        return Tensor(np.empty(0, wanted.numpy), device=device)
+        return Tensor(np.empty(0, data_type.numpy), device=device)
     parts = max(count - 1 if endpoint else count, 1)
     places = counted(count, 0.0, 1.0, DataType.FLOAT32, device)
-    found = places * (end / parts - begin / parts) + begin
+    numbers: Tensor = places * (end / parts - begin / parts) + begin
     if endpoint and count > 1:
-        found = found._chosen(places != float(count - 1), Tensor(np.float32(end), device=found.device))
-    return found if wanted is DataType.FLOAT32 else found.astype(wanted)
+        numbers = numbers._chosen(places != float(count - 1), Tensor(np.float32(end), device=numbers.device))
+    return numbers if data_type is DataType.FLOAT32 else numbers.astype(data_type)
 
 
 @named
@@ -308,13 +280,14 @@ def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Dtype =
     """Return a matrix with ones on a diagonal, k above the main one.
 
     Raises:
-        InvalidArgument: no sizes, no integer, or no type; NotSupported: a type that adapters cannot compute.
+        InvalidArgument: If no matrix has such a shape, or ``dtype`` is not a dtype.
+        NotSupported: If adapters cannot compute the dtype.
     """
     rows, columns = _shape((n_rows, n_rows if n_cols is None else n_cols))
-    wanted = as_type("float32" if dtype is None else dtype)
+    kind = as_type("float32" if dtype is None else dtype)
     if not rows * columns:
-        return Tensor(np.empty((rows, columns), np.uint8), wanted, device=device)
-    return (_distances((rows, columns), as_device(caller(), device)) == _diagonal(k)).astype(wanted)
+        return Tensor(np.empty((rows, columns), np.uint8), kind, device=device)
+    return (_distances((rows, columns), as_device(caller(), device)) == _diagonal(k)).astype(kind)
 
 
 def _diagonal(k: Any) -> int:
@@ -322,22 +295,22 @@ def _diagonal(k: Any) -> int:
 
 
 def _distances(sizes: tuple[int, ...], device: Where) -> Tensor:
-    """Return how far each element of a matrix is above the main diagonal, INT32."""
+    """Return the distance of each element of a matrix above the main diagonal, int32."""
     rows, columns = sizes
     across = counted(columns, 0, 1, DataType.INT32, device)
     return across - counted(rows, 0, 1, DataType.INT32, device).expand_dims(1)
 
 
 def _triangle(x: Any, k: Any, lower: bool) -> Tensor:
-    given, diagonal = tensor("x", x), _diagonal(k)
-    if given.ndim < 2:
-        raise InvalidArgument(f"{caller()}: x must have at least 2 dimensions, got {given.ndim}")
-    if not given.size:
-        return given._same()
-    distances = _distances(given.sizes[-2:], given.device)
-    kept = (distances <= diagonal) if lower else (distances >= diagonal)
-    nothing = Tensor(0, given._type, device=given.device)
-    return run(descs.ElementWiseIf, condition_tensor=kept, a_tensor=given, b_tensor=nothing)
+    matrices, diagonal = tensor("x", x), _diagonal(k)
+    if matrices.ndim < 2:
+        raise InvalidArgument(f"{caller()}: x must have at least 2 dimensions, got {matrices.ndim}")
+    if not matrices.size:
+        return matrices._same()
+    distances = _distances(matrices.sizes[-2:], matrices.device)
+    mask = (distances <= diagonal) if lower else (distances >= diagonal)
+    result: Tensor = ops.where(mask, matrices, Tensor(0, matrices._type, device=matrices.device))
+    return result
 
 
 @named
@@ -345,7 +318,7 @@ def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
     """Return matrices with zeros above a diagonal, k above the main one.
 
     Raises:
-        InvalidArgument: fewer than 2 dimensions, or no integer.
+        InvalidArgument: If `x` has fewer than 2 dimensions, or ``k`` is not an integer.
     """
     return _triangle(x, k, True)
 
@@ -355,7 +328,7 @@ def triu(x: Tensor, /, *, k: int = 0) -> Tensor:
     """Return matrices with zeros below a diagonal, k above the main one.
 
     Raises:
-        InvalidArgument: fewer than 2 dimensions, or no integer.
+        InvalidArgument: If `x` has fewer than 2 dimensions, or ``k`` is not an integer.
     """
     return _triangle(x, k, False)
 
@@ -365,27 +338,27 @@ def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
     """Return the coordinates of a grid, views of one array per dimension.
 
     Args:
-        arrays: coordinates along each dimension, of one type.
+        arrays: Coordinates along each dimension, of one dtype.
         indexing: ``"xy"`` exchanges the first two dimensions, ``"ij"`` does not.
 
     Raises:
-        InvalidArgument: arrays of more than one dimension or of several types, or another indexing.
+        InvalidArgument: If arrays have several dimensions or different dtypes, or ``indexing`` is another word.
     """
     indexing = word("indexing", indexing, ("xy", "ij"))
-    given = [tensor(f"arrays[{number}]", one) for number, one in enumerate(arrays)]
-    if any(one.ndim > 1 for one in given):
+    axes = [tensor(f"arrays[{number}]", array) for number, array in enumerate(arrays)]
+    if any(axis.ndim > 1 for axis in axes):
         raise InvalidArgument(f"{caller()}: arrays must have at most 1 dimension each")
-    if len({one.dtype for one in given}) > 1:
+    if len({axis.dtype for axis in axes}) > 1:
         raise InvalidArgument(
-            f"{caller()}: arrays must be of one type, got {', '.join(one.type_name for one in given)}"
+            f"{caller()}: arrays must be of one type, got {', '.join(axis.type_name for axis in axes)}"
         )
-    rank = len(given)
+    rank = len(axes)
     places = list(range(rank))
     if indexing == "xy" and rank > 1:
         places[:2] = 1, 0
     shaped = [
-        one.reshape(*(one.size if number == place else 1 for number in range(rank)))
-        for one, place in zip(given, places, strict=True)
+        axis.reshape(*(axis.size if number == place else 1 for number in range(rank)))
+        for axis, place in zip(axes, places, strict=True)
     ]
-    sizes = broadcast_sizes(caller(), [("arrays", one.sizes) for one in shaped]) if shaped else ()
-    return [one.broadcast_to(sizes) for one in shaped]
+    sizes = broadcast_sizes(caller(), [("arrays", axis.sizes) for axis in shaped]) if shaped else ()
+    return [axis.broadcast_to(sizes) for axis in shaped]

@@ -1,4 +1,4 @@
-"""Types, and the functions on them. Types are NumPy's objects."""
+"""Dtypes, which are NumPy's, functions on them, and what the namespace says of itself."""
 
 from __future__ import annotations
 
@@ -8,36 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from dmlgpu.array.operands import KINDS, REFUSED, Dtype, Where, as_type
+from dmlgpu.array.operands import KINDS, REFUSED, Dtype, as_type
 from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS
 from dmlgpu.common.coercion import argument, boolean
 from dmlgpu.common.errors import InvalidArgument, shown
-from dmlgpu.tensors.calls import caller, named
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.shared import as_device, default_device, shared_devices
+from dmlgpu.tensors.calls import Where, caller, named
 from dmlgpu.tensors.promotion import common_type
 from dmlgpu.tensors.tensor import Tensor
 
 __all__ = [
-    "astype",
-    "bool",
-    "can_cast",
-    "complex64",
-    "complex128",
-    "finfo",
-    "float16",
-    "float32",
-    "float64",
-    "iinfo",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "isdtype",
-    "result_type",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-]
+    "__array_namespace_info__", "astype", "bool", "can_cast", "complex64", "complex128", "finfo", "float16",
+    "float32", "float64", "iinfo", "int8", "int16", "int32", "int64", "isdtype", "result_type", "uint8", "uint16",
+    "uint32", "uint64",
+]  # fmt: skip
 
 bool = np.dtype("bool")
 int8, int16, int32, int64 = (np.dtype(name) for name in ("int8", "int16", "int32", "int64"))
@@ -48,14 +34,14 @@ float64, complex64, complex128 = (np.dtype(name) for name in REFUSED)
 
 @dataclass(frozen=True)
 class FloatingPointLimits:
-    """What ``finfo`` tells.
+    """Result of ``finfo``.
 
     Attributes:
-        bits: of a number.
-        eps: from 1 to the next number.
-        max, min: largest and smallest number.
-        smallest_normal: smallest positive number of full precision.
-        dtype: the type.
+        bits: Bits of a number.
+        eps: Distance from 1 to the next number.
+        max, min: Largest and smallest number.
+        smallest_normal: Smallest positive number of full precision.
+        dtype: The dtype.
     """
 
     bits: int
@@ -68,12 +54,12 @@ class FloatingPointLimits:
 
 @dataclass(frozen=True)
 class IntegerLimits:
-    """What ``iinfo`` tells.
+    """Result of ``iinfo``.
 
     Attributes:
-        bits: of a number.
-        max, min: largest and smallest number.
-        dtype: the type.
+        bits: Bits of a number.
+        max, min: Largest and smallest number.
+        dtype: The dtype.
     """
 
     bits: int
@@ -84,72 +70,73 @@ class IntegerLimits:
 
 @named
 def astype(x: Tensor, dtype: Dtype, /, *, copy: builtins.bool = True, device: Where = None) -> Tensor:
-    """Return the elements in another type, a copy unless ``copy`` is false and the type and the device are the same.
+    """Return the elements in another dtype, a copy unless ``copy`` is false and dtype and device are the same.
 
     Raises:
-        InvalidArgument: no tensor or no type; NotSupported: a type that adapters cannot compute.
+        InvalidArgument: If `x` is not a Tensor, or ``dtype`` not a dtype.
+        NotSupported: If adapters cannot compute the dtype.
     """
     if not isinstance(x, Tensor):
         raise InvalidArgument(f"{caller()}: x must be a Tensor, got {shown(x, typed=True)}")
-    found = x.astype(as_type(dtype))
-    found = found if device is None else found.to(device)
+    result = x.astype(as_type(dtype))
+    result = result if device is None else result.to(device)
     copy = argument(caller(), "copy", boolean, copy)
-    return found.copy() if copy and found is x and x.size else found
+    return result.copy() if copy and result is x and x.size else result
 
 
 def _dtype(name: str, value: Any) -> np.dtype[Any]:
-    """Return the type of a tensor, or the type that a value stands for, those that adapters cannot compute included."""
+    """Return the dtype of a tensor, or the dtype that a value names, also one that adapters cannot compute."""
     if isinstance(value, Tensor):
         return value.dtype
     if isinstance(value, DataType) and value.bits >= 8:
         return value.numpy
     try:
-        found = np.dtype(value) if value is not None else None
-    except Exception:  # whatever is no type
-        found = None
-    if found is None or found.name not in (*KINDS["bool"], *KINDS["numeric"], "float16", *REFUSED):
+        dtype = np.dtype(value) if value is not None else None
+    except Exception:  # whatever NumPy does not take for a dtype
+        dtype = None
+    if dtype is None or dtype.name not in (*KINDS["bool"], *KINDS["numeric"], "float16", *REFUSED):
         raise InvalidArgument(f"{caller()}: {name} must be a type of the namespace or a Tensor, got {shown(value)}")
-    return found
+    return dtype
 
 
 @named
 def finfo(type: Dtype | Tensor, /) -> FloatingPointLimits:
-    """Return the limits of a floating-point type.
+    """Return the limits of a floating-point dtype.
 
     Raises:
-        InvalidArgument: another type.
+        InvalidArgument: If the dtype is another.
     """
-    found = _dtype("type", type)
-    if found.kind not in "fc":
-        raise InvalidArgument(f"{caller()}: type must be a floating-point type, got {found.name}")
-    info = np.finfo(found)
-    eps, high, low, least = (float(one) for one in (info.eps, info.max, info.min, info.smallest_normal))
-    return FloatingPointLimits(int(info.bits), eps, high, low, least, np.dtype(info.dtype))
+    dtype = _dtype("type", type)
+    if dtype.kind not in "fc":
+        raise InvalidArgument(f"{caller()}: type must be a floating-point type, got {dtype.name}")
+    info = np.finfo(dtype)
+    eps, high, low, smallest = (float(number) for number in (info.eps, info.max, info.min, info.smallest_normal))
+    return FloatingPointLimits(int(info.bits), eps, high, low, smallest, np.dtype(info.dtype))
 
 
 @named
 def iinfo(type: Dtype | Tensor, /) -> IntegerLimits:
-    """Return the limits of a type of integers.
+    """Return the limits of an integer dtype.
 
     Raises:
-        InvalidArgument: another type.
+        InvalidArgument: If the dtype is another.
     """
-    found = _dtype("type", type)
-    if found.kind not in "iu":
-        raise InvalidArgument(f"{caller()}: type must be a type of integers, got {found.name}")
-    info = np.iinfo(found)
-    return IntegerLimits(int(info.bits), int(info.max), int(info.min), found)
+    dtype = _dtype("type", type)
+    if dtype.kind not in "iu":
+        raise InvalidArgument(f"{caller()}: type must be a type of integers, got {dtype.name}")
+    info = np.iinfo(dtype)
+    return IntegerLimits(int(info.bits), int(info.max), int(info.min), dtype)
 
 
 @named
 def isdtype(dtype: Dtype, kind: Dtype | str | tuple[Dtype | str, ...]) -> builtins.bool:
-    """Return whether a type is of a kind, a type, or one of several.
+    """Return whether a dtype is of a kind, another dtype, or one of several.
 
     Raises:
-        InvalidArgument: no type, or no kind of the standard.
+        InvalidArgument: If ``dtype`` is not a dtype, or ``kind`` is unknown.
     """
-    found = _dtype("dtype", dtype)
-    return any(_is_of(found, one) for one in (kind if isinstance(kind, tuple) else (kind,)))
+    numpy_dtype = _dtype("dtype", dtype)
+    return any(_is_of(numpy_dtype, entry) for entry in (kind if isinstance(kind, tuple) else (kind,)))
 
 
 def _is_of(dtype: np.dtype[Any], kind: Any) -> builtins.bool:
@@ -164,57 +151,113 @@ def _is_of(dtype: np.dtype[Any], kind: Any) -> builtins.bool:
 
 @named
 def can_cast(from_: Dtype | Tensor, to: Dtype, /) -> builtins.bool:
-    """Return whether a type promotes to another.
+    """Return whether a dtype promotes to another.
 
     Raises:
-        InvalidArgument: no type.
+        InvalidArgument: If either is not a dtype.
     """
     first, second = _dtype("from_", from_), _dtype("to", to)
     return first == second or _common(first, second) == second
 
 
 def _common(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any] | None:
-    """Return the type that two have together, or None."""
+    """Return the common dtype of two, or None."""
     if a == b:
         return a
     if "c" in a.kind + b.kind:
         return np.result_type(a, b) if a.kind + b.kind in ("cc", "cf", "fc") else None
     if "b" in a.kind + b.kind:
         return None
-    found = common_type(DataType.from_numpy(a), DataType.from_numpy(b))
-    return None if found is None else found.numpy
+    common = common_type(DataType.from_numpy(a), DataType.from_numpy(b))
+    return None if common is None else common.numpy
 
 
 @named
 def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
-    """Return the type that tensors, types and numbers have together; numbers take that of what is beside them.
+    """Return the common dtype of tensors, dtypes and numbers, which take the dtype of the others.
 
     Raises:
-        InvalidArgument: nothing is given, there is no common type, or a number fits none.
+        InvalidArgument: If there is no tensor or dtype, no common dtype, or a number does not fit.
     """
-    numbers = [one for one in arrays_and_dtypes if _is_number(one)]
-    types = [_dtype("arrays_and_dtypes", one) for one in arrays_and_dtypes if not _is_number(one)]
+    numbers = [operand for operand in arrays_and_dtypes if isinstance(operand, _PYTHON)]
+    types = [_dtype("arrays_and_dtypes", operand) for operand in arrays_and_dtypes if not isinstance(operand, _PYTHON)]
     if not types:
         raise InvalidArgument(f"{caller()}: at least one Tensor or type must be given, got {shown(arrays_and_dtypes)}")
-    found: np.dtype[Any] | None = types[0]
-    for one in types[1:]:
-        found = None if found is None else _common(found, one)
-    if found is None:
-        listing = ", ".join(one.name for one in types)
+    common: np.dtype[Any] | None = types[0]
+    for dtype in types[1:]:
+        common = None if common is None else _common(common, dtype)
+    if common is None:
+        listing = ", ".join(dtype.name for dtype in types)
         raise InvalidArgument(f"{caller()}: types must have a common one, got {listing}; astype converts")
     for number in numbers:
-        if not _fits(number, found):
+        if not _fits(number, common):
             raise InvalidArgument(
-                f"{caller()}: numbers must fit the type {found.name}, got {shown(number, typed=True)}"
+                f"{caller()}: numbers must fit the type {common.name}, got {shown(number, typed=True)}"
             )
-    return found
+    return common
 
 
-def _is_number(value: Any) -> builtins.bool:
-    return isinstance(value, builtins.bool | int | float | complex)
+_PYTHON = (builtins.bool, int, float, complex)
 
 
 def _fits(number: Any, dtype: np.dtype[Any]) -> builtins.bool:
     if isinstance(number, builtins.bool):
         return dtype.kind == "b"
     return dtype.kind in ("iufc" if isinstance(number, int) else "fc" if isinstance(number, float) else "c")
+
+
+class NamespaceInfo:
+    """Result of ``__array_namespace_info__``."""
+
+    def capabilities(self) -> dict[str, Any]:
+        """Return the capabilities: boolean indexing, data-dependent shapes, and the number of dimensions."""
+        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": MAX_DIMENSIONS}
+
+    def default_device(self) -> Device:
+        """Return the device on which arrays are created by default."""
+        return default_device()
+
+    def default_dtypes(self, *, device: Where = None) -> dict[str, np.dtype[Any]]:
+        """Return the dtypes of Python numbers; there is none for complex ones.
+
+        Raises:
+            InvalidArgument: If ``device`` is neither a device nor a name.
+            AdapterNotFound: If there is no adapter of that name.
+        """
+        as_device("default_dtypes", device)
+        return {
+            "real floating": np.dtype("float32"),
+            "integral": np.dtype("int64"),
+            "indexing": np.dtype("int64"),
+        }
+
+    def dtypes(self, *, device: Where = None, kind: str | tuple[str, ...] | None = None) -> dict[str, np.dtype[Any]]:
+        """Return the dtypes of the standard that a device computes, by name.
+
+        Args:
+            device: Device or adapter name; all compute the same dtypes.
+            kind: Kind of dtypes, or several; None means all.
+
+        Raises:
+            InvalidArgument: If ``device`` is neither a device nor a name, or ``kind`` is unknown.
+            AdapterNotFound: If there is no adapter of that name.
+        """
+        as_device("dtypes", device)
+        kinds = ("bool", "numeric") if kind is None else kind if isinstance(kind, tuple) else (kind,)
+        for entry in kinds:
+            if not isinstance(entry, str) or entry not in KINDS:
+                raise InvalidArgument(f"dtypes: kind must be one of {', '.join(KINDS)}, or several, got {shown(entry)}")
+        names = dict.fromkeys(name for entry in kinds for name in KINDS[entry])
+        return {name: np.dtype(name) for name in names}
+
+    def devices(self) -> list[Device]:
+        """Return the default device, and the others that this process has opened by adapter name.
+
+        Names of further adapters are devices as well; see ``dmlgpu.adapters``.
+        """
+        return [default_device(), *(device for device in shared_devices() if device is not default_device())]
+
+
+def __array_namespace_info__() -> NamespaceInfo:
+    """Return what the namespace supports."""
+    return NamespaceInfo()

@@ -1,341 +1,271 @@
-"""Element by element: sizes broadcast, types promote, numbers take the type of the array beside them."""
+"""Elementwise functions: shapes broadcast, dtypes promote, and a number takes the dtype of the tensor beside it."""
 
 from __future__ import annotations
 
 import builtins
+import math
+import operator
+from collections.abc import Callable
 from typing import Any
 
+from dmlgpu import ops
 from dmlgpu.array.creation import zeros
-from dmlgpu.array.logic import isnan
 from dmlgpu.array.operands import (
+    ANY,
     FLOATING,
     NUMERIC,
     Number,
     binary,
     both,
-    chosen,
     kind_of,
     operand,
-    pair,
-    run,
     scalar,
     tensor,
     unary,
 )
-from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import RoundingMode
-from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.tensors.calls import caller, named
+from dmlgpu.tensors.integers import UNSIGNED
 from dmlgpu.tensors.promotion import promoted
 from dmlgpu.tensors.tensor import Tensor
 
 __all__ = [
-    "abs",
-    "acos",
-    "acosh",
-    "add",
-    "asin",
-    "asinh",
-    "atan",
-    "atan2",
-    "atanh",
-    "ceil",
-    "clip",
-    "conj",
-    "cos",
-    "cosh",
-    "divide",
-    "exp",
-    "floor",
-    "floor_divide",
-    "imag",
-    "log",
-    "maximum",
-    "minimum",
-    "multiply",
-    "negative",
-    "positive",
-    "pow",
-    "real",
-    "reciprocal",
-    "remainder",
-    "round",
+    "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_invert",
+    "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "ceil", "clip", "conj", "copysign",
+    "cos", "cosh", "divide", "equal", "exp", "expm1", "floor", "floor_divide", "greater", "greater_equal", "hypot",
+    "imag", "isfinite", "isinf", "isnan", "less", "less_equal", "log", "log1p", "log2", "log10", "logaddexp",
+    "logical_and", "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "multiply", "negative",
+    "nextafter", "not_equal", "positive", "pow", "real", "reciprocal", "remainder", "round", "sign", "signbit",
+    "sin", "sinh", "sqrt", "square", "subtract", "tan", "tanh", "trunc",
+]  # fmt: skip
+
+BITS = "boolean or integer"
+
+# ---- one operand -----------------------------------------------------------------------------------------------------
+
+acos = unary("acos", ops.acos)
+acosh = unary("acosh", ops.acosh)
+asin = unary("asin", ops.asin)
+asinh = unary("asinh", ops.asinh)
+atan = unary("atan", ops.atan)
+atanh = unary("atanh", ops.atanh)
+cos = unary("cos", ops.cos)
+cosh = unary("cosh", ops.cosh)
+exp = unary("exp", ops.exp)
+log = unary("log", ops.log)
+reciprocal = unary("reciprocal", ops.reciprocal)
+sin = unary("sin", ops.sin)
+sinh = unary("sinh", ops.sinh)
+sqrt = unary("sqrt", ops.sqrt)
+tan = unary("tan", ops.tan)
+tanh = unary("tanh", ops.tanh)
+
+abs = unary("abs", builtins.abs, NUMERIC, "Return the absolute value of each element.")
+negative = unary("negative", operator.neg, NUMERIC, "Return each element with its sign changed.")
+square = unary("square", ops.square, NUMERIC)
+positive = unary("positive", operator.pos, NUMERIC, "Return each element as it is.")
+real = unary("real", operator.pos, NUMERIC, "Return the real part of each element: itself.")
+conj = unary("conj", operator.pos, NUMERIC, "Return the complex conjugate of each element: itself.")
+logical_not = unary("logical_not", ops.logical_not, "boolean")
+bitwise_invert = unary("bitwise_invert", operator.invert, BITS, "Return each integer with all bits inverted, or ~x.")
+
+
+def _truncated(x: Tensor) -> Tensor:
+    result: Tensor = ops.directml.element_wise_round(x, rounding_mode=RoundingMode.TOWARD_ZERO)
+    return result
+
+
+ceil = unary("ceil", ops.ceil, NUMERIC, integers=operator.pos)
+floor = unary("floor", ops.floor, NUMERIC, integers=operator.pos)
+round = unary("round", ops.round, NUMERIC, integers=operator.pos)
+trunc = unary("trunc", _truncated, NUMERIC, "Return each element rounded towards zero.", integers=operator.pos)
+
+
+def _zeros(x: Tensor) -> Tensor:
+    return zeros(x.sizes, dtype=x.dtype, device=x.device)
+
+
+def _no_mask(x: Tensor) -> Tensor:
+    return zeros(x.sizes, dtype="bool", device=x.device)
+
+
+def _all_mask(x: Tensor) -> Tensor:
+    return ~_no_mask(x)
+
+
+imag = unary("imag", _zeros, NUMERIC, "Return the imaginary part of each element: 0.")
+isnan = unary("isnan", ops.isnan, NUMERIC, integers=_no_mask)
+isinf = unary("isinf", ops.isinf, NUMERIC, integers=_no_mask)
+isfinite = unary(
+    "isfinite",
+    lambda x: ~(ops.isnan(x) | ops.isinf(x)),
+    NUMERIC,
+    "Return whether each element is neither infinite nor NaN.",
+    integers=_all_mask,
+)
+sign = unary(
     "sign",
-    "sin",
-    "sinh",
-    "sqrt",
-    "square",
-    "subtract",
-    "tan",
-    "tanh",
-    "trunc",
-]
-
-
-def _rounded(kind: type[OperatorDesc], x: Any, **attributes: Any) -> Tensor:
-    given = tensor("x", x, NUMERIC)
-    return run(kind, input_tensor=given, **attributes) if given.data_type.is_float else given._same()
-
-
-@named
-def abs(x: Tensor, /) -> Tensor:
-    """Return the absolute value of each number."""
-    return builtins.abs(tensor("x", x, NUMERIC))
-
-
-@named
-def acos(x: Tensor, /) -> Tensor:
-    """Return the arccosine of each floating-point number, in radians."""
-    return unary(descs.ElementWiseAcos, x)
-
-
-@named
-def acosh(x: Tensor, /) -> Tensor:
-    """Return the inverse hyperbolic cosine of each floating-point number."""
-    return unary(descs.ElementWiseAcosh, x)
-
-
-@named
-def asin(x: Tensor, /) -> Tensor:
-    """Return the arcsine of each floating-point number, in radians."""
-    return unary(descs.ElementWiseAsin, x)
-
-
-@named
-def asinh(x: Tensor, /) -> Tensor:
-    """Return the inverse hyperbolic sine of each floating-point number."""
-    return unary(descs.ElementWiseAsinh, x)
-
-
-@named
-def atan(x: Tensor, /) -> Tensor:
-    """Return the arctangent of each floating-point number, in radians."""
-    return unary(descs.ElementWiseAtan, x)
-
-
-@named
-def atanh(x: Tensor, /) -> Tensor:
-    """Return the inverse hyperbolic tangent of each floating-point number."""
-    return unary(descs.ElementWiseAtanh, x)
-
-
-@named
-def cos(x: Tensor, /) -> Tensor:
-    """Return the cosine of each floating-point number, in radians."""
-    return unary(descs.ElementWiseCos, x)
-
-
-@named
-def cosh(x: Tensor, /) -> Tensor:
-    """Return the hyperbolic cosine of each floating-point number."""
-    return unary(descs.ElementWiseCosh, x)
-
-
-@named
-def exp(x: Tensor, /) -> Tensor:
-    """Return e to the power of each floating-point number."""
-    return unary(descs.ElementWiseExp, x)
-
-
-@named
-def log(x: Tensor, /) -> Tensor:
-    """Return the natural logarithm of each floating-point number."""
-    return unary(descs.ElementWiseLog, x)
-
-
-@named
-def reciprocal(x: Tensor, /) -> Tensor:
-    """Return 1 divided by each floating-point number."""
-    return unary(descs.ElementWiseRecip, x)
-
-
-@named
-def sin(x: Tensor, /) -> Tensor:
-    """Return the sine of each floating-point number, in radians."""
-    return unary(descs.ElementWiseSin, x)
-
-
-@named
-def sinh(x: Tensor, /) -> Tensor:
-    """Return the hyperbolic sine of each floating-point number."""
-    return unary(descs.ElementWiseSinh, x)
-
-
-@named
-def sqrt(x: Tensor, /) -> Tensor:
-    """Return the square root of each floating-point number."""
-    return unary(descs.ElementWiseSqrt, x)
-
-
-@named
-def tan(x: Tensor, /) -> Tensor:
-    """Return the tangent of each floating-point number, in radians."""
-    return unary(descs.ElementWiseTan, x)
-
-
-@named
-def tanh(x: Tensor, /) -> Tensor:
-    """Return the hyperbolic tangent of each floating-point number."""
-    return unary(descs.ElementWiseTanh, x)
-
-
-@named
-def ceil(x: Tensor, /) -> Tensor:
-    """Return the smallest integer not below each number."""
-    return _rounded(descs.ElementWiseCeil, x)
-
-
-@named
-def floor(x: Tensor, /) -> Tensor:
-    """Return the largest integer not above each number."""
-    return _rounded(descs.ElementWiseFloor, x)
-
-
-@named
-def round(x: Tensor, /) -> Tensor:
-    """Return each number rounded to an integer, halves to even ones."""
-    return _rounded(descs.ElementWiseRound, x, rounding_mode=RoundingMode.HALVES_TO_NEAREST_EVEN)
-
-
-@named
-def trunc(x: Tensor, /) -> Tensor:
-    """Return the integer next to each number towards zero."""
-    return _rounded(descs.ElementWiseRound, x, rounding_mode=RoundingMode.TOWARD_ZERO)
-
-
-@named
-def sign(x: Tensor, /) -> Tensor:
-    """Return -1, 0 or 1 by the sign of each number; NaN of NaN."""
-    found = unary(descs.ElementWiseSign, x, NUMERIC)
-    return chosen(isnan(x), x, found) if x.data_type.is_float else found
-
-
-@named
-def square(x: Tensor, /) -> Tensor:
-    """Return each number times itself."""
-    given = tensor("x", x, NUMERIC)
-    return given * given
-
-
-@named
-def negative(x: Tensor, /) -> Tensor:
-    """Return each number with its sign changed."""
-    return -tensor("x", x, NUMERIC)
-
-
-@named
-def positive(x: Tensor, /) -> Tensor:
-    """Return each number as it is."""
-    return tensor("x", x, NUMERIC)._same()
-
-
-@named
-def real(x: Tensor, /) -> Tensor:
-    """Return the real part of each number: itself."""
-    return tensor("x", x, NUMERIC)._same()
-
-
-@named
-def conj(x: Tensor, /) -> Tensor:
-    """Return the complex conjugate of each number: itself."""
-    return tensor("x", x, NUMERIC)._same()
-
-
-@named
-def imag(x: Tensor, /) -> Tensor:
-    """Return the imaginary part of each number: 0."""
-    given = tensor("x", x, NUMERIC)
-    return zeros(given.sizes, dtype=given.dtype, device=given.device)
-
-
-@named
-def add(x1: Number, x2: Number, /) -> Tensor:
-    """Return the sum of each pair of numbers."""
-    return binary(descs.ElementWiseAdd, x1, x2)
-
-
-@named
-def subtract(x1: Number, x2: Number, /) -> Tensor:
-    """Return the difference of each pair of numbers."""
-    return binary(descs.ElementWiseSubtract, x1, x2)
-
-
-@named
-def multiply(x1: Number, x2: Number, /) -> Tensor:
-    """Return the product of each pair of numbers."""
-    return binary(descs.ElementWiseMultiply, x1, x2)
-
-
-@named
-def divide(x1: Number, x2: Number, /) -> Tensor:
-    """Return the quotient of each pair of floating-point numbers."""
-    return binary(descs.ElementWiseDivide, x1, x2, FLOATING)
-
-
-@named
-def floor_divide(x1: Number, x2: Number, /) -> Tensor:
-    """Return the quotient of each pair of numbers, rounded towards minus infinity."""
-    first, second = pair(x1, x2, NUMERIC)
-    return first // second
-
-
-@named
-def remainder(x1: Number, x2: Number, /) -> Tensor:
-    """Return the remainder of each pair of numbers, with the sign of the divisor."""
-    first, second = pair(x1, x2, NUMERIC)
-    return first % second
-
-
-@named
-def pow(x1: Number, x2: Number, /) -> Tensor:
-    """Return the first to the power of the second of each pair of numbers."""
-    first, second = pair(x1, x2, NUMERIC)
-    return first**second
-
-
-@named
-def atan2(x1: Number, x2: Number, /) -> Tensor:
-    """Return the angle in radians of each point (x2, x1)."""
-    return binary(descs.ElementWiseAtanYx, x1, x2, FLOATING)
-
-
-def _extreme(kind: type[OperatorDesc], x1: Any, x2: Any) -> Tensor:
-    """Return the larger or smaller of each pair; NaN where one is NaN."""
-    first, second = both(x1, x2, NUMERIC)
-    found = run(kind, a_tensor=first, b_tensor=second)
-    if not first.data_type.is_float:
-        return found
-    return chosen(isnan(first), first, chosen(isnan(second), second, found))
+    lambda x: ops.where(ops.isnan(x), x, ops.sign(x)),
+    NUMERIC,
+    "Return -1, 0 or 1 by the sign of each element; NaN of NaN.",
+    integers=ops.sign,
+)
+log2 = unary("log2", lambda x: ops.log(x) * (1 / math.log(2)), summary="Return the logarithm to the base 2.")
+log10 = unary("log10", lambda x: ops.log(x) * (1 / math.log(10)), summary="Return the logarithm to the base 10.")
+
+
+def _expm1(x: Tensor) -> Tensor:
+    half = ops.tanh(x * 0.5)
+    near: Any = half * 2.0 / (1.0 - half)
+    result: Tensor = ops.where(builtins.abs(x) < 1.0, near, ops.exp(x) - 1.0)
+    return result
+
+
+def _log1p(x: Tensor) -> Tensor:
+    whole = x + 1.0
+    scaled = ops.log(whole) * (x / (whole - 1.0))  # the quotient restores what rounding took from the sum
+    result: Tensor = ops.where((whole == 1.0) | (x == math.inf), x, scaled)
+    return result
+
+
+expm1 = unary("expm1", _expm1, summary="Return e to the power of each element, minus 1, precise near 0.")
+log1p = unary("log1p", _log1p, summary="Return the logarithm of 1 plus each element, precise near 0.")
+
+
+def _bits(x: Tensor) -> Tensor:
+    """Return the bits of floating-point elements as unsigned integers: the same memory."""
+    return x._same(UNSIGNED[x.data_type])
+
+
+signbit = unary(
+    "signbit",
+    lambda x: _bits(x) >= 1 << (x.data_type.bits - 1),
+    summary="Return whether the sign bit of each element is set, also of -0 and NaN.",
+)
+
+# ---- two operands ----------------------------------------------------------------------------------------------------
+
+add = binary("add", ops.add)
+subtract = binary("subtract", ops.subtract)
+multiply = binary("multiply", ops.multiply)
+divide = binary("divide", ops.divide, FLOATING)
+floor_divide = binary("floor_divide", ops.floor_divide)
+remainder = binary(
+    "remainder", operator.mod, summary="Return the remainder of each pair of elements, with the sign of the divisor."
+)
+pow = binary("pow", ops.power, summary="Return `x1` to the power of `x2` for each pair of elements.")
+atan2 = binary("atan2", ops.atan2, FLOATING, "Return the angle in radians of each point (x2, x1).")
+
+equal = binary("equal", ops.equal, ANY, "Return the mask x1 == x2.")
+not_equal = binary("not_equal", ops.not_equal, ANY, "Return the mask x1 != x2.")
+less = binary("less", ops.less, summary="Return the mask x1 < x2.")
+less_equal = binary("less_equal", ops.less_equal, summary="Return the mask x1 <= x2.")
+greater = binary("greater", ops.greater, summary="Return the mask x1 > x2.")
+greater_equal = binary("greater_equal", ops.greater_equal, summary="Return the mask x1 >= x2.")
+logical_and = binary("logical_and", ops.logical_and, "boolean")
+logical_or = binary("logical_or", ops.logical_or, "boolean")
+logical_xor = binary("logical_xor", ops.logical_xor, "boolean")
+bitwise_and = binary("bitwise_and", ops.bitwise_and, BITS)
+bitwise_or = binary("bitwise_or", ops.bitwise_or, BITS)
+bitwise_xor = binary("bitwise_xor", ops.bitwise_xor, BITS)
+bitwise_left_shift = binary(
+    "bitwise_left_shift", operator.lshift, "integer", "Return each integer of `x1` shifted left by `x2` bits."
+)
+bitwise_right_shift = binary(
+    "bitwise_right_shift",
+    operator.rshift,
+    "integer",
+    "Return each integer of `x1` shifted right by `x2` bits; the sign bit is repeated.",
+)
+
+
+def _extreme(function: Callable[[Any, Any], Any], x1: Tensor, x2: Tensor) -> Tensor:
+    """Return the larger or smaller of each pair; NaN if either is NaN."""
+    result: Tensor = function(x1, x2)
+    if not x1.data_type.is_float:
+        return result
+    nan_of_second: Tensor = ops.where(ops.isnan(x2), x2, result)
+    nan_of_first: Tensor = ops.where(ops.isnan(x1), x1, nan_of_second)
+    return nan_of_first
 
 
 @named
 def maximum(x1: Number, x2: Number, /) -> Tensor:
-    """Return the larger of each pair of numbers, NaN where one is NaN."""
-    return _extreme(descs.ElementWiseMax, x1, x2)
+    """Return the larger of each pair of elements, NaN if either is NaN."""
+    return _extreme(ops.maximum, *both(x1, x2, NUMERIC))
 
 
 @named
 def minimum(x1: Number, x2: Number, /) -> Tensor:
-    """Return the smaller of each pair of numbers, NaN where one is NaN."""
-    return _extreme(descs.ElementWiseMin, x1, x2)
+    """Return the smaller of each pair of elements, NaN if either is NaN."""
+    return _extreme(ops.minimum, *both(x1, x2, NUMERIC))
 
 
 @named
 def clip(x: Tensor, /, min: Number | None = None, max: Number | None = None) -> Tensor:
-    """Return each number, but at least ``min`` and at most ``max``; None for no bound.
+    """Return each element limited to the range from ``min`` to ``max``; None means no bound.
 
     Raises:
-        InvalidArgument: bounds of another kind of type, or whose sizes do not broadcast.
+        InvalidArgument: If bounds are of another kind of dtype, or their shapes do not broadcast.
     """
-    found = tensor("x", x, NUMERIC)
-    given = found
-    for kind, name, bound in ((descs.ElementWiseMax, "min", min), (descs.ElementWiseMin, "max", max)):
+    x = tensor("x", x, NUMERIC)
+    result = x
+    for function, name, bound in ((ops.maximum, "min", min), (ops.minimum, "max", max)):
         if bound is None:
             continue
-        limit = operand(name, bound, kind_of(given), given)
+        limit = operand(name, bound, kind_of(x), x)
         if isinstance(limit, Tensor):
-            found, limit = promoted(caller(), {"x": found, name: limit})
+            result, limit = promoted(caller(), {"x": result, name: limit})
         else:
-            limit = scalar(limit, found)
-        found = _extreme(kind, found, limit)
-    return found._same() if found is given else found.astype(given.data_type)
+            limit = scalar(limit, result)
+        result = _extreme(function, result, limit)
+    return result._same() if result is x else result.astype(x.data_type)
+
+
+@named
+def logaddexp(x1: Number, x2: Number, /) -> Tensor:
+    """Return the logarithm of the sum of the exponentials of each pair of elements."""
+    first, second = both(x1, x2, FLOATING)
+    distance = ops.where(first == second, scalar(0.0, first), builtins.abs(first - second))
+    result: Tensor = maximum(first, second) + _log1p(ops.exp(-distance))
+    return result
+
+
+@named
+def hypot(x1: Number, x2: Number, /) -> Tensor:
+    """Return the length of the hypotenuse of each pair of legs, without overflow on the way."""
+    first, second = (builtins.abs(leg) for leg in both(x1, x2, FLOATING))
+    longer, shorter = maximum(first, second), minimum(first, second)
+    ratio = ops.where(longer == 0.0, longer, shorter / longer)
+    length = longer * ops.sqrt(ratio * ratio + 1.0)
+    result: Tensor = ops.where(ops.isinf(first) | ops.isinf(second), scalar(math.inf, first), length)
+    return result
+
+
+@named
+def copysign(x1: Number, x2: Number, /) -> Tensor:
+    """Return the magnitude of `x1` with the sign of `x2` for each pair of elements."""
+    first, second = both(x1, x2, FLOATING)
+    return _signed_as(first, second)
+
+
+def _signed_as(magnitude: Tensor, sign: Tensor) -> Tensor:
+    mask = 1 << (magnitude.data_type.bits - 1)
+    bits: Any = (_bits(magnitude) & (mask - 1)) | (_bits(sign) & mask)
+    result: Tensor = bits._same(magnitude.data_type)
+    return result
+
+
+@named
+def nextafter(x1: Number, x2: Number, /) -> Tensor:
+    """Return the floating-point number next to `x1` towards `x2` for each pair of elements."""
+    first, second = both(x1, x2, FLOATING)
+    bits = _bits(first)
+    is_away = (second > first) == (first > 0.0)
+    stepped = ops.where(is_away, bits + 1, bits - 1)._same(first.data_type)
+    least = _signed_as(scalar(0.0, first), second)
+    smallest = (_bits(least) | 1)._same(first.data_type)
+    result = ops.where(first == 0.0, smallest, stepped)
+    result = ops.where(first == second, second, result)
+    either_nan: Tensor = ops.where(ops.isnan(first) | ops.isnan(second), first + second, result)
+    return either_nan

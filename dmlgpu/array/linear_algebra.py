@@ -1,4 +1,4 @@
-"""Products of matrices and vectors. Integers are multiplied and added up in their own type."""
+"""Products of matrices and vectors. Integers are multiplied and summed in their own dtype."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ def _two(x1: Any, x2: Any) -> list[Tensor]:
 
 @named
 def matmul(x1: Tensor, x2: Tensor, /) -> Tensor:
-    """Return the product of matrices, or stacks of them that broadcast; a vector is a row on the left, a column on the
-    right, and its dimension is left out of the result.
+    """Return the product of matrices, or of stacks of matrices, which broadcast.
+
+    A vector is a row on the left and a column on the right; the result lacks its axis.
 
     Raises:
-        InvalidArgument: scalars, no common type, inner sizes that differ, or stacks that do not broadcast.
+        InvalidArgument: If an operand is a scalar, there is no common dtype, or shapes do not fit.
     """
     first, second = _two(x1, x2)
     return first @ second
@@ -37,24 +38,24 @@ def matmul(x1: Tensor, x2: Tensor, /) -> Tensor:
 
 @named
 def matrix_transpose(x: Tensor, /) -> Tensor:
-    """Return the view with the last two dimensions exchanged.
+    """Return a view with the last two axes exchanged.
 
     Raises:
-        InvalidArgument: fewer than two dimensions.
+        InvalidArgument: If `x` has fewer than two axes.
     """
     return tensor("x", x).mT
 
 
 @named
 def tensordot(x1: Tensor, x2: Tensor, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
-    """Return the sum of products over axes of both arrays; the others follow one another.
+    """Return the sum of products over axes of both arrays; the result has the other axes, in order.
 
     Args:
-        x1, x2: numbers.
-        axes: how many of the last of x1 and the first of x2, or which of each.
+        x1, x2: Tensors of a numeric dtype.
+        axes: Number of the last axes of `x1` and the first of `x2`, or the axes of each.
 
     Raises:
-        InvalidArgument: no common type, axes out of range or of different sizes, or more than 8 dimensions.
+        InvalidArgument: If there is no common dtype, axes are out of range or differ in size, or more than 8 remain.
     """
     first, second = _two(x1, x2)
     count = as_index(axes)
@@ -81,23 +82,23 @@ def tensordot(x1: Tensor, x2: Tensor, /, *, axes: int | tuple[Sequence[int], Seq
     if len(sizes) > 8:
         raise InvalidArgument(f"{caller()}: axes must leave at most 8 dimensions, got {len(sizes)}")
     extent = math.prod(shared)
-    height, width = (math.prod(one.sizes[axis] for axis in part) for one, part in ((first, rows), (second, columns)))
+    height, width = math.prod(first.sizes[axis] for axis in rows), math.prod(second.sizes[axis] for axis in columns)
     a = first.transpose((*rows, *left)).reshape(height, extent) if first.ndim else first.reshape(1, 1)
     b = second.transpose((*right, *columns)).reshape(extent, width) if second.ndim else second.reshape(1, 1)
-    found: Tensor = a @ b
-    return found._renamed(sizes)
+    result: Tensor = a @ b
+    return result._renamed(sizes)
 
 
 @named
 def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
-    """Return the sum of products along an axis; other dimensions broadcast.
+    """Return the sum of products along an axis; the others broadcast.
 
     Args:
-        x1, x2: numbers.
-        axis: along which, counted from the back.
+        x1, x2: Tensors of a numeric dtype.
+        axis: Negative axis, counted from the end.
 
     Raises:
-        InvalidArgument: no common type, an axis out of range, or sizes that differ or do not broadcast.
+        InvalidArgument: If there is no common dtype, the axis is out of range, or shapes do not fit.
     """
     first, second = _two(x1, x2)
     rank = min(first.ndim, second.ndim)
@@ -110,4 +111,4 @@ def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
         )
     sizes = broadcast_sizes(caller(), [("x1", first.sizes), ("x2", second.sizes)])
     product: Tensor = first.broadcast_to(sizes) * second.broadcast_to(sizes)
-    return reduced(product, ReduceFunction.SUM, number, False, 0)
+    return reduced(product, ReduceFunction.SUM, number, False)

@@ -1,33 +1,29 @@
-"""What functions of the namespace share: operands checked, brought to one type, and run."""
+"""The standard's policy for operands: kinds of dtypes, type promotion, and what is refused.
+
+Functions that `dmlgpu.ops` has as well are computed there, behind this policy.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common.coercion import argument, boolean
 from dmlgpu.common.errors import InvalidArgument, NotSupported, shown
-from dmlgpu.runtime.device import Device
-from dmlgpu.tensors.calls import caller
-from dmlgpu.tensors.execution import call_op
-from dmlgpu.tensors.layout import broadcast_sizes, checked_axes
+from dmlgpu.tensors.calls import caller, named
+from dmlgpu.tensors.layout import broadcast_sizes
 from dmlgpu.tensors.promotion import promoted
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.types import as_data_type, is_boolean_type
 
 Dtype: TypeAlias = Any
-"""A type of the namespace, or whatever stands for one: ``dmlgpu.array.float32``, NumPy's, or its name."""
-
-Where: TypeAlias = Device | str | None
-"""A device, the name of an adapter, or None for ``default_device()``."""
+"""A dtype of the namespace, ``dmlgpu.array.float32``, which is NumPy's, or its name."""
 
 Number: TypeAlias = Tensor | float
-"""A tensor, or a number of Python's beside one."""
+"""A tensor, or a Python number beside one."""
 
 NUMERIC = "integer or floating-point"
 FLOATING = "floating-point"
@@ -40,44 +36,53 @@ KINDS = {
     "real floating": ("float32",),
     "complex floating": (),
 }
-"""Names of the types of each kind of the standard that adapters compute."""
+"""Names of the dtypes of each of the standard's kinds that adapters compute."""
 
 KINDS["integral"] = KINDS["signed integer"] + KINDS["unsigned integer"]
 KINDS["numeric"] = KINDS["integral"] + KINDS["real floating"]
 
 REFUSED = ("float64", "complex64", "complex128")
-"""Names of types of the standard that adapters cannot compute."""
+"""Names of the standard's dtypes that adapters cannot compute."""
 
 
 def as_type(dtype: Dtype) -> Any:
-    """Return what ``Tensor`` takes for a type: a data type, or ``bool``.
+    """Return what ``Tensor`` takes for a dtype: a ``DataType``, or ``bool``.
 
     Raises:
-        InvalidArgument: no type.
-        NotSupported: a type that adapters cannot compute.
+        InvalidArgument: If it is not a dtype.
+        NotSupported: If adapters cannot compute it.
     """
     if is_boolean_type(dtype):
         return bool
     try:
         name = np.dtype(dtype).name if dtype is not None else ""
-    except Exception:  # whatever is no type of NumPy's
+    except Exception:  # whatever NumPy does not take for a dtype
         name = ""
     if name in REFUSED or dtype is DataType.FLOAT64:
         raise NotSupported(
             f"{caller()}: dtype must not be {name or 'float64'}, which adapters cannot compute; float32 is the widest "
             "floating-point type"
         )
-    found = as_data_type(caller(), "dtype", dtype)
-    if found.bits < 8:
-        raise InvalidArgument(f"{caller()}: dtype must be of 8 bits at least, got {found.name}")
-    return found
+    data_type = as_data_type(caller(), "dtype", dtype)
+    if data_type.bits < 8:
+        raise InvalidArgument(f"{caller()}: dtype must be of 8 bits at least, got {data_type.name}")
+    return data_type
+
+
+def numeric_type(dtype: Dtype) -> DataType:
+    """Return the ``DataType`` of a dtype, which must not be bool."""
+    data_type = as_type(dtype)
+    if data_type is bool:
+        raise InvalidArgument(f"{caller()}: dtype must be a type of numbers, got bool")
+    numeric: DataType = data_type
+    return numeric
 
 
 def tensor(name: str, value: Any, kind: str = "") -> Tensor:
-    """Return an operand that must be a tensor, of a kind of types.
+    """Return an operand that must be a tensor, of a kind of dtypes.
 
     Raises:
-        InvalidArgument: no tensor, or one of another kind; names the function and the operand.
+        InvalidArgument: If it is not; names the function and the operand.
     """
     if not isinstance(value, Tensor):
         raise InvalidArgument(
@@ -89,111 +94,149 @@ def tensor(name: str, value: Any, kind: str = "") -> Tensor:
 
 
 def kind_of(x: Tensor) -> str:
-    """Return whether a tensor's type is ``"boolean"``, ``"integer"`` or ``"floating-point"``."""
+    """Return the kind of a tensor's dtype: ``"boolean"``, ``"integer"`` or ``"floating-point"``."""
     if x.is_boolean:
         return "boolean"
     return "floating-point" if x.data_type.is_float else "integer"
 
 
 def operand(name: str, value: Any, kind: str, beside: Tensor) -> Any:
-    """Return an operand that is a tensor or a number that fits one.
+    """Return an operand that is a tensor, or a number that fits the dtype of another.
 
     Raises:
-        InvalidArgument: neither, or a number of another kind; names the function and the operand.
+        InvalidArgument: If it is neither, or a number of another kind; names the function and the operand.
     """
     if not isinstance(value, bool | int | float | np.bool_ | np.integer | np.floating):
         return tensor(name, value, kind)
-    own = kind_of(beside)
-    truth = isinstance(value, bool | np.bool_)
-    real = isinstance(value, float | np.floating)
-    if truth is not (own == "boolean") or (real and own == "integer"):
+    kind_beside = kind_of(beside)
+    is_bool = isinstance(value, bool | np.bool_)
+    is_float = isinstance(value, float | np.floating)
+    if is_bool is not (kind_beside == "boolean") or (is_float and kind_beside == "integer"):
         raise InvalidArgument(f"{caller()}: {name} must fit beside {beside.type_name}, got {shown(value, typed=True)}")
     return value
 
 
-def pair(x1: Any, x2: Any, kind: str = "integer or floating-point", names: tuple[str, str] = ("x1", "x2")) -> list[Any]:
-    """Return two operands in one type, of which one at most is a number.
+def pair(x1: Any, x2: Any, kind: str = NUMERIC) -> list[Any]:
+    """Promote two operands, at most one of which is a number, to one dtype.
 
     Raises:
-        InvalidArgument: two numbers, no common type, a type of another kind, several devices, or sizes that do not
-            broadcast.
+        InvalidArgument: If both are numbers, a dtype is of another kind, there is no common dtype, devices differ, or
+            shapes do not broadcast.
     """
     if not isinstance(x1, Tensor):
-        second = tensor(names[1], x2, kind)
-        first = operand(names[0], x1, kind, second)
+        second = tensor("x2", x2, kind)
+        first = operand("x1", x1, kind, second)
     else:
-        first = tensor(names[0], x1, kind)
-        second = operand(names[1], x2, kind, first)
-    found = promoted(caller(), {names[0]: first, names[1]: second})
+        first = tensor("x1", x1, kind)
+        second = operand("x2", x2, kind, first)
+    operands = promoted(caller(), {"x1": first, "x2": second})
     if isinstance(first, Tensor) and isinstance(second, Tensor):
         if first.device is not second.device:
             raise InvalidArgument(
-                f"{caller()}: {names[1]} must be on the device of {names[0]}, '{first.device.adapter}', got one on "
+                f"{caller()}: x2 must be on the device of x1, '{first.device.adapter}', got one on "
                 f"'{second.device.adapter}'; to_device copies it"
             )
         if first.sizes != second.sizes:
-            broadcast_sizes(caller(), [(names[0], first.sizes), (names[1], second.sizes)])
-    return found
+            broadcast_sizes(caller(), [("x1", first.sizes), ("x2", second.sizes)])
+    return operands
 
 
-def both(x1: Any, x2: Any, kind: str, names: tuple[str, str] = ("x1", "x2")) -> list[Tensor]:
-    """Return two operands in one type, both as tensors."""
-    first, second = pair(x1, x2, kind, names)
-    made = first if isinstance(first, Tensor) else second
-    return [one if isinstance(one, Tensor) else scalar(one, made) for one in (first, second)]
+def both(x1: Any, x2: Any, kind: str) -> list[Tensor]:
+    """Promote two operands to one dtype, both as tensors."""
+    operands = pair(x1, x2, kind)
+    beside = operands[0] if isinstance(operands[0], Tensor) else operands[1]
+    return [value if isinstance(value, Tensor) else scalar(value, beside) for value in operands]
 
 
 def scalar(value: float, beside: Tensor) -> Tensor:
-    """Return a number as a tensor without dimensions, of the type of another, on its device."""
+    """Return a number as a tensor of rank 0, of the dtype of another, on its device."""
     return Tensor(value, beside._type, device=beside.device)
 
 
-def run(kind: type[OperatorDesc], **values: Any) -> Tensor:
-    """Run an operator with one output."""
-    found: Tensor = call_op(kind, values)[0]
-    return found
-
-
-def chosen(condition: Tensor, x1: Any, x2: Any) -> Tensor:
-    """Return elements of ``x1`` where a condition holds, else of ``x2``."""
-    return run(descs.ElementWiseIf, condition_tensor=condition, a_tensor=x1, b_tensor=x2)
-
-
-def unary(kind: type[OperatorDesc], x: Any, allowed: str = FLOATING) -> Tensor:
-    """Run an operator on a tensor of an allowed kind of types."""
-    return run(kind, input_tensor=tensor("x", x, allowed))
-
-
-def binary(kind: type[OperatorDesc], x1: Any, x2: Any, allowed: str = NUMERIC) -> Tensor:
-    """Run an operator on two operands of an allowed kind of types, brought to one type."""
-    first, second = pair(x1, x2, allowed)
-    return run(kind, a_tensor=first, b_tensor=second)
-
-
 def word(name: str, value: Any, words: tuple[str, ...]) -> str:
-    """Return an argument that is one of a few words.
-
-    Raises:
-        InvalidArgument: it is none of them; names the function and the argument.
-    """
+    """Return an argument that must be one of a few words."""
     if not isinstance(value, str) or value not in words:
         raise InvalidArgument(f"{caller()}: {name} must be {' or '.join(map(repr, words))}, got {shown(value)}")
     return value
 
 
 def optional(name: str, value: Any) -> bool | None:
-    """Return an argument that is a truth value or None.
-
-    Raises:
-        InvalidArgument: it is neither; names the function and the argument.
-    """
+    """Return an argument that must be a boolean or None."""
     return None if value is None else argument(caller(), name, boolean, value)
 
 
-def axes_of(x: Tensor, axis: int | Sequence[int] | None) -> tuple[int, ...]:
-    """Return axes counted from the front; None is all of them.
+# ---- functions of a table --------------------------------------------------------------------------------------------
+
+
+class StandardUnary(Protocol):
+    """A function of the standard of one tensor."""
+
+    __name__: str
+
+    def __call__(self, x: Tensor, /) -> Tensor:
+        """Return a tensor of the shape of `x`."""
+
+
+class StandardBinary(Protocol):
+    """A function of the standard of two tensors, or of a tensor and a number."""
+
+    __name__: str
+
+    def __call__(self, x1: Number, x2: Number, /) -> Tensor:
+        """Return a tensor of the shape to which `x1` and `x2` broadcast."""
+
+
+def unary(
+    name: str,
+    function: Callable[[Any], Any],
+    kinds: str = FLOATING,
+    summary: str = "",
+    integers: Callable[[Tensor], Tensor] | None = None,
+) -> StandardUnary:
+    """Return a function of one tensor.
+
+    Args:
+        name: The standard's name.
+        function: Computes it.
+        kinds: Kinds of dtypes that the standard allows.
+        summary: First line of the docstring; defaults to that of ``function``.
+        integers: Computes it for tensors of integers.
+    """
+
+    def call(x: Tensor, /) -> Tensor:
+        operand = tensor("x", x, kinds)
+        if integers is not None and not operand.data_type.is_float:
+            return integers(operand)
+        result: Tensor = function(operand)
+        return result
+
+    return _documented(call, name, summary or _first_line(function), f"x: Tensor of a dtype of kind {kinds}.")
+
+
+def binary(name: str, function: Callable[[Any, Any], Any], kinds: str = NUMERIC, summary: str = "") -> StandardBinary:
+    """Return a function of two operands, promoted to one dtype; see ``unary``."""
+
+    def call(x1: Number, x2: Number, /) -> Tensor:
+        result: Tensor = function(*pair(x1, x2, kinds))
+        return result
+
+    operands = f"x1, x2: Tensors of dtypes of kind {kinds}, promoted to a common one; one of them may be a number."
+    return _documented(call, name, summary or _first_line(function), operands)
+
+
+def _first_line(function: Any) -> str:
+    return str(function.__doc__).partition("\n")[0]
+
+
+def _documented(call: Any, name: str, summary: str, operands: str) -> Any:
+    call.__name__ = call.__qualname__ = name
+    call.__module__ = "dmlgpu.array"
+    call.__doc__ = f"""{summary}
+
+    Args:
+        {operands}
 
     Raises:
-        InvalidArgument: an axis out of range, or one twice.
+        InvalidArgument: If a dtype is of another kind, or operands do not fit together.
     """
-    return tuple(range(x.ndim)) if axis is None else checked_axes(caller(), "axis", axis, x.ndim)
+    return named(call)

@@ -1,198 +1,232 @@
-"""Along axes: sums and products, extremes, means, running sums and products."""
+"""Functions along axes: sums and products, extremes, statistics, running sums, all and any, differences."""
 
 from __future__ import annotations
 
+import builtins
 import math
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
+from dmlgpu import ops
 from dmlgpu.array.creation import full
-from dmlgpu.array.logic import isnan
-from dmlgpu.array.manipulation import joined
-from dmlgpu.array.operands import FLOATING, NUMERIC, Dtype, as_type, axes_of, chosen, run, tensor
-from dmlgpu.catalog import descs
+from dmlgpu.array.operands import FLOATING, NUMERIC, Dtype, numeric_type, tensor
 from dmlgpu.catalog.enums import DataType, ReduceFunction
-from dmlgpu.common.coercion import argument, boolean, real
+from dmlgpu.common.coercion import argument, boolean, integer, real
 from dmlgpu.common.errors import InvalidArgument
-from dmlgpu.ops import directml
+from dmlgpu.ops import reductions
+from dmlgpu.ops.shape import joined
 from dmlgpu.tensors.calls import caller, named
-from dmlgpu.tensors.integers import total, wrapped
-from dmlgpu.tensors.layout import checked_axis
+from dmlgpu.tensors.integers import wrapped
+from dmlgpu.tensors.layout import checked_axes, checked_axis
+from dmlgpu.tensors.promotion import promoted
 from dmlgpu.tensors.tensor import Tensor
 
-__all__ = ["cumulative_prod", "cumulative_sum", "max", "mean", "min", "prod", "std", "sum", "var"]
+__all__ = [
+    "all", "any", "cumulative_prod", "cumulative_sum", "diff", "max", "mean", "min", "prod", "std", "sum", "var",
+]  # fmt: skip
 
-Axes: TypeAlias = int | tuple[int, ...] | None
-"""Axes, negative ones from the back; None for all."""
+Axes = int | tuple[int, ...] | None
+"""An axis or several, negative ones counted from the end; None means all."""
 
 
-def reduced(x: Tensor, function: ReduceFunction, axis: Any, keepdims: Any, nothing: float | None = None) -> Tensor:
-    """Reduce along axes, which stay with size 1 where ``keepdims``.
+def _in_32_bits(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Compute integers below 32 bits, which DirectML does not sum, in 32 bits, and drop the bits they lack."""
+    if x.data_type.is_float or x.data_type.bits >= 32 or not x.size:
+        return function(x)
+    return wrapped(function(x.astype(DataType.INT32 if x.data_type.is_signed else DataType.UINT32)), x.data_type)
 
-    Args:
-        x: an array.
-        function: how.
-        axis: along which.
-        keepdims: whether these stay.
-        nothing: what no elements make; None refuses them.
 
-    Raises:
-        InvalidArgument: an axis out of range, or no elements where they make nothing.
+def reduced(x: Tensor, function: ReduceFunction, axis: Axes, keepdims: Any, of_nothing: float | None = None) -> Tensor:
+    """Reduce along axes as `ops` does, also integers below 32 bits; single elements stay as they are.
+
+    ``of_nothing`` is the result of no elements; None means that of ``function``, if it has one.
     """
-    keepdims = argument(caller(), "keepdims", boolean, keepdims)
-    axes = axes_of(x, axis)
-    kept = tuple(1 if number in axes else size for number, size in enumerate(x.sizes))
-    sizes = kept if keepdims else tuple(size for number, size in enumerate(x.sizes) if number not in axes)
-    if not x.size:
-        if nothing is None and 0 not in sizes:
-            raise InvalidArgument(f"{caller()}: x must have at least one element along axis, got sizes {list(x.sizes)}")
-        return full(sizes, nothing or 0, dtype=x.dtype, device=x.device)
-    if all(x.sizes[number] == 1 for number in axes):
-        return x.reshape(sizes)._same() if x.is_view else x._renamed(sizes)
-    return total(caller(), x, function, axes)._renamed(sizes)
+    axes = tuple(range(x.ndim)) if axis is None else checked_axes(caller(), "axis", axis, x.ndim)
+    if x.size and builtins.all(x.sizes[number] == 1 for number in axes):
+        is_kept = argument(caller(), "keepdims", boolean, keepdims)
+        shape = tuple(size for number, size in enumerate(x.sizes) if is_kept or number not in axes)
+        return x.reshape(shape)._same() if x.is_view else x._renamed(shape)
+    if function in (ReduceFunction.SUM, ReduceFunction.MULTIPLY):
+        return _in_32_bits(lambda operand: reductions.reduced(operand, function, axes, keepdims, of_nothing), x)
+    return reductions.reduced(x, function, axes, keepdims, of_nothing)
 
 
-def _with_nan(x: Tensor, found: Tensor, axis: Any, keepdims: Any) -> Tensor:
-    """Return extremes, NaN where there is one among the elements."""
-    if not x.data_type.is_float or not x.size:
-        return found
-    flags = isnan(x)._same(boolean=False).astype(DataType.UINT32)
-    is_any = reduced(flags, ReduceFunction.MAX, axis, keepdims) != 0
-    return chosen(is_any, Tensor(np.float32(math.nan), x.data_type, device=x.device), found)
+def contains_nan(x: Tensor, axis: Axes, keepdims: Any) -> Tensor:
+    """Return whether there is NaN along axes of floating-point elements."""
+    flags: Tensor = ops.isnan(x)._same(boolean=False)
+    return reduced(flags.astype(DataType.UINT32), ReduceFunction.MAX, axis, keepdims) != 0
+
+
+def _extreme(x: Any, function: ReduceFunction, axis: Axes, keepdims: Any) -> Tensor:
+    """Return extremes along axes, NaN if there is one."""
+    operand = tensor("x", x, NUMERIC)
+    result = reduced(operand, function, axis, keepdims)
+    if not operand.data_type.is_float or not operand.size:
+        return result
+    nan = Tensor(np.float32(math.nan), operand.data_type, device=operand.device)
+    with_nan: Tensor = ops.where(contains_nan(operand, axis, keepdims), nan, result)
+    return with_nan
 
 
 @named
 def max(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return the largest number along axes, NaN where there is one.
+    """Return the largest element along axes, NaN if there is one.
 
     Raises:
-        InvalidArgument: no numbers, none at all, or an axis out of range.
+        InvalidArgument: If the dtype is not numeric, there is no element, or an axis is out of range.
     """
-    given = tensor("x", x, NUMERIC)
-    return _with_nan(given, reduced(given, ReduceFunction.MAX, axis, keepdims), axis, keepdims)
+    return _extreme(x, ReduceFunction.MAX, axis, keepdims)
 
 
 @named
 def min(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return the smallest number along axes, NaN where there is one.
-
-    Raises:
-        InvalidArgument: no numbers, none at all, or an axis out of range.
-    """
-    given = tensor("x", x, NUMERIC)
-    return _with_nan(given, reduced(given, ReduceFunction.MIN, axis, keepdims), axis, keepdims)
+    """Return the smallest element along axes, NaN if there is one; see ``max``."""
+    return _extreme(x, ReduceFunction.MIN, axis, keepdims)
 
 
-def _accumulated(x: Any, dtype: Dtype, kind: str = NUMERIC) -> Tensor:
-    """Return numbers in the type in which they are added up: integers in one of 64 bits."""
-    given = tensor("x", x, kind)
+def _summable(x: Any, dtype: Dtype, kind: str = NUMERIC) -> Tensor:
+    """Return elements in the dtype in which they are summed: integers in one of 64 bits."""
+    operand = tensor("x", x, kind)
     if dtype is not None:
-        wanted = as_type(dtype)
-        if wanted is bool:
-            raise InvalidArgument(f"{caller()}: dtype must be a type of numbers, got bool")
-        return given.astype(wanted)
-    if given.data_type.is_float:
-        return given
-    return given.astype(DataType.INT64 if given.data_type.is_signed or given.is_boolean else DataType.UINT64)
+        return operand.astype(numeric_type(dtype))
+    if operand.data_type.is_float:
+        return operand
+    return operand.astype(DataType.INT64 if operand.data_type.is_signed or operand.is_boolean else DataType.UINT64)
 
 
 @named
 def sum(x: Tensor, /, *, axis: Axes = None, dtype: Dtype = None, keepdims: bool = False) -> Tensor:
-    """Return the sum along axes: of integers as int64 or uint64, unless another type is asked for; of none 0.
+    """Return the sum along axes, of integers as int64 or uint64 by default.
 
     Raises:
-        InvalidArgument: no numbers, or an axis out of range; NotSupported: a type that adapters cannot compute.
+        InvalidArgument: If an axis is out of range, or ``dtype`` is not numeric.
+        NotSupported: If adapters cannot compute the dtype.
     """
-    return reduced(_accumulated(x, dtype, f"boolean or {NUMERIC}"), ReduceFunction.SUM, axis, keepdims, 0)
+    return reduced(_summable(x, dtype, f"boolean or {NUMERIC}"), ReduceFunction.SUM, axis, keepdims)
 
 
 @named
 def prod(x: Tensor, /, *, axis: Axes = None, dtype: Dtype = None, keepdims: bool = False) -> Tensor:
-    """Return the product along axes: of integers as int64 or uint64, unless another type is asked for; of none 1.
-
-    Raises:
-        InvalidArgument: no numbers, or an axis out of range; NotSupported: a type that adapters cannot compute.
-    """
-    return reduced(_accumulated(x, dtype), ReduceFunction.MULTIPLY, axis, keepdims, 1)
+    """Return the product along axes, of integers as int64 or uint64 by default; see ``sum``."""
+    return reduced(_summable(x, dtype), ReduceFunction.MULTIPLY, axis, keepdims)
 
 
 @named
 def mean(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return the mean of floating-point numbers along axes; of none NaN.
+    """Return the mean of floating-point elements along axes; NaN if there are none.
 
     Raises:
-        InvalidArgument: no floating-point numbers, or an axis out of range.
+        InvalidArgument: If the dtype is not floating point, or an axis is out of range.
     """
-    return reduced(tensor("x", x, FLOATING), ReduceFunction.AVERAGE, axis, keepdims, math.nan)
+    return reduced(tensor("x", x, FLOATING), ReduceFunction.AVERAGE, axis, keepdims)
 
 
 @named
 def var(x: Tensor, /, *, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
-    """Return the sum of squared distances from the mean along axes, divided by the number of elements less
-    ``correction``; NaN where that is not above 0.
+    """Return the variance along axes: squared distances from the mean, divided by the count less ``correction``.
+
+    The result is NaN if the divisor is not above 0.
 
     Raises:
-        InvalidArgument: no floating-point numbers, or an axis out of range.
+        InvalidArgument: If the dtype is not floating point, or an axis is out of range.
     """
-    return _variance(tensor("x", x, FLOATING), axis, correction, keepdims)
+    return _variance(x, axis, correction, keepdims)
 
 
 @named
 def std(x: Tensor, /, *, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
-    """Return the square root of ``var``."""
-    found = _variance(tensor("x", x, FLOATING), axis, correction, keepdims)
-    return run(descs.ElementWiseSqrt, input_tensor=found)
+    """Return the standard deviation along axes: the square root of ``var``."""
+    result: Tensor = ops.sqrt(_variance(x, axis, correction, keepdims))
+    return result
 
 
-def _variance(x: Tensor, axis: Axes, correction: float, keepdims: bool) -> Tensor:
-    less = argument(caller(), "correction", real, correction)
-    count = math.prod(x.sizes[number] for number in axes_of(x, axis))
-    distances = x - reduced(x, ReduceFunction.AVERAGE, axis, True, math.nan)
-    total = reduced(distances * distances, ReduceFunction.SUM, axis, keepdims, 0)
-    if count - less > 0:
-        return total / (count - less)
-    return total * math.nan
+def _variance(x: Any, axis: Axes, correction: float, keepdims: bool) -> Tensor:
+    operand, subtrahend = tensor("x", x, FLOATING), argument(caller(), "correction", real, correction)
+    squares, count = reductions.squared_distances(operand, axis, keepdims)
+    return squares / (count - subtrahend) if count > subtrahend else squares * math.nan
 
 
-def _running(function: Any, given: Tensor, axis: int | None, include_initial: bool, first: int) -> Tensor:
-    if axis is None:
-        if given.ndim != 1:
-            raise InvalidArgument(f"{caller()}: axis must be given for {given.ndim} dimensions")
-        axis = 0
-    number = checked_axis(caller(), "axis", axis, given.ndim)
-    narrow = not given.data_type.is_float and given.data_type.bits < 32
-    wide = given.astype(DataType.INT32 if given.data_type.is_signed else DataType.UINT32) if narrow else given
-    found = function(wide, axis=number) if given.size else given
-    found = wrapped(found, given.data_type) if narrow and given.size else found
+def _running(function: Callable[..., Any], x: Tensor, axis: int | None, include_initial: bool, initial: int) -> Tensor:
+    if axis is None and x.ndim != 1:
+        raise InvalidArgument(f"{caller()}: axis must be given for {x.ndim} dimensions")
+    number = checked_axis(caller(), "axis", 0 if axis is None else axis, x.ndim)
+    result = _in_32_bits(lambda operand: reductions.running(function, operand, number), x)
     if argument(caller(), "include_initial", boolean, include_initial):
-        sizes = (*given.sizes[:number], 1, *given.sizes[number + 1 :])
-        begin = full(sizes, first, dtype=given.dtype, device=given.device)
-        found = joined([begin, found], number)
-    return found
+        shape = (*x.sizes[:number], 1, *x.sizes[number + 1 :])
+        result = joined([full(shape, initial, dtype=x.dtype, device=x.device), result], number)
+    return result
 
 
 @named
 def cumulative_sum(
     x: Tensor, /, *, axis: int | None = None, dtype: Dtype = None, include_initial: bool = False
 ) -> Tensor:
-    """Return the running sum along an axis, after a 0 where ``include_initial``; types are those of ``sum``.
+    """Return the running sum along an axis, after a 0 if ``include_initial``, in the dtype of ``sum``.
 
     Raises:
-        InvalidArgument: no numbers, an axis out of range, or None for several.
-        NotSupported: a type that adapters cannot compute.
+        InvalidArgument: If the dtype is not numeric, or an axis is out of range, or None for several axes.
+        NotSupported: If adapters cannot compute the dtype.
     """
-    return _running(directml.cumulative_summation, _accumulated(x, dtype), axis, include_initial, 0)
+    return _running(ops.directml.cumulative_summation, _summable(x, dtype), axis, include_initial, 0)
 
 
 @named
 def cumulative_prod(
     x: Tensor, /, *, axis: int | None = None, dtype: Dtype = None, include_initial: bool = False
 ) -> Tensor:
-    """Return the running product along an axis, after a 1 where ``include_initial``; types are those of ``prod``.
+    """Return the running product along an axis, after a 1 if ``include_initial``; see ``cumulative_sum``."""
+    return _running(ops.directml.cumulative_product, _summable(x, dtype), axis, include_initial, 1)
+
+
+def _truth(x: Any, function: ReduceFunction, axis: Axes, keepdims: bool, of_nothing: int) -> Tensor:
+    flags = tensor("x", x).astype("bool")._same(boolean=False)
+    return reduced(flags, function, axis, keepdims, of_nothing)._same(boolean=True)
+
+
+@named
+def all(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """Return whether all elements along axes are true or not 0; true if there are none.
 
     Raises:
-        InvalidArgument: no numbers, an axis out of range, or None for several.
-        NotSupported: a type that adapters cannot compute.
+        InvalidArgument: If an axis is out of range.
     """
-    return _running(directml.cumulative_product, _accumulated(x, dtype), axis, include_initial, 1)
+    return _truth(x, ReduceFunction.MIN, axis, keepdims, 1)
+
+
+@named
+def any(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """Return whether any element along axes is true or not 0; see ``all``."""
+    return _truth(x, ReduceFunction.MAX, axis, keepdims, 0)
+
+
+@named
+def diff(
+    x: Tensor, /, *, axis: int = -1, n: int = 1, prepend: Tensor | None = None, append: Tensor | None = None
+) -> Tensor:
+    """Return the difference of each element and the one before it along an axis, ``n`` times over.
+
+    Args:
+        x: Tensor of a numeric dtype.
+        axis: Axis along which to subtract.
+        n: Number of repetitions, at least 0.
+        prepend, append: Tensors to join before and after `x` first.
+
+    Raises:
+        InvalidArgument: If the dtype is not numeric, an axis is out of range, or operands do not fit together.
+    """
+    operand = tensor("x", x, NUMERIC)
+    number, times = checked_axis(caller(), "axis", axis, operand.ndim), argument(caller(), "n", integer, n)
+    if times < 0:
+        raise InvalidArgument(f"{caller()}: n must be at least 0, got {times}")
+    parts = {
+        name: tensor(name, part, NUMERIC)
+        for name, part in (("prepend", prepend), ("x", operand), ("append", append))
+        if part is not None
+    }
+    result = joined(promoted(caller(), parts), number) if times and len(parts) > 1 else operand
+    before = (slice(None),) * number
+    for _ in range(builtins.min(times, result.sizes[number])):
+        result = result[(*before, slice(1, None))] - result[(*before, slice(None, -1))]
+    return result._same() if result is x else result

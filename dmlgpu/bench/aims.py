@@ -28,8 +28,8 @@ class Aim:
         name: the row's.
         adapter: where.
         kind: one of KINDS.
-        wanted: the least number.
-        found: what was measured.
+        target: the least number.
+        measured: the measured one.
         best: the end of its interval that is nearer to the aim.
         rounds: from which it comes.
     """
@@ -37,21 +37,21 @@ class Aim:
     name: str
     adapter: str
     kind: str
-    wanted: float
-    found: float
+    target: float
+    measured: float
     best: float
     rounds: int
 
     @property
     def is_met(self) -> bool:
         """Whether the interval reaches the aim; also where rounds are too few to tell."""
-        return self.rounds < MINIMUM_ROUNDS or self.best >= self.wanted
+        return self.rounds < MINIMUM_ROUNDS or self.best >= self.target
 
     def cells(self) -> list[str]:
         """Return a line of the table."""
         few = "" if self.rounds >= MINIMUM_ROUNDS else f"{self.rounds} rounds are too few"
         verdict = few or ("met" if self.is_met else "missed")
-        return [self.name, self.adapter, KINDS[self.kind], f"{self.found:.3g}", f"{self.wanted:g}", verdict]
+        return [self.name, self.adapter, KINDS[self.kind], f"{self.measured:.3g}", f"{self.target:g}", verdict]
 
 
 def read_aims(name: str, table: Any) -> dict[str, float]:

@@ -26,8 +26,7 @@ from dmlgpu.common.files import whole_file
 from dmlgpu.common.folders import cache_folder
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.runtime.device import Device
-from dmlgpu.runtime.executor import CustomShader, Range, ShaderBackend
-from dmlgpu.runtime.measuring import measure
+from dmlgpu.runtime.executor import CustomShader, Range, ShaderBackend, measure
 
 COPY_BYTES = 64 << 20
 ROUNDS = 4
@@ -275,7 +274,7 @@ FORMAT = 2
 
 
 def identity(info: AdapterInfo) -> dict[str, str | int]:
-    """Return what ceilings depend on: the adapter, its driver, and of those on processors how many cores there are."""
+    """Return what ceilings depend on: the adapter, its driver, and for CPU adapters the number of cores."""
     facts: dict[str, str | int] = {"backend": info.backend, "name": info.name, "driver": info.driver}
     if info.is_software:
         facts |= {"cores": os.cpu_count() or 1, "processor": platform.processor() or platform.machine()}

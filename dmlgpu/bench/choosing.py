@@ -7,12 +7,11 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from dmlgpu.bench import families  # noqa: F401 - registers the rows
-from dmlgpu.bench.rows import ROWS, Maker, Row, folded
 from dmlgpu.bench.specs import Sizes, sizes_text
 from dmlgpu.bench.workload import Workload
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.catalog.samples import SAMPLES, OperatorSample, TensorMaker, folded
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import DmlError, InvalidArgument
 from dmlgpu.compiler.graph.compiler import compile_network
@@ -24,7 +23,7 @@ from dmlgpu.compiler.stages import compile_operator
 from dmlgpu.compiler.target import Target
 from dmlgpu.conformance.cases.case import Case
 from dmlgpu.conformance.cases.keys import Key
-from dmlgpu.conformance.cases.layouts import Layout
+from dmlgpu.conformance.cases.layouts import TensorLayout
 from dmlgpu.conformance.cases.operator_cases import OperatorCases
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
 from dmlgpu.conformance.report.model import family_of
@@ -41,15 +40,15 @@ _MAPS = ("elementwise", "activation")
 
 def size_names(operator: str) -> Sizes:
     """Return the names and the usual values of the sizes by which an operator is measured; none for a case."""
-    if operator in ROWS:
-        return ROWS[operator].sizes
+    if operator in SAMPLES:
+        return SAMPLES[operator].sizes
     return ELEMENTS if is_map(operator) else {}
 
 
 @functools.cache  # bounded by the operators
 def is_map(operator: str) -> bool:
     """Return whether an operator is measured as a map: each element comes from those at the same place."""
-    if operator in ROWS or family_of(operator) not in _MAPS:
+    if operator in SAMPLES or family_of(operator) not in _MAPS:
         return False
     case = _map_case(OPERATOR_CASES[operator.lower()], None, 8)
     return len({tensor.sizes for tensor in _tensors(case.desc)}) == 1 and case.needs is None
@@ -67,13 +66,13 @@ def of_operator(
         operator: DirectML's name.
         sizes: each in place of some of the usual ones.
         types: of the main tensors; none for the usual one.
-        layouts: of ``rows.LAYOUTS``; none for packed tensors.
+        layouts: of ``samples.LAYOUTS``; none for packed tensors.
 
     Raises:
         InvalidArgument: for sizes, types or layouts that the operator does not have.
     """
-    if operator in ROWS:
-        row = ROWS[operator]
+    if operator in SAMPLES:
+        row = SAMPLES[operator]
         return [
             _of_row(row, row.with_sizes(size), data_type, layout)
             for size in sizes
@@ -82,7 +81,7 @@ def of_operator(
         ]
     if is_map(operator):
         return [
-            _of_map(operator, Row(operator, ELEMENTS, _no_build).with_sizes(size), data_type, layout)
+            _of_map(operator, OperatorSample(operator, ELEMENTS, _no_build).with_sizes(size), data_type, layout)
             for size in sizes
             for data_type in types or (None,)
             for layout in layouts or ("packed",)
@@ -90,7 +89,7 @@ def of_operator(
     if any(sizes) or types or layouts:
         raise InvalidArgument(
             f"{operator} is measured on a conformance case, which has its own sizes, types and layouts;"
-            f" operators with sizes are {', '.join(sorted(ROWS))} and the element-wise ones"
+            f" operators with sizes are {', '.join(sorted(SAMPLES))} and the element-wise ones"
         )
     return [of_case(_largest_quick(OPERATOR_CASES[operator.lower()]))]
 
@@ -110,11 +109,11 @@ def _largest_quick(cases: OperatorCases) -> str:
     return max(names, key=lambda name: sum(math.prod(tensor.sizes) for tensor in _tensors(cases.case(name).desc)))
 
 
-def _of_row(row: Row, sizes: Sizes, data_type: DataType, layout: str) -> Workload:
+def _of_row(row: OperatorSample, sizes: Sizes, data_type: DataType, layout: str) -> Workload:
     return Workload(
         _name(row.operator, sizes, data_type, layout),
         row.operator,
-        row.build(sizes, Maker(data_type, layout)),
+        row.build(sizes, TensorMaker(data_type, layout)),
         sizes=dict(sizes),
         data_type=data_type.name.lower(),
         layout=layout,
@@ -132,7 +131,7 @@ def _of_map(operator: str, sizes: Sizes, data_type: DataType | None, layout: str
     changed = {
         field: make.result(*shape) if field in case.desc.output_fields else make(*shape)
         for field, make in (
-            (field, Maker(value.data_type, layout))
+            (field, TensorMaker(value.data_type, layout))
             for field, value in case.desc.values.items()
             if isinstance(value, TensorDesc)
         )
@@ -159,7 +158,7 @@ def _map_case(cases: OperatorCases, data_type: DataType | None, elements: int) -
     casts = cases.desc_class.operator == "CAST"
     types = min(candidates, key=lambda candidate: (casts == (len(set(candidate)) == 1), not candidate[-1].is_float))
     sizes = (*(1,) * (min(cases.ranks) - 1), elements)
-    return cases.case_of(Key(types, sizes, Layout.PACKED))
+    return cases.case_of(Key(types, sizes, TensorLayout.PACKED))
 
 
 def _name(operator: str, sizes: Sizes, data_type: DataType, layout: str) -> str:
@@ -172,7 +171,7 @@ def _tensors(desc: OperatorDesc) -> list[TensorDesc]:
     return [slot.tensor for slot in (*desc.inputs, *desc.outputs) if slot.tensor is not None]
 
 
-def _no_build(sizes: Sizes, make: Maker) -> OperatorDesc:
+def _no_build(sizes: Sizes, make: TensorMaker) -> OperatorDesc:
     raise AssertionError("maps are built from their cases")
 
 

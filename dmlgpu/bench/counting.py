@@ -12,13 +12,13 @@ from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import ConvolutionDirection
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.compiler.explain import ExplainedKernel, Explanation
-from dmlgpu.compiler.explain.fusion import multiplications
+from dmlgpu.compiler.explain.explanation import multiplications
 from dmlgpu.compiler.graph.description import GraphDesc, OperatorNode
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.plan import Step, parts
 from dmlgpu.compiler.plan.parts import written
-from dmlgpu.compiler.schedule.steps import (
-    Scheduled,
+from dmlgpu.compiler.schedule.steps.base import Scheduled
+from dmlgpu.compiler.schedule.steps.products import (
     ScheduledAttend,
     ScheduledContract,
     ScheduledRecurrence,

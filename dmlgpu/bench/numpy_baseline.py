@@ -8,9 +8,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dmlgpu.bench.checking import Check
 from dmlgpu.bench.counting import count
-from dmlgpu.bench.prepared import Init, Readiness, Sample, set_count
+from dmlgpu.bench.prepared import Init, Readiness, ResultCheck, Sample, set_count
 from dmlgpu.bench.workload import Array, Workload
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.operator_desc import OperatorDesc
@@ -184,7 +183,7 @@ class NumpyBaseline:
         self.readiness = Readiness(
             Init(0.0),
             clock() - start,
-            Check("unchecked"),
+            ResultCheck("unchecked"),
             count(workload.desc),
             ("NumPy",),
             sets,

@@ -1,34 +1,162 @@
-"""Workloads that are ready to run on a device: compiled, with inputs in several sets of buffers, run in rounds."""
+"""Workloads ready to run on a device: compiled, checked, with inputs in several sets of buffers, run in rounds."""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from dmlgpu.bench.checking import Check, check, compare_all, verdict_of
+from dmlgpu import reference
 from dmlgpu.bench.counting import Counts, count
 from dmlgpu.bench.workload import Array, Arrays, Contents, Workload, fill
-from dmlgpu.catalog.enums import ExecutionFlags
+from dmlgpu.catalog.enums import DataType, ExecutionFlags
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.catalog.samples import SAMPLES, TensorMaker
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.common.memory import host_budget
 from dmlgpu.compiler.explain import Explanation, explain_graph, explain_operator
 from dmlgpu.compiler.graph.description import GraphDesc
-from dmlgpu.conformance.running.graph_runner import run_graph
+from dmlgpu.conformance.cases.case import Case
+from dmlgpu.conformance.cases.registry import case_by_name
+from dmlgpu.conformance.cases.tolerance import Bound, GivenBound
+from dmlgpu.conformance.running.outcome import Verdict, compare
+from dmlgpu.conformance.running.runner import nearest, run_graph
 from dmlgpu.runtime.device import Device
-from dmlgpu.runtime.executor import Dispatch, Executable, Range, Resources
-from dmlgpu.runtime.measuring import measure
+from dmlgpu.runtime.executor import Dispatch, Executable, Range, Resources, measure
 from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+
+MOST_OPERATIONS = 2e10
+"""Of what the reference computes again: it takes about ten seconds for them."""
+
+SLICES: Mapping[str, tuple[str, int, int, int]] = {
+    "GEMM": ("m", 0, -2, -2),
+    "MATRIX_MULTIPLY_INTEGER": ("m", 0, -2, -2),
+    "CONVOLUTION": ("filters", 1, 0, 1),
+    "MULTIHEAD_ATTENTION": ("queries", 0, 1, 1),
+}
+"""Of operators too large for that, along what a part of the output depends on a part of one input: the size's name, the
+input's number and axis, the output's axis."""
+
+SHARES = {2: 2e-2, 4: 1e-4, 8: 1e-9}
+"""How far floats of so many bytes may lie from the reference's, as a share of the largest one of the result: sums of
+whatever length, multiplied in whatever way, stay well below, and what is computed wrong does not."""
+
+
+@dataclass(frozen=True)
+class ResultCheck:
+    """The comparison of results with the reference.
+
+    Attributes:
+        status: ``right``, ``wrong``, or ``unchecked``.
+        text: by how much, on how many elements, or why nothing was compared.
+    """
+
+    status: str
+    text: str = ""
+
+
+def check(workload: Workload, inputs: Arrays, outputs: Sequence[Array], operations: float) -> ResultCheck:
+    """Compare the outputs of an operator with what the reference computes.
+
+    Args:
+        workload: with the description of an operator.
+        inputs: what it was given.
+        outputs: those that are there.
+        operations: about how many arithmetic operations it computes.
+    """
+    desc = workload.desc
+    assert isinstance(desc, OperatorDesc)
+    with np.errstate(all="ignore"):
+        if workload.is_map:
+            case = case_by_name(workload.case)
+            place = np.linspace(0, outputs[0].size - 1, case.desc.outputs[0].tensor.element_count).astype(np.int64)  # type: ignore[union-attr]
+            sampled = tuple(None if array is None else _at(array, place, case) for array in inputs)
+            return verdict_of(_by_case(case, sampled, [_at(output, place, case) for output in outputs]))
+        if operations > MOST_OPERATIONS:
+            return _check_part(workload, inputs, outputs, operations)
+        if workload.case:
+            return verdict_of(_by_case(case_by_name(workload.case), inputs, outputs))
+        return verdict_of(compare_all(expected_outputs(desc, inputs), outputs))
+
+
+def expected_outputs(desc: OperatorDesc, inputs: Arrays) -> list[Array]:
+    """Return what the reference computes of the outputs that a description has."""
+    computed = reference.evaluate(desc, inputs)
+    pairs = zip(desc.outputs, computed, strict=True)
+    return [array for slot, array in pairs if slot.tensor is not None and array is not None]
+
+
+def _check_part(workload: Workload, inputs: Arrays, outputs: Sequence[Array], operations: float) -> ResultCheck:
+    """Compare a part of the output of a product, spread over all of it, with what the reference computes of it."""
+    if workload.operator not in SLICES or workload.operator not in SAMPLES or workload.sizes.get("groups", 1) > 1:
+        return ResultCheck("unchecked", "the reference would take too long")
+    name, number, axis, output_axis = SLICES[workload.operator]
+    size = workload.sizes[name]
+    count = int(size * MOST_OPERATIONS / operations)
+    if not count:
+        return ResultCheck("unchecked", "the reference would take too long")
+    place = np.linspace(0, size - 1, count).astype(np.int64)
+    maker = TensorMaker(DataType[workload.data_type.upper()])
+    desc = SAMPLES[workload.operator].build({**workload.sizes, name: count}, maker)
+    part = [
+        None if array is None else array.take(place, axis) if at == number else array for at, array in enumerate(inputs)
+    ]
+    expected = reference.evaluate(desc, tuple(part))
+    result = verdict_of(compare_all(expected[:1], [outputs[0].take(place, output_axis)]))
+    return ResultCheck(result.status, f"{result.text}; of {size:,} {name}, {count:,} were compared")
+
+
+def _at(array: Array, place: Any, case: Case) -> Array:
+    """Elements of a map's tensor, in the sizes of its case."""
+    tensor = case.desc.outputs[0].tensor
+    assert tensor is not None
+    return np.ascontiguousarray(array).reshape(-1)[place].reshape(tensor.sizes)
+
+
+def _by_case(case: Case, inputs: Arrays, outputs: Sequence[Array]) -> list[Verdict]:
+    """A verdict per output, by the tolerance of the case."""
+    outcomes, magnitudes = case.outcomes(inputs), case.magnitudes(inputs)
+    there = [number for number, slot in enumerate(case.desc.outputs) if slot.tensor is not None]
+    verdicts = []
+    for number, got in zip(there, outputs, strict=True):
+        expected = nearest([outcome[number] for outcome in outcomes], got, case.tolerance, magnitudes[number])
+        verdicts.append(compare(expected, got, case.tolerance, magnitudes[number]))
+    return verdicts
+
+
+def compare_all(expected: Sequence[Array], outputs: Sequence[Array]) -> list[Verdict]:
+    """A verdict per output, by ``SHARES``; integers must be equal."""
+    return [
+        compare(reference_array, got, GivenBound(), _bound(reference_array))
+        for reference_array, got in zip(expected, outputs, strict=True)
+    ]
+
+
+def _bound(expected: Array) -> Bound:
+    if expected.dtype.kind != "f":
+        return np.zeros(expected.shape)
+    finite = expected[np.isfinite(expected)]
+    largest = float(np.abs(finite).max(initial=0))
+    return np.full(expected.shape, SHARES[expected.dtype.itemsize] * largest)
+
+
+def verdict_of(verdicts: Sequence[Verdict]) -> ResultCheck:
+    """Return the worst comparison of all outputs, or ``unchecked`` if there are none."""
+    if not verdicts:
+        return ResultCheck("unchecked", "there is no output")
+    worst = max(verdicts, key=lambda verdict: (not verdict.ok, verdict.of_bound))
+    return ResultCheck("right" if worst.ok else "wrong", str(worst))
+
 
 MOST_SETS = 8
 COLD_BYTES = 256 << 20
-"""What all sets of buffers together reach where there are not more than MOST_SETS: beyond caches of processors."""
+"""What all sets of buffers together reach where there are not more than MOST_SETS: beyond the caches of a CPU."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +202,7 @@ class Readiness:
     Attributes:
         init: how long it took to make it ready.
         cold: seconds of the first dispatch, waited for.
-        check: what came of comparing its results with the reference.
+        check: the comparison of its results with the reference.
         counts: bytes and operations.
         kernels: what runs, a text each.
         sets: sets of buffers that dispatches take in turn.
@@ -83,7 +211,7 @@ class Readiness:
 
     init: Init
     cold: float
-    check: Check
+    check: ResultCheck
     counts: Counts
     kernels: tuple[str, ...] = ()
     sets: int = 1
@@ -94,7 +222,7 @@ class Readiness:
         return {**asdict(self), "counts": self.counts.to_json(), "kernels": list(self.kernels)}
 
 
-class Prepared(Protocol):
+class PreparedWorkload(Protocol):
     """Something that is ready to be measured."""
 
     readiness: Readiness
@@ -172,7 +300,7 @@ class PreparedOperator:
         self.readiness = Readiness(
             Init(total, **({} if timings is None else asdict(timings))),
             cold,
-            self._check(workload, arrays, outputs[0], counts) if checked else Check("unchecked"),
+            self._check(workload, arrays, outputs[0], counts) if checked else ResultCheck("unchecked"),
             counts,
             () if compiled.program is None else compiled.program.summaries,
             self._sets,
@@ -227,7 +355,9 @@ class PreparedOperator:
         self._buffers.append(buffer)
         return Range(buffer, 0, size)
 
-    def _check(self, workload: Workload, arrays: Arrays, outputs: Sequence[Range[Any] | None], counts: Counts) -> Check:
+    def _check(
+        self, workload: Workload, arrays: Arrays, outputs: Sequence[Range[Any] | None], counts: Counts
+    ) -> ResultCheck:
         """Compare what the first set's outputs hold with the reference."""
         results = [
             tensor.decode(self._device.backend.read(output.buffer, 0, output.size))
@@ -271,7 +401,7 @@ def set_count(size: int) -> int:
 MODEL_SETS = 2
 
 
-class PreparedModel:
+class PreparedOnnxModel:
     """A model and inputs for it, on the device. Raises as ``frontends.onnx.load`` and ``Session.run``."""
 
     def __init__(
@@ -310,7 +440,7 @@ class PreparedModel:
             # A session compiles when it first runs.
             Init(loaded + max(0.0, first - warm)),
             warm,
-            self._check(path, input_sets[0], outputs) if checked else Check("unchecked"),
+            self._check(path, input_sets[0], outputs) if checked else ResultCheck("unchecked"),
             counts,
             kernels,
             MODEL_SETS,
@@ -347,7 +477,7 @@ class PreparedModel:
             arrays[model_input.name] = array.astype(np.bool_) if model_input.is_bool else array
         return arrays
 
-    def _check(self, path: Path, inputs: dict[str, Array], outputs: dict[str, Array]) -> Check:
+    def _check(self, path: Path, inputs: dict[str, Array], outputs: dict[str, Array]) -> ResultCheck:
         """Compare with what the reference computes node by node."""
         from dmlgpu.frontends import onnx  # noqa: PLC0415 - an extra
 

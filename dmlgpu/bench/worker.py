@@ -1,39 +1,166 @@
-"""The child process in which workloads run on one adapter, so that a crash or a hang costs one of them.
+"""Workloads in child processes, one per adapter, so that a crash or a hang costs one measurement.
 
-    python -m dmlgpu.bench.worker ADAPTER TEXT
-
-ADAPTER is a number of ``dmlgpu devices``, TEXT that adapter's name and driver: if another is there now, the process
-ends. Each line of standard input is a request as JSON, each line of standard output its answer; requests come from the
-process that started this one alone, since workloads travel pickled. What drivers print goes to standard error.
+Workloads travel pickled: a child takes requests from the process that started it alone.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import gc
+import itertools
 import pickle
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from dmlgpu.bench.ceilings import measure_ceilings
+from dmlgpu.bench.ceilings import Ceilings, measure_ceilings
 from dmlgpu.bench.numpy_baseline import NumpyBaseline
-from dmlgpu.bench.peers.worker import LineServer
-from dmlgpu.bench.prepared import Prepared, PreparedModel, PreparedOperator
+from dmlgpu.bench.prepared import PreparedOnnxModel, PreparedOperator, PreparedWorkload, Sample
 from dmlgpu.bench.workload import Workload
 from dmlgpu.common.errors import DmlError, NotSupported
-from dmlgpu.conformance.running.child_process import exit_with_parent, reserved_stdout
+from dmlgpu.common.processes import (
+    ChildLost,
+    ChildProcess,
+    NoAnswer,
+    RequestServer,
+    answer_stream,
+    exit_with_parent,
+    python_command,
+)
+from dmlgpu.conformance.drivers.discovery import LocatedAdapter
 from dmlgpu.runtime.device import Device
 
-Prepare = Callable[[Device, Workload, bool, bool], Prepared]
+# ---- in the parent ---------------------------------------------------------------------------------------------------
 
 
-def prepare(device: Device, workload: Workload, checked: bool, plain: bool) -> Prepared:
+class Child:
+    """A process that answers requests, started at the first one, and anew after it was lost.
+
+    Args:
+        command: what is run.
+        environment: variables that it gets beside this process's.
+        time_limit: seconds for one answer.
+    """
+
+    def __init__(self, command: tuple[str, ...], environment: Mapping[str, str] | None = None, time_limit: float = 60):
+        self._process, self._limit = ChildProcess(command, environment), time_limit
+
+    @property
+    def generation(self) -> int:
+        """How often it was started: what an earlier process knew is lost."""
+        return self._process.generation
+
+    def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Send a request and return the answer.
+
+        Raises:
+            NotSupported: the child refused; DmlError: it failed, crashed or gave no answer in time.
+        """
+        try:
+            answer: dict[str, Any] = next(self._process.ask(request, self._limit))
+        except (NoAnswer, ChildLost) as error:
+            raise DmlError(str(error)) from None
+        if "refused" in answer:
+            raise NotSupported(answer["refused"])
+        if "failed" in answer:
+            raise DmlError(answer["failed"])
+        return answer
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.close()
+
+
+def child_of(adapter: LocatedAdapter, time_limit: float) -> Child:
+    """Return a child that runs workloads on an adapter."""
+    command = python_command("dmlgpu.bench.worker", str(adapter.number), str(adapter.info))
+    return Child(command, dict(adapter.environment), time_limit)
+
+
+_KEYS = itertools.count()
+
+
+@dataclass
+class ChildContestant(ABC):
+    """What a child has ready under a key, and measures: a ``Contestant``.
+
+    Attributes:
+        child: where it runs.
+        adapter: what the adapter is called.
+    """
+
+    child: Child
+    adapter: str
+    _key: str = field(init=False, default_factory=lambda: str(next(_KEYS)))
+    _generation: int = field(init=False, default=0)
+
+    @abstractmethod
+    def prepare(self) -> dict[str, Any]:
+        """Make it ready (see ``Contestant``)."""
+
+    def round(self, calls: int) -> Sample:
+        """Run it (see ``Contestant``)."""
+        if self.child.generation != self._generation:
+            raise DmlError("its process was lost while another workload ran in it")
+        return Sample(**self.child.ask({"do": "round", "key": self._key, "calls": calls})["sample"])
+
+    def close(self) -> None:
+        """Give back what the child holds for it."""
+        if self._generation and self.child.generation == self._generation:
+            with contextlib.suppress(DmlError):
+                self.child.ask({"do": "close", "key": self._key})
+
+    def _prepare(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Have the child make ready what a request says, and return what it tells of it."""
+        ready: dict[str, Any] = self.child.ask({"do": "prepare", "key": self._key, **request})["ready"]
+        self._generation = self.child.generation
+        return ready
+
+
+@dataclass
+class Remote(ChildContestant):
+    """A workload on a child's adapter, under a schedule.
+
+    Attributes:
+        workload: what runs.
+        schedule: by name; empty for the one that is chosen.
+        checked: whether its results are compared with the reference.
+        plain: whether it is computed in plain NumPy instead.
+    """
+
+    workload: Workload
+    schedule: str = ""
+    checked: bool = True
+    plain: bool = False
+
+    def prepare(self) -> dict[str, Any]:
+        """Make it ready (see ``Contestant``)."""
+        workload = replace(self.workload, schedule=self.schedule)
+        return self._prepare({"workload": pack(workload), "checked": self.checked, "plain": self.plain})
+
+
+def ceilings_of(child: Child) -> Ceilings:
+    """Have a child measure its adapter's ceilings.
+
+    Raises:
+        DmlError: it cannot.
+    """
+    return Ceilings.from_json(child.ask({"do": "ceilings"})["ceilings"])
+
+
+# ---- in the child ----------------------------------------------------------------------------------------------------
+
+Prepare = Callable[[Device, Workload, bool, bool], PreparedWorkload]
+
+
+def prepare(device: Device, workload: Workload, checked: bool, plain: bool) -> PreparedWorkload:
     """Make a workload ready on a device, or in plain NumPy."""
     if plain:
         return NumpyBaseline(workload)
-    kind = PreparedModel if workload.model else PreparedOperator
+    kind = PreparedOnnxModel if workload.model else PreparedOperator
     return kind(device, workload, checked=checked)
 
 
@@ -42,7 +169,7 @@ def pack(workload: Workload) -> str:
     return base64.b64encode(pickle.dumps(workload)).decode()
 
 
-class WorkloadServer(LineServer):
+class WorkloadServer(RequestServer):
     """Answers requests about workloads on a device.
 
     Args:
@@ -54,7 +181,7 @@ class WorkloadServer(LineServer):
 
     def __init__(self, device: Device, prepare: Prepare = prepare):
         self._device, self._prepare = device, prepare
-        self._ready: dict[str, Prepared] = {}
+        self._ready: dict[str, PreparedWorkload] = {}
 
     def handle(self, request: Mapping[str, Any]) -> dict[str, Any]:
         match request["do"]:
@@ -76,17 +203,13 @@ class WorkloadServer(LineServer):
 
 
 def main() -> int:
-    """The command."""
+    """Serve the adapter with a number, if it is the one with that name and driver, given as a text."""
     adapter, text = sys.argv[1:]
     exit_with_parent()
-    with reserved_stdout() as answers:
+    with answer_stream() as answers:
         device = Device(int(adapter))
         if str(device.adapter) != text:
             print(f"adapter {adapter} is {device.adapter} here, not {text}", file=sys.stderr)
             return 1
         WorkloadServer(device).serve(sys.stdin, answers)
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

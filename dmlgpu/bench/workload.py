@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from dmlgpu.catalog import FieldSchema, descs, enums, operator
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.catalog.names import class_name
+from dmlgpu.catalog.model import class_name
 from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias, Size2D
+from dmlgpu.catalog.samples import Contents
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.compiler.graph.description import GraphDesc
@@ -27,28 +28,6 @@ Arrays: TypeAlias = tuple[Array | None, ...]
 
 
 @dataclass(frozen=True)
-class Contents:
-    """What fills an input.
-
-    Attributes:
-        below: indices lie in 0 up to this; 0 for arbitrary numbers.
-        distinct: whether no index occurs twice along the first dimension.
-        scale: what floats of a normal distribution are multiplied by.
-        constant: every element, in place of all that; None for random ones.
-        density: the share of elements that are not 0.
-        corners: rows hold regions, two opposite corners within 0 up to this, and a 0 before them in rows of five; 0
-            for no regions.
-    """
-
-    below: int = 0
-    distinct: bool = False
-    scale: float = 1.0
-    constant: float | None = None
-    density: float = 1.0
-    corners: float = 0.0
-
-
-@dataclass(frozen=True)
 class Workload:
     """Something to measure.
 
@@ -58,7 +37,7 @@ class Workload:
         desc: the description; None for a model in ONNX.
         sizes: by name, where it was made from some.
         data_type: of the main tensors, in small letters; empty where it is not one.
-        layout: how tensors lie in memory: one of ``rows.LAYOUTS``, or empty.
+        layout: how tensors lie in memory: one of ``samples.LAYOUTS``, or empty.
         case: the conformance case that fills and judges it, or empty; of a map one of fewer elements, which judges a
             sample.
         contents: of inputs by number, where they are not arbitrary numbers.

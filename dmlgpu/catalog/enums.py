@@ -135,7 +135,7 @@ class ConvolutionDirection(IntEnum):
 
 
 class PaddingMode(IntEnum):
-    """What PADDING puts outside the input (``DML_PADDING_MODE``)."""
+    """Elements of PADDING outside the input (``DML_PADDING_MODE``)."""
 
     CONSTANT = 0
     EDGE = 1
@@ -206,7 +206,7 @@ class MultiheadAttentionMaskType(IntEnum):
 
 
 class QuantizationType(IntEnum):
-    """Which quantisation tensors are given (``DML_QUANTIZATION_TYPE``)."""
+    """Quantization tensors of an operator (``DML_QUANTIZATION_TYPE``)."""
 
     NONE = 0
     SCALE = 1
@@ -244,15 +244,15 @@ class FeatureLevel(IntEnum):
         Raises:
             InvalidArgument: when there is no such level.
         """
-        found = cls.__members__.get(f"LEVEL_{label}") if isinstance(label, str) else None
-        if found is None:
-            known = ", ".join(level.label for level in cls)
+        level = cls.__members__.get(f"LEVEL_{label}") if isinstance(label, str) else None
+        if level is None:
+            known = ", ".join(member.label for member in cls)
             raise InvalidArgument(f"FeatureLevel.from_label: label must be one of {known}, got {shown(label)}")
-        return found
+        return level
 
 
 class Feature(IntEnum):
-    """What ``Device.check_feature_support`` can be asked (``DML_FEATURE``)."""
+    """Queries of ``Device.check_feature_support`` (``DML_FEATURE``)."""
 
     TENSOR_DATA_TYPE_SUPPORT = 0
     FEATURE_LEVELS = 1

@@ -1,19 +1,19 @@
-"""What the catalog holds: one frozen value per operator, field, tensor table, enumeration and feature level."""
+"""Entries of the catalog: frozen values for operators, fields, tensor tables, enumerations, feature levels."""
 
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from dmlgpu.catalog.enums import DataType, FeatureLevel
-from dmlgpu.catalog.names import class_name
 
 
 class FieldKind(StrEnum):
-    """What a field of a description is."""
+    """Role of a field of a description."""
 
     INPUT = "input"
     OUTPUT = "output"
@@ -55,7 +55,7 @@ class FieldSchema:
 
 @dataclass(frozen=True)
 class TensorSupport:
-    """What one tensor may be.
+    """Data types and ranks that a tensor may have.
 
     Attributes:
         min_dimensions: smallest dimension count.
@@ -214,7 +214,7 @@ class OperatorSchema:
         raise KeyError(name)
 
     def support_at(self, level: FeatureLevel, variant: Variant | None = None) -> SupportTable:
-        """Return the table valid at a level; empty where the operator does not exist yet."""
+        """Return the table valid at a feature level; empty if the operator does not exist yet."""
         tables = self.support if variant is None else variant.support
         reached = [start for start in tables if start <= level]
         return tables[max(reached)] if reached and level >= self.feature_level else {}
@@ -256,3 +256,26 @@ class FeatureLevelSchema:
     directml_version: str
     introduced: tuple[str, ...]
     changed_operators: tuple[str, ...]
+
+
+_WORD_STARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_ACRONYMS = {"roi": "ROI"}
+_KEPT = 1024
+"""More than the catalog has names; names in models that somebody else wrote may be any number."""
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def to_snake(name: str) -> str:
+    """Return the Python name of a DirectML field: ``OutputROIGradientTensor`` -> ``output_roi_gradient_tensor``."""
+    return _WORD_STARTS.sub("_", name).lower()
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def to_directml(name: str) -> str:
+    """Return the DirectML name of a Python field: ``a_zero_point_tensor`` -> ``AZeroPointTensor``."""
+    return "".join(_ACRONYMS.get(word, word.capitalize()) for word in name.split("_"))
+
+
+def class_name(operator: str) -> str:
+    """Return the name of an operator's description class: ``UPSAMPLE_2D`` -> ``Upsample2d``."""
+    return "".join(word.capitalize() for word in operator.split("_"))

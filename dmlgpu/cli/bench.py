@@ -5,29 +5,42 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from dmlgpu.bench import machine_load, scaling
 from dmlgpu.bench.aims import AGAINST_NUMPY, aims_of, read_aims
 from dmlgpu.bench.ceilings import Ceilings, known_ceilings
-from dmlgpu.bench.children import Child, Remote, ceilings_of, child_of
 from dmlgpu.bench.choosing import SCHEDULE_NAMES, schedules_of
+from dmlgpu.bench.comparing import TimeChange, TimeChangeKind, compare
 from dmlgpu.bench.numpy_baseline import has_formula
-from dmlgpu.bench.peers import comparison
+from dmlgpu.bench.peers import contestants
 from dmlgpu.bench.peers.contestants import InstalledPeer, OneByOne, PeerContestant, PeerRow, choose_peers, start_peers
-from dmlgpu.bench.records import BenchRun, Measurement, facts, measurement_of, write_run
+from dmlgpu.bench.ratios import duration
+from dmlgpu.bench.records import (
+    BenchRun,
+    Measurement,
+    ceilings_text,
+    facts,
+    hot_text,
+    measurement_of,
+    phases_text,
+    read_file,
+    work_text,
+    write_run,
+)
 from dmlgpu.bench.samples import Contestant, Patience, measure
 from dmlgpu.bench.scaling import NUMPY, REFERENCE, break_evens, sweeps
-from dmlgpu.bench.wording import ceilings_text, hot_text, phases_text, work_text
+from dmlgpu.bench.worker import Child, Remote, ceilings_of, child_of
 from dmlgpu.bench.workload import Workload
-from dmlgpu.cli.adapters import choose_adapters
-from dmlgpu.cli.progress import BenchProgress
-from dmlgpu.cli.tables import table
-from dmlgpu.cli.workloads import BenchSubject
+from dmlgpu.cli import tables
+from dmlgpu.cli.devices import choose_adapters
+from dmlgpu.cli.subjects import BenchSubject
+from dmlgpu.cli.tables import BenchProgress, table
 from dmlgpu.common.errors import DmlError, InvalidArgument
 from dmlgpu.common.files import growing_file
 from dmlgpu.conformance.drivers.discovery import LocatedAdapter, process_adapters
@@ -97,7 +110,8 @@ def bench(request: BenchRequest) -> BenchRun:
         if peers:
             header["peers"] = {peer.peer.name: peer.to_json() for peer in peers}
             header["wanted"] = {
-                subject.workload.name: PeerRow(subject.workload, subject.more).wanted for subject in request.subjects
+                subject.workload.name: PeerRow(subject.workload, subject.more).least_ratio
+                for subject in request.subjects
             }
         if not request.as_json:
             print_busyness(before)
@@ -297,15 +311,15 @@ def print_measurement(measurement: Measurement) -> None:
 
 def print_standings(run: BenchRun) -> None:
     """Print a table of times, ours and the peers', and the ratio to the best of them; nothing where there are none."""
-    comparisons = comparison.compare_peers(run)
+    comparisons = contestants.compare_peers(run)
     names = [*run.facts.get("peers", {}), NUMPY]
     for label in dict.fromkeys(entry.ours.adapter for entry in comparisons):
         rows = [entry for entry in comparisons if entry.ours.adapter == label]
-        legend = f"{comparison.FAILED} fails, {comparison.WRONG} wrong result, {comparison.MISSING} not offered"
+        legend = f"{contestants.FAILED} fails, {contestants.WRONG} wrong result, {contestants.MISSING} not offered"
         print(f"\nms per run, one at a time, by the wall clock; {legend}")
         columns = ["", label, *names, "best on a GPU", "its time / ours", "wanted", "share of ceiling"]
         table(columns, [row.cells() for row in rows], right=range(1, 2 + len(names)))
-        print(comparison.summary(rows), flush=True)
+        print(contestants.summary(rows), flush=True)
 
 
 def print_aims(run: BenchRun) -> None:
@@ -316,3 +330,78 @@ def print_aims(run: BenchRun) -> None:
         columns = ["", "adapter", "aim", "measured", "wanted", ""]
         table(columns, [aim.cells() for aim in aims], right=(3, 4))
         print(end="", flush=True)
+
+
+def bench_compare(
+    before: Path, after: Path, threshold: float, alpha: float, *, strict: bool = False, as_json: bool = False
+) -> bool:
+    """Print what changed, what is worst first.
+
+    Args:
+        before, after: files that ``dmlgpu bench -o`` wrote.
+        threshold, alpha: as for ``comparing.compare``.
+        strict: whether what is unsure counts as worse, if it is slower.
+        as_json: print JSON in place of a table.
+
+    Returns:
+        Whether nothing is worse: slower, wrong, or not measured any more.
+
+    Raises:
+        ModelError, OSError: a file holds no measurements, or cannot be read.
+    """
+    changes = compare(read_file(before), read_file(after), threshold, alpha)
+    good = not any(change.kind.is_worse or (strict and _is_slower(change)) for change in changes)
+    if as_json:
+        print(json.dumps({"changes": list(map(_as_json, changes)), "worse": not good}, indent=2, ensure_ascii=False))
+        return good
+    shown = [change for change in changes if change.kind is not TimeChangeKind.SAME]
+    if shown:
+        tables.table(
+            ("change", "time", "before", "after", "ratio", "chance", "what"), map(_row, shown), right=(2, 3, 4, 5)
+        )
+    counts = Counter(change.kind for change in changes)
+    print(", ".join(f"{counts[kind]} {kind}" for kind in TimeChangeKind if counts[kind]))
+    sources = {
+        measurement.source
+        for change in changes
+        for measurement in (change.before, change.after)
+        if measurement and measurement.source
+    }
+    if len(sources) > 1:
+        print("Some times are the device's and some the wall clock's; where both meet in a row, the ratio says little.")
+    return good
+
+
+def _is_slower(change: TimeChange) -> bool:
+    return change.kind is TimeChangeKind.UNSURE and (change.ratio or 0) > 1
+
+
+def _row(change: TimeChange) -> tuple[str, ...]:
+    name, adapter, schedule = change.key
+    what = f"{name} on {adapter}" + (f", schedule {schedule}" if schedule else "")
+    ratio = "-" if change.ratio is None else f"{change.ratio:.2f} [{change.low:.2f}, {change.high:.2f}]"
+    chance = "-" if change.chance is None else f"{change.chance:.1g}"
+    source = (change.after or change.before or Measurement("", "", "")).source or "-"
+    return change.kind, source, _time(change.before), _time(change.after), ratio, chance, what
+
+
+def _time(measurement: Measurement | None) -> str:
+    if measurement is None:
+        return "-"
+    return measurement.status if measurement.median is None else duration(measurement.median)
+
+
+def _as_json(change: TimeChange) -> dict[str, Any]:
+    name, adapter, schedule = change.key
+    return {
+        "kind": change.kind,
+        "name": name,
+        "adapter": adapter,
+        "schedule": schedule,
+        "before": change.before and change.before.median,
+        "after": change.after and change.after.median,
+        "ratio": change.ratio,
+        "low": change.low,
+        "high": change.high,
+        "chance": change.chance,
+    }

@@ -128,8 +128,7 @@ def run(
     """
     from dmlgpu.bench import specs  # noqa: PLC0415 - the help needs none of it
     from dmlgpu.bench.aims import aims_of  # noqa: PLC0415 - likewise
-    from dmlgpu.bench.peers.comparison import compare_peers  # noqa: PLC0415 - likewise
-    from dmlgpu.bench.peers.contestants import parse_environments  # noqa: PLC0415 - likewise
+    from dmlgpu.bench.peers.contestants import compare_peers, parse_environments  # noqa: PLC0415 - likewise
     from dmlgpu.bench.samples import Patience  # noqa: PLC0415 - likewise
     from dmlgpu.bench.specs import combinations, parse_sizes  # noqa: PLC0415 - likewise
 
@@ -143,7 +142,7 @@ def run(
         dict(map(specs.parse_shape, shapes or [])),
     )
     request = module.BenchRequest(
-        verb("workloads").find_workloads([specs.BenchSpec(word, *shared) for word in what]),
+        verb("subjects").find_workloads([specs.BenchSpec(word, *shared) for word in what]),
         tuple(adapter or ()),
         tuple(drivers or ()),
         Patience(precision, budget),
@@ -193,5 +192,5 @@ def compare(
       dmlgpu bench compare before.jsonl after.jsonl
       dmlgpu bench compare main.jsonl branch.jsonl --threshold 0.05
     """
-    if not verb("bench_compare").bench_compare(before, after, threshold, alpha, strict=strict, as_json=as_json):
+    if not verb("bench").bench_compare(before, after, threshold, alpha, strict=strict, as_json=as_json):
         raise typer.Exit(1)

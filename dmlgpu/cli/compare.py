@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from dmlgpu.cli import tables
-from dmlgpu.conformance.report.changes import Change, Kind, changes, pairs
+from dmlgpu.conformance.report.changes import Change, ChangeKind, changes, pairs
 from dmlgpu.conformance.report.model import selection_of
-from dmlgpu.conformance.running.outcome import Outcome
-from dmlgpu.conformance.running.reading import read_file
-from dmlgpu.conformance.running.records import Run
-from dmlgpu.conformance.running.wording import bound_text, counted
+from dmlgpu.conformance.running.outcome import Outcome, bound_text, counted
+from dmlgpu.conformance.running.records import RecordedRun, read_file
 
 
 def compare(before: Path, after: Path, as_json: bool = False) -> bool:
@@ -34,7 +32,9 @@ def compare(before: Path, after: Path, as_json: bool = False) -> bool:
     runs = files[0].runs
     compared = [(old, new, changes(old, new)) for old, new in pairs(runs, files[1].runs)]
     missing = [run for run in runs if not any(run is old for old, *_ in compared)]
-    worse = any(change.kind in (Kind.REGRESSION, Kind.MISSING) for *_, changed in compared for change in changed)
+    worse = any(
+        change.kind in (ChangeKind.REGRESSION, ChangeKind.MISSING) for *_, changed in compared for change in changed
+    )
     if as_json:
         record = {"pairs": [_as_json(*pair) for pair in compared], "missing": [_run_as_json(run) for run in missing]}
         print(json.dumps(record | {"worse": worse or bool(missing)}, indent=2, ensure_ascii=False))
@@ -47,7 +47,7 @@ def compare(before: Path, after: Path, as_json: bool = False) -> bool:
     return not worse and not missing
 
 
-def _as_json(old: Run, new: Run, changed: Sequence[Change]) -> dict[str, Any]:
+def _as_json(old: RecordedRun, new: RecordedRun, changed: Sequence[Change]) -> dict[str, Any]:
     """What changed on one adapter, each change with both outcomes as a run's file has them."""
     return {
         "before": _run_as_json(old),
@@ -64,17 +64,17 @@ def _as_json(old: Run, new: Run, changed: Sequence[Change]) -> dict[str, Any]:
     }
 
 
-def _run_as_json(run: Run) -> dict[str, Any]:
+def _run_as_json(run: RecordedRun) -> dict[str, Any]:
     return {"adapter": run.adapter, "selection": selection_of(run), "cases": len(run.outcomes)}
 
 
-def _print(old: Run, new: Run, changed: Sequence[Change]) -> None:
+def _print(old: RecordedRun, new: RecordedRun, changed: Sequence[Change]) -> None:
     print(old.adapter if old.adapter == new.adapter else f"{old.adapter}\n-> {new.adapter}")
     if changed:
         rows = [(change.kind, change.case, _text(change.before), _text(change.after)) for change in changed]
         tables.table(("change", "case", "before", "after"), rows)
     counts = Counter(change.kind for change in changed)
-    said = [kind.counted(counts[kind]) for kind in Kind if counts[kind]]
+    said = [kind.counted(counts[kind]) for kind in ChangeKind if counts[kind]]
     cases = counted(len(new.outcomes), "case")
     selections = [selection_of(run) for run in (old, new)]
     if selections[0] != selections[1]:

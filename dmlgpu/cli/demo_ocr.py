@@ -12,13 +12,21 @@ from PIL import Image
 
 from dmlgpu.cli import tables
 from dmlgpu.cli.devices import choose_adapter
-from dmlgpu.cli.progress import status
+from dmlgpu.cli.tables import status
 from dmlgpu.common.files import whole_file
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.demo.drawing import load_picture
-from dmlgpu.demo.ocr.models import OcrModels, on_device, on_onnxruntime
-from dmlgpu.demo.ocr.picture import compose, sample
-from dmlgpu.demo.ocr.reading import OcrComparison, TextLine, compare, read_text
+from dmlgpu.demo.ocr import (
+    OcrComparison,
+    OcrModels,
+    TextLine,
+    compare,
+    compose,
+    on_device,
+    on_onnxruntime,
+    read_text,
+    sample,
+)
 from dmlgpu.runtime.device import Device
 
 

@@ -10,11 +10,10 @@ import typer
 
 from dmlgpu.cli import tables
 from dmlgpu.cli.devices import choose_adapter
-from dmlgpu.cli.progress import status
+from dmlgpu.cli.tables import status
 from dmlgpu.common.files import whole_file
 from dmlgpu.compiler.target import AdapterInfo
-from dmlgpu.demo.palette.picture import compose, load_photo
-from dmlgpu.demo.palette.reduction import Observation, Workbench, reduce_to_palette
+from dmlgpu.demo.palette import Observation, Workbench, compose, load_photo, reduce_to_palette
 from dmlgpu.runtime.device import Device
 
 

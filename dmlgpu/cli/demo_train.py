@@ -12,11 +12,20 @@ from numpy.typing import NDArray
 
 from dmlgpu.cli import tables
 from dmlgpu.cli.devices import choose_adapter
-from dmlgpu.cli.progress import status
+from dmlgpu.cli.tables import status
 from dmlgpu.common.files import whole_file
-from dmlgpu.demo.training.losses import FIRST_STEPS, TOLERANCE, draw_losses, first_difference, torch_losses
-from dmlgpu.demo.training.network import initial_parameters
-from dmlgpu.demo.training.trainer import Adam, Trainer, batch_order, load_digits
+from dmlgpu.demo.training import (
+    FIRST_STEPS,
+    TOLERANCE,
+    Adam,
+    Trainer,
+    batch_order,
+    draw_losses,
+    first_difference,
+    initial_parameters,
+    load_digits,
+    torch_losses,
+)
 from dmlgpu.runtime.device import Device
 
 Losses = NDArray[np.float32]

@@ -12,8 +12,14 @@ from pathlib import Path
 
 from dmlgpu.cli.doctor import short
 from dmlgpu.cli.test import reproduce
-from dmlgpu.conformance.drivers.discovery import Discovery, LocatedAdapter, all_drivers, process_adapters
-from dmlgpu.conformance.drivers.manifests import MANIFEST_VARIABLES, machine_manifests
+from dmlgpu.conformance.drivers.discovery import (
+    MANIFEST_VARIABLES,
+    Discovery,
+    LocatedAdapter,
+    all_drivers,
+    machine_manifests,
+    process_adapters,
+)
 from dmlgpu.conformance.running.outcome import Outcome
 from dmlgpu.conformance.running.pool import Job, run_cases
 from dmlgpu.runtime.adapters import environment_choice, pick
@@ -110,7 +116,7 @@ TIME_LIMIT = 60.0
 
 @dataclass(frozen=True)
 class Examined:
-    """An adapter and what came of computing on it.
+    """An adapter and the result of a computation on it.
 
     Attributes:
         located: the adapter.

@@ -42,7 +42,7 @@ def show(as_json: bool = False) -> bool:
     return not any(finding.is_problem for finding in findings)
 
 
-def examine() -> tuple[dict[str, Any], tuple[Finding, ...]]:
+def examine() -> tuple[dict[str, Any], tuple[DoctorFinding, ...]]:
     """Return the report, as JSON has it, and its findings, problems first.
 
     Keys of the report: format, versions, requirements, environment, loaders, manifests, cards, adapters, problems,
@@ -65,12 +65,12 @@ def examine() -> tuple[dict[str, Any], tuple[Finding, ...]]:
         if package in ("", "dmlgpu"):
             raise
         remedy = "pip install 'dmlgpu[cli]', then run `dmlgpu doctor` again"
-        machine, more = {}, [Finding(True, f"adapters cannot be listed without {package}", remedy)]
+        machine, more = {}, [DoctorFinding(True, f"adapters cannot be listed without {package}", remedy)]
     findings = sorted([*findings, *more], key=lambda entry: not entry.is_problem)
     return {**report, **machine, "findings": [asdict(entry) for entry in findings]}, tuple(findings)
 
 
-def _machine() -> tuple[dict[str, Any], list[Finding]]:
+def _machine() -> tuple[dict[str, Any], list[DoctorFinding]]:
     """What needs dmlgpu's dependencies: drivers and adapters."""
     from dmlgpu.cli import diagnosis  # noqa: PLC0415 - see the module's docstring
     from dmlgpu.cli.devices import as_json_of  # noqa: PLC0415 - likewise
@@ -104,7 +104,7 @@ def _machine() -> tuple[dict[str, Any], list[Finding]]:
 # ---- for people
 
 
-def _print(report: dict[str, Any], findings: tuple[Finding, ...]) -> None:
+def _print(report: dict[str, Any], findings: tuple[DoctorFinding, ...]) -> None:
     tables.facts("versions", report["versions"].items())
     extras = dict.fromkeys(requirement["extra"] for requirement in report["requirements"])
     tables.facts("packages", [(extra or "library", _packages(report, extra)) for extra in extras])
@@ -125,7 +125,7 @@ def _print(report: dict[str, Any], findings: tuple[Finding, ...]) -> None:
             tables.facts(title if pairs else "nothing is to be mended", pairs)
 
 
-def _numbered(findings: tuple[Finding, ...], is_problem: bool) -> list[tuple[int, Finding]]:
+def _numbered(findings: tuple[DoctorFinding, ...], is_problem: bool) -> list[tuple[int, DoctorFinding]]:
     return list(enumerate((finding for finding in findings if finding.is_problem == is_problem), start=1))
 
 
@@ -158,7 +158,7 @@ def _drivers(report: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _adapter(record: dict[str, Any]) -> list[tuple[str, str]]:
-    """What an adapter is, and what came of computing on it."""
+    """An adapter's facts, and the result of a computation on it."""
     from dmlgpu.cli.devices import facts_of  # noqa: PLC0415 - see the module's docstring
     from dmlgpu.compiler.target import AdapterInfo  # noqa: PLC0415
 
@@ -199,7 +199,7 @@ _MESA = re.compile(r"\bMesa (\d+)\.")
 
 
 @dataclass(frozen=True)
-class Finding:
+class DoctorFinding:
     """Something to be known.
 
     Attributes:
@@ -213,15 +213,15 @@ class Finding:
     remedy: str
 
 
-def requirement_findings(requirements: Sequence[Requirement]) -> Iterator[Finding]:
+def requirement_findings(requirements: Sequence[Requirement]) -> Iterator[DoctorFinding]:
     """Find packages that are missing, or of a version that will not do; extras that are not there are a note."""
     for needed in requirements:
         has = f"{needed.package} {needed.installed}" if needed.installed else f"{needed.package} is not installed"
         specifier = f"{needed.package}{needed.wanted}"
         if not needed.extra and not needed.fits:
-            yield Finding(True, f"{has}; dmlgpu needs {specifier}", f"pip install '{specifier}'")
+            yield DoctorFinding(True, f"{has}; dmlgpu needs {specifier}", f"pip install '{specifier}'")
         elif needed.installed and not needed.fits:
-            yield Finding(
+            yield DoctorFinding(
                 True, f"{has}; the extra {needed.extra} needs {specifier}", f"pip install 'dmlgpu[{needed.extra}]'"
             )
     missing: dict[str, list[str]] = {}
@@ -230,35 +230,37 @@ def requirement_findings(requirements: Sequence[Requirement]) -> Iterator[Findin
             missing.setdefault(requirement.extra, []).append(requirement.package)
     if missing:
         text = "; ".join(f"{extra} needs {', '.join(packages)}" for extra, packages in missing.items())
-        yield Finding(False, f"extras that are not complete: {text}", "pip install 'dmlgpu[EXTRA]', if you need one")
+        yield DoctorFinding(
+            False, f"extras that are not complete: {text}", "pip install 'dmlgpu[EXTRA]', if you need one"
+        )
 
 
 def driver_findings(
     loaders: Sequence[Loader], manifests: Sequence[Manifest], cards: Sequence[Card]
-) -> Iterator[Finding]:
+) -> Iterator[DoctorFinding]:
     """Find loaders and drivers that are missing or broken, and graphics cards that may not be used."""
     for loader in loaders:
         if not loader.found:
-            yield Finding(True, f"{loader.library} cannot be loaded", f"install {_PACKAGES[loader.library]}")
+            yield DoctorFinding(True, f"{loader.library} cannot be loaded", f"install {_PACKAGES[loader.library]}")
     if sys.platform.startswith("linux") and not manifests:
-        yield Finding(True, "there is no manifest of a Vulkan driver", f"install {_VULKAN_DRIVERS}")
+        yield DoctorFinding(True, "there is no manifest of a Vulkan driver", f"install {_VULKAN_DRIVERS}")
     for manifest in manifests:
         if manifest.problem:
             remedy = "install its driver again, or remove the file and what names it"
-            yield Finding(True, f"{manifest.path}: {manifest.problem}", remedy)
+            yield DoctorFinding(True, f"{manifest.path}: {manifest.problem}", remedy)
     for card in cards:
         if not card.usable:
             remedy = 'sudo usermod -aG render "$USER", then log in again; in a container pass the device in'
-            yield Finding(True, f"{card.path} may not be read and written by this user", remedy)
+            yield DoctorFinding(True, f"{card.path} may not be read and written by this user", remedy)
 
 
-def adapter_findings(examination: Examination) -> Iterator[Finding]:
+def adapter_findings(examination: Examination) -> Iterator[DoctorFinding]:
     """Find adapters that are missing, slow, or compute wrong."""
     for problem in examination.problems:
-        yield Finding(True, problem, "install this driver again in its newest version, or remove its manifest")
+        yield DoctorFinding(True, problem, "install this driver again in its newest version, or remove its manifest")
     if examination.unmatched:
         text = f"DMLGPU_ADAPTER is {examination.unmatched!r}, which is no adapter's name or number here"
-        yield Finding(True, text, "unset it, or give it a name or a number that `dmlgpu devices` shows")
+        yield DoctorFinding(True, text, "unset it, or give it a name or a number that `dmlgpu devices` shows")
     reached = [adapter.located.info for adapter in examination.adapters if adapter.is_reached]
     gpus = [info for info in reached if info.backend != "NumPy"]
     others = [
@@ -268,29 +270,31 @@ def adapter_findings(examination: Examination) -> Iterator[Finding]:
     ]
     if not gpus and others:
         command = " ".join(f"{name}={value}" for name, value in others[0].located.environment)
-        yield Finding(True, f"no GPU adapter is reached, but another driver has {others[0].located.info}", command)
+        yield DoctorFinding(
+            True, f"no GPU adapter is reached, but another driver has {others[0].located.info}", command
+        )
     elif not gpus:
         remedy = f"install {_VULKAN_DRIVERS}" if sys.platform.startswith("linux") else "install the card's driver"
-        yield Finding(True, "there is no GPU adapter, so everything runs on the NumPy reference, slowly", remedy)
+        yield DoctorFinding(True, "there is no GPU adapter, so everything runs on the NumPy reference, slowly", remedy)
     elif all(info.is_software for info in gpus):
         text = "all GPU adapters are software, which is right but slow"
-        yield Finding(False, text, "where there is a graphics card, install its vendor's driver")
+        yield DoctorFinding(False, text, "where there is a graphics card, install its vendor's driver")
     for examined in examination.adapters:
         yield from _findings_of_adapter(examined)
 
 
-def _findings_of_adapter(examined: Examined) -> Iterator[Finding]:
+def _findings_of_adapter(examined: Examined) -> Iterator[DoctorFinding]:
     for outcome in examined.outcomes:
         if not outcome.status.is_good:
             what = f"{outcome.status}: {outcome.message}" if outcome.message else str(outcome.status)
             text = f"{examined.located} does not compute {outcome.case} as it should: {what}"
             again = f"see it again by {' and '.join(examined.again)}; " if examined.again else ""
-            yield Finding(True, text, f"{again}docs/driver-failures.md says what to do")
+            yield DoctorFinding(True, text, f"{again}docs/driver-failures.md says what to do")
     info = examined.located.info
     mesa = _MESA.search(info.driver)
     if mesa and "llvmpipe" in info.name and int(mesa[1]) < FIRST_MESA_TO_TRUST:
         text = f"{examined.located} is of Mesa {mesa[1]}, which silently cuts long loops short; dmlgpu works round that"
-        yield Finding(False, text, f"install Mesa {FIRST_MESA_TO_TRUST} or newer (Debian: the backports suite)")
+        yield DoctorFinding(False, text, f"install Mesa {FIRST_MESA_TO_TRUST} or newer (Debian: the backports suite)")
 
 
 FOR_WORK = ("array-api-tests", "release", "test")
@@ -331,7 +335,7 @@ class Requirement:
 
 
 @dataclass(frozen=True)
-class Cache:
+class CacheFolder:
     """A folder in which a driver keeps compiled kernels.
 
     Attributes:
@@ -417,13 +421,13 @@ def environment() -> dict[str, str]:
     return {name: short(value) for name, value in sorted(os.environ.items()) if name.startswith(_VARIABLES)}
 
 
-def caches() -> tuple[Cache, ...]:
+def caches() -> tuple[CacheFolder, ...]:
     """Return the folders that exist of those in which drivers keep compiled kernels."""
     existing = []
     for name, folder in _cache_folders():
         if folder.is_dir():
             sizes = list(_sizes(folder))
-            existing.append(Cache(name, short(folder), len(sizes), sum(sizes)))
+            existing.append(CacheFolder(name, short(folder), len(sizes), sum(sizes)))
     return tuple(existing)
 
 

@@ -13,7 +13,7 @@ from dmlgpu.cli.run import frontend, read_array
 from dmlgpu.cli.show import parse_shape
 from dmlgpu.cli.subjects import find_subjects
 from dmlgpu.common.errors import InvalidArgument
-from dmlgpu.demo.palette.graph import NAMES, palette_graph
+from dmlgpu.demo.palette import NAMES, palette_graph
 
 DEMO = "demo"
 """What names the demonstration's graph."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from dmlgpu.bench import machine_load
 from dmlgpu.bench.ceilings import Ceilings, Share, known_ceilings, measure_ceilings
 from dmlgpu.bench.profiles import ProfileRow, ProfileTables
-from dmlgpu.bench.wording import ceilings_text
+from dmlgpu.bench.records import ceilings_text
 from dmlgpu.cli import tables
 from dmlgpu.common.errors import DmlError
 from dmlgpu.common.files import whole_file

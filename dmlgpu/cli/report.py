@@ -6,11 +6,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from dmlgpu.bench.records import is_bench_file
+from dmlgpu.bench.records import as_times, is_bench_file
 from dmlgpu.bench.records import read_file as read_measurements
-from dmlgpu.bench.wording import as_times
 from dmlgpu.conformance.report.writing import write_report
-from dmlgpu.conformance.running.reading import read_file
+from dmlgpu.conformance.running.records import read_file
 
 
 def report(files: Sequence[Path], output: Path) -> None:

@@ -14,22 +14,20 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from dmlgpu.cli import tables
-from dmlgpu.cli.adapters import ALL, choose_adapters, refuse_reference_alone, with_pages
-from dmlgpu.cli.progress import Progress
+from dmlgpu.cli.devices import ALL, choose_adapters, refuse_reference_alone, with_pages
+from dmlgpu.cli.tables import Progress
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.common.files import growing_file
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.conformance.drivers.discovery import LocatedAdapter, in_environment
-from dmlgpu.conformance.drivers.outputs import as_output_suite
-from dmlgpu.conformance.drivers.pairwise import Agreement, Comparison, Pair, expected_to_disagree, outlier
-from dmlgpu.conformance.drivers.pairwise_run import run_pairwise
+from dmlgpu.conformance.drivers.pairwise import AdapterPair, Agreement, Comparison, expected_to_disagree, outlier
+from dmlgpu.conformance.drivers.pairwise_run import as_output_suite, run_pairwise
 from dmlgpu.conformance.report.pairs import PairReport, difference, kernels_of
 from dmlgpu.conformance.running import expectations as known
-from dmlgpu.conformance.running.expectations import Expectation, with_expectation
-from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.expectations import ExpectedFailure, with_expectation
+from dmlgpu.conformance.running.outcome import Outcome, Status, bound_text
 from dmlgpu.conformance.running.pool import Job, run_cases
 from dmlgpu.conformance.running.records import comparison_facts, facts, write_comparison, write_run
-from dmlgpu.conformance.running.wording import bound_text
 from dmlgpu.conformance.suites.registry import DEFAULT, Suite, select, suite_by_name, suite_option
 from dmlgpu.runtime.adapters import BROWSER, show_in_page
 from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
@@ -100,7 +98,7 @@ class ConformanceRequest:
         return ("dmlgpu", "test", "--pairwise", *drivers, *adapters, *suite_option(self.suite), *precise)
 
     @cached_property
-    def expected(self) -> tuple[Expectation, ...]:
+    def expected(self) -> tuple[ExpectedFailure, ...]:
         """What is expected to fail: as dmlgpu knows, and as the files say.
 
         Raises:
@@ -212,7 +210,7 @@ def test(request: ConformanceRequest) -> bool:
 
 
 def _with_expected(
-    outcomes: Iterable[Outcome], info: AdapterInfo, expected: Sequence[Expectation]
+    outcomes: Iterable[Outcome], info: AdapterInfo, expected: Sequence[ExpectedFailure]
 ) -> Iterator[Outcome]:
     return (with_expectation(outcome, info, expected) for outcome in outcomes)
 
@@ -248,7 +246,7 @@ def reproduce(outcome: Outcome, job: Job, adapter: LocatedAdapter) -> str:
 
 
 def summarize(counted: Mapping[LocatedAdapter, Counter[Status]]) -> None:
-    """Print a table of adapters by what came of their cases."""
+    """Print a table of adapters by the outcomes of their cases."""
     shown = [status for status in Status if any(counts[status] for counts in counted.values())]
     rows = [(str(adapter.info), *(str(counts[status]) for status in shown)) for adapter, counts in counted.items()]
     tables.table(("adapter", *shown), rows, right=range(1, len(shown) + 1))
@@ -281,15 +279,17 @@ def compare_adapters(request: ConformanceRequest) -> bool:
 
 
 def _pairs_with_expected(
-    cases: Iterable[tuple[Pair, ...]], adapters: Sequence[LocatedAdapter], expected: Sequence[Expectation]
-) -> Iterator[tuple[Pair, ...]]:
+    cases: Iterable[tuple[AdapterPair, ...]], adapters: Sequence[LocatedAdapter], expected: Sequence[ExpectedFailure]
+) -> Iterator[tuple[AdapterPair, ...]]:
     """The pairs, in the light of what is expected of either adapter."""
     infos = {adapter.label: adapter.info for adapter in adapters}
     for pairs in cases:
         yield tuple(_with_expectations(pair, infos, expected) for pair in pairs)
 
 
-def _with_expectations(pair: Pair, infos: Mapping[str, AdapterInfo], expected: Sequence[Expectation]) -> Pair:
+def _with_expectations(
+    pair: AdapterPair, infos: Mapping[str, AdapterInfo], expected: Sequence[ExpectedFailure]
+) -> AdapterPair:
     for entry in expected:
         if any(entry.applies(pair.case, infos[label]) for label in pair.adapters):
             return expected_to_disagree(pair, entry.reason)
@@ -299,7 +299,9 @@ def _with_expectations(pair: Pair, infos: Mapping[str, AdapterInfo], expected: S
 # ---- what people see ------------------------------------------------------------------------------------------------
 
 
-def _reported_pairs(cases: Iterable[tuple[Pair, ...]], request: ConformanceRequest) -> Iterator[tuple[Pair, ...]]:
+def _reported_pairs(
+    cases: Iterable[tuple[AdapterPair, ...]], request: ConformanceRequest
+) -> Iterator[tuple[AdapterPair, ...]]:
     """Print what is wrong as it comes, and how far the run is."""
     bad, progress = 0, Progress(sys.stderr, len(request.names))
     for done, pairs in enumerate(cases, start=1):
@@ -310,7 +312,7 @@ def _reported_pairs(cases: Iterable[tuple[Pair, ...]], request: ConformanceReque
         yield pairs
 
 
-def _pair_lines(pairs: Sequence[Pair], request: ConformanceRequest) -> Iterator[str]:
+def _pair_lines(pairs: Sequence[AdapterPair], request: ConformanceRequest) -> Iterator[str]:
     """Who differs from whom on a case, by how much, and how to see it again."""
     wrong = [pair for pair in pairs if not pair.agreement.is_good]
     apart = [pair for pair in wrong if pair.agreement is Agreement.DISAGREE]
@@ -325,7 +327,7 @@ def _pair_lines(pairs: Sequence[Pair], request: ConformanceRequest) -> Iterator[
 
 
 def _summarize_pairs(report: PairReport, adapters: Sequence[LocatedAdapter]) -> None:
-    """Two tables: per adapter, on how many cases it alone differs; per pair, what came of it."""
+    """Two tables: per adapter, on how many cases it alone differs; per pair, its agreements."""
     rows = [(adapter.label, str(report.alone[adapter.label]), str(adapter.info)) for adapter in adapters]
     tables.table(("adapter", "alone", "is"), rows, right=(1,))
     print()

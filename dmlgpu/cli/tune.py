@@ -8,16 +8,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from dmlgpu.bench import machine_load, specs
+from dmlgpu.bench import machine_load, specs, tuning
 from dmlgpu.bench.specs import combinations, parse_sizes
-from dmlgpu.bench.tuning import search, storing
-from dmlgpu.bench.tuning.racing import race_on
-from dmlgpu.bench.tuning.recording import Recording
+from dmlgpu.bench.tuning import TuningRecording, race_on
 from dmlgpu.bench.workload import Workload
 from dmlgpu.cli import tables
 from dmlgpu.cli.devices import choose_adapter
-from dmlgpu.cli.progress import BenchProgress
-from dmlgpu.cli.workloads import find_workloads
+from dmlgpu.cli.subjects import find_workloads
+from dmlgpu.cli.tables import BenchProgress
 from dmlgpu.common.errors import DmlError, InvalidArgument, NotSupported
 from dmlgpu.common.files import whole_file
 from dmlgpu.compiler.target import AdapterInfo, Target
@@ -47,7 +45,7 @@ def asked(what: Sequence[str], sizes: Sequence[str], types: Sequence[str]) -> li
 
 def tune(
     workloads: Sequence[Workload], adapter: str | None, budget: float, record: Path | None = None
-) -> list[search.Finding]:
+) -> list[tuning.TuningFinding]:
     """Tune workloads on an adapter, and keep what is faster; print what comes of each choice.
 
     Args:
@@ -64,15 +62,15 @@ def tune(
     info = choose_adapter(adapter)
     target, kept_in = _target(info), tuned_file(info)
     before = machine_load.measure_load()
-    findings: list[search.Finding] = []
+    findings: list[tuning.TuningFinding] = []
     records: list[dict[str, Any]] = []
     for workload, finding in _findings(workloads, Device(info), target, budget):
         findings.append(finding)
-        records.append(Recording.of(workload, finding).to_json())
-        storing.keep(info, [finding])
+        records.append(TuningRecording.of(workload, finding).to_json())
+        tuning.save_choices(info, [finding])
         print(_line(finding), flush=True)
     after = machine_load.measure_load()
-    print(search.summary(findings))
+    print(tuning.summary(findings))
     for warning in machine_load.load_warnings(before, after, 0.0):
         print(f"dmlgpu: {warning}", file=sys.stderr)
     print(f"kept in {kept_in}")
@@ -94,7 +92,7 @@ def _target(info: AdapterInfo) -> Target:
 
 def _findings(
     workloads: Sequence[Workload], device: Device, target: Target, budget: float
-) -> Iterator[tuple[Workload, search.Finding]]:
+) -> Iterator[tuple[Workload, tuning.TuningFinding]]:
     """Yield what comes of each choice, once for all workloads that have it."""
     progress, race = BenchProgress(sys.stderr, len(workloads)), race_on(device, budget)
     known: dict[str, str] = {}
@@ -104,7 +102,7 @@ def _findings(
             progress.show(number, name, text)
 
         try:
-            for finding in search.Search(workload, target, race, tell).findings(known):
+            for finding in tuning.Search(workload, target, race, tell).findings(known):
                 known[finding.question] = finding.answer
                 progress.clear()
                 yield workload, finding
@@ -114,7 +112,7 @@ def _findings(
     progress.finish()
 
 
-def _line(finding: search.Finding) -> str:
+def _line(finding: tuning.TuningFinding) -> str:
     if finding.ratio is None:
         return f"{finding.question}: {finding.built_in}"
     ratio = f"{finding.ratio.median:.2f} [{finding.ratio.low:.2f}, {finding.ratio.high:.2f}]"
@@ -125,7 +123,7 @@ def _line(finding: search.Finding) -> str:
 
 def print_kept() -> None:
     """Print the choices of every adapter that has some."""
-    files = storing.all_kept()
+    files = tuning.list_choices()
     if not files:
         print(f"there are no tuned choices in {tuned_folder()}")
     for path, content, why in files:
@@ -147,21 +145,21 @@ def print_kept() -> None:
 def clear(adapter: str | None) -> None:
     """Forget an adapter's choices."""
     info = choose_adapter(adapter)
-    print(f"{info}: {'forgotten' if storing.clear(info) else 'there were no tuned choices'}")
+    print(f"{info}: {'forgotten' if tuning.clear_choices(info) else 'there were no tuned choices'}")
 
 
 def share(adapter: str | None, path: Path) -> None:
     """Write an adapter's choices for others. Raises InvalidArgument where there are none."""
     info = choose_adapter(adapter)
-    content = storing.kept(info)
+    content = tuning.load_choices(info)
     if not content.answers:
         raise InvalidArgument(f"there are no tuned choices for {info} to share; dmlgpu tune finds some")
-    storing.write(path, content)
+    tuning.write_choices(path, content)
     print(f"{info}: {len(content.answers)} written")
 
 
 def take(adapter: str | None, path: Path) -> None:
     """Take the choices of a file for an adapter, which it must be for."""
     info = choose_adapter(adapter)
-    taken = storing.take(info, path)
+    taken = tuning.import_choices(info, path)
     print(f"{info}: {len(taken.answers)} kept")

@@ -1,4 +1,4 @@
-"""What runs under a lock without waiting for it."""
+"""Calls that run under a lock without waiting for it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 
 
-class Deferred:
+class DeferredCalls:
     """Actions under a lock: they run at once, or, while another thread holds the lock, when ``run`` is called next.
 
     Memory is given back like this. Python collects garbage in any thread, between any two lines. If one that holds the
@@ -28,7 +28,7 @@ class Deferred:
         self.run()
 
     def run(self) -> None:
-        """Run what waits, unless another thread holds the lock."""
+        """Run waiting calls, unless another thread holds the lock."""
         while self._actions:
             held: list[bool] = []
             try:

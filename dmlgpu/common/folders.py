@@ -1,4 +1,4 @@
-"""The user's folders, as far as there are any: some processes run for users without a home."""
+"""The user's folders, if they exist: some processes run for users without a home."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def home() -> Path | None:
-    """Return the user's home folder, None where there is none."""
+    """Return the user's home folder, None if there is none."""
     try:
         return Path.home()
     except RuntimeError:
@@ -23,10 +23,10 @@ def user_caches() -> Path | None:
     named = os.environ.get("LOCALAPPDATA" if windows else "XDG_CACHE_HOME")
     if named:
         return Path(named)
-    found = home()
-    if found is None:
+    user_home = home()
+    if user_home is None:
         return None
-    return found / "AppData" / "Local" if windows else found / ".cache"
+    return user_home / "AppData" / "Local" if windows else user_home / ".cache"
 
 
 def cache_folder() -> Path:

@@ -1,4 +1,4 @@
-"""How much of the host's memory may be used: by adapters whose memory it is, by the reference, by models' values."""
+"""Budget of host memory for software adapters, the reference and values of models."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 import os
 from pathlib import Path
 
-from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.common.errors import InvalidArgument, OutOfMemory
 
 BUDGET_VARIABLE = "DMLGPU_MEMORY_BUDGET"
 """Environment variable with the bytes of the host's memory that may be used."""
@@ -30,6 +30,21 @@ def host_budget() -> int | None:
     if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) > 0):
         raise InvalidArgument(f"{BUDGET_VARIABLE}: must be a positive number of bytes, got {text[:80]!r}")
     return int(text)
+
+
+def check_host_memory(needed: int, where: str, purpose: str) -> None:
+    """Raise OutOfMemory if bytes exceed ``host_budget``.
+
+    Args:
+        needed: number of bytes.
+        where: what the message begins with, a path in a model.
+        purpose: what the bytes are for: "read 'x.npy'".
+    """
+    budget = host_budget()
+    if budget is not None and needed > budget:
+        raise OutOfMemory(
+            f"{where}: {needed:,} bytes to {purpose} exceed the {budget:,} that may be used of the host's memory"
+        )
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Which slots of a dispatch share a binding.
+"""Slots of a dispatch that share a binding.
 
 The WebGPU standard lets no two writable bindings of a dispatch overlap: compilers may reorder accesses through
 different variables. All storage is writable here, and a binding begins at a multiple of the adapter's offset alignment.
@@ -24,8 +24,8 @@ Range = tuple[Any, int, int]
 """A resource (any hashable value), an offset and a number of bytes."""
 
 
-class Layout(NamedTuple):
-    """How the ranges of a dispatch are bound.
+class BindingLayout(NamedTuple):
+    """The bindings of a dispatch.
 
     Attributes:
         bindings: the binding of each slot.
@@ -38,7 +38,7 @@ class Layout(NamedTuple):
     bases: tuple[int, ...]
 
 
-def layout(ranges: Sequence[Range], bindings: Bindings, alignment: int) -> Layout:
+def layout(ranges: Sequence[Range], bindings: Bindings, alignment: int) -> BindingLayout:
     """Bind the ranges of a kernel's slots.
 
     Args:
@@ -55,10 +55,19 @@ def layout(ranges: Sequence[Range], bindings: Bindings, alignment: int) -> Layou
         bases.append(base // 4)
         numbers.setdefault(resource, len(numbers))
     if not bindings and len(numbers) == len(bound):
-        return Layout((), bound, tuple(bases))
+        return BindingLayout((), bound, tuple(bases))
     places = tuple([(numbers[resource], start, size) for resource, start, size in ranges])
     bindings, spans, shared_bases = _shared_layout(places, bindings, alignment)
-    return Layout(bindings, [(ranges[slot][0], begin, size) for slot, begin, size in spans], shared_bases)
+    return BindingLayout(bindings, [(ranges[slot][0], begin, size) for slot, begin, size in spans], shared_bases)
+
+
+def range_of(slot: Slot, resource: Any, offset: int, alignment: int) -> Range:
+    """Return the range of a slot in a resource that is bound from an offset on.
+
+    A slot that is continued ends where the binding of the next one begins, so that the two never meet.
+    """
+    start = offset + slot.offset
+    return resource, start, slot.size - (start % alignment if slot.is_continued else 0)
 
 
 def known_bindings(slots: Sequence[Slot]) -> Bindings:
@@ -70,7 +79,8 @@ def known_bindings(slots: Sequence[Slot]) -> Bindings:
     for slot in slots:
         in_arena = slot.role in (Role.TEMPORARY, Role.PERSISTENT)
         before = slot.offset % OFFSET_ALIGNMENT if in_arena else OFFSET_ALIGNMENT - TENSOR_ALIGNMENT
-        bound.append(((slot.role, slot.index), slot.offset - before, slot.size + before))
+        size = slot.size + (0 if slot.is_continued else before)
+        bound.append(((slot.role, slot.index), slot.offset - before, size))
     return _numbers(_meeting(bound, ()))
 
 
@@ -88,24 +98,24 @@ class _Span(NamedTuple):
 
 
 @functools.lru_cache(maxsize=4096)  # of some numbers each
-def _shared_layout(ranges: Sequence[Range], bindings: Bindings, alignment: int) -> Layout:
+def _shared_layout(ranges: Sequence[Range], bindings: Bindings, alignment: int) -> BindingLayout:
     """As ``layout``, with the first slot of each binding in place of its resource."""
     widened = [(resource, start - start % alignment, size + start % alignment) for resource, start, size in ranges]
     spans = _meeting(widened, bindings)
     begins = {slot: span.begin for span in spans for slot in span.slots}
     bases = tuple((start - begins[slot]) // 4 for slot, (_, start, _) in enumerate(ranges))
     bound = [(span.slots[0], span.begin, span.end - span.begin) for span in spans]
-    return Layout(_numbers(spans), bound, bases)
+    return BindingLayout(_numbers(spans), bound, bases)
 
 
 def _meeting(bound: Sequence[Range], bindings: Bindings) -> list[_Span]:
     """Return ranges, joined where they meet or share a binding already, by their first slot."""
-    given: dict[int, _Span] = {}
+    by_binding: dict[int, _Span] = {}
     for slot, (number, (_, begin, size)) in enumerate(zip(bindings or range(len(bound)), bound, strict=True)):
         span = _Span(begin, begin + size, (slot,))
-        given[number] = given[number].joined(span) if number in given else span
+        by_binding[number] = by_binding[number].joined(span) if number in by_binding else span
     by_resource: dict[Hashable, list[_Span]] = {}
-    for span in sorted(given.values()):
+    for span in sorted(by_binding.values()):
         spans = by_resource.setdefault(bound[span.slots[0]][0], [])
         if spans and span.begin < spans[-1].end:
             spans[-1] = spans[-1].joined(span)

@@ -1,4 +1,4 @@
-"""What an executor gets: rendered kernels with their bindings and grids."""
+"""Programs for executors: rendered kernels with their bindings and grids."""
 
 from __future__ import annotations
 
@@ -20,22 +20,24 @@ _WORKGROUP = re.compile(r"@workgroup_size\((\d+)")
 _SHADER = re.compile(r"^// ---- shaders/(\S+?)(?:\.wgsl)?$", re.MULTILINE)
 """The lines that rendering puts over the text of each file (``wgsl.templates``)."""
 
-MAX_SLOTS = 8
-"""How many slots a kernel may have: the parameter block holds as many base offsets."""
-
 
 @dataclass(frozen=True)
 class Slot:
-    """What a kernel binds at one binding number: a byte range of one of the dispatch's resources.
+    """A byte range of one of the dispatch's resources, as a kernel binds it.
 
     For inputs, outputs and constants ``offset`` counts from the tensor's binding; for the temporary and the persistent
     resource from the resource's start, and ``index`` is 0. It is a multiple of 16.
+
+    Attributes:
+        is_continued: another slot holds the bytes that follow, since the tensor exceeds the largest binding: what lies
+            before ``offset`` in the same aligned block counts as part of ``size``.
     """
 
     role: Role
     index: int
     offset: int
     size: int
+    is_continued: bool = False
 
     def __str__(self) -> str:
         """Return what is bound: ``input 0, 96 bytes``."""
@@ -85,8 +87,8 @@ class Kernel:
     @property
     def workgroup(self) -> int:
         """Invocations of a workgroup."""
-        found = _WORKGROUP.search(self.wgsl)
-        return int(found[1]) if found else 0
+        match = _WORKGROUP.search(self.wgsl)
+        return int(match[1]) if match else 0
 
     @property
     def shaders(self) -> tuple[str, ...]:
@@ -117,7 +119,7 @@ class Kernel:
 
     @property
     def binding_count(self) -> int:
-        """How many storage buffers are bound."""
+        """The number of storage buffers that are bound."""
         return max(self.bindings) + 1 if self.bindings else len(self.slots)
 
 
@@ -148,12 +150,12 @@ class Program:
 
     @property
     def summaries(self) -> tuple[str, ...]:
-        """What runs, in a line per kernel; those that differ in nothing but what they bind once."""
+        """A line per kernel; kernels that differ in nothing but their bindings once."""
         return tuple(dict.fromkeys(kernel.summary for kernel in (*self.initialization, *self.kernels)))
 
     def __str__(self) -> str:
         """Return the program as people read it: per kernel its grid, what it binds, and the files of its text."""
-        executed, made = Counter(map(_without_slots, self.kernels)), set[Kernel]()
+        executed, shown = Counter(map(_without_slots, self.kernels)), set[Kernel]()
         count = f"{len(self.kernels)} kernel{'s' if len(self.kernels) != 1 else ''}"
         lines = [
             f"program of {self.operator}: {count}, {self.temporary_size:,} bytes temporary"
@@ -161,17 +163,17 @@ class Program:
         ]
         for number, kernel in enumerate(self.kernels, start=1):
             same = _without_slots(kernel)
-            if same not in made:
+            if same not in shown:
                 more = executed[same] - 1
                 again = f"\n       and {more} more times on other ranges" if more else ""
                 lines.append(f"  {number}. {kernel}{again}")
-                made.add(same)
+                shown.add(same)
         lines += [f"  at initialisation: {kernel}" for kernel in self.initialization]
         return "\n".join(lines)
 
 
 def _without_slots(kernel: Kernel) -> Kernel:
-    """Return what the same kernel is, whatever it binds: turns of a step in time differ in nothing else."""
+    """Return a kernel without its bindings: those of different time steps differ in nothing else."""
     return replace(kernel, slots=())
 
 

@@ -1,4 +1,4 @@
-"""Rendered programs that are kept: in memory, and in files, so that the next process need not plan and render them.
+"""Caches of rendered programs: in memory, and in files, so that the next process need not plan and render them.
 
 A file holds one program as JSON, under a line with the hash of it: what is damaged is as if it were not there. Its name
 is the hash of all that the program depends on, the compiler's own source files among it, so that another version of
@@ -23,7 +23,7 @@ import numpy as np
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.common.folders import cache_folder
-from dmlgpu.compiler.plan.tensors import Role
+from dmlgpu.compiler.plan.sources import Role
 from dmlgpu.compiler.program import Kernel, Program, Slot
 from dmlgpu.compiler.target import Target
 
@@ -32,7 +32,7 @@ programs: Final[Cache[tuple[OperatorDesc, Target], Program]] = Cache(CacheLimits
 share."""
 
 _PROGRAM_BYTES = 12 << 10
-"""What a program and its description take beside the text."""
+"""Bytes of a program and its description beside the text."""
 
 FOLDER_VARIABLE = "DMLGPU_CACHE"
 """Environment variable with the folder in which programs are kept, or ``off``."""
@@ -40,7 +40,7 @@ FOLDER_VARIABLE = "DMLGPU_CACHE"
 OFF = "off"
 
 LIMITS: Final = CacheLimits(entries=1024, size=64 << 20)
-"""How much a folder holds; what was used least recently goes first."""
+"""Limits of a folder; the least recently used programs are evicted."""
 
 _FORMAT = 1
 _MOST_BYTES = 8 << 20  # of one file
@@ -126,12 +126,12 @@ class ProgramFiles:
         self._entries, self._bytes = self._entries + 1, self._bytes + added
         if 0 < self._entries <= limits.entries and self._bytes <= limits.size:
             return
-        found = sorted(self._files())  # those used least recently first
-        self._entries, self._bytes = len(found), sum(size for _, size, _ in found)
+        files = sorted(self._files())  # those used least recently first
+        self._entries, self._bytes = len(files), sum(size for _, size, _ in files)
         if self._entries <= limits.entries and self._bytes <= limits.size:
             return
         # Some more than is asked for, so that not every file that is added later has them counted again.
-        for _, size, path in found:
+        for _, size, path in files:
             if self._entries <= limits.entries * 3 // 4 and self._bytes <= limits.size * 3 // 4:
                 return
             with contextlib.suppress(OSError):
@@ -162,11 +162,11 @@ def without_files() -> Iterator[None]:
 def default_folder() -> Path | None:
     """Return where programs are kept: the folder that the environment variable DMLGPU_CACHE names, else ``programs``
     in dmlgpu's folder among the user's caches; None where it says ``off``, or there is no such folder."""
-    given = os.environ.get(FOLDER_VARIABLE, "").strip()
-    if given.lower() == OFF:
+    folder = os.environ.get(FOLDER_VARIABLE, "").strip()
+    if folder.lower() == OFF:
         return None
-    if given:
-        return Path(given)
+    if folder:
+        return Path(folder)
     try:
         return cache_folder() / "programs"
     except FileNotFoundError:
@@ -178,7 +178,7 @@ def version_of(folders: Sequence[Path]) -> str | None:
 
     None where they are no folders, as in an archive.
     """
-    found: list[str] = [np.__version__]  # which computes constants
+    facts: list[str] = [np.__version__]  # which computes constants
     waiting = [str(folder) for folder in folders]
     try:
         while waiting:
@@ -188,10 +188,10 @@ def version_of(folders: Sequence[Path]) -> str | None:
                         waiting.append(entry.path)
                     elif entry.name.endswith((".py", ".wgsl")):
                         stat = entry.stat()
-                        found.append(f"{entry.path} {stat.st_size} {stat.st_mtime_ns}")
+                        facts.append(f"{entry.path} {stat.st_size} {stat.st_mtime_ns}")
     except OSError:
         return None
-    return hashlib.sha256("\n".join(found).encode(errors="surrogateescape")).hexdigest()
+    return hashlib.sha256("\n".join(facts).encode(errors="surrogateescape")).hexdigest()
 
 
 def _encoded(program: Program) -> dict[str, Any]:
@@ -203,7 +203,7 @@ def _encoded(program: Program) -> dict[str, Any]:
             [
                 kernel.label,
                 texts.setdefault(kernel.wgsl, len(texts)),
-                [[slot.role.value, slot.index, slot.offset, slot.size] for slot in kernel.slots],
+                [[slot.role.value, slot.index, slot.offset, slot.size, slot.is_continued] for slot in kernel.slots],
                 kernel.grid,
                 kernel.bindings,
             ]
@@ -232,8 +232,12 @@ def _decoded(record: dict[str, Any]) -> Program:
         x, y, z = _numbers(grid)
         if not 0 <= text < len(texts):
             raise ValueError(f"no text {text}")
-        found = tuple([Slot(Role(role), *_numbers((index, offset, size))) for role, index, offset, size in slots])
-        return Kernel(_of(str, label), texts[text], found, (x, y, z), _numbers(bindings))
+        decoded = tuple([slot(*values) for values in slots])
+        return Kernel(_of(str, label), texts[text], decoded, (x, y, z), _numbers(bindings))
+
+    def slot(role: Any, index: Any, offset: Any, size: Any, is_continued: Any) -> Slot:
+        index, offset, size = _numbers((index, offset, size))
+        return Slot(Role(role), index, offset, size, _of(bool, is_continued))
 
     temporary, persistent, least = _numbers(record["sizes"])
     return Program(
@@ -248,9 +252,9 @@ def _decoded(record: dict[str, Any]) -> Program:
     )
 
 
-def _of(kind: type, value: Any) -> Any:
-    if type(value) is not kind:
-        raise TypeError(f"{value!r} is no {kind.__name__}")
+def _of(cls: type, value: Any) -> Any:
+    if type(value) is not cls:
+        raise TypeError(f"{value!r} is no {cls.__name__}")
     return value
 
 

@@ -1,4 +1,4 @@
-"""The programs that executors run: kept in memory, kept in files, or made by the compiler, which is loaded for that."""
+"""Programs for executors: from memory, from files, or from the compiler, which is loaded for that."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def _files() -> ProgramFiles | None:
 
 
 files = _files()
-"""Where programs are kept between processes; None for nowhere. Found at once, so that what is made by the modules that
-are loaded from now on is never taken for what others, written to the disk meanwhile, make."""
+"""The folder of programs that are kept between processes, if any. Resolved at import, so that a source file that is
+edited while the process runs cannot poison the cache."""
 
 
 def of_operator(desc: OperatorDesc, target: Target) -> Program:
-    """Return the program of a checked description; one object while ``kept_programs.programs`` keeps it.
+    """Return the program of a checked description; one object while ``program_cache.programs`` keeps it.
 
     Raises:
         OperatorNotImplemented: when dmlgpu does not implement the operator yet.
@@ -69,7 +69,7 @@ def of_network(network: Network, target: Target, disabled: Collection[str] = ())
 
 
 def _found_or_made(key: str, make: Callable[[], Program]) -> Program:
-    """Return what is kept under a key, or else is made and kept from now on."""
+    """Return the program of a key, from the cache or compiled and cached."""
     if files is None:
         return make()
     start = time.perf_counter()

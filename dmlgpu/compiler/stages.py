@@ -14,7 +14,7 @@ from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.program_cache import memory_of, programs
 from dmlgpu.compiler.rewrites.padding import preserve_padding
 from dmlgpu.compiler.schedule import Schedule, schedule
-from dmlgpu.compiler.schedule.pooling import in_plain_steps
+from dmlgpu.compiler.schedule.scheduling import in_plain_steps
 from dmlgpu.compiler.target import Target
 from dmlgpu.compiler.wgsl.render import render
 from dmlgpu.compiler.wgsl.sharing import share_known
@@ -32,7 +32,7 @@ def compile_operator(desc: OperatorDesc, target: Target) -> Program:
 
 @dataclass(frozen=True)
 class Stages:
-    """What an operator's description becomes, one after the other.
+    """The stages of an operator on a target.
 
     Attributes:
         plan: what is computed.
@@ -52,7 +52,7 @@ def stages(desc: OperatorDesc, target: Target) -> Stages:
     """
     start = time.perf_counter()
     try:
-        plan = in_plain_steps(operators.lower(desc, target), target)
+        plan = in_plain_steps(operators.lower(desc), target)
     except NotSupported as error:
         raise NotSupported(f"{desc.operator}: {error}") from None
     if target.preserves_padding:

@@ -1,21 +1,64 @@
-"""What an adapter is, and what it can do. Imports next to nothing, so that listing adapters stays quick."""
+"""Adapters: their facts, features and limits, and the tuned choices for them. Imports next to nothing, so that listing
+adapters stays quick."""
 
 from __future__ import annotations
 
 import enum
 import functools
-from collections.abc import Iterable
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dmlgpu.common.errors import InvalidArgument, shown
-from dmlgpu.compiler.tuned import UNTUNED, Tuned
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """An immutable table of choices, so that scheduling stays a function of plan and target alone.
+
+    Attributes:
+        answers: pairs of a question and its answer, such as ``product 1x512x512x512`` and ``register 16x2``. The
+            caller validates and interprets the answer.
+    """
+
+    answers: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_known", dict(self.answers))
+        object.__setattr__(self, "_hash", zlib.crc32(repr(self.answers).encode()))
+
+    def __hash__(self) -> int:
+        """Return a number that was computed once: programs are looked up by their target again and again."""
+        return self._hash  # type: ignore[attr-defined]
+
+    @classmethod
+    def of(cls, answers: Mapping[str, str]) -> Tuned:
+        """Return the table of some answers, whatever their order."""
+        return cls(tuple(sorted(answers.items())))
+
+    def answer(self, question: str, possible: Callable[[], Sequence[str]]) -> str:
+        """Return the answer to a question; empty where it is not known.
+
+        Args:
+            question: about one choice.
+            possible: lists the answers there are, the built-in choice first, for who tries them all.
+        """
+        return self._known.get(question, "")  # type: ignore[attr-defined]
+
+
+UNTUNED = Tuned()
+"""No answers: every choice is the built-in one."""
+
+
+MAX_SLOTS = 8
+"""Slots of a kernel, at most: the parameter block holds as many base offsets."""
 
 PARAMETER_BYTES = 48
 """Size of the parameter block every kernel reads: eight base offsets in words, the opaque zero, padding."""
 
 
-def _are(kind: type, values: Iterable[object]) -> bool:
-    return all(isinstance(value, kind) for value in values)
+def _are(cls: type, values: Iterable[object]) -> bool:
+    return all(isinstance(value, cls) for value in values)
 
 
 @dataclass(frozen=True)
@@ -56,7 +99,7 @@ class AdapterInfo:
 
     @property
     def is_software(self) -> bool:
-        """Whether the adapter runs on the host's processor."""
+        """Whether the adapter is a software rasterizer on the host's CPU."""
         return self.kind == "cpu"
 
     def __str__(self) -> str:
@@ -77,7 +120,7 @@ FEWEST_LANES = 4
 
 @dataclass(frozen=True)
 class Target:
-    """What lowering and rendering may know about an adapter.
+    """Features, limits and choices of an adapter, as schedules and rendering see them.
 
     Attributes:
         name: the adapter's name, for messages.
@@ -90,7 +133,7 @@ class Target:
         subgroup_lanes: invocations that every subgroup has at least.
         preserves_padding: whether operators change no bit of their outputs but those of the elements.
         schedule: the name of the schedule that operators with several shall take in place of the one they would choose
-            (matrix products: see ``kernels.gemm_schedules``); for tests and benchmarks. Empty: they choose.
+            (matrix products: see ``schedule.gemm_choice``); for tests and benchmarks. Empty: they choose.
         tuned: choices that were found fastest on the adapter, in place of the built-in ones; ``schedule`` goes first.
         max_*: the adapter's limits: buffers per kernel, workgroups per axis, invocations, bytes.
     """
@@ -122,12 +165,12 @@ class Target:
 
     @property
     def moves_doubles(self) -> bool:
-        """Return whether kernels read and write two words as one 64-bit number: processors, which move what lies in
+        """Return whether kernels read and write two words as one 64-bit number: CPU adapters, which move what lies in
         vectors component by component, for each invocation."""
         return self.profile is Profile.CPU and self.has("shader-int64")
 
     def for_operators(self, half_precision: bool, preserve_padding: bool = False) -> Target:
-        """Return what operators are compiled for.
+        """Return the target that operators are compiled for.
 
         Args:
             half_precision: whether they allow native 16-bit arithmetic.

@@ -14,8 +14,7 @@ from typing import Any
 
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.common.folders import cache_folder
-from dmlgpu.compiler.target import AdapterInfo
-from dmlgpu.compiler.tuned import UNTUNED, Tuned
+from dmlgpu.compiler.target import UNTUNED, AdapterInfo, Tuned
 
 FORMAT = 1
 """Of the files, and of the questions and answers in them: others are refused."""
@@ -36,12 +35,12 @@ def tuned_folder() -> Path:
     Raises:
         FileNotFoundError: the variable names none, and there is no folder of caches.
     """
-    given = os.environ.get(VARIABLE, "")
-    return Path(given) if given and given != OFF else cache_folder() / "tuned"
+    folder = os.environ.get(VARIABLE, "")
+    return Path(folder) if folder and folder != OFF else cache_folder() / "tuned"
 
 
 def identity(info: AdapterInfo) -> dict[str, str]:
-    """Return what tuned choices are for: an adapter under a driver."""
+    """Return the adapter and driver that tuned choices belong to."""
     return {"backend": info.backend, "vendor": info.vendor, "device": info.name, "driver": info.driver}
 
 
@@ -54,7 +53,7 @@ def tuned_file(info: AdapterInfo, folder: Path | None = None) -> Path:
 
 @dataclass(frozen=True)
 class TunedFile:
-    """What a file holds.
+    """The content of a file.
 
     Attributes:
         adapter: whose choices these are, as ``identity`` has it.
@@ -78,7 +77,7 @@ class TunedFile:
 
 
 def read_tuned(path: Path) -> TunedFile:
-    """Return what a file holds.
+    """Return the content of a file.
 
     Raises:
         InvalidArgument: it is no file of tuned choices, or of another format.
@@ -92,8 +91,8 @@ def read_tuned(path: Path) -> TunedFile:
         if written != FORMAT:
             raise InvalidArgument(f"{path} has format {written!r} of tuned choices, which must be {FORMAT}")
         adapter, choices = _texts(record["adapter"]), record["choices"]
-        answers = _texts({question: one["choice"] for question, one in choices.items()})
-        ratios = {question: float(one["ratio"]) for question, one in choices.items() if "ratio" in one}
+        answers = _texts({question: choice["choice"] for question, choice in choices.items()})
+        ratios = {question: float(choice["ratio"]) for question, choice in choices.items() if "ratio" in choice}
         return TunedFile(adapter, answers, ratios, str(record["dmlgpu"]))
     except InvalidArgument:
         raise
@@ -102,18 +101,18 @@ def read_tuned(path: Path) -> TunedFile:
 
 
 def _texts(record: Mapping[str, Any]) -> dict[str, str]:
-    if not all(isinstance(one, str) for pair in record.items() for one in pair):
+    if not all(isinstance(text, str) for pair in record.items() for text in pair):
         raise ValueError("names and values must be texts")
     return dict(record)
 
 
-def check_adapter(path: Path, found: TunedFile, info: AdapterInfo) -> None:
+def check_adapter(path: Path, file: TunedFile, info: AdapterInfo) -> None:
     """Raise InvalidArgument for choices of another adapter or driver."""
-    wanted = identity(info)
-    for name, value in wanted.items():
-        if found.adapter.get(name) != value:
+    expected = identity(info)
+    for name, value in expected.items():
+        if file.adapter.get(name) != value:
             raise InvalidArgument(
-                f"{path} has choices for the {name} {found.adapter.get(name)!r}, which must be {value!r}"
+                f"{path} has choices for the {name} {file.adapter.get(name)!r}, which must be {value!r}"
             )
 
 
@@ -124,11 +123,11 @@ def tuned_for(info: AdapterInfo, folder: Path | None = None) -> Tuned:
         return UNTUNED
     try:
         path = tuned_file(info, folder)
-        found = read_tuned(path)
-        check_adapter(path, found, info)
+        file = read_tuned(path)
+        check_adapter(path, file, info)
     except FileNotFoundError:
         return UNTUNED
     except (InvalidArgument, OSError) as error:
         warnings.warn(f"{error}; it is ignored", TunedFileWarning, stacklevel=2)
         return UNTUNED
-    return Tuned.of(found.answers)
+    return Tuned.of(file.answers)

@@ -1,4 +1,8 @@
-"""Cases as pages run them: programs, what tensors hold before, what must come out, and how it is judged."""
+"""Cases as pages run them: programs, what tensors hold before, what must come out, and how it is judged.
+
+Each tolerance becomes a rule, the same for all elements, and at most one number per element. ``pages/judge.js`` applies
+them as ``conformance.running.outcome.compare`` does; a test lets both judge the same results, right and wrong ones.
+"""
 
 from __future__ import annotations
 
@@ -19,18 +23,109 @@ from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.stages import compile_operator
 from dmlgpu.compiler.target import Target
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
-from dmlgpu.conformance.cases.tolerance import Bound, Tolerance
+from dmlgpu.conformance.cases.families.activation import FlushedWithin
+from dmlgpu.conformance.cases.families.reduction import LogarithmOfSum
+from dmlgpu.conformance.cases.families.resampling import RoundedSum
+from dmlgpu.conformance.cases.tolerance import (
+    Accumulated,
+    Bound,
+    CorrectlyRounded,
+    Exact,
+    GivenBound,
+    Tolerance,
+    Ulp,
+)
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.runner import POISON, TAIL, digest, tensor_offset
-from dmlgpu.conformance.suites.attributes import AttributeSuite
-from dmlgpu.conformance.suites.graphs import WITHIN, Expectation, GraphSuite
+from dmlgpu.conformance.suites.attributes import AttributeSuite, SameKind
+from dmlgpu.conformance.suites.graphs import WITHIN, GraphExpectation, GraphSuite
 from dmlgpu.conformance.suites.operators import CaseSuite
 from dmlgpu.conformance.suites.programs import EQUAL, LocatedTensor, ProgramSuite, expected
 from dmlgpu.conformance.suites.registry import Suite
-from dmlgpu.export.compiling import WEB, Choice
-from dmlgpu.export.judging import numbers_of, rule_of
+from dmlgpu.export.compiling import WEB, ExportChoices
 from dmlgpu.export.layout import Document, Uploads, add_program
 from dmlgpu.runtime.browser.executable import check_limits
+
+
+@dataclass(frozen=True)
+class JudgingRule:
+    """Which results are right: those that one of its conditions takes.
+
+    Attributes:
+        bits: the same bits.
+        nan: any NaN for a NaN.
+        ulps: at most so many numbers of the type away, infinities included, and two NaN; None for no such condition.
+        near: finite, and at most the element's number away.
+        kind: the same infinity, or any NaN for a NaN.
+        signs: of two zeros, ``near`` takes those of the same sign only.
+        flush: zero where a subnormal number of 32 or 64 bits, or the smallest normal one, is expected.
+        factor: zero where less than four times float32's smallest normal number is expected.
+        error: how an element's error is told in units of what is allowed: ``ulps``, by ``ulps``; ``share``, by the
+            element's number; ``none``: 0 where it is right, else infinite.
+        capped: errors of what is right are at most 1.
+        told: what the largest difference allowed is: ``ulps``, ``number``, the larger of both (``either``), ``none``.
+    """
+
+    bits: bool = False
+    nan: bool = False
+    ulps: float | None = None
+    near: bool = False
+    kind: bool = False
+    signs: bool = False
+    flush: bool = False
+    factor: bool = False
+    error: str = "none"
+    capped: bool = False
+    told: str = "none"
+
+    def to_json(self) -> dict[str, Any]:
+        """Without what is not so."""
+        return {name: value for name, value in vars(self).items() if value is not False and value is not None}
+
+
+def rule_of(tolerance: Tolerance, expected: Array) -> JudgingRule:
+    """Return the rule of a tolerance, for results of the type that is expected.
+
+    Raises:
+        NotSupported: for a tolerance that no rule expresses.
+    """
+    is_float = expected.dtype.kind == "f"
+    known: list[tuple[type[Tolerance] | tuple[type[Tolerance], ...], JudgingRule]] = [
+        (Exact, JudgingRule(bits=True)),
+        (CorrectlyRounded, JudgingRule(bits=True, nan=is_float, flush=is_float)),
+        (GivenBound, JudgingRule(ulps=0, near=True, flush=True, error="share", told="number")),
+        (RoundedSum, JudgingRule(near=True)),
+    ]
+    if isinstance(tolerance, SameKind):
+        signs = is_float and not tolerance.is_sum
+        known.append((SameKind, JudgingRule(near=True, kind=is_float, signs=signs, flush=is_float, told="number")))
+    if isinstance(tolerance, LogarithmOfSum):
+        rule = JudgingRule(ulps=tolerance.count, near=True, flush=True, error="ulps", capped=True, told="either")
+        known.append((LogarithmOfSum, rule))
+    if not is_float:
+        known.append(((Ulp, Accumulated), JudgingRule(ulps=0)))
+    elif isinstance(tolerance, Ulp):
+        error, factor = "ulps" if tolerance.count else "none", isinstance(tolerance, FlushedWithin)
+        known.append((Ulp, JudgingRule(ulps=tolerance.count, flush=True, factor=factor, error=error, told="ulps")))
+    else:
+        known.append((Accumulated, JudgingRule(ulps=0, near=True, flush=True, error="share", told="number")))
+    make_rule = next((rule for kind, rule in known if isinstance(tolerance, kind)), None)
+    if make_rule is None:
+        raise NotSupported(f"pages cannot judge by {type(tolerance).__name__}")
+    return make_rule
+
+
+def numbers_of(tolerance: Tolerance, rule: JudgingRule, expected: Array, magnitude: Bound | None) -> Bound | None:
+    """Return the number of each element that a rule speaks of; None where it speaks of none."""
+    if not rule.near:
+        return None
+    if isinstance(tolerance, LogarithmOfSum):
+        return np.broadcast_to(tolerance.lost(magnitude), expected.shape)
+    if isinstance(tolerance, RoundedSum):
+        assert magnitude is not None
+        return np.broadcast_to(np.where(magnitude < 1e-4, 1.0, 0.0), expected.shape)
+    return np.broadcast_to(tolerance.bound(expected, magnitude), expected.shape).astype(np.float64)
+
 
 MOST_BYTES: Final = 4 << 20
 """Of the tensors of a case, so that what a page loads stays small."""
@@ -58,14 +153,14 @@ class Blob:
         """Return the first byte and the number of bytes."""
         return [self.uploads.place(data), len(data)]
 
-    def numbers(self, given: Bound | None) -> float | list[int] | None:
+    def numbers(self, bound: Bound | None) -> float | list[int] | None:
         """Return where numbers lie; one that holds for all elements as it is."""
-        if given is None or not given.size:
+        if bound is None or not bound.size:
             return None
-        first = float(given.flat[0])
-        if np.isfinite(first) and np.all(given == first):
+        first = float(bound.flat[0])
+        if np.isfinite(first) and np.all(bound == first):
             return first
-        return self.range(np.ascontiguousarray(given, "<f8").tobytes())
+        return self.range(np.ascontiguousarray(bound, "<f8").tobytes())
 
 
 def can_be_exported(suite: Suite, name: str) -> bool:
@@ -82,7 +177,7 @@ def can_be_exported(suite: Suite, name: str) -> bool:
     return isinstance(suite, GraphSuite)
 
 
-def case_entry(suite: Suite, name: str, choice: Choice, blob: Blob) -> Entry:
+def case_entry(suite: Suite, name: str, choice: ExportChoices, blob: Blob) -> Entry:
     """Return a case that ``can_be_exported``; what is not supported comes as its outcome.
 
     Args:
@@ -138,7 +233,7 @@ class _Tensors:
 
     def number(self, place: Place) -> int:
         """Return the number of the tensor at a place."""
-        return [(one["buffer"], one["offset"]) for one in self.entries].index(place)
+        return [(entry["buffer"], entry["offset"]) for entry in self.entries].index(place)
 
     def run(self, *steps: Step) -> Entry:
         """Return the run of programs one after the other, with one temporary resource for all of them; what they do at
@@ -205,20 +300,20 @@ def _judged(case: Case, arrays: Arrays, number: int, tensor: TensorDesc, blob: B
 
 def _outcomes(tolerance: Tolerance, outcomes: Sequence[Array], magnitude: Bound | None, blob: Blob) -> Entry:
     rule = rule_of(tolerance, outcomes[0])
-    found: list[Entry] = []
+    entries: list[Entry] = []
     for outcome in outcomes:
         numbers = blob.numbers(numbers_of(tolerance, rule, outcome, magnitude))
         known = {} if numbers is None else {"numbers": numbers}
         entry = {"expected": blob.range(np.ascontiguousarray(outcome).tobytes()), **known}
-        if entry not in found:
-            found.append(entry)
-    return {"rule": rule.to_json(), "outcomes": found}
+        if entry not in entries:
+            entries.append(entry)
+    return {"rule": rule.to_json(), "outcomes": entries}
 
 
-def _graph_entry(name: str, choice: Choice, blob: Blob) -> Entry:
+def _graph_entry(name: str, choice: ExportChoices, blob: Blob) -> Entry:
     """Return the case of a graph: a run with all passes, and one with none."""
-    due = Expectation.of(name)
-    network = resolve(due.given.graph)
+    due = GraphExpectation.of(name)
+    network = resolve(due.example.graph)
     runs = []
     for how, disabled in (("fused", ()), ("no pass", PASSES)):
         program = compile_network(network, choice.target.exact, disabled).program
@@ -228,7 +323,7 @@ def _graph_entry(name: str, choice: Choice, blob: Blob) -> Entry:
             None
             if tensor is None
             else tensors.add(f"graph input {number}", tensor, _repeated(content, tensor.byte_size))
-            for number, (tensor, content) in enumerate(zip(network.inputs, due.given.inputs, strict=True))
+            for number, (tensor, content) in enumerate(zip(network.inputs, due.example.inputs, strict=True))
         ]
         outputs = [
             tensors.add(f"graph output {number}", tensor, None) for number, tensor in enumerate(network.output_tensors)
@@ -249,17 +344,22 @@ def _graph_entry(name: str, choice: Choice, blob: Blob) -> Entry:
 
 def _program_entry(suite: ProgramSuite, name: str, target: Target, blob: Blob) -> Entry:
     """Return the case of dispatches over buffers: all buffers are judged."""
-    given, tensors = suite.program(name), _Tensors(blob)
-    target = replace(target.exact, deterministic=given.deterministic)
-    compiled = {desc: compile_operator(desc, target) for desc in given.descs}
-    for number, content in enumerate(given.buffers):
+    program_case, tensors = suite.program(name), _Tensors(blob)
+    target = replace(target.exact, deterministic=program_case.deterministic)
+    compiled = {desc: compile_operator(desc, target) for desc in program_case.descs}
+    for number, content in enumerate(program_case.buffers):
         desc = TensorDesc(DataType.from_numpy(content.dtype), content.shape)
         tensors.add(f"buffer {number}", desc, content.tobytes())
 
     def places(bound: Sequence[LocatedTensor | None]) -> list[Place | None]:
-        return [None if one is None else (tensors.entries[one[1].buffer]["buffer"], one[1].offset) for one in bound]
+        return [
+            None if binding is None else (tensors.entries[binding[1].buffer]["buffer"], binding[1].offset)
+            for binding in bound
+        ]
 
-    run = tensors.run(*((compiled[step.desc], places(step.sources), places(step.targets)) for step in given.order))
+    run = tensors.run(
+        *((compiled[step.desc], places(step.sources), places(step.targets)) for step in program_case.order)
+    )
     judged = [
         {
             **described(TensorDesc(DataType.from_numpy(array.dtype), array.shape)),
@@ -267,7 +367,7 @@ def _program_entry(suite: ProgramSuite, name: str, target: Target, blob: Blob) -
             "label": f"buffer {number}",
             "tensor": number,
         }
-        for number, array in enumerate(expected(given))
+        for number, array in enumerate(expected(program_case))
     ]
     return {"name": name, "tolerance": str(EQUAL), "runs": [{**run, "outputs": judged}]}
 

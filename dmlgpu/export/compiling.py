@@ -1,9 +1,9 @@
-"""Graphs compiled for pages: for what every device with WebGPU has, and for nothing more."""
+"""What can be exported: a program, and what its inputs and outputs are called outside."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -20,9 +20,68 @@ from dmlgpu.compiler.graph.network import Network
 from dmlgpu.compiler.graph.resolve import check_nodes, resolve
 from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.target import AdapterInfo, Profile, Target
-from dmlgpu.export.exportable import Exportable, Port, Result
 from dmlgpu.runtime.browser.executable import check_limits
 from dmlgpu.tensors.session import KEEPING
+
+
+@dataclass(frozen=True)
+class ExportPort:
+    """An input or an output by its name.
+
+    Attributes:
+        name: how it is called outside.
+        desc: how it lies in its buffer.
+        shape: sizes as the model has them: those of ``desc``, or none for a scalar.
+        is_bool: whether its elements are booleans, 0 and 1 of UINT8.
+    """
+
+    name: str
+    desc: TensorDesc
+    shape: tuple[int, ...]
+    is_bool: bool = False
+
+
+@dataclass(frozen=True)
+class ExportResult:
+    """An output and where it comes from: exactly one of the three.
+
+    Attributes:
+        port: the output.
+        output: the program's output.
+        input: the number of the input whose elements it has.
+        data: its bytes, where they are known.
+    """
+
+    port: ExportPort
+    output: int | None = None
+    input: int | None = None
+    data: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Exportable:
+    """A program with everything that a folder needs to run it.
+
+    Attributes:
+        name: of the model.
+        program: what runs; None where nothing is computed.
+        inputs: the inputs of a run.
+        feeds: per input of the program: the number of what feeds it among ``inputs``, its bytes, or None for nothing.
+        output_sizes: per output of the program its bytes.
+        results: what a run returns.
+        clears: whether outputs must be zeros before each run.
+        provenance: what it was made from and how.
+    """
+
+    name: str
+    program: Program | None
+    inputs: tuple[ExportPort, ...]
+    feeds: tuple[int | bytes | None, ...]
+    output_sizes: tuple[int, ...]
+    results: tuple[ExportResult, ...]
+    clears: bool = False
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
 
 Array: TypeAlias = NDArray[Any]
 
@@ -34,7 +93,7 @@ WEB: Final = AdapterInfo("WebGPU's default limits", "Browser", "unknown", "", ""
 
 
 @dataclass(frozen=True)
-class Choice:
+class ExportChoices:
     """For what is compiled.
 
     Attributes:
@@ -66,7 +125,7 @@ class Choice:
         return {"dmlgpu": __version__, **of, "schedules": self.schedules, **passes}
 
 
-def compile_for_web(graph: GraphDesc, choice: Choice) -> tuple[Network, Program]:
+def compile_for_web(graph: GraphDesc, choice: ExportChoices) -> tuple[Network, Program]:
     """Return a checked graph and its program.
 
     Raises:
@@ -90,8 +149,8 @@ def as_graph(desc: OperatorDesc) -> GraphDesc:
     """Return the graph of one operator; its inputs and outputs are called as the description's fields are."""
     inputs = [slot for slot in desc.inputs if slot.tensor is not None]
     outputs = [slot for slot in desc.outputs if slot.tensor is not None]
-    into = tuple(InputEdge(number, 0, desc.inputs.index(one), _short(one)) for number, one in enumerate(inputs))
-    out = tuple(OutputEdge(0, desc.outputs.index(one), number, _short(one)) for number, one in enumerate(outputs))
+    into = tuple(InputEdge(number, 0, desc.inputs.index(name), _short(name)) for number, name in enumerate(inputs))
+    out = tuple(OutputEdge(0, desc.outputs.index(name), number, _short(name)) for number, name in enumerate(outputs))
     return GraphDesc(len(inputs), len(outputs), (OperatorNode(desc),), into, (), out, desc.operator.lower())
 
 
@@ -102,7 +161,7 @@ def _short(slot: TensorSlot) -> str:
 
 def exportable(
     graph: GraphDesc,
-    choice: Choice,
+    choice: ExportChoices,
     *,
     weights: Mapping[str, Array | bytes],
     inputs: Sequence[str] | None = None,
@@ -122,13 +181,15 @@ def exportable(
         InvalidArgument: names that are not of the graph or twice there, or arrays that do not fit.
         InvalidGraph, NotSupported: as ``compile_for_web``.
     """
-    taken = _names("input", inputs, graph.input_count, {one.graph_input: one.name for one in graph.input_edges})
-    made = _names("output", outputs, graph.output_count, {one.graph_output: one.name for one in graph.output_edges})
+    taken = _names("input", inputs, graph.input_count, {edge.graph_input: edge.name for edge in graph.input_edges})
+    output_names = _names(
+        "output", outputs, graph.output_count, {edge.graph_output: edge.name for edge in graph.output_edges}
+    )
     unknown = [name for name in weights if name not in taken]
     if unknown:
         raise InvalidArgument(f"export: weights must be of the inputs {', '.join(taken)}, got {shown(unknown[0])}")
     network, program = compile_for_web(graph, choice)
-    given: list[Port] = []
+    ports: list[ExportPort] = []
     feeds: list[int | bytes | None] = []
     for name, desc in zip(taken, network.inputs, strict=True):
         if desc is None:
@@ -138,24 +199,24 @@ def exportable(
         elif desc.owned_by_dml:
             raise InvalidArgument(f"export: input {name!r} is OWNED_BY_DML, so weights must have its elements")
         else:
-            feeds.append(len(given))
-            given.append(Port(name, desc, desc.sizes))
+            feeds.append(len(ports))
+            ports.append(ExportPort(name, desc, desc.sizes))
     results = tuple(
-        Result(Port(name, desc, desc.sizes), output=number)
-        for number, (name, desc) in enumerate(zip(made, network.output_tensors, strict=True))
+        ExportResult(ExportPort(name, desc, desc.sizes), output=number)
+        for number, (name, desc) in enumerate(zip(output_names, network.output_tensors, strict=True))
     )
     sizes = tuple(desc.byte_size for desc in network.output_tensors)
     name = graph.name or "graph"
     clears = needs_clearing(graph)
-    return Exportable(name, program, tuple(given), tuple(feeds), sizes, results, clears, provenance)
+    return Exportable(name, program, tuple(ports), tuple(feeds), sizes, results, clears, provenance)
 
 
-def _names(kind: str, given: Sequence[str] | None, count: int, edges: Mapping[int, str | None]) -> list[str]:
+def _names(kind: str, requested: Sequence[str] | None, count: int, edges: Mapping[int, str | None]) -> list[str]:
     """Return the names of a graph's inputs or outputs, each once."""
-    if given is not None and len(given) != count:
-        raise InvalidArgument(f"export: {kind}s must be {count} names, got {len(given)}")
+    if requested is not None and len(requested) != count:
+        raise InvalidArgument(f"export: {kind}s must be {count} names, got {len(requested)}")
     names = [edges.get(number) or (kind if count == 1 else f"{kind}{number}") for number in range(count)]
-    names = list(given) if given is not None else _distinct(names)
+    names = list(requested) if requested is not None else _distinct(names)
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise InvalidArgument(f"export: the names of {kind}s must differ, got {shown(twice)} twice")
@@ -164,21 +225,21 @@ def _names(kind: str, given: Sequence[str] | None, count: int, edges: Mapping[in
 
 def _distinct(names: Iterable[str]) -> list[str]:
     """Return names, those that came before with a number behind them."""
-    found: dict[str, None] = {}
+    distinct: dict[str, None] = {}
     for name in names:
         number, chosen = 1, name
-        while chosen in found:
+        while chosen in distinct:
             number, chosen = number + 1, f"{name}_{number}"
-        found[chosen] = None
-    return list(found)
+        distinct[chosen] = None
+    return list(distinct)
 
 
-def _bytes(name: str, desc: TensorDesc, given: Array | bytes) -> bytes:
-    if isinstance(given, bytes):
-        if len(given) < desc.byte_size:
-            raise InvalidArgument(f"export: weights of {name!r} must be {desc.byte_size:,} bytes, got {len(given):,}")
-        return given[: desc.byte_size]
-    array = np.asarray(given)
+def _bytes(name: str, desc: TensorDesc, content: Array | bytes) -> bytes:
+    if isinstance(content, bytes):
+        if len(content) < desc.byte_size:
+            raise InvalidArgument(f"export: weights of {name!r} must be {desc.byte_size:,} bytes, got {len(content):,}")
+        return content[: desc.byte_size]
+    array = np.asarray(content)
     if array.dtype != desc.data_type.numpy or array.shape != desc.sizes:
         raise InvalidArgument(
             f"export: weights of {name!r} must be an array of {desc.data_type.numpy} with shape {desc.sizes}, got "

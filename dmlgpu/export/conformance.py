@@ -16,7 +16,7 @@ from dmlgpu.conformance.running.records import machine
 from dmlgpu.conformance.suites.combined import CombinedSuite
 from dmlgpu.conformance.suites.registry import DEFAULT, list_digest, select
 from dmlgpu.export.cases import Blob, Entry, can_be_exported, case_entry
-from dmlgpu.export.compiling import Choice
+from dmlgpu.export.compiling import ExportChoices
 from dmlgpu.export.folder import page_file, write_files
 from dmlgpu.runtime.browser import frames
 
@@ -71,7 +71,7 @@ def write_suite(
         InvalidArgument: no such profile, or nothing matches.
         OSError: a file cannot be written.
     """
-    suite, choice = CombinedSuite(), Choice(schedules)
+    suite, choice = CombinedSuite(), ExportChoices(schedules)
     parts = {name: suite.part(name) for name in select(suite, profile, patterns)}
     names = tuple(name for name, part in parts.items() if can_be_exported(part, name))
     if not names:
@@ -107,12 +107,12 @@ def write_suite(
     return ExportedSuite(folder, {name: len(data) for name, data in files.items()}, names, left_out)
 
 
-def _parts(cases: Sequence[tuple[str, Any]], choice: Choice) -> Iterator[tuple[list[str], bytes]]:
+def _parts(cases: Sequence[tuple[str, Any]], choice: ExportChoices) -> Iterator[tuple[list[str], bytes]]:
     """Yield the names of the cases of each part, and the part: a frame, compressed."""
     blob, entries = Blob(), list[Entry]()
     for number, (name, suite) in enumerate(cases, start=1):
         entries.append(case_entry(suite, name, choice, blob))
         if blob.uploads.end >= PART_BYTES or number == len(cases):
             frame = frames.encode({"format": FORMAT, "cases": entries}, [blob.uploads.data])
-            yield [one["name"] for one in entries], gzip.compress(frame, mtime=0)
+            yield [entry["name"] for entry in entries], gzip.compress(frame, mtime=0)
             blob, entries = Blob(), []

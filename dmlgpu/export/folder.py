@@ -13,7 +13,7 @@ from typing import Any, Final
 from dmlgpu.common.files import whole_file
 from dmlgpu.compiler.plan import Role
 from dmlgpu.compiler.program import Program
-from dmlgpu.export.exportable import Exportable, Port
+from dmlgpu.export.compiling import Exportable, ExportPort
 from dmlgpu.export.layout import Document, Uploads, add_program
 
 FORMAT: Final = 1
@@ -77,14 +77,14 @@ def write_folder(model: Exportable, folder: Path) -> Exported:
     files["package.json"] = _package(model.name)
     files |= {name: page_file(name) for name in MODEL_FILES}
     write_files(folder, files)
-    kept = sum(one["bytes"] for one in document["buffers"] if not one.get("initial"))
+    byte_count = sum(buffer["bytes"] for buffer in document["buffers"] if not buffer.get("initial"))
     return Exported(
         folder,
         {name: len(data) for name, data in files.items()},
         len(document["dispatches"]),
         len(document["shaders"]),
         len(weights),
-        kept,
+        byte_count,
         tuple(document["needs"]["features"]),
     )
 
@@ -105,12 +105,12 @@ def write_files(folder: Path, files: dict[str, bytes]) -> None:
 def as_document(model: Exportable) -> tuple[dict[str, Any], bytes]:
     """Return what ``program.json`` holds, but for the files of weights, and all weights."""
     document, uploads = Document(), Uploads()
-    given = [document.buffer(f"input {port.name}", port.desc.byte_size) for port in model.given]
+    buffers = [document.buffer(f"input {port.name}", port.desc.byte_size) for port in model.inputs]
     initialization: list[dict[str, Any]] = []
     dispatches: list[dict[str, Any]] = []
     outputs = [document.buffer(f"output {number}", size) for number, size in enumerate(model.output_sizes)]
     if model.program is not None:
-        inputs = _inputs(model, model.program, document, uploads, given)
+        inputs = _inputs(model, model.program, document, uploads, buffers)
         places = [(number, 0) for number in outputs]
         initialization, dispatches = add_program(document, uploads, model.program, inputs, places)
         _mark_initial(document, dispatches)
@@ -119,8 +119,8 @@ def as_document(model: Exportable) -> tuple[dict[str, Any], bytes]:
         entry = _described(result.port)
         if result.output is not None:
             entry["buffer"] = outputs[result.output]
-        elif result.given is not None:
-            entry["buffer"] = given[result.given]
+        elif result.input is not None:
+            entry["buffer"] = buffers[result.input]
         else:
             assert result.data is not None
             entry["buffer"] = document.buffer(f"output {result.port.name}", len(result.data))
@@ -132,7 +132,7 @@ def as_document(model: Exportable) -> tuple[dict[str, Any], bytes]:
         "name": model.name,
         "made": dict(model.provenance),
         "needs": document.needs([*initialization, *dispatches]),
-        "inputs": [{**_described(port), "buffer": number} for port, number in zip(model.given, given, strict=True)],
+        "inputs": [{**_described(port), "buffer": number} for port, number in zip(model.inputs, buffers, strict=True)],
         "outputs": results,
         "buffers": document.buffers,
         "clears": outputs if model.clears else [],
@@ -145,7 +145,7 @@ def as_document(model: Exportable) -> tuple[dict[str, Any], bytes]:
 
 
 def _inputs(
-    model: Exportable, program: Program, document: Document, uploads: Uploads, given: Sequence[int]
+    model: Exportable, program: Program, document: Document, uploads: Uploads, buffers: Sequence[int]
 ) -> list[tuple[int, int] | None]:
     """Return where the inputs of the program lie. Weights that no kernel reads are left out."""
     kernels = (*program.initialization, *program.kernels)
@@ -153,7 +153,7 @@ def _inputs(
     places: list[tuple[int, int] | None] = []
     for number, feed in enumerate(model.feeds):
         if isinstance(feed, int):
-            places.append((given[feed], 0))
+            places.append((buffers[feed], 0))
         elif feed is None or number not in read:
             places.append(None)
         else:
@@ -165,13 +165,13 @@ def _inputs(
 
 def _mark_initial(document: Document, dispatches: Sequence[dict[str, Any]]) -> None:
     """Mark the weights that only the initialisation reads: their buffers go when it is done."""
-    used = {buffer for one in dispatches for buffer, _, _ in one["bind"]}
+    used = {buffer for dispatche in dispatches for buffer, _, _ in dispatche["bind"]}
     for number, buffer in enumerate(document.buffers):
         if number not in used and buffer["name"].startswith("weight "):
             buffer["initial"] = True
 
 
-def _described(port: Port) -> dict[str, Any]:
+def _described(port: ExportPort) -> dict[str, Any]:
     desc = port.desc
     strides = {} if desc.is_packed else {"sizes": list(desc.sizes), "strides": list(desc.element_strides)}
     kind = {"bool": True} if port.is_bool else {}
@@ -188,7 +188,8 @@ def _described(port: Port) -> dict[str, Any]:
 def _package(name: str) -> bytes:
     """Return what makes the folder a package for Node and for TypeScript."""
     package = {
-        "name": "".join(one if one.isascii() and one.isalnum() else "-" for one in name.lower()).strip("-") or "model",
+        "name": "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in name.lower()).strip("-")
+        or "model",
         "private": True,
         "type": "module",
         "main": "runtime.js",

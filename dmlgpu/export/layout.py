@@ -49,10 +49,10 @@ class Uploads:
     @property
     def data(self) -> bytes:
         """All bytes."""
-        found = bytearray(self._end)
+        buffer = bytearray(self._end)
         for data, start in self._places.items():
-            found[start : start + len(data)] = data
-        return bytes(found)
+            buffer[start : start + len(data)] = data
+        return bytes(buffer)
 
 
 @dataclass
@@ -91,13 +91,13 @@ class Document:
             kernel: what runs.
             ranges: per slot the buffer, the first byte and the bytes.
         """
-        found = layout(ranges, kernel.bindings, OFFSET_ALIGNMENT)
-        if found.bindings != kernel.bindings:
-            kernel = share(operator, kernel, found.bindings)
-        words = tuple(memoryview(parameter_bytes(found.bases)).cast("I").tolist())
+        bound_ranges = layout(ranges, kernel.bindings, OFFSET_ALIGNMENT)
+        if bound_ranges.bindings != kernel.bindings:
+            kernel = share(operator, kernel, bound_ranges.bindings)
+        words = tuple(memoryview(parameter_bytes(bound_ranges.bases)).cast("I").tolist())
         return {
             "shader": self._shader(kernel),
-            "bind": [list(one) for one in found.bound],
+            "bind": [list(binding) for binding in bound_ranges.bound],
             "parameters": _number(self._parameters, words, self.parameters, list(words)),
             "grid": list(kernel.grid),
         }
@@ -111,15 +111,15 @@ class Document:
         workgroups = [_workgroup(shader["code"]) for shader in self.shaders]
         extensions = {name for shader in self.shaders for name in _ENABLED.findall(shader["code"])}
         limits = {
-            "maxBufferSize": [one["bytes"] for one in self.buffers],
-            "maxStorageBufferBindingSize": [size for one in dispatches for _, _, size in one["bind"]],
+            "maxBufferSize": [buffer["bytes"] for buffer in self.buffers],
+            "maxStorageBufferBindingSize": [size for dispatche in dispatches for _, _, size in dispatche["bind"]],
             "maxStorageBuffersPerShaderStage": [shader["bindings"] for shader in self.shaders],
             "maxComputeInvocationsPerWorkgroup": [math.prod(sizes) for sizes in workgroups],
             "maxComputeWorkgroupSizeX": [sizes[0] for sizes in workgroups],
-            "maxComputeWorkgroupsPerDimension": [max(one["grid"]) for one in dispatches],
+            "maxComputeWorkgroupsPerDimension": [max(dispatche["grid"]) for dispatche in dispatches],
         }
         features = sorted(_FEATURES.get(name, name) for name in extensions)
-        return {"features": features, "limits": {name: max(given, default=0) for name, given in limits.items()}}
+        return {"features": features, "limits": {name: max(values, default=0) for name, values in limits.items()}}
 
 
 def _number(known: dict[Any, int], key: Any, entries: list[Any], entry: Any) -> int:
@@ -131,12 +131,12 @@ def _number(known: dict[Any, int], key: Any, entries: list[Any], entry: Any) -> 
 
 
 def _workgroup(text: str) -> list[int]:
-    found = _WORKGROUP.search(text)
-    return [int(size) for size in found[1].split(",")] if found else [1]
+    match = _WORKGROUP.search(text)
+    return [int(size) for size in match[1].split(",")] if match else [1]
 
 
 @dataclass(frozen=True)
-class Places:
+class BufferPlaces:
     """Where the resources of a program lie: buffers by number, and the first byte in them.
 
     Attributes:
@@ -191,7 +191,7 @@ def add_program(
     for number, data in enumerate(program.constants):
         constants.append((document.buffer(f"constant {number}", len(data)), 0))
         document.upload(uploads, constants[-1][0], data)
-    places = Places(
+    places = BufferPlaces(
         inputs,
         outputs,
         constants,

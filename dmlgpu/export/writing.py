@@ -14,7 +14,7 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common import coercion as kinds
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.compiler.graph.description import GraphDesc
-from dmlgpu.export.compiling import Choice, as_graph, exportable
+from dmlgpu.export.compiling import ExportChoices, as_graph, exportable
 from dmlgpu.export.folder import Exported, write_folder
 from dmlgpu.tensors.graphs.expression import Expression
 
@@ -94,7 +94,7 @@ def write_onnx(
         NotSupported: nodes that the host computes or must decide about; the message names them. And as ``write``.
         OSError: a file cannot be written.
     """
-    from dmlgpu.export.onnx_models import exportable_model  # noqa: PLC0415  onnx is an extra
+    from dmlgpu.export.models import exportable_model  # noqa: PLC0415  onnx is an extra
 
     target = _folder("write_onnx", folder)
     choice = _choice("write_onnx", schedules, half_precision, ())
@@ -123,7 +123,7 @@ def write_dxdispatch(
         NotSupported: it is a shader or an ONNX model; and as ``write``.
         OSError: a file cannot be written.
     """
-    from dmlgpu.export.dxdispatch_models import exportable_dispatchable  # noqa: PLC0415  loads DxDispatch's reader
+    from dmlgpu.export.models import exportable_dispatchable  # noqa: PLC0415  loads DxDispatch's reader
 
     target = _folder("write_dxdispatch", folder)
     model = _folder("write_dxdispatch", path, "path")
@@ -144,19 +144,18 @@ def _described(graph: object) -> GraphDesc:
     return outputs[0].graph.desc(outputs)
 
 
-def _folder(caller: str, given: object, argument: str = "folder") -> Path:
-    """Return a path that was given."""
+def _folder(caller: str, folder: object, argument: str = "folder") -> Path:
     try:
-        path = Path(os.fspath(given))  # type: ignore[call-overload]
+        path = Path(os.fspath(folder))  # type: ignore[call-overload]
     except Exception:  # whatever a foreign __fspath__ raises
-        raise InvalidArgument(f"{caller}: {argument} must be a path, got {shown(given)}") from None
+        raise InvalidArgument(f"{caller}: {argument} must be a path, got {shown(folder)}") from None
     if "\0" in str(path) or not str(path).isprintable():
-        raise InvalidArgument(f"{caller}: {argument} must be a path, got {shown(given)}")
+        raise InvalidArgument(f"{caller}: {argument} must be a path, got {shown(folder)}")
     return path
 
 
-def _choice(caller: str, schedules: object, half_precision: object, disabled_passes: object) -> Choice:
-    return Choice(
+def _choice(caller: str, schedules: object, half_precision: object, disabled_passes: object) -> ExportChoices:
+    return ExportChoices(
         kinds.argument(caller, "schedules", kinds.text, schedules),
         kinds.argument(caller, "half_precision", kinds.boolean, half_precision),
         kinds.argument(caller, "disabled_passes", _PASSES, disabled_passes),

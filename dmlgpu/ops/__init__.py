@@ -1,49 +1,98 @@
-"""Operators that run at once, on tensors or on arrays.
+"""Operators that run at once on tensors or arrays, under the names of NumPy and PyTorch.
 
-``directml`` has a function for each of DirectML's, under its name; the modules beside it have the names that people
-look for. All of them are here; where both have a name (``argmax``, ``argmin``, ``dequantize``, ``gru``, ``lstm``,
-``one_hot``, ``quantize``, ``split``), the kinder function is.
+``ops.directml`` has a function for each of DirectML's 177 operators, under DirectML's names.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dmlgpu.ops import directml
+from dmlgpu.ops import conv, directml, elementwise, nn, recurrent, reductions, shape
+from dmlgpu.ops.conv import *  # noqa: F403
 from dmlgpu.ops.elementwise import *  # noqa: F403
-from dmlgpu.ops.logic import *  # noqa: F403
-from dmlgpu.ops.moving import *  # noqa: F403
-from dmlgpu.ops.networks import *  # noqa: F403
+from dmlgpu.ops.nn import *  # noqa: F403
 from dmlgpu.ops.recurrent import *  # noqa: F403
 from dmlgpu.ops.reductions import *  # noqa: F403
-from dmlgpu.ops.windows import *  # noqa: F403
+from dmlgpu.ops.shape import *  # noqa: F403
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.shared import as_device
 from dmlgpu.tensors.session import session_of
 
-if TYPE_CHECKING:
-    from dmlgpu.ops.directml import *  # noqa: F403
-else:  # type checkers see which names there are, and report others
+_MODULES = (conv, elementwise, nn, recurrent, reductions, shape)
+
+__all__ = sorted(["directml", "free_memory", *(name for module in _MODULES for name in module.__all__)])  # noqa: PLE0605
+
+_USUAL = {
+    **elementwise.BY_OPERATOR,
+    "activation_elu": "elu",
+    "activation_leaky_relu": "leaky_relu",
+    "activation_log_softmax": "log_softmax",
+    "activation_log_softmax1": "log_softmax",
+    "activation_softmax": "softmax",
+    "activation_softmax1": "softmax",
+    "activation_softplus": "softplus",
+    "average_pooling": "avg_pool2d",
+    "average_pooling1": "avg_pool2d",
+    "batch_normalization": "batch_norm",
+    "convolution": "conv2d",
+    "cumulative_product": "cumprod",
+    "cumulative_summation": "cumsum",
+    "element_wise_clip": "clip",
+    "element_wise_clip1": "clip",
+    "element_wise_dequantize_linear": "dequantize",
+    "element_wise_divide": "divide",
+    "element_wise_if": "where",
+    "element_wise_pow": "power",
+    "element_wise_quantize_linear": "quantize",
+    "element_wise_round": "round",
+    "gather": "take",
+    "gather_elements": "take_along_axis",
+    "gemm": "matmul",
+    "join": "concatenate",
+    "max_pooling": "max_pool2d",
+    "max_pooling1": "max_pool2d",
+    "max_pooling2": "max_pool2d",
+    "mean_variance_normalization": "layer_norm",
+    "mean_variance_normalization1": "layer_norm",
+    "mean_variance_normalization2": "layer_norm",
+    "multihead_attention": "attention",
+    "multihead_attention1": "attention",
+    "padding": "pad",
+    "padding1": "pad",
+    "reduce": "sum",
+    "resample": "resize",
+    "resample1": "resize",
+    "resample2": "resize",
+    "resample3": "resize",
+    "top_k": "topk",
+    "top_k1": "topk",
+}
+"""Usual names of DirectML's operators that have another one."""
+
+
+if not TYPE_CHECKING:  # type checkers report unknown names
 
     def __getattr__(name: str) -> Any:
-        if name == "__all__":
-            return [public for public in __dir__() if not public.startswith("_")]
-        if name in directml.__all__:
-            return globals().setdefault(name, getattr(directml, name))
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        message = f"module {__name__!r} has no attribute {name!r}"
+        if name in directml.__dir__() and not name.startswith("_"):
+            message += f"; DirectML's operator is ops.directml.{name}"
+            if name in _USUAL:
+                message += f", the usual function is ops.{_USUAL[name]}"
+        raise AttributeError(message)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *directml.__all__})
+    return __all__
 
 
 def free_memory(device: Device | str | None = None) -> None:
-    """Give back the unused memory and the compiled operators that a device keeps for eager calls.
+    """Free the unused memory and the compiled operators that a device keeps for eager calls.
 
     Args:
-        device: a device, the name of an adapter, or None for ``default_device()``.
+        device: Device or adapter name; None means ``default_device()``.
 
     Raises:
-        InvalidArgument: no device; AdapterNotFound: no adapter of the name.
+        InvalidArgument: If ``device`` is neither a device nor a name.
+        AdapterNotFound: If there is no adapter of that name.
     """
     session_of(as_device("free_memory", device)).clear()

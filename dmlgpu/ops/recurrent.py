@@ -1,4 +1,4 @@
-"""Recurrent networks with the dimensions that ONNX gives their tensors."""
+"""Recurrent networks with ONNX's tensor layouts."""
 
 from __future__ import annotations
 
@@ -12,21 +12,16 @@ from dmlgpu.ops import directml
 from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, tensor_of
 from dmlgpu.tensors.tensor import Tensor
 
-__all__ = [
-    "GruResult",
-    "LstmResult",
-    "gru",
-    "lstm",
-]
+__all__ = ["GruResult", "LstmResult", "gru", "lstm"]
 
 
 class LstmResult(NamedTuple):
-    """What ``lstm`` computes.
+    """Outputs of ``lstm``.
 
     Attributes:
-        sequence: the hidden state after each step, {S, D, N, H}.
-        hidden: after the last one, {D, N, H}.
-        cell: the cell after the last one, {D, N, H}.
+        sequence: Hidden state after each time step, {S, D, N, H}.
+        hidden: Hidden state after the last time step, {D, N, H}.
+        cell: Cell state after the last time step, {D, N, H}.
     """
 
     sequence: Array
@@ -35,11 +30,11 @@ class LstmResult(NamedTuple):
 
 
 class GruResult(NamedTuple):
-    """What ``gru`` computes.
+    """Outputs of ``gru``.
 
     Attributes:
-        sequence: the hidden state after each step, {S, D, N, H}.
-        hidden: after the last one, {D, N, H}.
+        sequence: Hidden state after each time step, {S, D, N, H}.
+        hidden: Hidden state after the last time step, {D, N, H}.
     """
 
     sequence: Array
@@ -61,35 +56,36 @@ def lstm(
     *,
     device: Where = None,
 ) -> LstmResult:
-    """A layer of long short-term memory; D is 2 where it runs both ways, else 1.
+    """Run a layer of long short-term memory; D is 2 if it is bidirectional, else 1.
 
     Args:
-        x: {S, N, I}: steps, batch, inputs.
+        x: {S, N, I}: time steps, batch, inputs.
         weight: {D, 4 * H, I}, gates in the order input, output, forget, cell.
         recurrence: {D, 4 * H, H}.
-        bias: {D, 8 * H}: those of ``weight``, then those of ``recurrence``.
-        hidden, cell: states before the first step, {D, N, H}; None for zeros.
-        lengths: how many steps each of the batch has, {N}, UINT32; None for all.
+        bias: {D, 8 * H}: the biases of ``weight``, then those of ``recurrence``.
+        hidden, cell: States before the first time step, {D, N, H}; None means zeros.
+        lengths: Sequence length of each batch entry, {N}, uint32; None means all time steps.
         peephole: {D, 3 * H}.
-        direction: forward, backward or bidirectional.
-        activations: of the gates, the cell and the hidden state, for each way where there are two.
+        direction: ``"forward"``, ``"backward"`` or ``"bidirectional"``.
+        activations: Activations of the gates, the cell and the hidden state, of one direction or of both.
+        device: Device or adapter name that computes arrays.
 
     Raises:
-        InvalidArgument: sizes that do not fit.
+        InvalidArgument: If the shapes do not fit.
     """
-    found: Any = directml.lstm(
-        _shown("x", x, 3),
-        _shown("weight", weight, 3),
-        _shown("recurrence", recurrence, 3),
-        _shown("bias", bias, 2),
-        _shown("hidden", hidden, 3),
-        _shown("cell", cell, 3),
-        _shown("lengths", lengths, 1),
-        _shown("peephole", peephole, 2),
+    outputs: Any = directml.lstm(
+        _four_dimensional("x", x, 3),
+        _four_dimensional("weight", weight, 3),
+        _four_dimensional("recurrence", recurrence, 3),
+        _four_dimensional("bias", bias, 2),
+        _four_dimensional("hidden", hidden, 3),
+        _four_dimensional("cell", cell, 3),
+        _four_dimensional("lengths", lengths, 1),
+        _four_dimensional("peephole", peephole, 2),
         activation_descs=_activations(activations, 3, weight),
         direction=direction,
     )
-    return LstmResult(found.output_sequence, found.output_single.squeeze(0), found.output_cell_single.squeeze(0))
+    return LstmResult(outputs.output_sequence, outputs.output_single.squeeze(0), outputs.output_cell_single.squeeze(0))
 
 
 @eager
@@ -106,38 +102,39 @@ def gru(
     *,
     device: Where = None,
 ) -> GruResult:
-    """A layer of gated recurrent units; D is 2 where it runs both ways, else 1.
+    """Run a layer of gated recurrent units; D is 2 if it is bidirectional, else 1.
 
     Args:
-        x: {S, N, I}: steps, batch, inputs.
+        x: {S, N, I}: time steps, batch, inputs.
         weight: {D, 3 * H, I}, gates in the order update, reset, hidden.
         recurrence: {D, 3 * H, H}.
-        bias: {D, 6 * H}: those of ``weight``, then those of ``recurrence``.
-        hidden: the state before the first step, {D, N, H}; None for zeros.
-        lengths: how many steps each of the batch has, {N}, UINT32; None for all.
-        direction: forward, backward or bidirectional.
-        activations: of the gates and the hidden state, for each way where there are two.
-        linear_before_reset: whether the reset gate applies after the recurrence's product.
+        bias: {D, 6 * H}: the biases of ``weight``, then those of ``recurrence``.
+        hidden: State before the first time step, {D, N, H}; None means zeros.
+        lengths: Sequence length of each batch entry, {N}, uint32; None means all time steps.
+        direction: ``"forward"``, ``"backward"`` or ``"bidirectional"``.
+        activations: Activations of the gates and the hidden state, of one direction or of both.
+        linear_before_reset: Whether the reset gate applies after the product with ``recurrence``.
+        device: Device or adapter name that computes arrays.
 
     Raises:
-        InvalidArgument: sizes that do not fit.
+        InvalidArgument: If the shapes do not fit.
     """
-    found: Any = directml.gru(
-        _shown("x", x, 3),
-        _shown("weight", weight, 3),
-        _shown("recurrence", recurrence, 3),
-        _shown("bias", bias, 2),
-        _shown("hidden", hidden, 3),
-        _shown("lengths", lengths, 1),
+    outputs: Any = directml.gru(
+        _four_dimensional("x", x, 3),
+        _four_dimensional("weight", weight, 3),
+        _four_dimensional("recurrence", recurrence, 3),
+        _four_dimensional("bias", bias, 2),
+        _four_dimensional("hidden", hidden, 3),
+        _four_dimensional("lengths", lengths, 1),
         activation_descs=_activations(activations, 2, weight),
         direction=direction,
         linear_before_reset=linear_before_reset,
     )
-    return GruResult(found.output_sequence, found.output_single.squeeze(0))
+    return GruResult(outputs.output_sequence, outputs.output_single.squeeze(0))
 
 
-def _shown(name: str, value: Any, rank: int) -> Any:
-    """Return a tensor with the four dimensions that DirectML wants."""
+def _four_dimensional(name: str, value: Any, rank: int) -> Any:
+    """Return a tensor with DirectML's four dimensions."""
     if value is None:
         return None
     tensor: Tensor = tensor_of(name, value)
@@ -146,9 +143,10 @@ def _shown(name: str, value: Any, rank: int) -> Any:
     return tensor.expand_dims(tuple(range(4 - rank)))
 
 
-def _activations(given: Sequence[OperatorDesc | str], count: int, weight: Operand) -> list[OperatorDesc | str]:
-    """Return the activations of one way for each way, or those of both."""
-    if not isinstance(given, list | tuple):
+def _activations(activations: Sequence[OperatorDesc | str], count: int, weight: Operand) -> list[OperatorDesc | str]:
+    """Return the activations of both directions, given those of one or of both."""
+    if not isinstance(activations, list | tuple):
         raise InvalidArgument(f"{caller()}: activations must be a list of {count} names or descriptions")
-    ways = tensor_of("weight", weight).sizes[0]
-    return [*given, *given] if len(given) == count and ways == 2 else list(given)
+    directions = tensor_of("weight", weight).sizes[0]
+    repeats = 2 if len(activations) == count and directions == 2 else 1
+    return list(activations) * repeats

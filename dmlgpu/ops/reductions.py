@@ -1,10 +1,10 @@
-"""Along axes, under NumPy's names: sums and extremes, running sums, order."""
+"""Functions along axes under NumPy's names: sums, extremes, statistics, running sums, sorting."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from dmlgpu.catalog.enums import AxisDirection, DataType, ReduceFunction
 from dmlgpu.common.coercion import argument, as_index, boolean, real
@@ -16,159 +16,141 @@ from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.types import TypeLike, as_data_type
 
 __all__ = [
-    "TopK",
-    "argmax",
-    "argmin",
-    "argsort",
-    "cumprod",
-    "cumsum",
-    "logsumexp",
-    "max",
-    "mean",
-    "min",
-    "norm",
-    "prod",
-    "sort",
-    "std",
-    "sum",
-    "topk",
-    "var",
-]
+    "TopK", "argmax", "argmin", "argsort", "cumprod", "cumsum", "logsumexp", "max", "mean", "min", "norm", "prod",
+    "sort", "std", "sum", "topk", "var",
+]  # fmt: skip
 
 Axes: TypeAlias = int | Sequence[int] | None
-"""Axes, negative ones from the back; None for all."""
+"""An axis or several, negative ones counted from the end; None means all."""
 
+# ---- reductions ------------------------------------------------------------------------------------------------------
 
-class TopK(NamedTuple):
-    """What ``topk`` finds.
-
-    Attributes:
-        values: the elements.
-        indices: where along the axis they were, UINT32.
-    """
-
-    values: Array
-    indices: Array
-
-
-def _reduced(x: Operand, function: ReduceFunction, axis: Axes, keepdims: bool) -> Tensor:
-    """Reduce along axes, which stay with size 1 where ``keepdims``."""
-    tensor, keepdims = tensor_of("x", x), argument(caller(), "keepdims", boolean, keepdims)
-    axes = tuple(range(tensor.ndim)) if axis is None else checked_axes(caller(), "axis", axis, tensor.ndim)
-    if not axes:
-        tensor, axes = tensor.expand_dims(tensor.ndim), (tensor.ndim,)
-        keepdims = False
-    if not tensor.size:
-        return _of_nothing(tensor, function, axes, keepdims)
-    found: Tensor = directml.reduce(tensor, function=function, axes=axes)
-    return (
-        found if keepdims else found._renamed(tuple(found.sizes[one] for one in range(found.ndim) if one not in axes))
-    )
-
-
-_NOTHING = {
+_OF_NOTHING = {
     ReduceFunction.SUM: 0.0,
     ReduceFunction.L2: 0.0,
     ReduceFunction.MULTIPLY: 1.0,
     ReduceFunction.AVERAGE: math.nan,
     ReduceFunction.LOG_SUM_EXP: -math.inf,
 }
-"""Results of reductions over no elements, as NumPy has them."""
+"""Results of reductions of no elements, as in NumPy."""
 
 
-def _of_nothing(x: Tensor, function: ReduceFunction, axes: Sequence[int], keepdims: bool) -> Tensor:
-    """Reduce a tensor without elements."""
-    kept = tuple(1 if number in axes else size for number, size in enumerate(x.sizes))
-    sizes = kept if keepdims else tuple(size for number, size in enumerate(x.sizes) if number not in axes)
-    nothing = _NOTHING.get(function, math.nan)
-    if 0 not in sizes and (function not in _NOTHING or not (x.data_type.is_float or math.isfinite(nothing))):
-        raise InvalidArgument(f"{caller()}: x must have at least one element along axis, got sizes {list(x.sizes)}")
-    return filled(x, sizes, nothing if x.data_type.is_float or math.isfinite(nothing) else 0)
+class Reduction(Protocol):
+    """A function that reduces a tensor or array along axes."""
+
+    __name__: str
+
+    def __call__(self, x: Operand, axis: Axes = None, keepdims: bool = False, *, device: Where = None) -> Array:
+        """Return an array of the shape of `x` without the reduced axes, or with size 1 there."""
 
 
-@eager
-def sum(x: Operand, axis: Axes = None, keepdims: bool = False, *, device: Where = None) -> Array:
-    """Sum along axes, in the type of x."""
-    return _reduced(x, ReduceFunction.SUM, axis, keepdims)
+def reduced(x: Tensor, function: ReduceFunction, axis: Axes, keepdims: Any, of_nothing: float | None = None) -> Tensor:
+    """Reduce along axes, which stay with size 1 if ``keepdims``.
+
+    Args:
+        x: A tensor.
+        function: How to reduce.
+        axis: Along which axes.
+        keepdims: Whether these stay.
+        of_nothing: Result of no elements; None means that of ``function``, if it has one.
+
+    Raises:
+        InvalidArgument: If an axis is out of range, or there are no elements and no result of nothing.
+    """
+    keepdims = argument(caller(), "keepdims", boolean, keepdims)
+    axes = tuple(range(x.ndim)) if axis is None else checked_axes(caller(), "axis", axis, x.ndim)
+    shape = tuple(
+        1 if number in axes else size for number, size in enumerate(x.sizes) if keepdims or number not in axes
+    )
+    if not x.size:
+        value = _OF_NOTHING.get(function) if of_nothing is None else of_nothing
+        is_held = value is not None and (x.data_type.is_float or math.isfinite(value))
+        if 0 not in shape and not is_held:
+            raise InvalidArgument(f"{caller()}: x must have at least one element along axis, got sizes {list(x.sizes)}")
+        return filled(x, shape, value if is_held and value is not None else 0)
+    if not axes:
+        x, axes = x.reshape(-1, 1), (1,)
+    result: Tensor = directml.reduce(x, function=function, axes=axes)
+    return result._renamed(shape)
 
 
-@eager
-def mean(x: Operand, axis: Axes = None, keepdims: bool = False, *, device: Where = None) -> Array:
-    """Mean along axes."""
-    return _reduced(x, ReduceFunction.AVERAGE, axis, keepdims)
+def _reduction(name: str, reduce_function: ReduceFunction, summary: str) -> Reduction:
+    """Return the function that reduces in one of DirectML's ways."""
+
+    def function(x: Operand, axis: Axes = None, keepdims: bool = False, *, device: Where = None) -> Array:
+        return reduced(tensor_of("x", x), reduce_function, axis, keepdims)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""{summary}
+
+    Args:
+        x: Tensor or array.
+        axis: Axis or axes to reduce; negative axes count from the end, None means all.
+        keepdims: Whether reduced axes stay, with size 1.
+        device: Device or adapter name that computes arrays; defaults to that of the tensors, else to the default
+            device.
+
+    Returns:
+        Tensor of the dtype of `x` (an array if `x` is one).
+
+    Computed by REDUCE with {reduce_function.name}.
+    """
+    return eager(function)
 
 
-@eager
-def prod(x: Operand, axis: Axes = None, keepdims: bool = False, *, device: Where = None) -> Array:
-    """Product along axes."""
-    return _reduced(x, ReduceFunction.MULTIPLY, axis, keepdims)
+sum = _reduction("sum", ReduceFunction.SUM, "Return the sum along axes.")
+mean = _reduction("mean", ReduceFunction.AVERAGE, "Return the mean along axes.")
+prod = _reduction("prod", ReduceFunction.MULTIPLY, "Return the product along axes.")
+min = _reduction("min", ReduceFunction.MIN, "Return the smallest element along axes.")
+max = _reduction("max", ReduceFunction.MAX, "Return the largest element along axes.")
+logsumexp = _reduction(
+    "logsumexp", ReduceFunction.LOG_SUM_EXP, "Return the logarithm of the sum of the exponentials along axes."
+)
+norm = _reduction("norm", ReduceFunction.L2, "Return the square root of the sum of squares along axes.")
 
 
-@eager
-def min(x: Operand, axis: Axes = None, keepdims: bool = False, *, device: Where = None) -> Array:
-    """Smallest element along axes."""
-    return _reduced(x, ReduceFunction.MIN, axis, keepdims)
-
-
-@eager
-def max(x: Operand, axis: Axes = None, keepdims: bool = False, *, device: Where = None) -> Array:
-    """Largest element along axes."""
-    return _reduced(x, ReduceFunction.MAX, axis, keepdims)
-
-
-@eager
-def logsumexp(x: Operand, axis: Axes = None, keepdims: bool = False, *, device: Where = None) -> Array:
-    """Logarithm of the sum of the exponentials along axes."""
-    return _reduced(x, ReduceFunction.LOG_SUM_EXP, axis, keepdims)
-
-
-@eager
-def norm(x: Operand, axis: Axes = None, keepdims: bool = False, *, device: Where = None) -> Array:
-    """Square root of the sum of squares along axes."""
-    return _reduced(x, ReduceFunction.L2, axis, keepdims)
+def squared_distances(x: Tensor, axis: Axes, keepdims: bool) -> tuple[Tensor, int]:
+    """Return the sum of squared distances from the mean along axes, and the element count of each mean."""
+    axes = range(x.ndim) if axis is None else checked_axes(caller(), "axis", axis, x.ndim)
+    distances = x - reduced(x, ReduceFunction.AVERAGE, axis, True)
+    squares = reduced(distances * distances, ReduceFunction.SUM, axis, keepdims)
+    return squares, math.prod(x.sizes[number] for number in axes)
 
 
 @eager
 def var(x: Operand, axis: Axes = None, keepdims: bool = False, correction: float = 0, *, device: Where = None) -> Array:
-    """Mean of the squared distances from the mean along axes.
+    """Return the variance along axes: the mean of the squared distances from the mean.
 
     Args:
-        x: floating-point numbers.
-        axis: along which.
-        keepdims: whether these stay, with size 1.
-        correction: what is taken from the number of elements before dividing by it.
+        x: Tensor or array of a floating-point dtype.
+        axis: Axis or axes to reduce; negative axes count from the end, None means all.
+        keepdims: Whether reduced axes stay, with size 1.
+        correction: Subtracted from the element count before dividing by it.
+        device: Device or adapter name that computes arrays.
 
     Raises:
-        InvalidArgument: no fewer elements than ``correction``.
+        InvalidArgument: If there are no more elements than ``correction``.
     """
     return _variance(tensor_of("x", x), axis, keepdims, correction)
 
 
 @eager
 def std(x: Operand, axis: Axes = None, keepdims: bool = False, correction: float = 0, *, device: Where = None) -> Array:
-    """Square root of ``var``."""
+    """Return the standard deviation along axes: the square root of ``var``."""
     return directml.element_wise_sqrt(_variance(tensor_of("x", x), axis, keepdims, correction))
 
 
 def _variance(x: Tensor, axis: Axes, keepdims: bool, correction: float) -> Tensor:
-    less = argument(caller(), "correction", real, correction)
-    middle = _reduced(x, ReduceFunction.AVERAGE, axis, True).reshape(
-        tuple(1 if _is_reduced(x, axis, number) else size for number, size in enumerate(x.sizes))
-    )
+    subtrahend = argument(caller(), "correction", real, correction)
     if not x.size:
-        return _reduced(x, ReduceFunction.AVERAGE, axis, keepdims)
-    distances = x - middle
-    total = _reduced(distances * distances, ReduceFunction.SUM, axis, keepdims)
-    count = x.size // total.size - less
-    if not count > 0:
-        raise InvalidArgument(
-            f"{caller()}: correction must be below the number of elements, {x.size // total.size}, got {correction}"
-        )
-    return total / count
+        return reduced(x, ReduceFunction.AVERAGE, axis, keepdims)
+    squares, count = squared_distances(x, axis, keepdims)
+    if not count > subtrahend:
+        raise InvalidArgument(f"{caller()}: correction must be below the number of elements, {count}, got {correction}")
+    return squares / (count - subtrahend)
 
 
-def _is_reduced(x: Tensor, axis: Axes, number: int) -> bool:
-    return axis is None or number in checked_axes(caller(), "axis", axis, x.ndim)
+# ---- places of extremes ----------------------------------------------------------------------------------------------
 
 
 @eager
@@ -176,12 +158,12 @@ def argmin(
     x: Operand,
     axis: int | None = None,
     keepdims: bool = False,
-    output_type: TypeLike = "uint32",
+    dtype: TypeLike = "uint32",
     *,
     device: Where = None,
 ) -> Array:
-    """Where the smallest element along an axis is, the first of equal ones; None for all elements in a row."""
-    return _place(directml.argmin, tensor_of("x", x), axis, keepdims, output_type)
+    """Return the index of the smallest element along an axis, the first of equal ones; None means all, flattened."""
+    return _place(directml.argmin, tensor_of("x", x), axis, keepdims, dtype)
 
 
 @eager
@@ -189,79 +171,94 @@ def argmax(
     x: Operand,
     axis: int | None = None,
     keepdims: bool = False,
-    output_type: TypeLike = "uint32",
+    dtype: TypeLike = "uint32",
     *,
     device: Where = None,
 ) -> Array:
-    """Where the largest element along an axis is, the first of equal ones; None for all elements in a row."""
-    return _place(directml.argmax, tensor_of("x", x), axis, keepdims, output_type)
+    """Return the index of the largest element along an axis, the first of equal ones; None means all, flattened."""
+    return _place(directml.argmax, tensor_of("x", x), axis, keepdims, dtype)
 
 
-def _place(function: Any, x: Tensor, axis: int | None, keepdims: bool, output_type: TypeLike) -> Tensor:
+def _place(function: Any, x: Tensor, axis: int | None, keepdims: bool, dtype: TypeLike) -> Tensor:
     keepdims = argument(caller(), "keepdims", boolean, keepdims)
-    if axis is None:
-        found: Tensor = function(x.reshape(-1), axes=(0,), output_type=output_type)
-        return found._renamed((1,) * x.ndim if keepdims else ())
-    number = checked_axis(caller(), "axis", axis, x.ndim)
-    if not x.size and x.sizes[number]:
-        rest = (1,) if keepdims else ()
-        sizes = (*x.sizes[:number], *rest, *x.sizes[number + 1 :])
-        return filled(x, sizes, data_type=as_data_type(caller(), "output_type", output_type))
-    found = function(x, axes=(number,), output_type=output_type)
-    return found if keepdims else found._renamed(x.sizes[:number] + x.sizes[number + 1 :])
+    flat, number = (x.reshape(-1), 0) if axis is None else (x, checked_axis(caller(), "axis", axis, x.ndim))
+    remaining = flat.sizes[:number] + flat.sizes[number + 1 :]
+    shape = (1,) * x.ndim if keepdims and axis is None else remaining
+    if keepdims and axis is not None:
+        shape = (*x.sizes[:number], 1, *x.sizes[number + 1 :])
+    if not x.size:
+        if 0 not in remaining:
+            raise InvalidArgument(f"{caller()}: x must have at least one element along axis, got {list(x.sizes)}")
+        return filled(x, shape, data_type=as_data_type(caller(), "dtype", dtype))
+    places: Tensor = function(flat, axes=(number,), output_type=dtype)
+    return places._renamed(shape)
+
+
+# ---- running sums, sorting -------------------------------------------------------------------------------------------
 
 
 @eager
 def cumsum(x: Operand, axis: int | None = None, *, device: Where = None) -> Array:
-    """Running sum along an axis; None for all elements in a row."""
-    tensor, number = _lined_up(x, axis)
-    return directml.cumulative_summation(tensor, axis=number)
+    """Return the running sum along an axis; None means all elements, flattened."""
+    return running(directml.cumulative_summation, tensor_of("x", x), axis)
 
 
 @eager
 def cumprod(x: Operand, axis: int | None = None, *, device: Where = None) -> Array:
-    """Running product along an axis; None for all elements in a row."""
-    tensor, number = _lined_up(x, axis)
-    return directml.cumulative_product(tensor, axis=number)
+    """Return the running product along an axis; None means all elements, flattened."""
+    return running(directml.cumulative_product, tensor_of("x", x), axis)
 
 
-def _lined_up(x: Operand, axis: int | None) -> tuple[Tensor, int]:
-    tensor = tensor_of("x", x)
-    if axis is None:
-        return tensor.reshape(-1), 0
-    return tensor, checked_axis(caller(), "axis", axis, tensor.ndim)
+def running(function: Callable[..., Any], x: Tensor, axis: int | None) -> Tensor:
+    """Accumulate along an axis; None means all elements, flattened."""
+    x, number = (x.reshape(-1), 0) if axis is None else (x, checked_axis(caller(), "axis", axis, x.ndim))
+    result: Tensor = function(x, axis=number) if x.size else x
+    return result
+
+
+class TopK(NamedTuple):
+    """Outputs of ``topk``.
+
+    Attributes:
+        values: The elements.
+        indices: Their indices along the axis, uint32.
+    """
+
+    values: Array
+    indices: Array
 
 
 @eager
 def topk(x: Operand, k: int, axis: int = -1, largest: bool = True, *, device: Where = None) -> TopK:
-    """The k largest, or smallest, elements along an axis in order, and where they were.
+    """Return the k largest, or smallest, elements along an axis in order, and their indices.
 
     Raises:
-        InvalidArgument: k is not between 1 and the axis's size.
+        InvalidArgument: If k is not between 1 and the size of the axis.
     """
-    return _ordered(tensor_of("x", x), k, axis, largest)
+    return ordered(tensor_of("x", x), k, axis, largest)
 
 
 @eager
 def sort(x: Operand, axis: int = -1, descending: bool = False, *, device: Where = None) -> Array:
-    """The elements along an axis in order."""
-    return _ordered(tensor_of("x", x), None, axis, descending).values
+    """Return the elements along an axis in order."""
+    return ordered(tensor_of("x", x), None, axis, descending).values
 
 
 @eager
 def argsort(x: Operand, axis: int = -1, descending: bool = False, *, device: Where = None) -> Array:
-    """Where the elements along an axis were before they were put in order, UINT32; equal ones keep theirs."""
-    return _ordered(tensor_of("x", x), None, axis, descending).indices
+    """Return the indices that sort along an axis, uint32; equal elements keep their order."""
+    return ordered(tensor_of("x", x), None, axis, descending).indices
 
 
-def _ordered(x: Tensor, k: int | None, axis: int, descending: bool) -> TopK:
+def ordered(x: Tensor, k: int | None = None, axis: int = -1, descending: bool = False) -> TopK:
+    """Return the first k elements in order along an axis, None for all, and their indices."""
     number = checked_axis(caller(), "axis", axis, x.ndim)
     count = x.sizes[number] if k is None else as_index(k)
     if count is None or not (k is None or 1 <= count <= x.sizes[number]):
         raise InvalidArgument(f"{caller()}: k must be an integer between 1 and {x.sizes[number]}, got {shown(k)}")
     descending = argument(caller(), "largest" if k is not None else "descending", boolean, descending)
     if not x.size:
-        sizes = (*x.sizes[:number], count, *x.sizes[number + 1 :])
-        return TopK(filled(x, sizes), filled(x, sizes, data_type=DataType.UINT32))
+        shape = (*x.sizes[:number], count, *x.sizes[number + 1 :])
+        return TopK(filled(x, shape), filled(x, shape, data_type=DataType.UINT32))
     direction = AxisDirection.DECREASING if descending else AxisDirection.INCREASING
     return TopK(*directml.top_k1(x, axis=number, k=count, axis_direction=direction))

@@ -1,4 +1,4 @@
-"""What every operator computes, in NumPy: one function per operator, written from its formula.
+"""The reference of every operator in NumPy: one function per operator, written from its formula.
 
 Arrays have the tensors' logical sizes; strides never reach a reference function. Numbers are computed in float64 or
 exact integers and rounded once to the output's type; data that are only moved keep their bits.
@@ -11,8 +11,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from dmlgpu.reference.memory import check_memory
-from dmlgpu.reference.registry import evaluate, find, implemented, keeps_outputs, reference
+from dmlgpu.reference.registry import check_memory, evaluate, find, implemented, keeps_outputs, reference
 
 __all__ = ["check_memory", "evaluate", "find", "implemented", "keeps_outputs", "reference"]
 

@@ -1,11 +1,11 @@
-"""Which adapters there are, which one a device takes, and its executor."""
+"""Listing and choosing adapters, and opening their executors."""
 
 from __future__ import annotations
 
 import os
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +44,7 @@ def adapters() -> tuple[AdapterInfo, ...]:
     return (*(() if gpu is None else gpu.adapters()), NUMPY_ADAPTER, *pages)
 
 
-def choose(wanted: Choice = None, *, announce: bool = True) -> AdapterInfo:
+def choose(requested: Choice = None, *, announce: bool = True) -> AdapterInfo:
     """Choose an adapter.
 
     Args:
@@ -60,27 +60,27 @@ def choose(wanted: Choice = None, *, announce: bool = True) -> AdapterInfo:
         AdapterNotFound: nothing matches; the message lists all adapters.
         InvalidArgument: something else than these.
     """
-    wanted = (environment_choice() or None) if wanted is None else wanted
-    if isinstance(wanted, AdapterInfo):
-        return wanted
+    requested = (environment_choice() or None) if requested is None else requested
+    if isinstance(requested, AdapterInfo):
+        return requested
     # Asked for by its name, the reference needs no look at drivers.
-    if isinstance(wanted, str) and wanted.strip().lower() == NUMPY_ADAPTER.name:
+    if isinstance(requested, str) and requested.strip().lower() == NUMPY_ADAPTER.name:
         return NUMPY_ADAPTER
-    if isinstance(wanted, str) and wanted.strip().lower() == BROWSER:
+    if isinstance(requested, str) and requested.strip().lower() == BROWSER:
         return _browser().first_page()
     known = adapters()
-    if isinstance(wanted, str) and _NUMBER.fullmatch(wanted.strip()):
-        wanted = int(wanted)
-    info = pick(wanted, known)
+    if isinstance(requested, str) and _NUMBER.fullmatch(requested.strip()):
+        requested = int(requested)
+    info = pick(requested, known)
     if info is None:
-        raise AdapterNotFound(wanted, [str(one) for one in known], why_no_gpu())
-    if wanted is None and info.is_software and announce:
+        raise AdapterNotFound(requested, [str(info) for info in known], why_no_gpu())
+    if requested is None and info.is_software and announce:
         _announce(info)
     return info
 
 
-def pick(wanted: str | int | None, known: Sequence[AdapterInfo]) -> AdapterInfo | None:
-    """Return which of some adapters ``choose`` takes, None where nothing matches.
+def pick(requested: str | int | None, known: Sequence[AdapterInfo]) -> AdapterInfo | None:
+    """Return the adapter that ``choose`` takes out of a list, None if nothing matches.
 
     Args:
         wanted: as of ``choose``.
@@ -89,16 +89,16 @@ def pick(wanted: str | int | None, known: Sequence[AdapterInfo]) -> AdapterInfo 
     Raises:
         InvalidArgument: neither an index nor a text.
     """
-    if wanted is None:
-        local = [one for one in known if one.backend.lower() != BROWSER]
-        return min(local, key=lambda one: (one == NUMPY_ADAPTER, one.is_software, one.backend == "OpenGL"))
-    if isinstance(wanted, str) and not _NUMBER.fullmatch(wanted.strip()):
-        text = wanted.strip().lower()
+    if requested is None:
+        local = [info for info in known if info.backend.lower() != BROWSER]
+        return min(local, key=lambda info: (info == NUMPY_ADAPTER, info.is_software, info.backend == "OpenGL"))
+    if isinstance(requested, str) and not _NUMBER.fullmatch(requested.strip()):
+        text = requested.strip().lower()
         return next((info for info in known if text in str(info).lower()), None)
-    index = int(wanted) if isinstance(wanted, str) else as_index(wanted)
+    index = int(requested) if isinstance(requested, str) else as_index(requested)
     if index is None:
         kind = "an AdapterInfo, an index, a part of an adapter's text or None"
-        raise InvalidArgument(f"Device: adapter must be {kind}, got {shown(wanted)}")
+        raise InvalidArgument(f"Device: adapter must be {kind}, got {shown(requested)}")
     return known[index] if 0 <= index < len(known) else None
 
 
@@ -109,8 +109,8 @@ def wait_for_pages(count: int) -> list[AdapterInfo]:
         AdapterNotFound: what it needs is not installed.
         DmlError: the server does not answer.
     """
-    found: list[AdapterInfo] = _browser().some_pages(count)
-    return found
+    pages: list[AdapterInfo] = _browser().some_pages(count)
+    return pages
 
 
 def show_in_page(info: AdapterInfo, **shown: str | int) -> None:
@@ -119,12 +119,12 @@ def show_in_page(info: AdapterInfo, **shown: str | int) -> None:
 
 
 def environment_choice() -> str:
-    """Return what the environment variable DMLGPU_ADAPTER asks for; empty where it does not."""
+    """Return the value of the environment variable DMLGPU_ADAPTER; empty if it is not set."""
     return os.environ.get(ADAPTER_VARIABLE, "").strip()
 
 
 def why_no_gpu() -> str:
-    """Return why no GPU can be reached whatever the machine has, or nothing where one might."""
+    """Return why no GPU can be reached on any machine, or an empty text if one might be."""
     return "" if _gpu() else "wgpu is not installed, so no GPU can be reached"
 
 
@@ -154,10 +154,8 @@ def open_watched_page(info: AdapterInfo, tell: Callable[[tuple[str, ...]], None]
     return page
 
 
-def open_executor(
-    info: AdapterInfo, deterministic: bool, precise: bool, memory_budget: int | None, disabled_features: Sequence[str]
-) -> Backend:
-    """Make the executor of an adapter; ``Device`` describes the arguments.
+def open_executor(info: AdapterInfo, options: Mapping[str, Any]) -> Backend:
+    """Make the executor of an adapter; the options are those of ``Device``, ``deterministic`` to ``disabled_features``.
 
     Raises:
         AdapterNotFound: the adapter is not this machine's, or wgpu is not installed.
@@ -167,33 +165,19 @@ def open_executor(
     if info == NUMPY_ADAPTER:
         from dmlgpu.runtime.numpy.backend import NumPyBackend  # noqa: PLC0415 - listing adapters need not load the reference
 
-        return NumPyBackend(deterministic, precise, memory_budget)
+        return NumPyBackend(**{name: value for name, value in options.items() if name != "disabled_features"})
     if info.backend.lower() == BROWSER:
-        page: Backend = _browser().open_page(
-            info,
-            deterministic=deterministic,
-            precise=precise,
-            memory_budget=memory_budget,
-            disabled_features=disabled_features,
-        )
+        page: Backend = _browser().open_page(info, **options)
         return page
     gpu = _gpu()
     if gpu is None:
         raise AdapterNotFound(str(info), [str(NUMPY_ADAPTER)], why_no_gpu())
-    backend: Backend = gpu.GpuBackend(
-        info,
-        deterministic=deterministic,
-        precise=precise,
-        memory_budget=memory_budget,
-        disabled_features=disabled_features,
-    )
+    backend: Backend = gpu.GpuBackend(info, **options)
     return backend
 
 
-def wrap_executor(
-    wgpu_device: Any, deterministic: bool, precise: bool, memory_budget: int | None, disabled_features: Sequence[str]
-) -> Backend:
-    """Make an executor over a wgpu device made elsewhere; ``Device.from_wgpu`` describes the arguments.
+def wrap_executor(wgpu_device: Any, options: Mapping[str, Any]) -> Backend:
+    """Make an executor over a wgpu device made elsewhere; the options are those of ``open_executor``.
 
     Raises:
         AdapterNotFound: wgpu is not installed.
@@ -202,18 +186,12 @@ def wrap_executor(
     gpu = _gpu()
     if gpu is None:
         raise AdapterNotFound(type(wgpu_device).__name__, [str(NUMPY_ADAPTER)], why_no_gpu())
-    backend: Backend = gpu.GpuBackend.from_wgpu(
-        wgpu_device,
-        deterministic=deterministic,
-        precise=precise,
-        memory_budget=memory_budget,
-        disabled_features=disabled_features,
-    )
+    backend: Backend = gpu.GpuBackend.from_wgpu(wgpu_device, **options)
     return backend
 
 
 def _gpu() -> ModuleType | None:
-    """Return the executor on wgpu, whose import loads the driver library; None where wgpu is not installed."""
+    """Return the executor on wgpu, whose import loads the driver library; None if wgpu is not installed."""
     try:
         from dmlgpu.runtime import wgpu as gpu  # noqa: PLC0415 - the ``numpy`` adapter does without
     except ModuleNotFoundError as missing:

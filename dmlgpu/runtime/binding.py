@@ -1,18 +1,23 @@
-"""What callers bind, checked (DirectML: the binding descriptions, and the rules of IDMLBindingTable)."""
+"""Bindings and binding tables (DirectML: the binding descriptions, IDMLBindingTable)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from dmlgpu.catalog.tensor_desc import PERSISTENT_ALIGNMENT, TENSOR_ALIGNMENT
-from dmlgpu.common.errors import BindingError, InvalidArgument
-from dmlgpu.runtime.buffer import Buffer, check_range, natural
-from dmlgpu.runtime.child import as_tuple, expect_child
+from dmlgpu.catalog.tensor_desc import PERSISTENT_ALIGNMENT, TEMPORARY_ALIGNMENT, TENSOR_ALIGNMENT
+from dmlgpu.common.errors import BindingError, InvalidArgument, InvalidState
+from dmlgpu.runtime.buffer import Buffer, Ranges, check_range, natural
+from dmlgpu.runtime.child import DeviceChild, as_tuple, expect_child
 from dmlgpu.runtime.executor import Range
-from dmlgpu.runtime.operator import CompiledOperator, Dispatchable, Port, with_absent
+from dmlgpu.runtime.operator import CompiledOperator, Dispatchable, OperatorInitializer, TensorPort, with_absent
+from dmlgpu.runtime.recording import Bindings
+
+if TYPE_CHECKING:
+    from dmlgpu.runtime.device import Device
+    from dmlgpu.runtime.state import DeviceState
 
 
 @dataclass(frozen=True)
@@ -33,10 +38,10 @@ class BufferBinding:
         if self.buffer is not None and not isinstance(self.buffer, Buffer):
             raise InvalidArgument(f"BufferBinding: buffer must be a Buffer or None, got {type(self.buffer).__name__}")
         for name in ("offset",) if self.size is None else ("offset", "size"):
-            given = getattr(self, name)
-            found = natural("BufferBinding", name, given)
-            if found is not given:
-                object.__setattr__(self, name, found)
+            value = getattr(self, name)
+            number = natural("BufferBinding", name, value)
+            if number is not value:
+                object.__setattr__(self, name, number)
 
 
 @dataclass(frozen=True)
@@ -51,11 +56,11 @@ class BufferArrayBinding:
 
     def __post_init__(self) -> None:
         bindings = as_tuple("BufferArrayBinding", "bindings", self.bindings, "bindings")
-        for index, one in enumerate(bindings):
-            if one is not None and not isinstance(one, BufferBinding | Buffer):
+        for index, binding in enumerate(bindings):
+            if binding is not None and not isinstance(binding, BufferBinding | Buffer):
                 raise InvalidArgument(
                     f"BufferArrayBinding: bindings[{index}] must be a BufferBinding, a Buffer or None, "
-                    f"got {type(one).__name__}"
+                    f"got {type(binding).__name__}"
                 )
         object.__setattr__(self, "bindings", bindings)
 
@@ -64,65 +69,62 @@ Bindable: TypeAlias = BufferBinding | Buffer | None
 """One resource or none; a bare buffer means the whole of it."""
 
 
-Ranges: TypeAlias = tuple[Range[Buffer] | None, ...]
-
-
-def input_ranges(dispatchable: Dispatchable, given: tuple[object, ...]) -> Ranges:
+def input_ranges(dispatchable: Dispatchable, bindings: tuple[object, ...]) -> Ranges:
     """Return the bytes of each input that ``BindingTable.bind_inputs`` is given, for all operators of an initializer.
 
     Raises:
         BindingError, InvalidArgument, InvalidState: as ``BindingTable.bind_inputs``.
     """
     if isinstance(dispatchable, CompiledOperator):
-        return _tensors(dispatchable, "bind_inputs", dispatchable.inputs, given)
+        return _tensors(dispatchable, "bind_inputs", dispatchable.inputs, bindings)
     operators, caller = dispatchable.operators, dispatchable.description
-    if len(given) != len(operators):
+    if len(bindings) != len(operators):
         raise BindingError(
-            f"{caller}: bind_inputs takes {_count(len(operators), 'array')}, one per operator, got {len(given)}"
+            f"{caller}: bind_inputs takes {_count(len(operators), 'array')}, one per operator, got {len(bindings)}"
         )
     return tuple(
         bound
-        for index, (compiled, array) in enumerate(zip(operators, given, strict=True))
+        for index, (compiled, array) in enumerate(zip(operators, bindings, strict=True))
         for bound in _owned_tensors(f"{caller}, operators[{index}] {compiled.description}", compiled, array)
     )
 
 
-def output_ranges(dispatchable: Dispatchable, given: tuple[object, ...]) -> Ranges:
+def output_ranges(dispatchable: Dispatchable, bindings: tuple[object, ...]) -> Ranges:
     """Return the bytes of each output that ``BindingTable.bind_outputs`` is given: an initializer's are persistent.
 
     Raises:
         BindingError, InvalidArgument, InvalidState: as ``BindingTable.bind_inputs``.
     """
     if isinstance(dispatchable, CompiledOperator):
-        return _tensors(dispatchable, "bind_outputs", dispatchable.outputs, given)
+        return _tensors(dispatchable, "bind_outputs", dispatchable.outputs, bindings)
     operators = dispatchable.operators
-    if len(given) != len(operators):
+    if len(bindings) != len(operators):
         raise BindingError(
             f"{dispatchable.description}: bind_outputs takes {_count(len(operators))}, "
-            f"the persistent resource of each operator, got {len(given)}"
+            f"the persistent resource of each operator, got {len(bindings)}"
         )
     return tuple(
         resource_range(
             dispatchable,
             f"the persistent resource of operators[{index}] {compiled.description}",
-            one,
+            binding,
             compiled._properties.persistent_resource_size,
             PERSISTENT_ALIGNMENT,
         )
-        for index, (compiled, one) in enumerate(zip(operators, given, strict=True))
+        for index, (compiled, binding) in enumerate(zip(operators, bindings, strict=True))
     )
 
 
 def resource_range(
-    dispatchable: Dispatchable, label: str, given: object, size: int, alignment: int
+    dispatchable: Dispatchable, label: str, binding: object, size: int, alignment: int
 ) -> Range[Buffer] | None:
-    """Return the ``size`` bytes of a temporary or persistent resource, or None where nothing is bound.
+    """Return the ``size`` bytes of a temporary or persistent resource, or None if nothing is bound.
 
     Raises:
         BindingError, InvalidArgument, InvalidState: as ``BindingTable.bind_inputs``.
     """
     caller = dispatchable.description
-    bound = _resolve(dispatchable, caller, label, given, "" if size else "its size is 0")
+    bound = _resolve(dispatchable, caller, label, binding, "" if size else "its size is 0")
     if bound is None:
         return None
     _check_offset(caller, label, bound, alignment)
@@ -131,44 +133,48 @@ def resource_range(
     return Range(bound.buffer, bound.offset, size)
 
 
-def _tensors(compiled: CompiledOperator, method: str, ports: tuple[Port, ...], given: tuple[object, ...]) -> Ranges:
+def _tensors(
+    compiled: CompiledOperator, method: str, ports: tuple[TensorPort, ...], bindings: tuple[object, ...]
+) -> Ranges:
     caller = compiled.description
-    given = with_absent(given, ports)
-    if len(given) != len(ports):
+    bindings = with_absent(bindings, ports)
+    if len(bindings) != len(ports):
         names = ", ".join(port.label for port in ports)
-        raise BindingError(f"{caller}: {method} takes {_count(len(ports))} ({names}), got {len(given)}")
+        raise BindingError(f"{caller}: {method} takes {_count(len(ports))} ({names}), got {len(bindings)}")
     return tuple(
-        _tensor(compiled, caller, port, one, _why_not_at_execution(port))
-        for port, one in zip(ports, given, strict=True)
+        _tensor(compiled, caller, port, binding, _why_not_at_execution(port))
+        for port, binding in zip(ports, bindings, strict=True)
     )
 
 
-def _why_not_at_execution(port: Port) -> str:
+def _why_not_at_execution(port: TensorPort) -> str:
     if port.desc is None:
         return "the description leaves this tensor out"
     return "OWNED_BY_DML tensors are bound at initialisation" if port.owned else ""
 
 
-def _owned_tensors(caller: str, compiled: CompiledOperator, given: object) -> Ranges:
+def _owned_tensors(caller: str, compiled: CompiledOperator, array: object) -> Ranges:
     """Return the bytes of the inputs of one operator of an initializer."""
-    if given is not None and not isinstance(given, BufferArrayBinding):
-        raise InvalidArgument(f"{caller}: expected a BufferArrayBinding or None, got {type(given).__name__}")
-    if given is None or not given.bindings:
+    if array is not None and not isinstance(array, BufferArrayBinding):
+        raise InvalidArgument(f"{caller}: expected a BufferArrayBinding or None, got {type(array).__name__}")
+    if array is None or not array.bindings:
         # Nothing at all unbinds; a table that is only partly bound is refused when it is recorded.
         return (None,) * len(compiled.inputs)
-    if len(given.bindings) != len(compiled.inputs):
+    if len(array.bindings) != len(compiled.inputs):
         expected = _count(len(compiled.inputs), "entry")
-        raise BindingError(f"{caller}: the array takes {expected}, one per input, got {len(given.bindings)}")
+        raise BindingError(f"{caller}: the array takes {expected}, one per input, got {len(array.bindings)}")
     why_not = "only OWNED_BY_DML tensors are bound at initialisation"
     return tuple(
-        _tensor(compiled, caller, port, one, "" if port.owned else why_not)
-        for port, one in zip(compiled.inputs, given.bindings, strict=True)
+        _tensor(compiled, caller, port, binding, "" if port.owned else why_not)
+        for port, binding in zip(compiled.inputs, array.bindings, strict=True)
     )
 
 
-def _tensor(compiled: CompiledOperator, caller: str, port: Port, given: object, why_not: str) -> Range[Buffer] | None:
+def _tensor(
+    compiled: CompiledOperator, caller: str, port: TensorPort, bindable: object, why_not: str
+) -> Range[Buffer] | None:
     """Return the bytes of a tensor: present, aligned, large enough; None for one that takes no binding."""
-    bound = _resolve(compiled, caller, port.label, given, why_not)
+    bound = _resolve(compiled, caller, port.label, bindable, why_not)
     if why_not:
         return None
     desc = port.desc
@@ -187,13 +193,17 @@ def _tensor(compiled: CompiledOperator, caller: str, port: Port, given: object, 
     return Range(bound.buffer, bound.offset, desc.byte_size)
 
 
-def _resolve(dispatchable: Dispatchable, caller: str, label: str, given: object, why_not: str) -> Range[Buffer] | None:
+def _resolve(
+    dispatchable: Dispatchable, caller: str, label: str, bindable: object, why_not: str
+) -> Range[Buffer] | None:
     """Return the range that a binding names, checked against its buffer alone; ``why_not`` refuses every range."""
-    binding = BufferBinding(given) if isinstance(given, Buffer) else given
+    binding = BufferBinding(bindable) if isinstance(bindable, Buffer) else bindable
     if binding is None or (isinstance(binding, BufferBinding) and binding.buffer is None):
         return None
     if not isinstance(binding, BufferBinding):
-        raise InvalidArgument(f"{caller}: {label} takes a BufferBinding, a Buffer or None, got {type(given).__name__}")
+        raise InvalidArgument(
+            f"{caller}: {label} takes a BufferBinding, a Buffer or None, got {type(bindable).__name__}"
+        )
     buffer = binding.buffer
     expect_child(caller, f"the buffer of {label}", buffer, Buffer, dispatchable._state)
     assert buffer is not None
@@ -212,3 +222,125 @@ def _check_offset(caller: str, label: str, bound: Range[Buffer], alignment: int,
 def _count(number: int, what: str = "binding") -> str:
     plural = what[:-1] + "ies" if what.endswith("y") else what + "s"
     return f"{number} {what if number == 1 else plural}"
+
+
+Resolve: TypeAlias = Callable[[Dispatchable, tuple[object, ...]], object]
+"""Checks what is handed over for a dispatchable and returns the ranges."""
+
+_COMPARED = (BufferBinding, BufferArrayBinding)
+_NEVER = (None, -1)
+
+
+class BindingTable(DeviceChild):
+    """Binds resources to one dispatchable (DirectML: IDMLBindingTable). Not thread-safe.
+
+    Whatever a dispatch needs is bound before it is recorded; operators compiled with DESCRIPTORS_VOLATILE may be bound
+    until the command list is executed.
+    """
+
+    _kind = "binding table"
+
+    def __init__(self, device: Device, state: DeviceState, dispatchable: Dispatchable | None):
+        super().__init__(device, state)
+        self._bindings: Bindings | None = None
+        self.reset(dispatchable)
+
+    @property
+    def dispatchable(self) -> Dispatchable | None:
+        """The dispatchable that the table binds for; None for an empty table."""
+        return None if self._bindings is None else self._bindings.dispatchable
+
+    def reset(self, dispatchable: Dispatchable | None = None) -> None:
+        """Unbind everything and bind for another dispatchable; None makes an empty table (IDMLBindingTable::Reset).
+
+        Dispatches that are already recorded keep their bindings.
+        """
+        self._state.check()
+        if dispatchable is None:
+            self._bindings = None
+            return
+        cls = OperatorInitializer if isinstance(dispatchable, OperatorInitializer) else CompiledOperator
+        expect_child(self.description, "dispatchable", dispatchable, cls, self._state)
+        self._bindings = Bindings(dispatchable, getattr(dispatchable, "operators", None))
+
+    def bind_inputs(self, bindings: Sequence[Bindable | BufferArrayBinding] | None) -> None:
+        """Bind the inputs; None or nothing unbinds them (IDMLBindingTable::BindInputs).
+
+        Args:
+            bindings: for a compiled operator, one per input in struct order: None for those flagged OWNED_BY_DML and
+                for absent optional tensors, which may be left out at the end. For an initializer, one
+                BufferArrayBinding per operator, None for operators without owned tensors.
+
+        Raises:
+            BindingError: missing, superfluous, too small, unaligned, or outside its buffer.
+            InvalidArgument: another device's buffer, or no binding at all.
+            InvalidState: a released buffer, or an empty table.
+        """
+        self._bind("inputs", bindings, lambda target, bound: input_ranges(target, bound) if bound else None)
+
+    def bind_outputs(self, bindings: Sequence[Bindable] | None) -> None:
+        """Bind the outputs; None or nothing unbinds them (IDMLBindingTable::BindOutputs).
+
+        Args:
+            bindings: for a compiled operator, one per output, None for absent optional tensors, which may be left out
+                at the end. For an initializer, the persistent resource of each operator, None where it needs none.
+
+        Raises:
+            BindingError, InvalidArgument, InvalidState: as ``bind_inputs``.
+        """
+        self._bind("outputs", bindings, lambda target, bound: output_ranges(target, bound) if bound else None)
+
+    def bind_temporary_resource(self, binding: Bindable) -> None:
+        """Bind scratch memory, required where its size is not 0 (IDMLBindingTable::BindTemporaryResource).
+
+        Raises:
+            BindingError, InvalidArgument, InvalidState: as ``bind_inputs``.
+        """
+        self._bind_resource("temporary", binding, TEMPORARY_ALIGNMENT)
+
+    def bind_persistent_resource(self, binding: Bindable) -> None:
+        """Bind what initialisation filled, required where its size is not 0 (IDMLBindingTable::BindPersistentResource).
+
+        Raises:
+            BindingError, InvalidArgument, InvalidState: as ``bind_inputs``.
+        """
+        self._bind_resource("persistent", binding, PERSISTENT_ALIGNMENT)
+
+    def _bind_resource(self, what: str, binding: Bindable, alignment: int) -> None:
+        def resolve(target: Dispatchable, bound: tuple[object, ...]) -> object:
+            size = getattr(target.binding_properties, f"{what}_resource_size")
+            return resource_range(target, f"the {what} resource", bound[0], size, alignment)
+
+        self._bind(what, (binding,), resolve)
+
+    def _bind(self, what: str, bindings: Sequence[object] | None, resolve: Resolve) -> None:
+        """Bind inputs, outputs, the temporary or the persistent resource, unless the same is bound already."""
+        self._state.check()
+        target = self._bindings
+        if target is None:
+            raise InvalidState(f"{self.description}: an empty table binds nothing; reset it to a dispatchable first")
+        target.check_operators()
+        if not isinstance(bindings, tuple):
+            bindings = () if bindings is None else as_tuple(f"bind_{what}", "bindings", bindings, "bindings")
+        epoch = self._state.release_epoch
+        known, checked_epoch = target.checked.get(what, _NEVER)
+        unchanged = _are_equal(known, bindings)
+        if unchanged and checked_epoch == epoch:
+            return
+        # The same buffers may have been released since they were bound.
+        setattr(target, what, resolve(target.dispatchable, bindings))
+        target.checked[what] = bindings, epoch
+        if not unchanged:
+            target.cached = None
+
+
+def _are_equal(old: tuple[object, ...] | None, new: tuple[object, ...]) -> bool:
+    """Return whether two bindings are the same; foreign objects, whose == may do anything, are not compared."""
+    return (
+        old is not None
+        and len(old) == len(new)
+        and all(
+            before is now or (type(before) is type(now) and type(before) in _COMPARED and before == now)
+            for before, now in zip(old, new, strict=True)
+        )
+    )

@@ -1,4 +1,4 @@
-"""The devices that a process shares: the default one, and those that are asked for by an adapter's name."""
+"""Devices shared within a process: the default one, and those opened by an adapter's name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _shared: dict[str, Device] = {}  # bounded by the adapters of the machine
 
 
 def default_device() -> Device:
-    """Return the device that is used where none is given: one per process, a new one after its removal.
+    """Return the default device: one per process, a new one after its removal.
 
     The environment variable DMLGPU_ADAPTER chooses its adapter, see ``adapters.choose``.
     """
@@ -43,10 +43,10 @@ def as_device(caller: str, device: Device | str | None) -> Device:
         )
     info = choose(device)
     with _DEFAULT_LOCK:
-        found = _shared.get(str(info))
-        if found is None or found.removed_reason is not None:
-            found = _shared[str(info)] = Device(info)
-        return found
+        shared = _shared.get(str(info))
+        if shared is None or shared.removed_reason is not None:
+            shared = _shared[str(info)] = Device(info)
+        return shared
 
 
 def shared_devices() -> list[Device]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
@@ -100,10 +100,41 @@ def eager(function: Callable[Parameters, Result]) -> Callable[Parameters, Result
                 return function(*positional, **named)  # type: ignore[arg-type]
             with unrecorded():
                 return _to_host(function(*positional, **named))  # type: ignore[arg-type]
+        except TypeError as error:
+            raise _with_right_name(error, function, kwargs) from None
         finally:
             current_caller.reset(token)
 
     return call
+
+
+RENAMED = {
+    "data_type": "dtype",
+    "dim": "axis",
+    "epsilon": "eps",
+    "filter": "weight",
+    "heads": "num_heads",
+    "keepdim": "keepdims",
+    "output_type": "dtype",
+    "repeats": "reps",
+    "sizes": "shape",
+    "widths": "pad_width",
+    "window": "kernel_size",
+}
+"""Keywords of ``dmlgpu.ops`` by the names that DirectML, PyTorch or earlier versions use."""
+
+
+def _with_right_name(error: TypeError, function: Callable[..., Any], keywords: Mapping[str, Any]) -> TypeError:
+    """Return an error that names the keyword, if one of ``RENAMED`` was passed."""
+    code = function.__code__
+    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    for name in keywords:
+        keyword = RENAMED.get(name)
+        if name not in parameters and keyword in parameters:
+            return TypeError(
+                f"{function.__name__}() got an unexpected keyword argument {name!r}; it is called {keyword!r}"
+            )
+    return error
 
 
 def _look(values: list[Any]) -> tuple[bool, Tensor | None]:

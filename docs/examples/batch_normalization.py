@@ -12,7 +12,7 @@ mean, variance, scale, bias = (
 )
 expected = (images - mean) / np.sqrt(variance + 1e-5) * scale + bias
 
-output = ops.batch_norm(images, mean.ravel(), variance.ravel(), scale.ravel(), bias.ravel(), epsilon=1e-5)
+output = ops.batch_norm(images, mean.ravel(), variance.ravel(), scale.ravel(), bias.ravel(), eps=1e-5)
 assert np.allclose(output, expected, atol=1e-4)
 
 statistics = [mean, variance, scale, bias]

@@ -11,7 +11,9 @@ padded = np.pad(images.astype(np.float64) ** 2, ((0, 0), (2, 2), (0, 0), (0, 0))
 squares = sum(padded[:, shift : shift + 8] for shift in range(5))
 expected = images / (2 + 1e-4 / 5 * squares) ** 0.75
 
-output = ops.local_response_normalization(images, cross_channel=True, local_size=5, alpha=1e-4, beta=0.75, bias=2.0)
+output = ops.directml.local_response_normalization(
+    images, cross_channel=True, local_size=5, alpha=1e-4, beta=0.75, bias=2.0
+)
 assert np.allclose(output, expected, rtol=1e-4, atol=1e-6)
 
 normalization = descs.LocalResponseNormalization(

@@ -11,7 +11,7 @@ b = np.array([[-128, 1], [127, -1], [5, 0]], np.int8).reshape(1, 1, 3, 2)
 zero = np.array([128], np.uint8).reshape(1, 1, 1, 1)
 expected = (a.astype(np.int32) - 128) @ b.astype(np.int32)
 
-assert np.array_equal(ops.matrix_multiply_integer(a, b, a_zero_point=zero), expected)
+assert np.array_equal(ops.directml.matrix_multiply_integer(a, b, a_zero_point=zero), expected)
 
 product = descs.MatrixMultiplyInteger(
     a_tensor=TensorDesc.of(a),

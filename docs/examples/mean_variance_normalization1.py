@@ -16,7 +16,7 @@ wide = images.astype(np.float64)
 mean, variance = wide.mean(axis=(2, 3), keepdims=True), wide.var(axis=(2, 3), keepdims=True)
 expected = (wide - mean) / np.sqrt(variance + 1e-5) * scale.reshape(3, 1, 1) + bias.reshape(3, 1, 1)
 
-assert np.allclose(ops.instance_norm(images, weight=scale, bias=bias, epsilon=1e-5), expected, atol=1e-4)
+assert np.allclose(ops.instance_norm(images, weight=scale, bias=bias, eps=1e-5), expected, atol=1e-4)
 
 of_channels = TensorDesc(DataType.FLOAT32, (2, 3, 4, 4), strides=(0, 1, 0, 0))
 normalization = descs.MeanVarianceNormalization1(

@@ -16,7 +16,7 @@ wide = tokens.astype(np.float64)
 mean, variance = wide.mean(axis=-1, keepdims=True), wide.var(axis=-1, keepdims=True)
 expected = (wide - mean) / np.sqrt(variance + 1e-5) * scale + bias
 
-assert np.allclose(ops.layer_norm(tokens, weight=scale, bias=bias, epsilon=1e-5), expected, atol=1e-4)
+assert np.allclose(ops.layer_norm(tokens, weight=scale, bias=bias, eps=1e-5), expected, atol=1e-4)
 
 of_features = TensorDesc(DataType.FLOAT32, (2, 5, 8), strides=(0, 0, 1))
 normalization = descs.MeanVarianceNormalization2(

@@ -23,7 +23,7 @@ weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
 weights /= weights.sum(axis=-1, keepdims=True)
 expected = (weights @ of_heads(value)).transpose(0, 2, 1, 3).reshape(query.shape)
 
-assert np.allclose(ops.attention(query, key, value, heads=heads, bias=causal), expected, atol=1e-5)
+assert np.allclose(ops.attention(query, key, value, num_heads=heads, bias=causal), expected, atol=1e-5)
 
 attention = descs.MultiheadAttention(
     query_tensor=TensorDesc.of(query),

@@ -12,7 +12,7 @@ images = np.arange(9, dtype=np.float32).reshape(1, 1, 3, 3)
 expected = np.pad(images, ((0, 0), (0, 0), (1, 1), (1, 1)), mode="reflect")
 
 amounts = {"start_padding": (0, 0, 1, 1), "end_padding": (0, 0, 1, 1)}
-assert np.array_equal(ops.padding(images, padding_mode="reflection", **amounts), expected)
+assert np.array_equal(ops.directml.padding(images, padding_mode="reflection", **amounts), expected)
 
 padding = descs.Padding(
     input_tensor=TensorDesc.of(images),

@@ -19,7 +19,7 @@ zeros = one(120, np.uint8), one(131, np.uint8), one(100, np.uint8)
 real = (a.astype(np.int64) - 120) @ (b.astype(np.int64) - 131) * (0.5 * 0.25)
 expected = np.clip(np.rint(real / 128) + 100, 0, 255).astype(np.uint8)
 
-output = ops.quantized_linear_matrix_multiply(
+output = ops.directml.quantized_linear_matrix_multiply(
     a,
     scales[0],
     b,

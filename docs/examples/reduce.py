@@ -12,7 +12,7 @@ images = np.arange(96, dtype=np.float32).reshape(2, 3, 4, 4)
 expected = images.mean(axis=(2, 3), keepdims=True)
 
 assert np.array_equal(ops.mean(images, axis=(2, 3), keepdims=True), expected)
-assert np.array_equal(ops.reduce(images, function="average", axes=(2, 3)), expected)
+assert np.array_equal(ops.directml.reduce(images, function="average", axes=(2, 3)), expected)
 
 mean = descs.Reduce(
     function=ReduceFunction.AVERAGE,

@@ -17,7 +17,7 @@ for step in x[0].astype(np.float64):
     state = np.tanh(step @ weight[0, 0].T + state @ recurrence[0, 0].T)
     states.append(state)
 
-found = ops.rnn(x, weight, recurrence, activation_descs=["tanh"], direction="forward")
+found = ops.directml.rnn(x, weight, recurrence, activation_descs=["tanh"], direction="forward")
 assert np.allclose(found.output_sequence[:, 0], states, atol=1e-5)
 
 rnn = descs.Rnn(

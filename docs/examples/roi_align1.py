@@ -28,7 +28,7 @@ attributes = {
     "align_regions_to_corners": False,
 }
 modes = {"reduction_function": "average", "interpolation_mode": "linear"}
-output = ops.roi_align1(features, regions, images, **modes, **attributes, output_sizes=(1, 1, 2, 2))
+output = ops.directml.roi_align1(features, regions, images, **modes, **attributes, output_sizes=(1, 1, 2, 2))
 assert np.allclose(output, expected)
 
 align = descs.RoiAlign1(

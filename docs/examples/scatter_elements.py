@@ -11,7 +11,7 @@ updates = np.array([[1], [1], [1]], np.float32)
 expected = x.copy()
 np.put_along_axis(expected, indices, updates, axis=1)
 
-assert np.array_equal(ops.scatter_elements(x, indices, updates, axis=1), expected)
+assert np.array_equal(ops.directml.scatter_elements(x, indices, updates, axis=1), expected)
 
 scatter = descs.ScatterElements(
     input_tensor=TensorDesc.of(x),

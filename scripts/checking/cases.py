@@ -26,7 +26,7 @@ from dmlgpu.compiler.stages import compile_operator, programs
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.compiler.wgsl import templates
 from dmlgpu.compiler.wgsl.linker import declared
-from dmlgpu.conformance.cases.profiles import quick_names
+from dmlgpu.conformance.cases.keys import quick_names
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
 
 from .imports import importing

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,10 +17,10 @@ from dmlgpu.cli.ops import shader_paths
 from dmlgpu.compiler import operators
 from dmlgpu.compiler.operators.lowering import lowering
 from dmlgpu.compiler.plan import Step
-from dmlgpu.compiler.schedule.scheduling import schedule_step
-from dmlgpu.compiler.schedule.steps import Scheduled
+from dmlgpu.compiler.schedule.scheduling import plain_steps, schedule_step
+from dmlgpu.compiler.schedule.steps.base import Scheduled
 from dmlgpu.compiler.wgsl.steps import render_step
-from dmlgpu.conformance.cases.profiles import quick_names
+from dmlgpu.conformance.cases.keys import quick_names
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
 from dmlgpu.conformance.cases.registry import implemented as with_cases
 
@@ -73,7 +74,7 @@ def parts() -> tuple[Part, ...]:
             "cases",
             with_cases(),
             lambda operator: _place(type(OPERATOR_CASES[operator.lower()])),
-            "add a class under `@cases(descs.{desc})` to dmlgpu/conformance/cases/families/{family}.py",
+            "add a class under `@cases(descs.{desc})`, or a row, to dmlgpu/conformance/cases/families/{family}.py",
         ),
         Part(
             "quick cases",
@@ -110,6 +111,7 @@ def lacking_schedules(scheduled: Iterable[type[Scheduled]], planned: Iterable[ty
         names = [rf"\b{step.__name__}\b", *(rf"dmlgpu\.compiler\.schedule\.{module}\b" for module in modules(step))]
         return any(re.search("|".join(names), text) for text in tests)
 
+    schedules = {*schedule_step.registry, *plain_steps.registry}
     needs = [
         *(
             (step, *need)
@@ -121,11 +123,16 @@ def lacking_schedules(scheduled: Iterable[type[Scheduled]], planned: Iterable[ty
                     bool(modules(step)),
                     "write it in dmlgpu/compiler/schedule/, and list it with those of its kind",
                 ),
+                (
+                    "place in a list",
+                    not unlisted(step.__name__, builders.values()),
+                    "name its builder in the list of its kind, such as MAP_SCHEDULES",
+                ),
                 ("test", is_tested(step), "test when it is chosen, and when not, in tests/unit/test_schedule_*.py"),
             )
         ),
         *(
-            (step, "schedule", step in schedule_step.registry, "register a function in dmlgpu/compiler/schedule/")
+            (step, "schedule", step in schedules, "register a function in dmlgpu/compiler/schedule/")
             for step in planned
         ),
     ]
@@ -133,6 +140,21 @@ def lacking_schedules(scheduled: Iterable[type[Scheduled]], planned: Iterable[ty
         f"{step.__name__} has no {part}: {remedy}; see docs/architecture.md, Adding a schedule"
         for step, part, is_there, remedy in needs
         if not is_there
+    ]
+
+
+def unlisted(step: str, modules: Iterable[str]) -> list[str]:
+    """Return the functions of some modules that make a kind of step, but that nothing names or registers."""
+    nodes = [node for module in modules for node in ast.walk(ast.parse(module))]
+    named = {node.id for node in nodes if isinstance(node, ast.Name)}
+    named |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    return [
+        function.name
+        for function in nodes
+        if isinstance(function, ast.FunctionDef)
+        and any(isinstance(node, ast.Call) and getattr(node.func, "id", "") == step for node in ast.walk(function))
+        and not function.decorator_list
+        and function.name not in named
     ]
 
 
@@ -179,4 +201,13 @@ def _place(item: Any) -> str:
     """Where a class or function is defined: ``dmlgpu/compiler/operators/indexing.py:28 GatherNd1``."""
     path = Path(inspect.getfile(item))
     shown = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
-    return f"{shown}:{inspect.getsourcelines(item)[1]} {item.__name__}"
+    return f"{shown}:{_line(item, path)} {item.__name__}"
+
+
+def _line(item: Any, path: Path) -> int:
+    """Return the line of a definition, or of an operator's row in a table of its module."""
+    try:
+        return inspect.getsourcelines(item)[1]
+    except OSError:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        return next(number for number, line in enumerate(lines, 1) if f"descs.{item.__name__}" in line)

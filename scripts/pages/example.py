@@ -26,7 +26,7 @@ from dmlgpu.common.errors import DmlError
 from dmlgpu.compiler import operators
 from dmlgpu.conformance.cases.case import Case
 from dmlgpu.conformance.cases.keys import Key, Types
-from dmlgpu.conformance.cases.layouts import Layout
+from dmlgpu.conformance.cases.layouts import TensorLayout
 from dmlgpu.conformance.cases.operator_cases import OperatorCases
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
 from dmlgpu.conformance.cases.tolerance import EXACT
@@ -95,7 +95,7 @@ def _candidates(cases: OperatorCases) -> Iterator[Case]:
     """Plain small cases, and one that always exists."""
     for types, sizes in itertools.product(_plainest(cases.types), SIZES):
         with contextlib.suppress(DmlError, ValueError, IndexError):
-            case = cases.case_of(Key(types, sizes, Layout.PACKED))
+            case = cases.case_of(Key(types, sizes, TensorLayout.PACKED))
             validate(case.desc)
             operators.check(case.desc)
             yield case

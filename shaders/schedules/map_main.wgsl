@@ -1,8 +1,8 @@
-// The walk over work items: {{ launch.each }} neighbours of an invocation.
+// The walk over work items: {{ launch.items_per_invocation }} neighbours of an invocation.
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
-    let first = (id.x + id.y * {{ launch.grid[0] * launch.workgroup }}u) * {{ launch.each }}u;
-    # for place in range(launch.each)
+    let first = (id.x + id.y * {{ launch.grid[0] * launch.workgroup }}u) * {{ launch.items_per_invocation }}u;
+    # for place in range(launch.items_per_invocation)
     if (first + {{ place }}u >= {{ launch.total }}u) { return; }
     handle(first + {{ place }}u);
     # endfor

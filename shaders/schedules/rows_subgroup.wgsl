@@ -1,5 +1,5 @@
 // ROWS, by subgroups: {{ launch.workgroup }} invocations hold the units of a row in registers, each every {{ launch.workgroup }}-th of them, so that it is read once,
-// and hand their results of each stage around. They take up to {{ launch.each }} rows, one after the other.
+// and hand their results of each stage around. They take up to {{ launch.items_per_invocation }} rows, one after the other.
 {% import "schedules/row_macros" as row with context %}
 {% import "reduction/trees" as trees %}
 {% include "schedules/locate" %}
@@ -7,8 +7,8 @@
 # set rest = units % launch.workgroup
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) me: u32) {
-    let first = (group.x + group.y * {{ launch.grid[0] }}u) * {{ launch.each }}u;
-    for (var number = first; number < min(first + {{ launch.each }}u, {{ launch.total }}u); number++) {
+    let first = (group.x + group.y * {{ launch.grid[0] }}u) * {{ launch.items_per_invocation }}u;
+    for (var number = first; number < min(first + {{ launch.items_per_invocation }}u, {{ launch.total }}u); number++) {
         var at: output_at;
         _ = locate(number, &at);
         # for unit in range(held)

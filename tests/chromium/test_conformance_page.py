@@ -20,20 +20,19 @@ from dmlgpu.conformance.cases.tolerance import (
     CORRECTLY_ROUNDED,
     EXACT,
     Accumulated,
-    Given,
+    GivenBound,
     Transformed,
     Ulp,
     flush,
 )
-from dmlgpu.conformance.running.comparison import compare
-from dmlgpu.conformance.running.reading import read_file
-from dmlgpu.conformance.running.records import Run
+from dmlgpu.conformance.running.outcome import compare
+from dmlgpu.conformance.running.records import RecordedRun, read_file
 from dmlgpu.conformance.running.runner import nearest
 from dmlgpu.conformance.suites.attributes import SameKind
 from dmlgpu.conformance.suites.combined import CombinedSuite
+from dmlgpu.export.cases import numbers_of, rule_of
 from dmlgpu.export.conformance import write_suite
 from dmlgpu.export.folder import page_file
-from dmlgpu.export.judging import numbers_of, rule_of
 from dmlgpu.runtime.browser import frames
 from dmlgpu.runtime.browser.lending import VARIABLE
 from dmlgpu.runtime.device import Device
@@ -51,7 +50,7 @@ TOLERANCES = {
     FlushedWithin(3): ANY[:2],
     Accumulated(20): ANY,
     Transformed(9): ANY[:1],
-    Given(): ANY,
+    GivenBound(): ANY,
     LogarithmOfSum(2): ANY[:1],
     RoundedSum(): ANY[3:5],
     SameKind(is_sum=False): ANY[:4],
@@ -205,7 +204,7 @@ class Visit:
     operators: str
     failures: bool
     shade: str
-    run: Run
+    run: RecordedRun
     file: Path
 
 

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 
 import dmlgpu
 from dmlgpu import DataType, Graph, TensorDesc, descs, export
-from dmlgpu.demo.palette.graph import NAMES, palette_graph
+from dmlgpu.demo.palette import NAMES, palette_graph
 from dmlgpu.ops import directml as dml
 from dmlgpu.runtime.evaluate import run_compiled
 from tests.chromium.conftest import served

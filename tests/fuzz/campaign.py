@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dmlgpu.conformance.running.child_process import describe_exit
+from dmlgpu.common.processes import describe_exit
 from tests.fuzz.child import CALL_LIMIT, CALL_LIMIT_VARIABLE
 from tests.fuzz.monitor import PACKAGE, Finding
 

@@ -18,7 +18,7 @@ import time
 import warnings
 from typing import Any, TextIO
 
-from dmlgpu.conformance.running.child_process import exit_with_parent, reserved_stdout
+from dmlgpu.common.processes import answer_stream, exit_with_parent
 from dmlgpu.runtime.adapters import ADAPTER_VARIABLE
 from tests.fuzz.monitor import Monitor
 from tests.fuzz.targets import load
@@ -93,7 +93,7 @@ def main() -> int:
     faulthandler.enable()
     limit_memory()
     warnings.simplefilter("error", RuntimeWarning)  # NumPy's, of overflows that nobody looked after
-    with reserved_stdout() as output:
+    with answer_stream() as output:
         seeds = range(int(first), int(first) + int(count))
         serve(target, adapter, seeds, float(*seconds or ("inf",)), output)
     return 0

@@ -13,8 +13,8 @@ from dmlgpu.catalog.enums import TensorFlags
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler.graph import ConstantNode, GraphDesc, InputEdge, IntermediateEdge, OperatorNode, OutputEdge
 from dmlgpu.conformance.cases.case import Case
-from dmlgpu.conformance.suites import random_graphs
-from dmlgpu.conformance.suites.dispatch_generator import LARGEST
+from dmlgpu.conformance.suites.chains import LARGEST
+from dmlgpu.conformance.suites.graphs import RandomGraph, random_example
 from tests.fuzz import description_mutations, values
 from tests.fuzz.monitor import Monitor, Refused
 
@@ -38,8 +38,8 @@ class Given:
 
 def random_graph(rng: random.Random) -> Given:
     """A graph of the conformance suite."""
-    key = random_graphs.Key(rng.choice(list(LARGEST)), rng.choice((1, 2, 3, 4, 6, 9)), rng.randrange(10**6))
-    example = random_graphs.example(key)
+    key = RandomGraph(rng.choice(list(LARGEST)), rng.choice((1, 2, 3, 4, 6, 9)), rng.randrange(10**6))
+    example = random_example(key)
     return Given(example.graph, tuple(one.view(np.uint8) for one in example.inputs), True)
 
 

@@ -11,7 +11,7 @@ from dmlgpu import Graph
 from dmlgpu.compiler.graph.compiler import compile_network
 from dmlgpu.compiler.graph.passes import PASSES
 from dmlgpu.compiler.graph.resolve import resolve
-from dmlgpu.conformance.running.graph_runner import run_graph
+from dmlgpu.conformance.running.runner import run_graph
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors.graphs.expression import Expression
 
@@ -28,9 +28,9 @@ def agree(
         tolerance: allowed error, absolute and relative.
     """
     desc = graph.desc([output])
-    given = [arrays.get(str(one.name), np.zeros(1, np.float32)) for one in graph.inputs]
-    (expected,) = run_graph(Device("numpy").compile_graph(desc), given)
+    inputs = [arrays.get(str(graph_input.name), np.zeros(1, np.float32)) for graph_input in graph.inputs]
+    (expected,) = run_graph(Device("numpy").compile_graph(desc), inputs)
     for disabled in ((), PASSES):
-        (got,) = run_graph(device.compile_graph(desc, disabled_passes=disabled), given, poison=0xA5)
+        (got,) = run_graph(device.compile_graph(desc, disabled_passes=disabled), inputs, poison=0xA5)
         np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance)
     return [kernel.label for kernel in compile_network(resolve(desc), device.backend.target).program.kernels]

@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from types import FrameType
 
@@ -115,12 +116,17 @@ def storm(adapter: str, rounds: int) -> None:
     device, interrupts = dmlgpu.Device(adapter), Interrupts()
     staging = dmlgpu.Device(adapter, disabled_features=["mappable-primary-buffers"])
     mine, staged, workers = Exponentials(device), Exponentials(staging), Exponentials(device)
-    times = []
-    for turn in range(20):
+    times: deque[float] = deque(maxlen=9)
+
+    def typical(computed: Exponentials) -> float:
+        """Return the median time of the latest computations: how busy the machine is changes meanwhile."""
         start = time.perf_counter()
-        mine.compute(turn / 20)
+        computed.compute(0.25)
         times.append(time.perf_counter() - start)
-    longest = sorted(times)[10]
+        return sorted(times)[len(times) // 2]
+
+    for _ in range(9):
+        longest = typical(mine)
     over, failures, turns = threading.Event(), [], []
 
     def work() -> None:
@@ -136,12 +142,13 @@ def storm(adapter: str, rounds: int) -> None:
     worker.start()
     interrupted = 0
     for number in range(rounds):
-        one = staged if number % 2 else mine
-        interrupted += interrupts.exposed(lambda: one.compute(0.5), longest)  # noqa: B023 - called at once
-        readback = one.begin(number / rounds)
+        exponentials = staged if number % 2 else mine
+        longest = typical(exponentials)
+        interrupted += interrupts.exposed(lambda: exponentials.compute(0.5), longest)  # noqa: B023 - called at once
+        readback = exponentials.begin(number / rounds)
         interrupts.exposed(readback.result, longest)
-        one.check(interrupts.random.random())
-        one.check(number / rounds, readback.result().view(np.float32))
+        exponentials.check(interrupts.random.random())
+        exponentials.check(number / rounds, readback.result().view(np.float32))
     over.set()
     worker.join()
     assert failures == []

@@ -22,13 +22,13 @@ def plain(backend: GpuBackend) -> Device:
     return Device.from_backend(backend)
 
 
-def check(found: Any, expected: Any) -> None:
+def check(result: Any, expected: Any) -> None:
     expected = np.asarray(expected)
-    assert found.dtype == expected.dtype and found.shape == expected.shape
+    assert result.dtype == expected.dtype and result.shape == expected.shape
     if expected.dtype.kind == "f":
-        np.testing.assert_allclose(found.numpy(), expected, rtol=2e-5, atol=1e-6)
+        np.testing.assert_allclose(result.numpy(), expected, rtol=2e-5, atol=1e-6)
     else:
-        assert np.array_equal(found.numpy(), expected)
+        assert np.array_equal(result.numpy(), expected)
 
 
 def test_special_numbers(plain: Device) -> None:

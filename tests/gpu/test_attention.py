@@ -15,7 +15,7 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.enums import MultiheadAttentionMaskType as MaskType
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler import stages as compiler
-from dmlgpu.compiler.schedule.steps import AttentionTile, ScheduledAttend
+from dmlgpu.compiler.schedule.steps.products import AttentionTile, ScheduledAttend
 from dmlgpu.compiler.target import AdapterInfo, Profile, Target
 from dmlgpu.runtime.binding import BufferBinding
 from dmlgpu.runtime.wgpu import GpuBackend
@@ -207,8 +207,8 @@ def _run_on_cache(
     """All outputs, the present ones starting with these contents."""
     device = Device(adapter)
     compiled = device.compile_operator(device.create_operator(desc))
-    given = iter(arrays)
-    inputs = [None if slot.tensor is None else _buffer(device, slot.tensor, next(given)) for slot in desc.inputs]
+    remaining = iter(arrays)
+    inputs = [None if slot.tensor is None else _buffer(device, slot.tensor, next(remaining)) for slot in desc.inputs]
     output = device.create_buffer(desc.output_tensor.byte_size)
     tensors = [slot.tensor for slot in desc.outputs if slot.tensor is not None]
     outputs = [output, *(_buffer(device, t, a) for t, a in zip(tensors[1:], before, strict=True))]

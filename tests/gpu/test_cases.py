@@ -65,18 +65,18 @@ get a word of each, so that only the deterministic device judges them."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    found, profile = adapters(), metafunc.config.getoption("--profile")
+    located, profile = adapters(), metafunc.config.getoption("--profile")
     names = all_names(profile or "standard")
     if "deterministic_device" in metafunc.fixturenames:
-        metafunc.parametrize("deterministic_device", found, ids=identifier, indirect=True, scope="module")
+        metafunc.parametrize("deterministic_device", located, ids=identifier, indirect=True, scope="module")
         metafunc.parametrize("duplicates_name", [name for name in names if "-duplicates-" in name])
         return
-    wanted = {"case_name": [name for name in names if not TORN.match(name)], "stem": OPERATOR_CASES}
-    argument = next(name for name in wanted if name in metafunc.fixturenames)
+    values = {"case_name": [name for name in names if not TORN.match(name)], "stem": OPERATOR_CASES}
+    argument = next(name for name in values if name in metafunc.fixturenames)
     pairs = [
         ((info, schedules), name)
-        for info in found
-        for schedules, name in sorted(runs(wanted[argument], info, everything=profile is not None))
+        for info in located
+        for schedules, name in sorted(runs(values[argument], info, everything=profile is not None))
     ]
     ids = [f"{identifier(info)}-{schedules}-{name}" for (info, schedules), name in pairs]
     metafunc.parametrize(("device", argument), pairs, ids=ids, indirect=["device"], scope="module")

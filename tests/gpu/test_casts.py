@@ -92,8 +92,8 @@ def test_rows_of_int32_have_means_and_norms(device: Device, operator: str, funct
 @pytest.mark.parametrize("narrow", ["int32", "uint8", "float16"])
 def test_compiled_functions_sum_what_they_cast(device: Device, narrow: str, wide: str) -> None:
     array = np.arange(24, dtype=narrow).reshape(3, 8)
-    sums = dmlgpu.compile(lambda x: ops.sum(ops.cast(x, output_type=wide)))
-    places = dmlgpu.compile(lambda x: ops.argmax(ops.cast(x, output_type=wide), axis=1))
+    sums = dmlgpu.compile(lambda x: ops.sum(ops.cast(x, wide)))
+    places = dmlgpu.compile(lambda x: ops.argmax(ops.cast(x, wide), axis=1))
     x = Tensor(array, device=device)
     assert sums(x).numpy() == array.sum(dtype=wide)
     np.testing.assert_array_equal(places(x).numpy(), [7, 7, 7])
@@ -103,7 +103,7 @@ def test_compiled_functions_sum_what_they_cast(device: Device, narrow: str, wide
 def test_softmax_may_be_stored_as_float64(device: Device) -> None:
     array = np.array([[0.0, 1.0, 2.0, -1.0], [3.0, 3.0, 3.0, 3.0]], np.float32)
     weights = np.exp(array.astype(np.float64))
-    function = dmlgpu.compile(lambda x: ops.cast(ops.softmax(x, axis=1), output_type="float64"))
+    function = dmlgpu.compile(lambda x: ops.cast(ops.softmax(x, axis=1), "float64"))
     result = function(Tensor(array, device=device)).numpy()
     assert result.dtype == np.float64
     np.testing.assert_allclose(result, weights / weights.sum(1, keepdims=True), rtol=1e-6)

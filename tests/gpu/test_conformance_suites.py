@@ -11,10 +11,9 @@ import pytest
 from dmlgpu.common.errors import ShaderError
 from dmlgpu.compiler.program import Kernel, Program
 from dmlgpu.compiler.target import AdapterInfo
-from dmlgpu.conformance.running.comparison import Verdict
-from dmlgpu.conformance.running.outcome import Status
+from dmlgpu.conformance.running.outcome import Status, Verdict
 from dmlgpu.conformance.running.watched_backend import WatchedBackend
-from dmlgpu.conformance.suites.graphs import Expectation, GraphSuite
+from dmlgpu.conformance.suites.graphs import GraphExpectation, GraphSuite
 from dmlgpu.conformance.suites.registry import suite_by_name
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.wgpu import GpuBackend
@@ -49,14 +48,14 @@ def test_a_wrong_graph_names_the_kernels_of_the_compilation_that_is_wrong(
     backend: GpuBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With no pass, an addition and a sum are two kernels; fused they are one, and that alone is made wrong here."""
-    device, compared = Device.from_backend(backend), Expectation.verdicts
+    device, compared = Device.from_backend(backend), GraphExpectation.verdicts
 
-    def spoiled(self: Expectation, device: Device, disabled: Collection[str]) -> list[Verdict]:
+    def spoiled(self: GraphExpectation, device: Device, disabled: Collection[str]) -> list[Verdict]:
         return [replace(verdict, ok=bool(disabled)) for verdict in compared(self, device, disabled)]
 
     name = "pair-addition-sum-float32-plain"
     assert len(GraphSuite().run(name, device).kernels) == 3
-    monkeypatch.setattr(Expectation, "verdicts", spoiled)
+    monkeypatch.setattr(GraphExpectation, "verdicts", spoiled)
     outcome = GraphSuite().run(name, device)
     assert (outcome.status, outcome.message) == (Status.FAIL, "graph output 0, fused")
     (fused,) = outcome.kernels
@@ -64,14 +63,14 @@ def test_a_wrong_graph_names_the_kernels_of_the_compilation_that_is_wrong(
 
 
 def test_kernels_are_told_before_they_are_compiled(adapter: AdapterInfo) -> None:
-    told: list[str] = []
-    backend = WatchedBackend(adapter, told.extend)
+    texts: list[str] = []
+    backend = WatchedBackend(adapter, texts.extend)
     bad = Kernel("bad", "// ---- shaders/x/y.wgsl\n@compute @workgroup_size(1)\nfn main() { f(); }", (), (1, 1, 1))
     with pytest.raises(ShaderError):
         backend.prepare(Program("TEST", (bad,), immediates=backend.target.has("immediates")))
-    assert told == ["bad (x/y)"]
+    assert texts == ["bad (x/y)"]
     outcome = suite_by_name("operators").run("argmin-example1", Device.from_backend(backend))
-    assert outcome.kernels and tuple(told[1:]) == outcome.kernels
+    assert outcome.kernels and tuple(texts[1:]) == outcome.kernels
     backend.close()
 
 

@@ -15,9 +15,9 @@ from dmlgpu.catalog.enums import ConvolutionDirection, ConvolutionMode, DataType
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.compiler.target import Profile
+from dmlgpu.conformance.cases.families.convolution import transformed_magnitude
 from dmlgpu.conformance.cases.tolerance import Accumulated, Tolerance, Transformed
-from dmlgpu.conformance.cases.winograd import transformed_magnitude
-from dmlgpu.conformance.running.comparison import compare
+from dmlgpu.conformance.running.outcome import compare
 from dmlgpu.reference import evaluate
 from dmlgpu.runtime.wgpu import GpuBackend
 from tests.gpu.descriptions import run_desc

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dmlgpu.demo.training.network import initial_parameters
-from dmlgpu.demo.training.trainer import Digits, Trainer, batch_order
+from dmlgpu.demo.training import Digits, Trainer, batch_order, initial_parameters
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.wgpu import GpuBackend
 

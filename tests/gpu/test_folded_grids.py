@@ -11,8 +11,7 @@ from dmlgpu import Device
 from dmlgpu.compiler.stages import compile_operator
 from dmlgpu.compiler.target import Profile
 from dmlgpu.conformance.cases.registry import case_by_name
-from dmlgpu.conformance.running.grids import grids, with_folded_grids
-from dmlgpu.conformance.running.runner import run_case
+from dmlgpu.conformance.running.runner import grids, run_case, with_folded_grids
 from dmlgpu.runtime.wgpu import GpuBackend
 
 CASES = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -15,11 +14,14 @@ from dmlgpu.catalog import loader
 from dmlgpu.catalog.enums import DataType, FeatureLevel, IsInfinityMode, RoundingMode
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.compiler.operators import activation, arithmetic, comparison, elementwise, functions
+from dmlgpu.compiler import operators
+from dmlgpu.compiler.operators.activation import Activation
+from dmlgpu.compiler.operators.arithmetic import FloatFunction
+from dmlgpu.compiler.operators.elementwise import ElementWise, ElementWiseIdentity
 from dmlgpu.compiler.operators.lowering import Lowering, lowering
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, Tolerance, Ulp
-from dmlgpu.conformance.running.comparison import compare
+from dmlgpu.conformance.running.outcome import compare
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.evaluate import evaluate
 
@@ -27,14 +29,15 @@ HALVES = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
 UNUSUAL = {"Alpha": 0.75, "Beta": -0.5, "Exponent": 1.5, "Min": -1.5, "Max": 2.5}
 """Attributes whose usual value the pages don't give."""
 MODES: dict[str, Any] = {"DML_ROUNDING_MODE": RoundingMode, "DML_IS_INFINITY_MODE": IsInfinityMode}
-FUNCTIONS = (functions, activation)
-ARITHMETIC = (arithmetic, comparison, elementwise)
+FUNCTIONS = (FloatFunction, Activation)
+ARITHMETIC = (ElementWise, ElementWiseIdentity)
 
 
-def unary_operators(*modules: ModuleType) -> list[str]:
-    """Operators of some families that take one tensor, which may be of float16."""
-    lowerings = [item for module in modules for item in vars(module).values() if isinstance(item, type)]
-    names = {item.desc.operator for item in lowerings if issubclass(item, Lowering) and "desc" in vars(item)}
+def unary_operators(*families: type[Lowering]) -> list[str]:
+    """Operators of some families, without those of others, that take one tensor, which may be of float16."""
+    names = {name for name in operators.implemented() if issubclass(lowering(name), families)}
+    if families == ARITHMETIC:
+        names -= {"CAST", *unary_operators(*FUNCTIONS)}
     return sorted(name for name in names if len(inputs := tensors(name)) == 1 and DataType.FLOAT16 in inputs[0].types)
 
 

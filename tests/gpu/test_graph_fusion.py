@@ -53,7 +53,7 @@ def test_casts_are_part_of_the_convolution(device: Device) -> None:
         graph.input(sizes, DataType.FLOAT16, name=name)
         for name, sizes in (("x", (1, 8, 11, 12)), ("filters", (5, 8, 3, 3)))
     )
-    wide = [functions.cast(one, output_type=DataType.FLOAT32) for one in (x, filters)]
+    wide = [functions.cast(half, output_type=DataType.FLOAT32) for half in (x, filters)]
     output = functions.cast(dml.convolution(*wide, strides=(2, 2)), output_type=DataType.FLOAT16)
     arrays = {"x": floats(1, 8, 11, 12).astype(np.float16), "filters": floats(5, 8, 3, 3).astype(np.float16)}
     labels = agree(device, graph, output, arrays, 2e-3)
@@ -142,7 +142,7 @@ def test_a_residual_is_added_where_rows_are_normalized(device: Device, count: in
     softmax = dml.activation_softmax(dml.exp(x), axes=(3,))
     network = resolve(graph.desc([softmax]))
     (*_, rows) = compile_network(network, device.backend.target).plan.steps
-    assert len({tensor.binding for tensor in tensors(rows)}) == 2, "what is dear is computed once"
+    assert len({tensor.binding for tensor in tensors(rows)}) == 2, "expensive values are computed once"
 
 
 @pytest.mark.parametrize("count", [6, 300, 70000])
@@ -193,12 +193,12 @@ def test_products_and_convolutions_write_inside_a_border(device: Device, data_ty
     arrays = {"x": floats(1, 2, 6, 6), "weights": floats(1, 2, 6, 6), "filters": floats(2, 2, 3, 3)}
     arrays = {name: array.astype(data_type.numpy) for name, array in arrays.items()}
     tolerance = 1e-4 if data_type is DataType.FLOAT32 else 2e-2
-    for made in (
+    for computed in (
         dml.gemm(x, weights),
         dml.activation_relu(dml.convolution(x, filters)),
         dml.activation_softmax(x, axes=(3,)),
     ):
-        padded = functions.padding1(made, padding_value=-1.5, start_padding=(0, 0, 1, 3), end_padding=(0, 1, 2, 1))
+        padded = functions.padding1(computed, padding_value=-1.5, start_padding=(0, 0, 1, 3), end_padding=(0, 1, 2, 1))
         labels = agree(device, graph, padded, arrays, tolerance)
         if data_type is DataType.FLOAT32 or "gemm" in labels[-1]:
             assert "border" in labels[0], labels

@@ -13,28 +13,23 @@ import pytest
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
 from dmlgpu.common.errors import DmlError
-from dmlgpu.compiler.graph import compiler, lowering
-from dmlgpu.compiler.graph.network import Network, Result
+from dmlgpu.compiler.graph import compiler
+from dmlgpu.compiler.graph.network import Network, NodeResult
 from dmlgpu.compiler.graph.passes import (
     attention,
-    batch_normalization,
-    bias,
+    convolutions,
     epilogues,
-    initialization,
     inlining,
     layouts,
     nodes,
     numbers,
-    padding,
-    prologues,
-    trees,
-    views,
+    rewriting,
 )
 from dmlgpu.compiler.graph.passes.rewriting import Rewriting
 from dmlgpu.compiler.plan import Affine, Contract, Convolve, Tensor
 from dmlgpu.compiler.rewrites.sources import leaves
 from dmlgpu.compiler.schedule import memory
-from dmlgpu.conformance.suites.graphs import Expectation
+from dmlgpu.conformance.suites.graphs import GraphExpectation
 from dmlgpu.runtime.adapters import adapters
 from dmlgpu.runtime.device import Device
 
@@ -65,18 +60,18 @@ Fault = Callable[[Any], Any]
 
 
 @functools.cache
-def expectation(name: str) -> Expectation:
+def expectation(name: str) -> GraphExpectation:
     """What a case must compute, by the reference alone."""
-    return Expectation.of(name)
+    return GraphExpectation.of(name)
 
 
 @pytest.fixture(scope="module")
 def device() -> Iterator[Device]:
     """The first adapter that runs shaders: the compiler is the same for all."""
-    found = next((info for info in adapters() if info.backend != "NumPy"), None)
-    if found is None:
+    first = next((info for info in adapters() if info.backend != "NumPy"), None)
+    if first is None:
         pytest.skip("no adapter that runs shaders")
-    device = Device(found)
+    device = Device(first)
     yield device
     device.remove()
 
@@ -100,17 +95,17 @@ def test_the_sample_passes_without_faults(device: Device) -> None:
 def _drops_a_node(drop_dead: Any) -> Any:
     def dropped(network: Network, notes: Any) -> Network:
         """The last node reads what the node before its own producer computed, where that has as many bytes."""
-        found = drop_dead(network, notes)
-        for number, position, value in reversed(list(found.reads())):
-            if not isinstance(value, Result):
+        result = drop_dead(network, notes)
+        for number, position, value in reversed(list(result.reads())):
+            if not isinstance(value, NodeResult):
                 continue
-            earlier = found.nodes[value.node].inputs[0]
-            if isinstance(earlier, Result) and found.tensor(earlier).byte_size == found.tensor(value).byte_size:
-                node = found.nodes[number]
+            earlier = result.nodes[value.node].inputs[0]
+            if isinstance(earlier, NodeResult) and result.tensor(earlier).byte_size == result.tensor(value).byte_size:
+                node = result.nodes[number]
                 inputs = (*node.inputs[:position], earlier, *node.inputs[position + 1 :])
                 changed = dataclasses.replace(node, inputs=inputs)
-                return dataclasses.replace(found, nodes=(*found.nodes[:number], changed, *found.nodes[number + 1 :]))
-        return found
+                return dataclasses.replace(result, nodes=(*result.nodes[:number], changed, *result.nodes[number + 1 :]))
+        return result
 
     return dropped
 
@@ -120,7 +115,7 @@ def _merges_by_description_alone(merge: Any) -> Any:
         """Nodes of one description count as one, whatever they read."""
         first: dict[Any, int] = {}
         same = {number: first.setdefault(node.desc, number) for number, node in enumerate(network.nodes)}
-        known = {Result(number, 0): Result(other, 0) for number, other in same.items() if number != other}
+        known = {NodeResult(number, 0): NodeResult(other, 0) for number, other in same.items() if number != other}
         return nodes._kept(network, known)
 
     return merged
@@ -133,13 +128,13 @@ def _folds_with_the_wrong_data(evaluated: Any) -> Any:
 def _exchanges_constants(drop_dead: Any) -> Any:
     def dropped(network: Network, notes: Any) -> Network:
         """Two constants of one size take each other's place."""
-        found = drop_dead(network, notes)
-        data = list(found.constants)
+        result = drop_dead(network, notes)
+        data = list(result.constants)
         for a, b in itertools.combinations(range(len(data)), 2):
             if len(data[a]) == len(data[b]):
                 data[a], data[b] = data[b], data[a]
                 break
-        return dataclasses.replace(found, constants=tuple(data))
+        return dataclasses.replace(result, constants=tuple(data))
 
     return dropped
 
@@ -149,21 +144,21 @@ def _takes_a_scale_for_a_copy(is_identity: Any) -> Any:
 
 
 def _forgets_the_epilogue(with_epilogue: Any) -> Any:
-    def plain(made: Any, step: Any, leaf: Any) -> Any:
-        found = with_epilogue(made, step, leaf)
-        return found and dataclasses.replace(made, output=found.output)
+    def plain(writer: Any, step: Any, leaf: Any) -> Any:
+        fused = with_epilogue(writer, step, leaf)
+        return fused and dataclasses.replace(writer, output=fused.output)
 
     return plain
 
 
-def _swaps_operands(seen_from: Any) -> Any:
+def _swaps_operands(reindex: Any) -> Any:
     def seen(root: Any, *rest: Any) -> Any:
-        found = seen_from(root, *rest)
-        inputs = getattr(found, "inputs", ())
+        tree = reindex(root, *rest)
+        inputs = getattr(tree, "inputs", ())
         if len(inputs) != 2:
-            return found
+            return tree
         (a, first), (b, second) = inputs
-        return dataclasses.replace(found, inputs=((a, second), (b, first)))
+        return dataclasses.replace(tree, inputs=((a, second), (b, first)))
 
     return seen
 
@@ -177,23 +172,23 @@ def _takes_memory_too_late(smallest: Any) -> Any:
 
 
 def _ignores_strides(copied: Any) -> Any:
-    def found(*given: Any) -> Any:
-        tensor = copied(*given)
+    def dense(*arguments: Any) -> Any:
+        tensor = copied(*arguments)
         return tensor and dataclasses.replace(tensor, strides=packed_strides(tensor.sizes))
 
-    return found
+    return dense
 
 
-def _loses_offsets(locate: Any) -> Any:
+def _loses_offsets(affine_between: Any) -> Any:
     def located(view: Tensor, written: Tensor) -> Any:
-        found = locate(view, written)
-        return None if found is None else Affine((0,) * len(found.start), found.steps)
+        affine = affine_between(view, written)
+        return None if affine is None else Affine((0,) * len(affine.start), affine.steps)
 
     return located
 
 
-def _reads_bytes_as_another_type(locate: Any) -> Any:
-    return lambda view, written: locate(dataclasses.replace(view, data_type=written.data_type), written)
+def _reads_bytes_as_another_type(affine_between: Any) -> Any:
+    return lambda view, written: affine_between(dataclasses.replace(view, data_type=written.data_type), written)
 
 
 def _sees_one_reader_only(readers: Any) -> Any:
@@ -201,22 +196,24 @@ def _sees_one_reader_only(readers: Any) -> Any:
 
 
 def _writes_pieces_in_one_place(stored: Any) -> Any:
-    return lambda made, step, tree, output: stored(made, step, tree, dataclasses.replace(output, offset=0))
+    return lambda writer, step, tree, output: stored(writer, step, tree, dataclasses.replace(output, offset=0))
 
 
 def _forgets_to_round_halves(seen: Any) -> Any:
-    def exact(body: Any, whole: Any, affine: Any, made: Any) -> Any:
+    def exact(body: Any, whole: Any, affine: Any, writer: Any) -> Any:
         """The value that is held stays a float32."""
-        if isinstance(made, Contract | Convolve) and made.epilogue.data_type is DataType.FLOAT16:
-            made = dataclasses.replace(made, epilogue=dataclasses.replace(made.epilogue, data_type=DataType.FLOAT32))
-        return seen(body, whole, affine, made)
+        if isinstance(writer, Contract | Convolve) and writer.epilogue.data_type is DataType.FLOAT16:
+            writer = dataclasses.replace(
+                writer, epilogue=dataclasses.replace(writer.epilogue, data_type=DataType.FLOAT32)
+            )
+        return seen(body, whole, affine, writer)
 
     return exact
 
 
 def _executes_in_the_wrong_order(rewritten: Any) -> Any:
-    def swapped(*given: Any) -> Any:
-        plan = rewritten(*given)
+    def swapped(*arguments: Any) -> Any:
+        plan = rewritten(*arguments)
         return dataclasses.replace(plan, steps=(*plan.steps[:-2], *plan.steps[:-3:-1]))
 
     return swapped
@@ -232,15 +229,15 @@ def _takes_all_rows_for_softmax(is_softmax: Any) -> Any:
 
 def _exchanges_keys_and_values(attended: Any) -> Any:
     def exchanged(weighted: Any, scores: Any) -> Any:
-        found = attended(weighted, scores)
-        return found and dataclasses.replace(found, key=found.value, value=found.key)
+        attend = attended(weighted, scores)
+        return attend and dataclasses.replace(attend, key=attend.value, value=attend.key)
 
     return exchanged
 
 
 def _pads_on_the_other_side(padded: Any) -> Any:
-    def exchanged(*given: Any) -> Any:
-        desc = padded(*given)
+    def exchanged(*arguments: Any) -> Any:
+        desc = padded(*arguments)
         return desc and desc.replace(start_padding=desc.end_padding, end_padding=desc.start_padding)
 
     return exchanged
@@ -278,29 +275,29 @@ FAULTS: Mapping[str, tuple[Fault, tuple[tuple[Any, str], ...]]] = {
     "different nodes are merged": (_merges_by_description_alone, ((compiler.NODE_PASSES, "duplicates"),)),
     "a constant is folded wrongly": (_folds_with_the_wrong_data, ((nodes, "_evaluated"),)),
     "constants are exchanged": (_exchanges_constants, ((compiler.NODE_PASSES, "dead"),)),
-    "a scale is forgotten": (_takes_a_scale_for_a_copy, ((trees, "is_identity"),)),
+    "a scale is forgotten": (_takes_a_scale_for_a_copy, ((rewriting, "is_identity"),)),
     "an epilogue is forgotten": (_forgets_the_epilogue, ((epilogues, "with_epilogue"),)),
     "scale and mask are forgotten": (_forgets_the_epilogue, ((attention, "with_epilogue"),)),
-    "operands are swapped": (_swaps_operands, ((inlining, "seen_from"), (trees, "seen_from"))),
+    "operands are swapped": (_swaps_operands, ((inlining, "reindex"), (rewriting, "reindex"))),
     "memory is free too early": (_frees_too_early, ((memory, "_smallest"),)),
     "memory is taken too late": (_takes_memory_too_late, ((memory, "_smallest"),)),
-    "a stride is ignored": (_ignores_strides, ((views, "_copied"),)),
-    "a view loses its offset": (_loses_offsets, ((inlining, "locate"), (views, "locate"))),
-    "a type is not read anew": (_reads_bytes_as_another_type, ((inlining, "locate"),)),
+    "a stride is ignored": (_ignores_strides, ((layouts, "_copied"),)),
+    "a view loses its offset": (_loses_offsets, ((inlining, "affine_between"), (layouts, "affine_between"))),
+    "a type is not read anew": (_reads_bytes_as_another_type, ((inlining, "affine_between"),)),
     "a second reader is overlooked": (_sees_one_reader_only, ((Rewriting, "readers"),)),
     "pieces are written in one place": (_writes_pieces_in_one_place, ((epilogues, "_stored"),)),
     "halves are not rounded": (_forgets_to_round_halves, ((epilogues, "_seen"),)),
     "kernels run in the wrong order": (_executes_in_the_wrong_order, ((compiler, "_rewritten"),)),
-    "an output is not copied": (_copies_no_outputs, ((lowering, "_copies"),)),
+    "an output is not copied": (_copies_no_outputs, ((compiler, "_copies"),)),
     "rows of any kind become attention": (_takes_all_rows_for_softmax, ((attention, "_is_softmax"),)),
-    "padding is on the other side": (_pads_on_the_other_side, ((padding, "_padded"),)),
+    "padding is on the other side": (_pads_on_the_other_side, ((convolutions, "_padded"),)),
     "a root is forgotten": (
         _takes_the_variance_for_the_deviation,
-        ((batch_normalization._Weights, "_deviation"),),
+        ((convolutions._Weights, "_deviation"),),
     ),
-    "what changes is computed once": (_initializes_what_changes, ((initialization, "_is_initial"),)),
-    "rows are reduced without what is added": (_normalizes_what_it_does_not_store, ((prologues, "_with_source"),)),
-    "a bias is forgotten": (_adds_no_bias, ((bias, "changed"),)),
+    "what changes is computed once": (_initializes_what_changes, ((nodes, "_is_initial"),)),
+    "rows are reduced without what is added": (_normalizes_what_it_does_not_store, ((inlining, "_with_source"),)),
+    "a bias is forgotten": (_adds_no_bias, ((convolutions, "changed"),)),
     "another number is written": (_writes_another_number, ((numbers, "_value"),)),
     "a reader misses a new layout": (_leaves_readers_behind, ((layouts, "replace_parts"),)),
     "keys and values are exchanged": (_exchanges_keys_and_values, ((attention, "_attention"),)),

@@ -11,7 +11,7 @@ from dmlgpu import DataType, Graph
 from dmlgpu.compiler.graph.compiler import compile_network
 from dmlgpu.compiler.graph.passes.numbers import NAME, NUMBER
 from dmlgpu.compiler.graph.resolve import resolve
-from dmlgpu.conformance.running.graph_runner import run_graph
+from dmlgpu.conformance.running.runner import run_graph
 from dmlgpu.ops import directml as f
 from dmlgpu.runtime.device import Device
 
@@ -36,16 +36,16 @@ def assert_as_loaded(device: Device, number: Any, values: Any, data_type: DataTy
     """Compute with a number in the text and with the same in memory; return the results of the first."""
     graph = Graph()
     x = graph.input((1, 1, 1, len(values)), data_type)
-    one = graph.constant(np.array([number], values.dtype), data_type).broadcast_to(x.sizes)
-    desc = graph.desc([f.element_wise_multiply(x, one), f.element_wise_add(one, x)])
+    constant = graph.constant(np.array([number], values.dtype), data_type).broadcast_to(x.sizes)
+    desc = graph.desc([f.element_wise_multiply(x, constant), f.element_wise_add(constant, x)])
     subnormal = data_type is DataType.FLOAT32 and abs(number) == 1e-40
     assert in_text(desc, device) != subnormal  # which drivers may flush where they load it, and keep in text
-    found = run_graph(device.compile_graph(desc), [values])
+    results = run_graph(device.compile_graph(desc), [values])
     loaded = run_graph(device.compile_graph(desc, disabled_passes=(NAME,)), [values])
-    for one_found, one_loaded in zip(map(flushed, found), map(flushed, loaded), strict=True):
+    for one_found, one_loaded in zip(map(flushed, results), map(flushed, loaded), strict=True):
         np.testing.assert_array_equal(one_found, one_loaded)
         np.testing.assert_array_equal(np.signbit(one_found), np.signbit(one_loaded))
-    return found
+    return results
 
 
 @pytest.mark.parametrize(
@@ -59,12 +59,12 @@ def test_special_numbers_are_what_they_would_be_if_they_were_loaded(
     with np.errstate(all="ignore"):
         values = np.array(SPECIAL, np.float32).astype(data_type.numpy)
         product, total = assert_as_loaded(device, number, values, data_type)
-        given = np.float32(data_type.numpy.type(number))
+        value = np.float32(data_type.numpy.type(number))
         normal = np.abs(values.astype(np.float32)) != np.float32(1e-40)
         if abs(number) != 1e-40:
             wide = values.astype(np.float32)
-            np.testing.assert_array_equal(product.ravel()[normal], (wide * given).astype(data_type.numpy)[normal])
-            np.testing.assert_array_equal(total.ravel()[normal], (wide + given).astype(data_type.numpy)[normal])
+            np.testing.assert_array_equal(product.ravel()[normal], (wide * value).astype(data_type.numpy)[normal])
+            np.testing.assert_array_equal(total.ravel()[normal], (wide + value).astype(data_type.numpy)[normal])
 
 
 @pytest.mark.parametrize("data_type", [DataType.INT32, DataType.UINT32, DataType.UINT16, DataType.INT8])
@@ -73,16 +73,16 @@ def test_integers_of_every_width(device: Device, data_type: DataType) -> None:
     values = np.array([0, 1, 7, 127, limits.min, limits.max], data_type.numpy)
     for number in (limits.min, limits.max):
         product, total = assert_as_loaded(device, number, values, data_type)
-        given = data_type.numpy.type(number)
-        np.testing.assert_array_equal(product.ravel(), values * given)
-        np.testing.assert_array_equal(total.ravel(), values + given)
+        value = data_type.numpy.type(number)
+        np.testing.assert_array_equal(product.ravel(), values * value)
+        np.testing.assert_array_equal(total.ravel(), values + value)
 
 
 def test_numbers_that_wgsl_has_not_are_loaded(device: Device) -> None:
     graph = Graph()
     x = graph.input((1, 1, 1, 5), DataType.INT64)
-    one = graph.constant(np.array([3], np.int64), DataType.INT64).broadcast_to(x.sizes)
-    desc = graph.desc([f.element_wise_add(x, one)])
+    three = graph.constant(np.array([3], np.int64), DataType.INT64).broadcast_to(x.sizes)
+    desc = graph.desc([f.element_wise_add(x, three)])
     assert not in_text(desc, device)
     (total,) = run_graph(device.compile_graph(desc), [np.arange(5, dtype=np.int64)])
     assert total.ravel().tolist() == [3, 4, 5, 6, 7]

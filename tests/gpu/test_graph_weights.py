@@ -23,21 +23,21 @@ def normalized_convolution(bias: bool, direction: ConvolutionDirection, groups: 
     arrays = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
     arrays["variance"] = rng.uniform(0.1, 4, (1, 4, 1, 1)).astype(np.float32)
     graph = Graph()
-    given = {name: graph.input(array.shape, name=name, owned=name != "x") for name, array in arrays.items()}
+    tensors = {name: graph.input(array.shape, name=name, owned=name != "x") for name, array in arrays.items()}
     features = dml.convolution(
-        given["x"],
-        given["filter"],
-        given["b"] if bias else None,
+        tensors["x"],
+        tensors["filter"],
+        tensors["b"] if bias else None,
         direction=direction,
         start_padding=(1, 1),
         end_padding=(1, 1),
         group_count=groups,
     )
     names = ("mean", "variance", "scale", "shift")
-    statistics = (given[name] for name in names)
+    statistics = (tensors[name] for name in names)
     output = dml.batch_normalization(features, *statistics, spatial=True, epsilon=1e-3)
-    kept = {name: array for name, array in arrays.items() if bias or name != "b"}
-    return graph, dml.activation_relu(output), kept
+    used = {name: array for name, array in arrays.items() if bias or name != "b"}
+    return graph, dml.activation_relu(output), used
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,8 @@ def test_what_is_added_to_channels_is_a_bias(
     rng = np.random.default_rng(7)
     arrays = {"x": rng.standard_normal((2, 4, 9, 8)), "filter": rng.standard_normal((4, 4, 2, 2))}
     graph = Graph()
-    given = {name: graph.input(array.shape, name=name, owned=name != "x") for name, array in arrays.items()}
-    features = dml.convolution(given["x"], given["filter"], direction=direction, strides=(2, 2))
+    tensors = {name: graph.input(array.shape, name=name, owned=name != "x") for name, array in arrays.items()}
+    features = dml.convolution(tensors["x"], tensors["filter"], direction=direction, strides=(2, 2))
     added = graph.constant(rng.standard_normal(sizes).astype(np.float32)).broadcast_to(features.sizes)
     statistics = [graph.constant(rng.uniform(0.5, 2, (1, 4, 1, 1)).astype(np.float32)) for _ in range(4)]
     both = dml.batch_normalization(functions.element_wise_add(added, features), *statistics, spatial=True, epsilon=1e-3)
@@ -81,14 +81,14 @@ def test_what_is_added_to_rows_or_read_twice_is_no_bias(device: Device) -> None:
     graph = Graph()
     x, filters = graph.input((1, 3, 4, 8), name="x"), graph.input((3, 3, 1, 1), name="filters")
     arrays = {"x": rng.standard_normal((1, 3, 4, 8)), "filters": rng.standard_normal((3, 3, 1, 1))}
-    given = {name: array.astype(np.float32) for name, array in arrays.items()}
+    floats = {name: array.astype(np.float32) for name, array in arrays.items()}
     row, channel = (
         graph.constant(rng.standard_normal(size).astype(np.float32)) for size in ((1, 1, 1, 8), (1, 3, 1, 1))
     )
-    made = dml.convolution(x, filters)
-    agree(device, graph, functions.element_wise_add(made, row.broadcast_to(made.sizes)), given)
-    biased = functions.element_wise_add(made, channel.broadcast_to(made.sizes))
-    agree(device, graph, functions.element_wise_multiply(biased, made), given)
+    result = dml.convolution(x, filters)
+    agree(device, graph, functions.element_wise_add(result, row.broadcast_to(result.sizes)), floats)
+    biased = functions.element_wise_add(result, channel.broadcast_to(result.sizes))
+    agree(device, graph, functions.element_wise_multiply(biased, result), floats)
 
 
 def test_what_depends_on_weights_alone_is_not_computed_again(device: Device) -> None:
@@ -124,7 +124,9 @@ def test_padding_is_done_by_the_convolution(device: Device, strides: tuple[int, 
     x, filters = graph.input((1, 2, 7, 6), name="x"), graph.input((3, 2, 3, 3), name="filters", owned=True)
     padded = functions.padding1(x, start_padding=(0, 0, 1, 2), end_padding=(0, 0, 3, 0))
     output = dml.convolution(padded, filters, strides=strides, start_padding=(1, 0), end_padding=(0, 1))
-    arrays = {one.name: rng.standard_normal(one.desc.sizes).astype(np.float32) for one in graph.inputs}
+    arrays = {
+        graph_input.name: rng.standard_normal(graph_input.desc.sizes).astype(np.float32) for graph_input in graph.inputs
+    }
     labels = agree(device, graph, output, arrays)
     assert not [label for label in labels if "padding" in label], labels
 
@@ -136,6 +138,9 @@ def test_other_paddings_stay(device: Device) -> None:
         channels = 2 + lead[1]
         x, filters = graph.input((1, 2, 7, 6), name="x"), graph.input((3, channels, 3, 3), name="filters")
         padded = functions.padding1(x, padding_value=value, start_padding=(*lead, 1, 2), end_padding=(0, 0, 3, 0))
-        arrays = {one.name: rng.standard_normal(one.desc.sizes).astype(np.float32) for one in graph.inputs}
+        arrays = {
+            graph_input.name: rng.standard_normal(graph_input.desc.sizes).astype(np.float32)
+            for graph_input in graph.inputs
+        }
         labels = agree(device, graph, dml.convolution(padded, filters), arrays)
         assert [label for label in labels if "padding" in label], labels

@@ -10,8 +10,8 @@ import pytest
 
 from dmlgpu import DataType, TensorDesc, TensorFlags, descs
 from dmlgpu.compiler.graph.passes import PASSES
-from dmlgpu.conformance.running.graph_runner import run_graph
 from dmlgpu.conformance.running.outcome import Status
+from dmlgpu.conformance.running.runner import run_graph
 from dmlgpu.conformance.suites.graphs import QUICK, GraphSuite
 from dmlgpu.runtime.device import Device
 from tests.unit.graph_examples import (
@@ -125,9 +125,9 @@ def test_convolutions_beside_each_other_in_a_join(device: Device) -> None:
 
 
 def test_two_outputs_of_one_value_and_a_folded_output(device: Device) -> None:
-    one = dataclasses.replace(chain(exp()), output_count=2, output_edges=(OutputEdge(0, 0, 0), OutputEdge(0, 0, 1)))
+    desc = dataclasses.replace(chain(exp()), output_count=2, output_edges=(OutputEdge(0, 0, 0), OutputEdge(0, 0, 1)))
     data = np.linspace(-1, 1, 32, dtype=np.float32)
-    first, second = computed(device, one, [data])
+    first, second = computed(device, desc, [data])
     np.testing.assert_array_equal(first, second)
     np.testing.assert_allclose(first.ravel(), np.exp(data), rtol=1e-6)
 

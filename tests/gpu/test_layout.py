@@ -17,7 +17,7 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler import operators
 from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.plan import AffineView, Map
-from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.target import Profile
 from dmlgpu.conformance.cases.contents import any_bits
 from dmlgpu.runtime.wgpu import GpuBackend
 from tests.gpu.descriptions import run_desc
@@ -44,7 +44,7 @@ def tensors(data_type: DataType, sizes: Sequence[int], axis: int, extents: Seque
     """A tensor and its pieces along an axis."""
     pieces = [(*sizes[:axis], extent, *sizes[axis + 1 :]) for extent in extents]
     whole = (*sizes[:axis], sum(extents), *sizes[axis + 1 :])
-    return tuple(TensorDesc(data_type, given) for given in (whole, *pieces))
+    return tuple(TensorDesc(data_type, tensor_sizes) for tensor_sizes in (whole, *pieces))
 
 
 def split(whole: TensorDesc, *pieces: TensorDesc, axis: int) -> descs.Split:
@@ -130,10 +130,10 @@ def test_runs_of_bytes_move_by_blocks(backend: GpuBackend, stride: int) -> None:
 def padding1(
     mode: PaddingMode, sizes: tuple[int, ...], start: tuple[int, ...], end: tuple[int, ...], data_type: DataType
 ) -> descs.Padding1:
-    made = tuple(map(sum, zip(sizes, start, end, strict=True)))
+    padded = tuple(map(sum, zip(sizes, start, end, strict=True)))
     return descs.Padding1(
         input_tensor=TensorDesc(data_type, sizes),
-        output_tensor=TensorDesc(data_type, made),
+        output_tensor=TensorDesc(data_type, padded),
         padding_mode=mode,
         padding_value_data_type=data_type,
         padding_value=-1.5 if data_type.is_float else 77,
@@ -166,9 +166,22 @@ def test_blocks_of_every_size(backend: GpuBackend, block: int, data_type: DataTy
     check(backend, descs.DepthToSpace1(input_tensor=depth, output_tensor=space, **fields))
 
 
+@pytest.mark.parametrize("profile", [Profile.CPU, Profile.DISCRETE])
+@pytest.mark.parametrize("data_type", [U8, F16, F32, I64])
+@pytest.mark.parametrize("count", [2, 3, 7])
+def test_planes_and_groups(backend: GpuBackend, count: int, data_type: DataType, profile: Profile) -> None:
+    """Channels of images, innermost or outermost, of sizes that whole units divide and that they do not."""
+    for height, width in ((3, 8), (5, 7), (1, 4)):
+        pixels, sizes = height * width, (2, count, height, width)
+        planes = TensorDesc(data_type, sizes)
+        groups = TensorDesc(data_type, sizes, (pixels * count, 1, width * count, count))
+        check(backend, descs.ElementWiseIdentity(input_tensor=groups, output_tensor=planes), profile)
+        check(backend, descs.ElementWiseIdentity(input_tensor=planes, output_tensor=groups), profile)
+
+
 def viewed(node: Node, desc: OperatorDesc) -> Node:
     """An operator's move of something computed, over its space, which has the order of the output's elements."""
-    (step,) = operators.lower(desc, Target("any")).steps
+    (step,) = operators.lower(desc).steps
     assert isinstance(step, Map)
     (view,) = step.body.children
     assert isinstance(view, AffineView)

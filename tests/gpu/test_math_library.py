@@ -10,9 +10,20 @@ import pytest
 
 from dmlgpu.compiler.wgsl import templates
 from dmlgpu.compiler.wgsl.linker import library
-from dmlgpu.conformance.accuracy.functions import FUNCTIONS, TINY, Function
-from dmlgpu.conformance.accuracy.inputs import Floats, every_exponent, halves, in_domain
-from dmlgpu.conformance.accuracy.measure import errors, evaluate, flushes, measure, true_values
+from dmlgpu.conformance.accuracy.functions import (
+    FUNCTIONS,
+    TINY,
+    Floats,
+    LibraryFunction,
+    errors,
+    evaluate,
+    every_exponent,
+    flushes,
+    halves,
+    in_domain,
+    measure,
+    true_values,
+)
 from dmlgpu.runtime.wgpu import GpuBackend
 
 INF, NAN = np.inf, np.nan
@@ -27,7 +38,7 @@ PER_EXPONENT = 512
 UNARY = [function for function in FUNCTIONS if function.operands == 1]
 
 
-def name(function: Function) -> str:
+def name(function: LibraryFunction) -> str:
     return function.name.removesuffix("_f32")
 
 
@@ -39,16 +50,16 @@ def values(backend: GpuBackend, function: str, *operands: Sequence[float], prelu
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=name)
-def test_errors_stay_within_the_bound(backend: GpuBackend, function: Function) -> None:
+def test_errors_stay_within_the_bound(backend: GpuBackend, function: LibraryFunction) -> None:
     result = measure(backend, function, PER_EXPONENT)
     assert result.max <= function.bound, f"{result.max:.3f} ULP: {result.worst}"
 
 
 def test_division_is_correctly_rounded(backend: GpuBackend) -> None:
-    given = every_exponent(PER_EXPONENT)
-    given = np.where(np.abs(given) < TINY, np.copysign(np.float32(0), given), given)
-    computed = evaluate(backend, "reciprocal", given, prelude="fn reciprocal(x: f32) -> f32 { return 1.0 / x; }\n")
-    true = true_values(Function("reciprocal", np.reciprocal, operands=1), [given])
+    numbers = every_exponent(PER_EXPONENT)
+    numbers = np.where(np.abs(numbers) < TINY, np.copysign(np.float32(0), numbers), numbers)
+    computed = evaluate(backend, "reciprocal", numbers, prelude="fn reciprocal(x: f32) -> f32 { return 1.0 / x; }\n")
+    true = true_values(LibraryFunction("reciprocal", np.reciprocal, operands=1), [numbers])
     assert errors(computed, true, flushes(backend)).max() <= 0.5
 
 
@@ -213,8 +224,8 @@ assert {function.name for function in FUNCTIONS} == {*SPECIAL, *PAIRS}
 
 def assert_special(computed: Floats, expected: Sequence[float], rows: Sequence[tuple[float, ...]]) -> None:
     """Equal to the bit, any NaN for NaN; within one unit in the last place for finite numbers that are no integers."""
-    wanted = np.array(expected, np.float32)
-    for got, want, row in zip(computed, wanted, rows, strict=True):
+    target = np.array(expected, np.float32)
+    for got, want, row in zip(computed, target, rows, strict=True):
         if np.isnan(want):
             assert np.isnan(got), f"{row}: got {got!r}"
             continue
@@ -228,8 +239,8 @@ def assert_special(computed: Floats, expected: Sequence[float], rows: Sequence[t
 @pytest.mark.parametrize("function", SPECIAL)
 def test_special_values(backend: GpuBackend, function: str) -> None:
     table = SPECIAL[function]
-    given, expected = zip(*table, strict=True)
-    assert_special(values(backend, function, given), expected, table)
+    numbers, expected = zip(*table, strict=True)
+    assert_special(values(backend, function, numbers), expected, table)
 
 
 @pytest.mark.parametrize("function", PAIRS)
@@ -240,17 +251,18 @@ def test_special_pairs(backend: GpuBackend, function: str) -> None:
 
 
 def test_predicates_look_at_the_bits(backend: GpuBackend) -> None:
-    given = [NAN, -NAN, INF, -INF, 0.0, -0.0, SUBNORMAL, MOST]
+    numbers = [NAN, -NAN, INF, -INF, 0.0, -0.0, SUBNORMAL, MOST]
     prelude = "fn nan(x: f32) -> f32 { return select(0.0, 1.0, is_nan_f32(x)); }\n"
     prelude += "fn infinity(x: f32) -> f32 { return select(0.0, 1.0, is_infinity_f32(x)); }\n"
-    assert values(backend, "nan", given, prelude=prelude).tolist() == [1, 1, 0, 0, 0, 0, 0, 0]
-    assert values(backend, "infinity", given, prelude=prelude).tolist() == [0, 0, 1, 1, 0, 0, 0, 0]
+    assert values(backend, "nan", numbers, prelude=prelude).tolist() == [1, 1, 0, 0, 0, 0, 0, 0]
+    assert values(backend, "infinity", numbers, prelude=prelude).tolist() == [0, 0, 1, 1, 0, 0, 0, 0]
 
 
 def test_moving_bits_keeps_subnormals(backend: GpuBackend) -> None:
-    given = np.array([LEAST, -SUBNORMAL, 0.0, -0.0], np.float32)
-    np.testing.assert_array_equal(evaluate(backend, "negate_f32", given).view(np.uint32), (-given).view(np.uint32))
-    np.testing.assert_array_equal(evaluate(backend, "size_of_f32", given).view(np.uint32), abs(given).view(np.uint32))
+    numbers = np.array([LEAST, -SUBNORMAL, 0.0, -0.0], np.float32)
+    np.testing.assert_array_equal(evaluate(backend, "negate_f32", numbers).view(np.uint32), (-numbers).view(np.uint32))
+    sizes = evaluate(backend, "size_of_f32", numbers)
+    np.testing.assert_array_equal(sizes.view(np.uint32), abs(numbers).view(np.uint32))
 
 
 # ---- subnormals that integer arithmetic makes, on adapters that flush too
@@ -265,16 +277,16 @@ def test_moving_bits_keeps_subnormals(backend: GpuBackend) -> None:
 )
 def test_subnormal_results_everywhere(backend: GpuBackend, function: str, places: tuple[float, ...]) -> None:
     (known,) = (entry for entry in FUNCTIONS if entry.name == function)
-    given = np.array(places, np.float32)
+    numbers = np.array(places, np.float32)
     computed = values(backend, function, places)
-    true = true_values(known, [given])
+    true = true_values(known, [numbers])
     assert (np.abs(true) < TINY).all()
     assert (errors(computed, true) <= 2.0).all(), computed
 
 
 def test_the_logarithm_of_subnormals_everywhere(backend: GpuBackend) -> None:
-    given = np.array([LEAST, SUBNORMAL, 1.1754942e-38, 3e-42], np.float32)
-    np.testing.assert_allclose(evaluate(backend, "log_f32", given), np.log(given.astype(np.float64)), rtol=2e-7)
+    numbers = np.array([LEAST, SUBNORMAL, 1.1754942e-38, 3e-42], np.float32)
+    np.testing.assert_allclose(evaluate(backend, "log_f32", numbers), np.log(numbers.astype(np.float64)), rtol=2e-7)
 
 
 # ---- huge angles: x; sine, cosine and tangent to 16 digits, from arithmetic with 400 bits
@@ -307,14 +319,14 @@ def test_huge_angles(backend: GpuBackend, function: str, column: int, bound: flo
 
 
 @pytest.mark.parametrize("function", UNARY, ids=name)
-def test_float16_is_rounded_once_from_float32(backend: GpuBackend, function: Function) -> None:
-    given = in_domain(function, halves())
+def test_float16_is_rounded_once_from_float32(backend: GpuBackend, function: LibraryFunction) -> None:
+    numbers = in_domain(function, halves())
     prelude = f"fn halved(x: f32) -> f32 {{ return bitcast<f32>(half_of_f32({function.name}(x))); }}\n"
-    halved = evaluate(backend, "halved", given, prelude=prelude).view(np.uint32).astype(np.uint16).view(np.float16)
-    single = evaluate(backend, function.name, given)
+    halved = evaluate(backend, "halved", numbers, prelude=prelude).view(np.uint32).astype(np.uint16).view(np.float16)
+    single = evaluate(backend, function.name, numbers)
     with np.errstate(over="ignore"):
         rounded = single.astype(np.float16)
-        true = true_values(function, [given])
+        true = true_values(function, [numbers])
         nearest = true.astype(np.float16)
     both_nan = np.isnan(halved) & np.isnan(rounded)
     np.testing.assert_array_equal(np.where(both_nan, 0, halved.view(np.uint16) ^ rounded.view(np.uint16)), 0)

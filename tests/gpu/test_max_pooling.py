@@ -11,7 +11,7 @@ import pytest
 from dmlgpu import descs
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.compiler.schedule.steps import ScheduledTiles
+from dmlgpu.compiler.schedule.steps.products import ScheduledTiles
 from dmlgpu.compiler.target import Profile
 from dmlgpu.runtime.wgpu import GpuBackend
 from tests.gpu.descriptions import run_desc

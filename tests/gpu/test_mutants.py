@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dmlgpu.conformance.mutation.runs import UNCHANGED, MutantRunSuite
+from dmlgpu.conformance.mutation.suite import UNCHANGED, MutantRunSuite
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.runtime.adapters import adapters
 from dmlgpu.runtime.device import Device

@@ -12,7 +12,8 @@ from dmlgpu import descs
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler import stages as compiler
-from dmlgpu.compiler.schedule.steps import ReduceSchedule, ScheduledMap, ScheduledReduce, ScheduledRows, ScheduledRuns
+from dmlgpu.compiler.schedule.steps.maps import ScheduledMap, ScheduledRuns
+from dmlgpu.compiler.schedule.steps.reductions import ReduceSchedule, ScheduledReduce, ScheduledRows
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.runtime.wgpu import GpuBackend
 from tests.gpu.descriptions import run_desc
@@ -144,15 +145,15 @@ def test_numbers_taken_at_once_cost_no_digits(backend: GpuBackend) -> None:
 def test_the_statistics_of_a_batch_far_from_0(backend: GpuBackend, sizes: tuple[int, ...], profile: Profile) -> None:
     x = (np.random.default_rng(3).standard_normal(sizes) + 1e4).astype(np.float32)
     small = (1, sizes[1], 1)
-    one = TensorDesc(F32, small)
+    channel = TensorDesc(F32, small)
     whole = TensorDesc(F32, sizes)
     desc = descs.BatchNormalizationTraining(
         input_tensor=whole,
-        scale_tensor=one,
-        bias_tensor=one,
+        scale_tensor=channel,
+        bias_tensor=channel,
         output_tensor=whole,
-        output_mean_tensor=one,
-        output_variance_tensor=one,
+        output_mean_tensor=channel,
+        output_variance_tensor=channel,
         epsilon=EPSILON,
     )
     scale, bias = np.ones(small, np.float32), np.zeros(small, np.float32)
@@ -189,8 +190,7 @@ def test_a_batch_along_runs(backend: GpuBackend, name: str, data_type: DataType)
     mean, scale, bias = (rng.standard_normal(small.sizes).astype(data_type.numpy) for _ in range(3))
     variance = (rng.random(small.sizes) + 0.5).astype(data_type.numpy)
     (got,) = run_desc(backend, desc, [x, mean, variance, scale, bias], target_for(backend, CPU))
-    given = (array.astype(np.float64) for array in (x, mean, variance, scale, bias))
-    wide, m, v, s, b = given
+    wide, m, v, s, b = (array.astype(np.float64) for array in (x, mean, variance, scale, bias))
     relative, absolute = (2e-6, 2e-6) if data_type is F32 else (2e-3, 2e-3)
     np.testing.assert_allclose(got, s * (wide - m) / np.sqrt(v + EPSILON) + b, relative, absolute)
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dmlgpu import Device
-from dmlgpu.conformance.accuracy.operator_errors import Errors, operator_errors
-from dmlgpu.conformance.accuracy.workloads import true_result
-from dmlgpu.conformance.suites.operator_accuracy import CASES
+from dmlgpu.conformance.accuracy.workloads import OperatorErrors, operator_errors, true_result
+from dmlgpu.conformance.suites.accuracy import CASES
 from dmlgpu.runtime.evaluate import evaluate
 from dmlgpu.runtime.wgpu import GpuBackend
 
@@ -16,21 +15,21 @@ WINOGRAD, _ = CASES["convolution-accuracy-float32-winograd-4"]
 
 
 def test_winograd_s_filtering_is_beyond_the_direct_limit(backend: GpuBackend) -> None:
-    found = operator_errors(WINOGRAD, DATA_TYPE, Device.from_backend(backend))
-    assert DIRECT.limit < found.summary["roundings"] <= WINOGRAD.limit
-    assert any("winograd" in kernel for kernel in found.kernels)
+    measured = operator_errors(WINOGRAD, DATA_TYPE, Device.from_backend(backend))
+    assert DIRECT.limit < measured.summary["roundings"] <= WINOGRAD.limit
+    assert any("winograd" in kernel for kernel in measured.kernels)
 
 
 @pytest.mark.parametrize(
     "options", [{"precise": True}, {"deterministic": True}], ids=lambda options: next(iter(options))
 )
 def test_a_device_that_keeps_digits_is_within_the_direct_limit(backend: GpuBackend, options: dict[str, bool]) -> None:
-    desc = DIRECT.build(DATA_TYPE)
+    desc = DIRECT.desc(DATA_TYPE)
     images, filters = DIRECT.inputs(desc)
     device = Device(backend.info, **options)
     try:
         (got,) = evaluate(desc, [images, filters, None], device)
-        errors = Errors(got, *true_result(DIRECT, (images, filters)))
+        errors = OperatorErrors(got, *true_result(DIRECT, (images, filters)))
         assert errors.summary["roundings"] <= DIRECT.limit
         compiled = device.compile_operator(device.create_operator(desc))
         assert compiled.program is not None

@@ -11,7 +11,9 @@ from dmlgpu.tensors.session import session_of
 from tests.eager_functions import EXAMPLES, Example, floats
 
 SAMPLE = [
-    one for one in EXAMPLES if one.name in {"add", "clip", "where numbers", "var None", "topk", "take 1", "linear"}
+    example
+    for example in EXAMPLES
+    if example.name in {"add", "clip", "where numbers", "var None", "topk", "take 1", "linear"}
 ]
 
 
@@ -21,10 +23,10 @@ def plain(backend: GpuBackend) -> Device:
     return Device.from_backend(backend)
 
 
-@pytest.mark.parametrize("example", SAMPLE, ids=lambda one: one.name)
+@pytest.mark.parametrize("example", SAMPLE, ids=lambda example: example.name)
 def test_it_computes_what_others_do(example: Example, plain: Device) -> None:
-    found = example.call(*(Tensor(one, device=plain) for one in example.operands))
-    np.testing.assert_allclose(found.numpy(), example.expected, rtol=2e-5, atol=2e-5)
+    result = example.call(*(Tensor(operand, device=plain) for operand in example.operands))
+    np.testing.assert_allclose(result.numpy(), example.expected, rtol=2e-5, atol=2e-5)
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
@@ -50,8 +52,8 @@ def test_a_loop_of_temporaries_allocates_nothing(fresh: GpuBackend, monkeypatch:
     monkeypatch.setattr(fresh._allocator, "create", counted)
     x, w = Tensor(floats(16, 24), device=device), Tensor(floats(24, 24), device=device)
 
-    def step(given: Tensor) -> Tensor:
-        return ops.softmax(given @ w * 2 + 1) - ops.mean(given, axis=0)
+    def step(x: Tensor) -> Tensor:
+        return ops.softmax(x @ w * 2 + 1) - ops.mean(x, axis=0)
 
     for _ in range(3):
         step(x)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dmlgpu.conformance.drivers.outputs import as_output_suite
 from dmlgpu.conformance.drivers.pairwise import Agreement
-from dmlgpu.conformance.drivers.pairwise_run import run_pairwise
+from dmlgpu.conformance.drivers.pairwise_run import as_output_suite, run_pairwise
 from dmlgpu.conformance.running.outcome import Status
 from dmlgpu.conformance.running.pool import Job, WorkerProcess
 from dmlgpu.conformance.suites.registry import suite_by_name

@@ -11,13 +11,13 @@ import pytest
 from dmlgpu import reference
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.compiler import operators
-from dmlgpu.compiler.operators import unrolling
-from dmlgpu.compiler.plan import Repeat
+from dmlgpu.compiler.schedule import unrolling
+from dmlgpu.compiler.schedule.steps.base import ScheduledRepeat
 from dmlgpu.compiler.target import Profile
 from dmlgpu.runtime.wgpu import GpuBackend
 from tests.gpu.descriptions import run_desc
 from tests.networks import BOTH, FORWARD, GATES, network
+from tests.schedules import steps_of
 
 F32, F16 = DataType.FLOAT32, DataType.FLOAT16
 Sizes = tuple[int, int, int, int]
@@ -42,9 +42,9 @@ def check(backend: GpuBackend, desc: Any, profile: Profile) -> None:
     inputs = contents(desc)
     target = replace(backend.target, profile=profile)
     tolerance = {F32: 2e-5, F16: 2e-3}[desc.input_tensor.data_type]
-    wanted, found = reference.evaluate(desc, inputs), run_desc(backend, desc, inputs, target)
-    for one, other in zip(found, wanted, strict=True):
-        np.testing.assert_allclose(one.astype(np.float64), other, atol=tolerance)
+    expected, results = reference.evaluate(desc, inputs), run_desc(backend, desc, inputs, target)
+    for result, other in zip(results, expected, strict=True):
+        np.testing.assert_allclose(result.astype(np.float64), other, atol=tolerance)
 
 
 SIZES: dict[str, Sizes] = {
@@ -79,5 +79,5 @@ def test_time_taken_in_parts(
     desc = network(operator, (11, 3, 2, 5), BOTH, data_type)
     rows = 4 * 2 * 3 * 5 * max(GATES[operator], 2 if operator == "LSTM" else 1)
     monkeypatch.setattr(unrolling, "LARGEST", 5 * rows)
-    assert [step.turns for step in operators.lower(desc, backend.target).steps if isinstance(step, Repeat)] == [4, 4, 3]
+    assert [step.turns for step in steps_of(desc, backend.target) if isinstance(step, ScheduledRepeat)] == [4, 4, 3]
     check(backend, desc, Profile.CPU)

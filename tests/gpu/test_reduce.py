@@ -14,7 +14,7 @@ from dmlgpu import descs
 from dmlgpu.catalog.enums import AxisDirection, DataType, ReduceFunction
 from dmlgpu.catalog.tensor_desc import TensorDesc, packed_strides
 from dmlgpu.compiler import stages as compiler
-from dmlgpu.compiler.schedule.steps import ReduceSchedule, ScheduledReduce
+from dmlgpu.compiler.schedule.steps.reductions import ReduceSchedule, ScheduledReduce
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.conformance.cases.tolerance import ulp_distance
 from dmlgpu.runtime.wgpu import GpuBackend
@@ -92,8 +92,8 @@ def reduced(
 @pytest.mark.parametrize("name", SHAPES)
 def test_the_schedule_is_the_expected_one(name: str) -> None:
     sizes, axes, data_type, profile, (schedules, lanes, across) = SHAPES[name]
-    found = steps_of(reduce_desc("SUM", sizes, axes, data_type), Target("any", profile))
-    steps = [step for step in found if isinstance(step, ScheduledReduce)]
+    kernels = steps_of(reduce_desc("SUM", sizes, axes, data_type), Target("any", profile))
+    steps = [step for step in kernels if isinstance(step, ScheduledReduce)]
     assert [step.schedule for step in steps] == schedules
     assert (steps[0].lanes, steps[0].across is not None) == (lanes, across)
 
@@ -111,8 +111,8 @@ def test_every_schedule_of_sums_and_places(backend: GpuBackend, name: str) -> No
         axis_direction=AxisDirection.DECREASING,
     )
     (place,) = run_desc(backend, desc, [x], target_for(backend, profile))
-    kept = [axis for axis in range(x.ndim) if axis not in axes]
-    rows = x.transpose(*kept, *axes).reshape(*(sizes[axis] for axis in kept), -1)
+    others = [axis for axis in range(x.ndim) if axis not in axes]
+    rows = x.transpose(*others, *axes).reshape(*(sizes[axis] for axis in others), -1)
     want = rows.shape[-1] - 1 - rows[..., ::-1].argmax(-1)
     np.testing.assert_array_equal(place.reshape(want.shape), want)
 
@@ -317,7 +317,7 @@ def test_64_bit_integers_wrap_with_and_without_64_bit_arithmetic(
     x = np.random.default_rng(7).integers(0, 256, (70, 130, data_type.bits // 8), np.uint8)
     x = x.view(data_type.numpy)[..., 0] | data_type.numpy.type(1)
     x[0, 0] = np.iinfo(x.dtype).min
-    wanted = {
+    expected = {
         "SUM": lambda: x.sum(1, dtype=x.dtype),
         "L1": lambda: np.abs(x).sum(1, dtype=x.dtype),
         "SUM_SQUARE": lambda: (x * x).sum(1, dtype=x.dtype),
@@ -326,10 +326,10 @@ def test_64_bit_integers_wrap_with_and_without_64_bit_arithmetic(
         "MAX": lambda: x.max(1),
     }
     target = target_for(backend, GPU)
-    kept = target.features if native else target.features - {"shader-int64"}
+    features = target.features if native else target.features - {"shader-int64"}
     desc = reduce_desc(function, x.shape, (1,), data_type)
-    (got,) = run_desc(backend, desc, [x], replace(target, features=kept))
-    np.testing.assert_array_equal(got[:, 0], wanted[function]())
+    (got,) = run_desc(backend, desc, [x], replace(target, features=features))
+    np.testing.assert_array_equal(got[:, 0], expected[function]())
 
 
 @pytest.mark.parametrize("profile", [CPU, GPU])

@@ -12,13 +12,12 @@ from dmlgpu import descs, reference
 from dmlgpu.catalog.enums import DataType, InterpolationMode, ReduceFunction
 from dmlgpu.catalog.operator_desc import OperatorDesc, Size2D
 from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.compiler import operators
-from dmlgpu.compiler.plan import Tiles
 from dmlgpu.compiler.target import Profile
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
-from dmlgpu.conformance.running.comparison import compare
+from dmlgpu.conformance.running.outcome import compare
 from dmlgpu.runtime.wgpu import GpuBackend
 from tests.gpu.descriptions import run_desc
+from tests.schedules import steps_of
 
 STEMS = ("roi_pooling", "roi_align1", "roi_align_grad")
 SOME = 2
@@ -70,20 +69,20 @@ def gradient(**changes: Any) -> OperatorDesc:
 
 def check(backend: GpuBackend, desc: OperatorDesc, inputs: list[Any], **changes: Any) -> None:
     target = replace(backend.target.exact, **changes)
-    wanted = reference.evaluate(desc, inputs)
-    for got, want in zip(run_desc(backend, desc, inputs, target), wanted, strict=True):
+    expected = reference.evaluate(desc, inputs)
+    for got, want in zip(run_desc(backend, desc, inputs, target), expected, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize("stem", STEMS)
 def test_cases_with_the_schedules_of_gpus(backend: GpuBackend, stem: str) -> None:
     names = [name for name in OPERATOR_CASES[stem].names("standard") if "-owned-" not in name]
-    found = [OPERATOR_CASES[stem].case(name) for name in names]
-    complete = [case for case in found if all(slot.tensor is not None for slot in case.desc.outputs)]
+    cases = [OPERATOR_CASES[stem].case(name) for name in names]
+    complete = [case for case in cases if all(slot.tensor is not None for slot in case.desc.outputs)]
     for case in complete[-SOME:]:
         inputs = case.inputs()
-        given = [array for array in inputs if array is not None]
-        results = run_desc(backend, case.desc, given, replace(backend.target.exact, profile=Profile.DISCRETE))
+        arrays = [array for array in inputs if array is not None]
+        results = run_desc(backend, case.desc, arrays, replace(backend.target.exact, profile=Profile.DISCRETE))
         for got, want, magnitude in zip(results, case.expected(inputs), case.magnitudes(inputs), strict=True):
             verdict = compare(want, got, case.tolerance, magnitude)
             assert verdict.ok, f"{case.name}: {verdict}"
@@ -93,18 +92,18 @@ def test_cases_with_the_schedules_of_gpus(backend: GpuBackend, stem: str) -> Non
 def test_samples_in_shares(backend: GpuBackend, function: ReduceFunction) -> None:
     desc = align(reduction_function=function)
     target = replace(backend.target.exact, loop_limit=SHORT // 2)
-    assert len(operators.lower(desc, target).steps) > 1
+    assert len(steps_of(desc, target)) > 1
     check(backend, desc, [IMAGE, REGIONS, BATCHES], loop_limit=SHORT // 2)
 
 
 @pytest.mark.parametrize("function", [ReduceFunction.AVERAGE, ReduceFunction.MAX])
 def test_gradients_in_shares(backend: GpuBackend, function: ReduceFunction) -> None:
     desc = gradient(reduction_function=function)
-    given = RNG.standard_normal(FORWARD.sizes).astype(np.float32)
+    upstream = RNG.standard_normal(FORWARD.sizes).astype(np.float32)
     target = replace(backend.target.exact, loop_limit=SHORT // 2)
-    labels = [step.label for step in operators.lower(desc, target).steps if isinstance(step, Tiles)]
+    labels = [step.label for step in steps_of(desc, target)]
     assert ("share 1" in labels) == (function is ReduceFunction.MAX)
-    check(backend, desc, [IMAGE, given, REGIONS, BATCHES], loop_limit=SHORT // 2)
+    check(backend, desc, [IMAGE, upstream, REGIONS, BATCHES], loop_limit=SHORT // 2)
 
 
 @pytest.mark.parametrize("profile", [Profile.CPU, Profile.DISCRETE])
@@ -116,19 +115,19 @@ def test_gradients_of_more_regions_channels_and_outputs_than_one_invocation_take
     image = RNG.standard_normal((2, 35, 4, 9)).astype(np.float32)
     regions = np.sort(RNG.integers(-2, 20, (40, 2, 2)), 1).reshape(40, 4).astype(np.float32) / 2
     batches = RNG.integers(0, 3, 40).astype(np.uint32)
-    given = RNG.integers(-3, 4, (40, 35, 2, 64)).astype(np.float32)
+    upstream = RNG.integers(-3, 4, (40, 35, 2, 64)).astype(np.float32)
     desc = descs.RoiAlignGrad(
         input_tensor=of(image),
-        input_gradient_tensor=of(given),
+        input_gradient_tensor=of(upstream),
         output_gradient_tensor=of(image),
         output_roi_gradient_tensor=of(regions),
         **sampling(roi_tensor=of(regions), batch_indices_tensor=of(batches), reduction_function=function)
         | {"minimum_samples_per_output": 2, "maximum_samples_per_output": 2},
     )
-    inputs = [image, given, regions, batches]
+    inputs = [image, upstream, regions, batches]
     target = replace(backend.target.exact, loop_limit=loop_limit, profile=profile)
-    wanted = reference.evaluate(desc, inputs)
-    for got, want in zip(run_desc(backend, desc, inputs, target), wanted, strict=True):
+    expected = reference.evaluate(desc, inputs)
+    for got, want in zip(run_desc(backend, desc, inputs, target), expected, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-2)
 
 
@@ -142,7 +141,7 @@ def test_bins_in_shares(backend: GpuBackend) -> None:
         pooled_size=Size2D(1, 2),
     )
     target = replace(backend.target.exact, loop_limit=320)
-    assert len(operators.lower(desc, target).steps) > 2
+    assert len(steps_of(desc, target)) > 2
     check(backend, desc, [IMAGE, rois], loop_limit=320)
 
 
@@ -160,8 +159,8 @@ def test_regions_far_larger_than_the_input_are_no_longer_work(backend: GpuBacken
 
 
 def test_gradients_do_not_depend_on_the_run(backend: GpuBackend) -> None:
-    given = RNG.standard_normal(FORWARD.sizes).astype(np.float32)
-    inputs = [IMAGE, given, REGIONS, BATCHES]
+    upstream = RNG.standard_normal(FORWARD.sizes).astype(np.float32)
+    inputs = [IMAGE, upstream, REGIONS, BATCHES]
     first, second = (run_desc(backend, gradient(), inputs, backend.target.exact) for _ in range(2))
-    for one, other in zip(first, second, strict=True):
-        np.testing.assert_array_equal(one, other)
+    for result, other in zip(first, second, strict=True):
+        np.testing.assert_array_equal(result, other)

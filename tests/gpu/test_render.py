@@ -17,11 +17,12 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import NotSupported, ShaderError
 from dmlgpu.compiler.plan import Map, Plan, Reduce, Reduction, Role, Tensor, View, apply, constants
 from dmlgpu.compiler.schedule import schedule
-from dmlgpu.compiler.schedule.steps import ReduceSchedule, ScheduledMap, ScheduledReduce, ScheduledWordRows
-from dmlgpu.compiler.schedule.walk import choose_walk
+from dmlgpu.compiler.schedule.launch import choose_walk
+from dmlgpu.compiler.schedule.steps.maps import ScheduledMap, ScheduledWordRows
+from dmlgpu.compiler.schedule.steps.reductions import ReduceSchedule, ScheduledReduce
 from dmlgpu.compiler.target import AdapterInfo, Profile, Target
 from dmlgpu.compiler.wgsl import templates
-from dmlgpu.conformance.cases.layouts import Layout
+from dmlgpu.conformance.cases.layouts import TensorLayout
 from dmlgpu.conformance.cases.layouts import strides as draw_strides
 from dmlgpu.runtime.wgpu import GpuBackend
 from tests.gpu.fusion import (
@@ -74,7 +75,7 @@ def numbers(rng: np.random.Generator, data_type: DataType, sizes: tuple[int, ...
 
 def add(inputs: Inputs, rng: np.random.Generator, data_type: DataType, sizes: tuple[int, ...]) -> Node:
     """An input tensor of numbers in a random layout."""
-    layout = list(Layout)[rng.integers(len(Layout))] if rng.random() < 0.5 else Layout.PACKED
+    layout = list(TensorLayout)[rng.integers(len(TensorLayout))] if rng.random() < 0.5 else TensorLayout.PACKED
     return inputs.add(numbers(rng, data_type, sizes), draw_strides(sizes, layout, rng))
 
 
@@ -134,7 +135,7 @@ def random_tree(rng: np.random.Generator, inputs: Inputs, data_type: DataType, d
 
 def small(inputs: Inputs, rng: np.random.Generator, data_type: DataType, sizes: tuple[int, ...]) -> Node:
     values = rng.integers(0, 3, sizes).astype(data_type.numpy)
-    return inputs.add(values, draw_strides(sizes, Layout.BROADCAST, rng))
+    return inputs.add(values, draw_strides(sizes, TensorLayout.BROADCAST, rng))
 
 
 @pytest.mark.parametrize("data_type", ARITHMETIC, ids=lambda t: t.name)
@@ -143,7 +144,9 @@ def test_a_random_tree_gives_what_numpy_gives(either: GpuBackend, data_type: Dat
     rng = np.random.default_rng([seed, data_type])
     inputs = Inputs()
     node = random_tree(rng, inputs, data_type, int(rng.integers(1, 5)))
-    layout = (Layout.PACKED, Layout.PERMUTED, Layout.PADDED, Layout.ALIGNED, Layout.NEAR)[rng.integers(5)]
+    layout = (TensorLayout.PACKED, TensorLayout.PERMUTED, TensorLayout.PADDED, TensorLayout.ALIGNED, TensorLayout.NEAR)[
+        rng.integers(5)
+    ]
     profile = (Profile.CPU, Profile.DISCRETE)[rng.integers(2)]
     got = run_map(
         either, inputs, node, draw_strides(node.value.shape, layout, rng), replace(either.target, profile=profile)

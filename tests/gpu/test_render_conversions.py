@@ -26,7 +26,7 @@ def run_cast(backend: GpuBackend, values: Array, data_type: DataType) -> Array:
     inputs.add(values)
     output = TensorDesc(data_type, values.shape)
     desc = descs.Cast(input_tensor=inputs.descs[0], output_tensor=output)
-    return run_plan(backend, inputs, operators.lower(desc, backend.target.exact), output)
+    return run_plan(backend, inputs, operators.lower(desc), output)
 
 
 def expected(values: Array, data_type: DataType) -> Array:

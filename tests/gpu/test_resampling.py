@@ -12,7 +12,7 @@ from dmlgpu.catalog.enums import AxisDirection, DataType, InterpolationMode
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.rewrites.resampling import LONGEST_LISTED
-from dmlgpu.compiler.schedule.steps import ScheduledTiles
+from dmlgpu.compiler.schedule.steps.products import ScheduledTiles
 from dmlgpu.compiler.target import Profile
 from dmlgpu.runtime.wgpu import GpuBackend
 from tests.gpu.descriptions import run_desc

@@ -13,7 +13,8 @@ from dmlgpu import descs
 from dmlgpu.catalog.enums import DataType, QuantizationType
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler import stages as compiler
-from dmlgpu.compiler.schedule.steps import ReduceSchedule, ScheduledMap, ScheduledReduce, ScheduledRows, ScheduledRuns
+from dmlgpu.compiler.schedule.steps.maps import ScheduledMap, ScheduledRuns
+from dmlgpu.compiler.schedule.steps.reductions import ReduceSchedule, ScheduledReduce, ScheduledRows
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.runtime.wgpu import GpuBackend
 from tests.gpu.descriptions import run_desc
@@ -124,7 +125,12 @@ def test_rows_that_subgroups_hold(backend: GpuBackend, desc_class: Any, name: st
     desc = desc_of(desc_class, data_type, sizes, axes)
     (step,) = steps_of(desc, Target("in step", CPU, features=frozenset({"subgroup"}), subgroup_lanes=8))
     assert isinstance(step, ScheduledRows)
-    assert (step.schedule, step.output.lanes, step.held, step.launch.each) == (SUBGROUP, lanes, held, each)
+    assert (step.schedule, step.output.lanes, step.held, step.launch.items_per_invocation) == (
+        SUBGROUP,
+        lanes,
+        held,
+        each,
+    )
     x = (3 * np.random.default_rng(1).standard_normal(sizes)).astype(data_type.numpy)
     flat = x.reshape(-1)
     flat[::7], flat[5], flat[-1] = -np.inf, 80, 70  # weights of 0, rows of one large element
@@ -149,8 +155,8 @@ def test_rows_that_subgroups_hold(backend: GpuBackend, desc_class: Any, name: st
     ids=["long", "few", "halves", "columns", "narrow", "no feature", "GPU"],
 )
 def test_rows_that_subgroups_do_not_hold(desc: Any, target: dict[str, Any]) -> None:
-    given: dict[str, Any] = {"profile": CPU, "features": frozenset({"subgroup"}), "subgroup_lanes": 8, **target}
-    steps = steps_of(desc, Target("in step", **given))
+    options: dict[str, Any] = {"profile": CPU, "features": frozenset({"subgroup"}), "subgroup_lanes": 8, **target}
+    steps = steps_of(desc, Target("in step", **options))
     assert all(getattr(step, "schedule", None) is not SUBGROUP for step in steps)
 
 
@@ -206,12 +212,12 @@ def test_dynamic_quantisation_of_any_length(
     backend: GpuBackend, data_type: DataType, count: int, profile: Profile
 ) -> None:
     x = np.random.default_rng(3).uniform(-3, 5, count).astype(np.float32)
-    one = (1,)
+    scalar = (1,)
     desc = descs.DynamicQuantizeLinear(
         input_tensor=TensorDesc(F32, (count,)),
         output_tensor=TensorDesc(data_type, (count,)),
-        output_scale_tensor=TensorDesc(F32, one),
-        output_zero_point_tensor=TensorDesc(data_type, one),
+        output_scale_tensor=TensorDesc(F32, scalar),
+        output_zero_point_tensor=TensorDesc(data_type, scalar),
     )
     elements, scale, zero = run_desc(backend, desc, [x], target_for(backend, profile))
     low, high = np.iinfo(data_type.numpy).min, np.iinfo(data_type.numpy).max
@@ -223,16 +229,16 @@ def test_dynamic_quantisation_of_any_length(
 
 
 def test_quantized_addition_needs_few_buffers() -> None:
-    one, many = TensorDesc(F32, (1, 1)), TensorDesc(DataType.UINT8, (8, 8))
+    scalar, many = TensorDesc(F32, (1, 1)), TensorDesc(DataType.UINT8, (8, 8))
     zero = TensorDesc(DataType.UINT8, (1, 1))
     desc = descs.ElementWiseQuantizedLinearAdd(
         a_tensor=many,
-        a_scale_tensor=one,
+        a_scale_tensor=scalar,
         a_zero_point_tensor=zero,
         b_tensor=many,
-        b_scale_tensor=one,
+        b_scale_tensor=scalar,
         b_zero_point_tensor=zero,
-        output_scale_tensor=one,
+        output_scale_tensor=scalar,
         output_zero_point_tensor=zero,
         output_tensor=many,
     )

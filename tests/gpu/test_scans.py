@@ -165,8 +165,8 @@ def test_sums_in_the_inputs_place(backend: GpuBackend, name: str, data_type: Dat
         for size in (tensor.byte_size, max(executable.temporary_size, 4))
     )
     backend.write(data.buffer, 0, tensor.encode(x))
-    given = temporary if executable.temporary_size else None
-    backend.submit(executable.bind(Resources((data,), (data,), given)))
+    memory = temporary if executable.temporary_size else None
+    backend.submit(executable.bind(Resources((data,), (data,), memory)))
     got = tensor.decode(backend.read(data.buffer, 0, data.size))
     np.testing.assert_array_equal(got, running_sums(x, axis, decreasing=False, exclusive=True))
     for used in (data, temporary):
@@ -212,8 +212,8 @@ def test_a_long_product_comes_back_from_beyond_every_limit(backend: GpuBackend, 
 def test_products_of_subnormal_numbers(backend: GpuBackend, data_type: DataType) -> None:
     """They count in full, and come out rounded once more at most, on adapters that flush them in arithmetic, too."""
     limits = np.finfo(data_type.numpy)
-    tiny, normal, one = float(limits.smallest_subnormal), float(limits.smallest_normal), 1.0
-    x = np.array([[tiny, 1 / normal, 4, 0.5], [3 * tiny, -one, 3, 1 / normal], [normal, 0.75, 0.5, 0.25]])
+    tiny, normal, unit = float(limits.smallest_subnormal), float(limits.smallest_normal), 1.0
+    x = np.array([[tiny, 1 / normal, 4, 0.5], [3 * tiny, -unit, 3, 1 / normal], [normal, 0.75, 0.5, 0.25]])
     x = x.astype(data_type.numpy)
     (got,) = run_desc(backend, product(data_type, x.shape, 1), [x], backend.target.exact)
     np.testing.assert_array_equal(got, x.astype(np.float64).cumprod(1).astype(data_type.numpy))

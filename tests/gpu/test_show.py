@@ -17,7 +17,7 @@ from dmlgpu.compiler.target import AdapterInfo, Target
 from dmlgpu.conformance.cases.registry import case_by_name
 from dmlgpu.conformance.running.outcome import Status
 from dmlgpu.conformance.suites.operators import OperatorSuite
-from dmlgpu.demo.palette.reduction import Workbench
+from dmlgpu.demo.palette import Workbench
 from dmlgpu.runtime.adapters import target_of
 from dmlgpu.runtime.wgpu import GpuBackend
 from dmlgpu.runtime.wgpu import backend as gpu_backend

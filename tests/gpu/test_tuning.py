@@ -7,15 +7,13 @@ from dataclasses import replace
 import numpy as np
 
 from dmlgpu import descs
+from dmlgpu.bench import tuning
 from dmlgpu.bench.choosing import of_operator
-from dmlgpu.bench.tuning import storing
-from dmlgpu.bench.tuning.racing import race_on
-from dmlgpu.bench.tuning.search import Search
+from dmlgpu.bench.tuning import Search, race_on
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler.schedule.gemm_choice import Shape, alternatives
-from dmlgpu.compiler.target import AdapterInfo
-from dmlgpu.compiler.tuned import UNTUNED, Tuned
+from dmlgpu.compiler.target import UNTUNED, AdapterInfo, Tuned
 from dmlgpu.compiler.tuned_files import tuned_for
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.wgpu import GpuBackend
@@ -57,5 +55,5 @@ def test_the_search_runs_on_a_device_and_what_it_finds_is_read_by_the_next(adapt
     assert finding.question.startswith("convolution 1x4x1x8x8 with 4x1x1x3x3")
     assert finding.ratio is not None and not finding.gains
     assert set(finding.ratios) == {"depthwise", "implicit-gemm"}
-    storing.keep(adapter, [replace(finding, answer="implicit-gemm")], tmp_path)
+    tuning.save_choices(adapter, [replace(finding, answer="implicit-gemm")], tmp_path)
     assert tuned_for(adapter, tmp_path) == Tuned.of({finding.question: "implicit-gemm"})

@@ -29,7 +29,7 @@ from dmlgpu.ops import directml
 
 x = np.ones((2, 2), np.float32)
 y = directml.gemm(x, x, alpha=2.0, trans_b=MatrixTransform.TRANSPOSE)
-top = ops.top_k1(x, axis=1, k=1)
+top = ops.directml.top_k1(x, axis=1, k=1)
 values = top.output_value
 graph = Graph()
 z = directml.gemm(graph.input((2, 2)), graph.input((2, 2)), name="product")
@@ -136,12 +136,13 @@ def test_completion_in_a_repl(python: Path, tmp_path: Path) -> None:
     program = (
         "import rlcompleter\nfrom dmlgpu import descs, directmlx, ops\n"
         "completer = rlcompleter.Completer(globals())\n"
-        "for text in ('ops.element_wise_bit_n', 'ops.softm', 'ops.directml.gem', 'ops.directml.TopK', 'descs.Gem'):\n"
+        "for text in ('ops.directml.element_wise_bit_n', 'ops.softm', 'ops.directml.gem', 'ops.directml.TopK', "
+        "'descs.Gem'):\n"
         "    matches = [completer.complete(text, state) for state in range(3)]\n"
         "    print(*(match.strip('()') for match in matches if match))\n"
     )
     assert run(python, "-c", program, cwd=tmp_path).splitlines() == [
-        "ops.element_wise_bit_not",
+        "ops.directml.element_wise_bit_not",
         "ops.softmax",
         "ops.directml.gemm",
         "ops.directml.TopK1Outputs ops.directml.TopKOutputs",

@@ -79,10 +79,10 @@ def main() -> None:
     for name, function, arrays in cases():
         expected = function(*arrays)
         with sklearn.config_context(array_api_dispatch=True):
-            found = function(*map(xp.asarray, arrays))
-        is_tensor = isinstance(found, Tensor) or np.ndim(expected) == 0
-        is_same = np.allclose(np.asarray(found), expected, rtol=1e-4, atol=1e-5)
-        print(f"{name}: {'as NumPy' if is_tensor and is_same else f'{found!r} instead of {expected!r}'}")
+            result = function(*map(xp.asarray, arrays))
+        is_tensor = isinstance(result, Tensor) or np.ndim(expected) == 0
+        is_same = np.allclose(np.asarray(result), expected, rtol=1e-4, atol=1e-5)
+        print(f"{name}: {'as NumPy' if is_tensor and is_same else f'{result!r} instead of {expected!r}'}")
 
 
 if __name__ == "__main__":

@@ -16,8 +16,7 @@ from typing import Any
 
 from distributed import Client, LocalCluster
 
-from dmlgpu.conformance.cluster.cluster import connect
-from dmlgpu.conformance.cluster.registry import workers
+from dmlgpu.conformance.cluster.cluster import connect, workers
 from tests.unit import conformance_suite
 
 START_LIMIT = 60.0

@@ -16,7 +16,7 @@ def relu(tensor: TensorDesc = FLOATS) -> OperatorDesc:
 
 
 def exponential(tensor: TensorDesc = FLOATS) -> OperatorDesc:
-    """ELEMENT_WISE_EXP, which is dear."""
+    """ELEMENT_WISE_EXP, which is expensive."""
     return descs.ElementWiseExp(input_tensor=tensor, output_tensor=tensor, scale_bias=None)
 
 

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 
 from dmlgpu.catalog import FieldSchema, OperatorSchema, operator
 from dmlgpu.catalog.enums import FeatureLevel
+from dmlgpu.catalog.minimal import minimal_examples
 from dmlgpu.catalog.operator_desc import OperatorDesc, Size2D
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import InvalidDescription
-from dmlgpu.runtime.probe import probes
 
 LEVEL = FeatureLevel.LEVEL_6_4
 HUGE_SIZES = (2**31 + 11, 2**27 + 1, 2**20)
@@ -31,7 +31,7 @@ _WANTED = re.compile(r"must (?:be |be \S+ \(|equal \S+ \(|add up to \S+ \()(\[[\
 
 def smallest(name: str) -> OperatorDesc:
     """Return an operator's smallest description."""
-    return next(iter(probes(operator(name), {}, LEVEL)))
+    return next(iter(minimal_examples(operator(name), {}, LEVEL)))
 
 
 def variants(desc: OperatorDesc) -> Iterator[OperatorDesc]:
@@ -100,18 +100,18 @@ def _setting(field: str, value: object) -> Change:
 
 def repaired(desc: OperatorDesc, refusal: InvalidDescription) -> OperatorDesc | None:
     """Return a description with the sizes that a refusal asks for; None where it asks for something else."""
-    where, wanted = _TENSOR.fullmatch(refusal.field), _WANTED.match(refusal.reason)
-    if where is None or wanted is None:
+    where, requested = _TENSOR.fullmatch(refusal.field), _WANTED.match(refusal.reason)
+    if where is None or requested is None:
         return None
     name, position, dimension = where.groups()
     position = "0" if position == ":" else position
-    value, given = getattr(desc, name), ast.literal_eval(wanted[1])
+    value, needed = getattr(desc, name), ast.literal_eval(requested[1])
     tensor = value if position is None else value[int(position)]
-    if dimension is not None and isinstance(given, int):
+    if dimension is not None and isinstance(needed, int):
         sizes = list(tensor.sizes)
-        sizes[int(dimension)] = given
-    elif isinstance(given, list):
-        sizes = given
+        sizes[int(dimension)] = needed
+    elif isinstance(needed, list):
+        sizes = needed
     else:
         return None
     changed = _resized(tensor, tuple(sizes))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 
 from dmlgpu.conformance.drivers.discovery import LocatedAdapter
-from dmlgpu.conformance.drivers.pairwise import Agreement, Comparison, Distance, Pair
+from dmlgpu.conformance.drivers.pairwise import AdapterPair, Agreement, Comparison, Distance
 from dmlgpu.conformance.report.model import Report
 from dmlgpu.conformance.running.outcome import Outcome, Status
-from dmlgpu.conformance.running.records import Run, comparison_facts, facts
+from dmlgpu.conformance.running.records import RecordedRun, comparison_facts, facts
 from dmlgpu.conformance.suites.registry import DEFAULT
 from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
 
@@ -20,9 +20,9 @@ KNOWN = Outcome("cast-d", Status.EXPECTED_FAIL, of_bound=2.5, reason="told | so"
 CRASHED = Outcome("fold-a", Status.CRASH, message="signal 11\n\x1b[31mwhat </script> a day")
 
 
-def run(*outcomes, name="this", suite=DEFAULT, **facts_of_adapter) -> Run:
+def run(*outcomes, name="this", suite=DEFAULT, **facts_of_adapter) -> RecordedRun:
     info = replace(NUMPY_ADAPTER, **{"name": name, "driver": "", **facts_of_adapter})
-    return Run({**facts(info, suite, "quick", "", ()), "adapter": asdict(info)}, outcomes)
+    return RecordedRun({**facts(info, suite, "quick", "", ()), "adapter": asdict(info)}, outcomes)
 
 
 def mixed() -> Report:
@@ -45,12 +45,13 @@ def compared() -> Comparison:
     """Three adapters, one of which differs from the others."""
     adapters = [LocatedAdapter(replace(NUMPY_ADAPTER, name=label), 0, label=label) for label in "abc"]
     agree = [
-        Pair("argmin-a", pair, Agreement.AGREE, "exact", Distance(4)) for pair in (("a", "b"), ("a", "c"), ("b", "c"))
+        AdapterPair("argmin-a", pair, Agreement.AGREE, "exact", Distance(4))
+        for pair in (("a", "b"), ("a", "c"), ("b", "c"))
     ]
     differ = [
-        Pair("cast-b", ("a", "b"), Agreement.DISAGREE, "exact", APART),
-        Pair("cast-b", ("a", "c"), Agreement.AGREE, "exact", Distance(4, 1, 0, 0.5, 1.0)),
-        Pair("cast-b", ("b", "c"), Agreement.NO_RESULT, message="c: crash | <x>"),
+        AdapterPair("cast-b", ("a", "b"), Agreement.DISAGREE, "exact", APART),
+        AdapterPair("cast-b", ("a", "c"), Agreement.AGREE, "exact", Distance(4, 1, 0, 0.5, 1.0)),
+        AdapterPair("cast-b", ("b", "c"), Agreement.NO_RESULT, message="c: crash | <x>"),
     ]
     command = ("dmlgpu", "test", "--pairwise", "--drivers", "all")
     names = ("argmin-a", "cast-b")

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from dmlgpu.common.errors import NotSupported
-from dmlgpu.compiler.aliasing import OFFSET_ALIGNMENT, Layout, known_bindings, layout
+from dmlgpu.compiler.aliasing import OFFSET_ALIGNMENT, BindingLayout, known_bindings, layout
 from dmlgpu.compiler.plan import Role
 from dmlgpu.compiler.program import Kernel, Program, Slot
 from dmlgpu.compiler.stages import compile_operator
@@ -29,21 +29,25 @@ INPUT, OUTPUT, TEMPORARY = Role.INPUT, Role.OUTPUT, Role.TEMPORARY
 @pytest.mark.parametrize(
     ("ranges", "known", "expected"),
     [
-        ([("a", 0, 64), ("b", 0, 64)], (), Layout((), [("a", 0, 64), ("b", 0, 64)], (0, 0))),
-        ([("a", 272, 64), ("b", 240, 8)], (), Layout((), [("a", 256, 80), ("b", 0, 248)], (4, 60))),
-        ([("a", 0, 256), ("a", 256, 64)], (), Layout((), [("a", 0, 256), ("a", 256, 64)], (0, 0))),
-        ([("a", 0, 64), ("a", 0, 64)], (), Layout((0, 0), [("a", 0, 64)], (0, 0))),
-        ([("a", 0, 64), ("a", 64, 64)], (), Layout((0, 0), [("a", 0, 128)], (0, 16))),
+        ([("a", 0, 64), ("b", 0, 64)], (), BindingLayout((), [("a", 0, 64), ("b", 0, 64)], (0, 0))),
+        ([("a", 272, 64), ("b", 240, 8)], (), BindingLayout((), [("a", 256, 80), ("b", 0, 248)], (4, 60))),
+        ([("a", 0, 256), ("a", 256, 64)], (), BindingLayout((), [("a", 0, 256), ("a", 256, 64)], (0, 0))),
+        ([("a", 0, 64), ("a", 0, 64)], (), BindingLayout((0, 0), [("a", 0, 64)], (0, 0))),
+        ([("a", 0, 64), ("a", 64, 64)], (), BindingLayout((0, 0), [("a", 0, 128)], (0, 16))),
         (
             [("a", 304, 64), ("b", 0, 4), ("a", 256, 16)],
             (),
-            Layout((0, 1, 0), [("a", 256, 112), ("b", 0, 4)], (12, 0, 0)),
+            BindingLayout((0, 1, 0), [("a", 256, 112), ("b", 0, 4)], (12, 0, 0)),
         ),
         # Two that lie apart meet through a third one.
-        ([("a", 0, 260), ("a", 600, 64), ("a", 256, 300)], (), Layout((0, 0, 0), [("a", 0, 664)], (0, 150, 64))),
+        ([("a", 0, 260), ("a", 600, 64), ("a", 256, 300)], (), BindingLayout((0, 0, 0), [("a", 0, 664)], (0, 150, 64))),
         # What the kernel is rendered for stays, and what lies between it belongs to it.
-        ([("a", 0, 4), ("a", 512, 4)], (0, 0), Layout((0, 0), [("a", 0, 516)], (0, 128))),
-        ([("a", 0, 4), ("a", 256, 4), ("a", 512, 4)], (0, 1, 0), Layout((0, 0, 0), [("a", 0, 516)], (0, 64, 128))),
+        ([("a", 0, 4), ("a", 512, 4)], (0, 0), BindingLayout((0, 0), [("a", 0, 516)], (0, 128))),
+        (
+            [("a", 0, 4), ("a", 256, 4), ("a", 512, 4)],
+            (0, 1, 0),
+            BindingLayout((0, 0, 0), [("a", 0, 516)], (0, 64, 128)),
+        ),
     ],
 )
 def test_ranges_that_meet_are_bound_once(ranges, known, expected):
@@ -168,21 +172,21 @@ def in_place(slot: Slot) -> tuple[object, int]:
     return ((INPUT, 0), 240) if slot.role is OUTPUT and slot.index == 0 else apart(slot)
 
 
-def bound(kernel: Kernel, place: Place) -> Layout:
+def bound(kernel: Kernel, place: Place) -> BindingLayout:
     """A kernel's layout, every claim of which is checked."""
     ranges = [(place(slot)[0], place(slot)[1] + slot.offset, slot.size) for slot in kernel.slots]
-    found = layout(ranges, kernel.bindings, OFFSET_ALIGNMENT)
-    for (_, one, size), (_, other, other_size) in (
-        pair for pair in itertools.combinations(found.bound, 2) if pair[0][0] == pair[1][0]
+    shared = layout(ranges, kernel.bindings, OFFSET_ALIGNMENT)
+    for (_, start, size), (_, other, other_size) in (
+        pair for pair in itertools.combinations(shared.bound, 2) if pair[0][0] == pair[1][0]
     ):
-        assert one + size <= other or other + other_size <= one
-    numbers = found.bindings or range(len(ranges))
-    for (resource, start, size), number, base in zip(ranges, numbers, found.bases, strict=True):
-        held, begin, length = found.bound[number]
+        assert start + size <= other or other + other_size <= start
+    numbers = shared.bindings or range(len(ranges))
+    for (resource, start, size), number, base in zip(ranges, numbers, shared.bases, strict=True):
+        held, begin, length = shared.bound[number]
         assert (held, begin % OFFSET_ALIGNMENT, begin + 4 * base) == (resource, 0, start)
         assert start + size <= begin + length
-    assert len(found.bound) == max(numbers, default=-1) + 1
-    return found
+    assert len(shared.bound) == max(numbers, default=-1) + 1
+    return shared
 
 
 def programs(stem: str, profile: str) -> Iterator[tuple[str, Program]]:
@@ -201,10 +205,10 @@ def test_no_two_bindings_of_a_case_overlap(stem, request):
         for kernel in kernels:
             assert bound(kernel, apart).bindings == kernel.bindings, name
             for place in (packed(program), *([in_place] if OPERATOR_CASES[stem].schema.in_place else [])):
-                wanted = bound(kernel, place).bindings
-                text = share(program.operator, kernel, wanted).wgsl
+                expected = bound(kernel, place).bindings
+                text = share(program.operator, kernel, expected).wgsl
                 declared = re.findall(r"var<storage, read_write> (\w+)", text)
-                assert len(declared) == (max(wanted) + 1 if wanted else len(kernel.slots)), name
+                assert len(declared) == (max(expected) + 1 if expected else len(kernel.slots)), name
                 assert set(re.findall(r"\bbuffer\d+(?=\[)", text)) <= set(declared), name
 
 

@@ -24,13 +24,13 @@ def read_table(text: str) -> dict[str, set[str]]:
     _, _, table = text.partition("| room |")
     rows = re.findall(r"^\| (`.*) \| .* \| (.*) \|$", table.partition("\n\n")[0], re.MULTILINE)
     for rooms, may_import in rows:
-        given, _, left_out = may_import.partition(" but ")
+        permitted, _, left_out = may_import.partition(" but ")
         for room in _rooms(rooms):
             above = list(allowed)
-            allowed[room] = set(_rooms(given))
-            for last in _rooms(" ".join(re.findall(r"`\S+(?= and above)", given))):
+            allowed[room] = set(_rooms(permitted))
+            for last in _rooms(" ".join(re.findall(r"`\S+(?= and above)", permitted))):
                 allowed[room].update(above[: above.index(last)])
-            if given == "above":
+            if permitted == "above":
                 allowed[room].update(above)
             allowed[room].difference_update(_rooms(left_out))
     return allowed
@@ -76,14 +76,14 @@ def room_of(path: Path, root: Path, rooms: Iterable[str]) -> str:
 
 def violations(root: Path, allowed: dict[str, set[str]]) -> list[str]:
     """Every import that the table does not allow, among the rooms that are in it."""
-    found = []
+    messages = []
     for file in sorted(root.rglob("*.py")):
         room = room_of(file, root, allowed)
         for line, imported in imports(file, root):
             other = room_of(imported, root, allowed)
             if room != other and {room, other} <= set(allowed) and other not in allowed[room]:
-                found.append(f"{file.relative_to(root.parent)}:{line}: {room} may not import {other}")
-    return found
+                messages.append(f"{file.relative_to(root.parent)}:{line}: {room} may not import {other}")
+    return messages
 
 
 TABLE = read_table((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))
@@ -180,3 +180,17 @@ def test_the_schedule_that_is_added_stands_in_the_files_that_the_page_names() ->
         text = (root / file).read_text(encoding="utf-8")
         lines = (line.partition("  #")[0].strip() for line in quoted.splitlines())
         assert [line for line in lines if line not in (*text.split("\n"), "...") and line not in text] == [], file
+
+
+def test_the_page_names_every_list_of_schedules() -> None:
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    section = page.partition("## Adding a schedule\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| [^|]+ \| (`\w+_SCHEDULES`[^|]*) \| `(\S+)` \|$", section, re.MULTILINE)
+    named = {(name, file) for names, file in rows for name in re.findall(r"\w+_SCHEDULES", names)}
+    files = sorted((ROOT / "dmlgpu/compiler/schedule").rglob("*.py"))
+    listed = {
+        (name, f"compiler/schedule/{file.name}")
+        for file in files
+        for name in re.findall(r"^(\w+_SCHEDULES)\b.* = \($", file.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    assert len(listed) == 11 and named == listed

@@ -39,6 +39,6 @@ def test_counting() -> None:
         "t.py::test_cc": "skipped",
     }
     tests = [{"nodeid": name, "outcome": outcome} for name, outcome in outcomes.items()]
-    found = suite.judged(tests, {"t.py::test_c": "why"})
-    assert found == suite.Outcome(("t.py::test_a",), ("t.py::test_b[x]",), ("t.py::test_c[1]",), 1)
-    assert found.share == 1 / 3
+    outcome = suite.judged(tests, {"t.py::test_c": "why"})
+    assert outcome == suite.Outcome(("t.py::test_a",), ("t.py::test_b[x]",), ("t.py::test_c[1]",), 1)
+    assert outcome.share == 1 / 3

@@ -20,9 +20,9 @@ from tests.wrong_arguments import HUGE, Hostile, HostileSequence
 @pytest.fixture(autouse=True)
 def device(monkeypatch: pytest.MonkeyPatch) -> Device:
     """The adapter ``numpy``, by default."""
-    found = as_device("test", "numpy")
-    monkeypatch.setattr("dmlgpu.runtime.shared._default", found)
-    return found
+    default = as_device("test", "numpy")
+    monkeypatch.setattr("dmlgpu.runtime.shared._default", default)
+    return default
 
 
 def refusals() -> dict[str, Callable[[], Any]]:
@@ -170,8 +170,8 @@ WRONG = (
 )
 FUNCTIONS = sorted(
     name
-    for name, one in vars(xp).items()
-    if inspect.isfunction(one) and not name.startswith("_") and one.__module__.startswith("dmlgpu.array")
+    for name, function in vars(xp).items()
+    if inspect.isfunction(function) and not name.startswith("_") and function.__module__.startswith("dmlgpu.array")
 )
 
 
@@ -183,8 +183,8 @@ def test_wrong_arguments(name: str) -> None:
     for parameter in inspect.signature(function).parameters.values():
         for wrong in WRONG:
             good = [x] * sum(
-                one.default is one.empty and one.kind is one.POSITIONAL_ONLY
-                for one in inspect.signature(function).parameters.values()
+                other.default is other.empty and other.kind is other.POSITIONAL_ONLY
+                for other in inspect.signature(function).parameters.values()
             )
             options: dict[str, Any] = {}
             if parameter.kind is parameter.POSITIONAL_ONLY or parameter.kind is parameter.VAR_POSITIONAL:

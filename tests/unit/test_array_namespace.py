@@ -13,35 +13,35 @@ import pytest
 import dmlgpu.array as xp
 from dmlgpu import Device, Tensor
 from dmlgpu.runtime.shared import as_device
-from tests.unit import array_functions as given
+from tests.unit import array_functions as functions
 from tests.unit.array_functions import ARRAY, INDICES, SAME, SPECIAL, TYPES
 
 
 @pytest.fixture(autouse=True)
 def device(monkeypatch: pytest.MonkeyPatch) -> Device:
     """The adapter ``numpy``, by default."""
-    found = as_device("test", "numpy")
-    monkeypatch.setattr("dmlgpu.runtime.shared._default", found)
-    return found
+    default = as_device("test", "numpy")
+    monkeypatch.setattr("dmlgpu.runtime.shared._default", default)
+    return default
 
 
-def check(found: Any, expected: Any) -> None:
+def check(result: Any, expected: Any) -> None:
     if isinstance(expected, tuple):
-        assert isinstance(found, tuple) and len(found) == len(expected)
-        for one, other in zip(found, expected, strict=True):
-            check(one, other)
+        assert isinstance(result, tuple) and len(result) == len(expected)
+        for part, other in zip(result, expected, strict=True):
+            check(part, other)
         return
     if not isinstance(expected, np.ndarray | np.generic):
-        assert found == expected
+        assert result == expected
         return
-    assert isinstance(found, Tensor)
-    assert found.dtype == expected.dtype and found.shape == expected.shape
-    if found.dtype.kind == "f":
-        np.testing.assert_allclose(found.numpy(), expected, rtol=3e-6, atol=1e-6)
+    assert isinstance(result, Tensor)
+    assert result.dtype == expected.dtype and result.shape == expected.shape
+    if result.dtype.kind == "f":
+        np.testing.assert_allclose(result.numpy(), expected, rtol=3e-6, atol=1e-6)
         numbers = ~np.isnan(expected)
-        assert np.array_equal(np.signbit(found.numpy())[numbers], np.signbit(expected)[numbers])
+        assert np.array_equal(np.signbit(result.numpy())[numbers], np.signbit(expected)[numbers])
     else:
-        assert np.array_equal(found.numpy(), expected)
+        assert np.array_equal(result.numpy(), expected)
 
 
 @pytest.mark.parametrize("name", SAME)
@@ -51,40 +51,40 @@ def test_as_numpy_does(name: str) -> None:
     check(SAME[name](xp, xp.asarray), expected)
 
 
-@pytest.mark.parametrize("name", (given.FLOATING + " " + given.NUMERIC).split())
+@pytest.mark.parametrize("name", (functions.FLOATING + " " + functions.NUMERIC).split())
 def test_functions_of_one_array(name: str) -> None:
     with np.errstate(all="ignore"):
         check(getattr(xp, name)(xp.asarray(SPECIAL)), getattr(np, name)(SPECIAL))
-        if name in given.NUMERIC.split() and name not in ("imag", "real"):
-            for dtype in given.INTEGERS:
-                array, _ = given.whole(dtype)
+        if name in functions.NUMERIC.split() and name not in ("imag", "real"):
+            for dtype in functions.INTEGERS:
+                array, _ = functions.whole(dtype)
                 expected = getattr(np, name)(array)
                 check(getattr(xp, name)(xp.asarray(array)), expected)
     empty = np.empty((2, 0), np.float32)
     check(getattr(xp, name)(xp.asarray(empty)), getattr(np, name)(empty))
 
 
-@pytest.mark.parametrize("name", (given.FLOATING_PAIRS + " " + given.NUMERIC_PAIRS).split())
+@pytest.mark.parametrize("name", (functions.FLOATING_PAIRS + " " + functions.NUMERIC_PAIRS).split())
 def test_functions_of_two_arrays_of_floats(name: str) -> None:
     a, b = np.meshgrid(SPECIAL, SPECIAL)
     first, second = xp.asarray(a), xp.asarray(b)
     with np.errstate(all="ignore"):
         expected = getattr(np, name)(a, b)
-        found = getattr(xp, name)(first, second)
+        result = getattr(xp, name)(first, second)
         if name == "floor_divide":  # of infinities the standard leaves open; long quotients are rounded before
             same = np.isfinite(a) & np.isfinite(b) & ~(abs(expected) > 1000)
-            found, expected = Tensor(np.where(same, found.numpy(), 0)), np.where(same, expected, np.float32(0))
+            result, expected = Tensor(np.where(same, result.numpy(), 0)), np.where(same, expected, np.float32(0))
         if name in ("maximum", "minimum"):  # of 0 and -0 either
-            expected, found = expected + 0, found + 0
-        check(found, expected)
+            expected, result = expected + 0, result + 0
+        check(result, expected)
         finite = SPECIAL[np.isfinite(SPECIAL)]
         check(getattr(xp, name)(xp.asarray(finite), 2.0), getattr(np, name)(finite, np.float32(2)))
 
 
-@pytest.mark.parametrize("name", (given.NUMERIC_PAIRS + " " + given.WHOLE_PAIRS).split())
+@pytest.mark.parametrize("name", (functions.NUMERIC_PAIRS + " " + functions.WHOLE_PAIRS).split())
 def test_functions_of_two_arrays_of_integers(name: str) -> None:
-    for dtype in given.INTEGERS:
-        a, b = given.whole(dtype)
+    for dtype in functions.INTEGERS:
+        a, b = functions.whole(dtype)
         a, b = (b % 8, a % 5) if name == "pow" else (a, b)
         with np.errstate(all="ignore"):
             check(getattr(xp, name)(xp.asarray(a), xp.asarray(b)), getattr(np, name)(a, b))
@@ -93,7 +93,7 @@ def test_functions_of_two_arrays_of_integers(name: str) -> None:
     check(getattr(xp, name)(*map(xp.asarray, mixed)), getattr(np, name)(*mixed)) if name != "pow" else None
 
 
-@pytest.mark.parametrize("name", given.TRUTH_PAIRS.split())
+@pytest.mark.parametrize("name", functions.TRUTH_PAIRS.split())
 def test_functions_of_truth_values(name: str) -> None:
     a, b = np.meshgrid([True, False], [True, False])
     check(getattr(xp, name)(xp.asarray(a), xp.asarray(b)), getattr(np, name)(a, b))
@@ -102,7 +102,7 @@ def test_functions_of_truth_values(name: str) -> None:
 
 
 def test_shifts_by_all_bits_and_more() -> None:
-    for dtype in given.INTEGERS:
+    for dtype in functions.INTEGERS:
         bits = np.iinfo(dtype).bits
         array = np.array([-8 if dtype.startswith("i") else 8, 7], dtype)
         by = np.array([bits, bits + 1], dtype)
@@ -114,8 +114,8 @@ def test_shifts_by_all_bits_and_more() -> None:
 def test_indexing(name: str) -> None:
     index = INDICES[name]
 
-    def moved(one: Any) -> Any:
-        return xp.asarray(one) if isinstance(one, np.ndarray) else one
+    def moved(index: Any) -> Any:
+        return xp.asarray(index) if isinstance(index, np.ndarray) else index
 
     moved_index = tuple(map(moved, index)) if isinstance(index, tuple) else moved(index)
     check(xp.asarray(ARRAY)[moved_index], ARRAY[index])
@@ -130,9 +130,9 @@ def test_assignment(name: str) -> None:
         x = xp.asarray(expected)
         before, view = x.copy(), x[...]
         value = np.arange(ARRAY[index].size).reshape(ARRAY[index].shape).astype(dtype)
-        for one in (value, value.dtype.type(1)):
-            x[index] = xp.asarray(one)
-            expected[index] = one
+        for item in (value, value.dtype.type(1)):
+            x[index] = xp.asarray(item)
+            expected[index] = item
             check(x, expected)
         check(view, before.numpy())
     x = xp.asarray(ARRAY)
@@ -191,17 +191,17 @@ def test_limits_of_types() -> None:
 def test_the_functions_that_the_page_lists_exist() -> None:
     page = (Path(__file__).parents[2] / "docs/array-api.md").read_text(encoding="utf-8")
     _, _, table = page.partition("|---|---|\n")
-    functions = re.findall(r"`(\w+)`", "".join(line.split("|")[1] for line in table.partition("\n\n")[0].split("\n")))
-    assert len(functions) > 25 and [name for name in functions if not hasattr(xp, name)] == []
+    listed = re.findall(r"`(\w+)`", "".join(line.split("|")[1] for line in table.partition("\n\n")[0].split("\n")))
+    assert len(listed) > 25 and [name for name in listed if not hasattr(xp, name)] == []
 
 
 def test_operators_in_place() -> None:
     for symbol in ("add", "sub", "mul", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift"):
-        found, expected = xp.asarray(ARRAY), ARRAY.copy()
-        before = found
+        result, expected = xp.asarray(ARRAY), ARRAY.copy()
+        before = result
         function = getattr(operator, f"i{symbol}")
-        found, expected = function(found, 3), function(expected, 3)
-        check(found, expected)
+        result, expected = function(result, 3), function(expected, 3)
+        check(result, expected)
         assert before.tolist() == ARRAY.tolist()
     quotient = xp.asarray(SPECIAL[:4])
     quotient /= 2
@@ -212,6 +212,6 @@ def test_functions_do_not_share_what_is_assigned_to() -> None:
     """Functions that return their argument's elements return a tensor of its own."""
     x = xp.asarray([1, 2])
     for function in (xp.positive, xp.floor, xp.real, xp.abs, lambda a: xp.astype(a, xp.int64), lambda a: +a):
-        found = function(x)
-        found[0] = 9
-        assert x.tolist() == [1, 2] and found.tolist() == [9, 2]
+        result = function(x)
+        result[0] = 9
+        assert x.tolist() == [1, 2] and result.tolist() == [9, 2]

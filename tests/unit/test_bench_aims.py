@@ -26,7 +26,7 @@ def times(*seconds):
 def test_a_share_is_met_where_the_interval_reaches_it(wanted, met):
     ours = measured(adapter="gpu", seconds=times(0.010, 0.012), share=0.5)  # 0.5 at 11 ms, 0.55 at 10 ms
     (aim,) = aims(ours, share=wanted)
-    assert aim.found == 0.5
+    assert aim.measured == 0.5
     assert aim.best == pytest.approx(0.55)
     assert aim.is_met == met
     assert aim.cells()[-1] == ("met" if met else "missed")
@@ -41,7 +41,7 @@ def test_few_rounds_tell_nothing():
 def test_numpy_is_compared_by_the_wall_clock():
     ours = measured(adapter="gpu", seconds=times(0.001), wall=0.004)
     (aim,) = aims(ours, measured(adapter="NumPy", seconds=times(0.002), wall=0.002), numpy=0.6)
-    assert (aim.name, aim.adapter, aim.found, aim.is_met) == ("GEMM", "gpu", 0.5, False)
+    assert (aim.name, aim.adapter, aim.measured, aim.is_met) == ("GEMM", "gpu", 0.5, False)
     assert aims(ours, numpy=0.6) == []  # nothing to compare with
 
 
@@ -53,9 +53,9 @@ def test_the_choice_is_compared_with_the_fastest_schedule_that_is_right():
         measured(adapter="card", schedule="other", seconds=times(0.001)),
     )
     (aim,) = aims(ours, *others, choice=0.87)
-    assert (aim.found, aim.is_met) == (pytest.approx(0.8), False)
+    assert (aim.measured, aim.is_met) == (pytest.approx(0.8), False)
     (alone,) = aims(ours, choice=0.87)
-    assert (alone.found, alone.is_met) == (1.0, True)
+    assert (alone.measured, alone.is_met) == (1.0, True)
 
 
 def test_the_command_says_what_is_met_and_fails_where_it_is_not(tmp_path, monkeypatch):

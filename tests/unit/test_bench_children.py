@@ -9,15 +9,13 @@ import numpy as np
 import pytest
 
 from dmlgpu.bench.ceilings import CachedCeilings, Ceilings, save_ceilings
-from dmlgpu.bench.checking import check
-from dmlgpu.bench.children import Child, Remote
 from dmlgpu.bench.choosing import of_case, of_operator
 from dmlgpu.bench.numpy_baseline import FORMULAS, NumpyBaseline
-from dmlgpu.bench.prepared import PreparedModel, PreparedOperator
+from dmlgpu.bench.prepared import PreparedOnnxModel, PreparedOperator, check
 from dmlgpu.bench.records import Measurement
-from dmlgpu.bench.rows import ROWS
-from dmlgpu.bench.worker import WorkloadServer, pack
+from dmlgpu.bench.worker import Child, Remote, WorkloadServer, pack
 from dmlgpu.bench.workload import Workload
+from dmlgpu.catalog.samples import SAMPLES
 from dmlgpu.common.errors import DmlError, NotSupported
 from dmlgpu.conformance.suites import graphs
 from dmlgpu.runtime.device import Device
@@ -46,7 +44,8 @@ def small(operator):
 # ---- children
 
 ANSWERING = """
-import json, sys, time
+import json, os, sys, time
+answers = os.fdopen(int(os.environ["DMLGPU_ANSWERS"]), "w")
 for line in sys.stdin:
     request = json.loads(line)
     if request["do"] == "crash":
@@ -54,7 +53,7 @@ for line in sys.stdin:
         sys.exit(3)
     if request["do"] == "hang":
         time.sleep(600)
-    print(json.dumps(request.get("answer", {})), flush=True)
+    print(json.dumps(request.get("answer", {})), file=answers, flush=True)
 """
 
 
@@ -82,7 +81,7 @@ def test_a_crash_is_told_and_the_next_request_starts_a_new_process(child):
 
 
 def test_a_child_that_hangs_is_ended(child, monkeypatch):
-    monkeypatch.setattr("dmlgpu.conformance.running.child_process.STARTUP_LIMIT", 0.0)
+    monkeypatch.setattr("dmlgpu.common.processes.STARTUP_LIMIT", 0.0)
     child._limit = 0.2
     with pytest.raises(DmlError, match=r"no answer after 0\.2 s"):
         child.ask({"do": "hang"})
@@ -125,7 +124,7 @@ def test_a_server_answers_by_errors():
 # ---- what is prepared
 
 
-@pytest.mark.parametrize("operator", sorted({*ROWS, "ELEMENT_WISE_ADD", "CAST", "RNN", "TOP_K", "MAX_POOLING1"}))
+@pytest.mark.parametrize("operator", sorted({*SAMPLES, "ELEMENT_WISE_ADD", "CAST", "RNN", "TOP_K", "MAX_POOLING1"}))
 def test_operators_are_right_on_the_reference(operator):
     workload = small(operator)
     prepared = PreparedOperator(Device(NUMPY_ADAPTER), workload)
@@ -180,10 +179,10 @@ def test_plain_numpy_computes_what_the_operator_does(operator):
     assert prepared.readiness.kernels == ("NumPy",)
 
 
-def test_a_worker_knows_the_rows_of_which_it_compares_parts():
-    code = "import dmlgpu.bench.worker; from dmlgpu.bench.rows import ROWS; print(len(ROWS))"
+def test_a_worker_knows_the_samples_of_which_it_compares_parts():
+    code = "import dmlgpu.bench.worker; from dmlgpu.catalog.samples import SAMPLES; print(len(SAMPLES))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert int(ran.stdout) == len(ROWS)
+    assert int(ran.stdout) == len(SAMPLES)
 
 
 def test_what_has_no_formula_is_refused():
@@ -255,7 +254,7 @@ def test_help_names_the_verbs_and_run_is_the_default():
 def test_models_are_right_on_the_reference():
     pytest.importorskip("onnx", reason="onnx is not installed, which reads models")
     path = Path(__file__).parents[2] / "examples" / "add.onnx"
-    prepared = PreparedModel(Device(NUMPY_ADAPTER), Workload("add.onnx", "MODEL", model=str(path)))
+    prepared = PreparedOnnxModel(Device(NUMPY_ADAPTER), Workload("add.onnx", "MODEL", model=str(path)))
     assert prepared.readiness.check.status == "right"
     assert prepared.readiness.counts.bytes > 0
     sample = prepared.round(2)

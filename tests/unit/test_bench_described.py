@@ -12,7 +12,7 @@ from dmlgpu.bench.workload import Contents, fill, read_contents, read_desc
 from dmlgpu.catalog.enums import DataType, MatrixTransform
 from dmlgpu.catalog.operator_desc import Size2D
 from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.cli.workloads import find_workloads
+from dmlgpu.cli.subjects import find_workloads
 from dmlgpu.common.errors import DmlError, InvalidArgument, ModelError
 from dmlgpu.compiler.explain import check
 

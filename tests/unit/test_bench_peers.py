@@ -1,5 +1,6 @@
 """Peers: what they are given and give back, those that are missing, fail or compute wrong, and the table."""
 
+import importlib.util
 import json
 import sys
 from dataclasses import dataclass
@@ -11,15 +12,13 @@ from onnx.reference import ReferenceEvaluator
 from dmlgpu.bench.ceilings import CachedCeilings, Ceilings, save_ceilings
 from dmlgpu.bench.choosing import of_operator
 from dmlgpu.bench.peers import contestants
-from dmlgpu.bench.peers.calls import Call, Node, NotOffered, load_outputs, parse_node
-from dmlgpu.bench.peers.comparison import compare_peers, summary, time_text
-from dmlgpu.bench.peers.contestants import OneByOne, PeerRow
+from dmlgpu.bench.peers.contestants import OneByOne, PeerRow, compare_peers, summary, time_text
 from dmlgpu.bench.peers.programs import onnx_models
-from dmlgpu.bench.peers.worker import PeerServer
+from dmlgpu.bench.peers.worker import NotOffered, PeerCall, PeerNode, PeerServer, load_outputs, parse_node
 from dmlgpu.bench.prepared import Sample
 from dmlgpu.bench.records import BenchRun, read_file
 from dmlgpu.bench.specs import read_suite, suite_file
-from dmlgpu.cli.workloads import find_workloads
+from dmlgpu.cli.subjects import find_workloads
 from dmlgpu.common.errors import InvalidArgument, ModelError
 from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
 from tests.unit.bench_fakes import measured
@@ -27,7 +26,7 @@ from tests.unit.cli_process import run_here
 
 SOFTMAX = """
 import numpy as np
-from ..calls import NotOffered
+from dmlgpu.bench.peers.worker import NotOffered
 
 def versions():
     return {"fake": "1.5"}
@@ -54,9 +53,9 @@ class Running:
 
 
 def test_nodes_are_read_from_the_notation_of_onnx():
-    assert parse_node("y0 = Softmax <axis = -1> (x0)") == Node("Softmax", ("x0",), ("y0",), {"axis": -1})
+    assert parse_node("y0 = Softmax <axis = -1> (x0)") == PeerNode("Softmax", ("x0",), ("y0",), {"axis": -1})
     found = parse_node("y0, y1 = Conv<pads = [1, 1, 2, 2], group = 4>(x0, x1)")
-    assert found == Node("Conv", ("x0", "x1"), ("y0", "y1"), {"pads": [1, 1, 2, 2], "group": 4})
+    assert found == PeerNode("Conv", ("x0", "x1"), ("y0", "y1"), {"pads": [1, 1, 2, 2], "group": 4})
 
 
 @pytest.mark.parametrize("text", ["y0 = Softmax", "Softmax (x0)", "y0 = Softmax <axis> (x0)", "y = A <a = [1> (x)", ""])
@@ -84,7 +83,7 @@ def attention(**more):
 def test_inputs_become_theirs_and_their_results_ours(tmp_path):
     row = attention()
     row.call.save(tmp_path)
-    call = Call.load(tmp_path)
+    call = PeerCall.load(tmp_path)
     assert (call.nodes, call.fixed, call.outputs) == (row.call.nodes, frozenset({"scale"}), ("y0",))
     query, keys, values = (call.arrays[f"x{number}"] for number in range(3))
     assert (query.shape, keys.shape, values.shape) == ((2, 3, 5), (2, 5, 4), (2, 4, 5))
@@ -118,7 +117,7 @@ def test_malformed_rows_are_refused(more):
     with pytest.raises(ModelError, match="does not say what peers compute"):
         _ = attention(**more).call
     with pytest.raises(ModelError, match="at_least: must be a number"):
-        _ = attention(at_least="2").wanted
+        _ = attention(at_least="2").least_ratio
 
 
 def test_the_suite_has_nodes_for_every_row():
@@ -163,7 +162,7 @@ class Doubling:
 
 
 def prepared(server, tmp_path, op):
-    Call((Node(op, ("x0",), ("y0",)),), {"x0": np.arange(3.0)}, frozenset(), ("y0",), 2).save(tmp_path)
+    PeerCall((PeerNode(op, ("x0",), ("y0",)),), {"x0": np.arange(3.0)}, frozenset(), ("y0",), 2).save(tmp_path)
     return server.answer({"do": "prepare", "key": "1", "folder": str(tmp_path)})
 
 
@@ -213,12 +212,12 @@ def test_interpreters_are_files_or_environments(tmp_path):
 
 def test_every_peer_has_a_module():
     for peer in contestants.PEERS:
-        assert (contestants._FOLDER / "programs" / f"{peer.module}.py").is_file()
+        assert importlib.util.find_spec(peer.module) is not None
 
 
 def test_calls_become_models_that_compute_the_same():
     x, w = np.arange(6, dtype=np.float32).reshape(2, 3), np.ones((3, 4), np.float32)
-    call = Call((Node("MatMul", ("x0", "x1"), ("y0",)),), {"x0": x, "x1": w}, frozenset(["x1"]), ("y0",))
+    call = PeerCall((PeerNode("MatMul", ("x0", "x1"), ("y0",)),), {"x0": x, "x1": w}, frozenset(["x1"]), ("y0",))
     made = onnx_models.model(call, first="first")
     assert [one.name for one in made.graph.input] == ["x0"]
     result, first = ReferenceEvaluator(made).run(None, {"x0": x})
@@ -277,7 +276,7 @@ def test_ours_run_one_at_a_time(monkeypatch):
         seen.append(calls)
         return Sample(1e-9, float(len(seen)), 0.5)
 
-    monkeypatch.setattr("dmlgpu.bench.children.Remote.round", ask)
+    monkeypatch.setattr("dmlgpu.bench.worker.Remote.round", ask)
     contestant = OneByOne(None, "gpu", None)
     assert contestant.round(3) == Sample(None, 2.0, 0.5)
     assert seen == [1, 1, 1]
@@ -289,14 +288,15 @@ def test_ours_run_one_at_a_time(monkeypatch):
 def test_the_command_measures_a_peer_and_says_who_is_missing(tmp_path, monkeypatch):
     monkeypatch.setattr("dmlgpu.bench.ceilings.cache_folder", lambda: tmp_path / "cache")
     save_ceilings(NUMPY_ADAPTER, CachedCeilings(Ceilings(1e10, 1e10, 1e-6, 1e-6, "wall clock"), 0.0))
-    package = tmp_path / "other" / "peers"
-    (package / "programs").mkdir(parents=True)
-    for name in ("__init__.py", "worker.py", "calls.py"):
-        (package / name).write_text((contestants._FOLDER / name).read_text(encoding="utf-8"), encoding="utf-8")
-    (package / "programs" / "softmax.py").write_text(SOFTMAX, encoding="utf-8")
-    (package / "programs" / "gone.py").write_text("import no_such_module_anywhere", encoding="utf-8")
-    monkeypatch.setattr(contestants, "_FOLDER", package)
-    fakes = (contestants.KnownPeer("fake", "softmax", "fake"), contestants.KnownPeer("gone", "gone", "gone-gpu"))
+    modules = tmp_path / "modules"
+    modules.mkdir()
+    (modules / "softmax_peer.py").write_text(SOFTMAX, encoding="utf-8")
+    (modules / "gone_peer.py").write_text("import no_such_module_anywhere", encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(modules))
+    fakes = (
+        contestants.KnownPeer("fake", "softmax_peer", "fake"),
+        contestants.KnownPeer("gone", "gone_peer", "gone-gpu"),
+    )
     for function in (contestants.parse_environments, contestants.choose_peers):
         monkeypatch.setattr(function, "__defaults__", (fakes,))
     suite = tmp_path / "mine.toml"

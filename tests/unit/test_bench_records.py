@@ -10,9 +10,8 @@ import pytest
 from markdown_it import MarkdownIt
 
 from dmlgpu.bench import scaling
-from dmlgpu.bench.records import is_bench_file, read_file, write_run
+from dmlgpu.bench.records import as_times, is_bench_file, read_file, write_run
 from dmlgpu.bench.scaling import break_even, break_evens, sweeps
-from dmlgpu.bench.wording import as_times
 from dmlgpu.common.errors import InvalidArgument, ModelError
 from dmlgpu.conformance.report.writing import Report, as_html, as_junit, as_markdown
 from dmlgpu.conformance.running.outcome import Outcome, Status

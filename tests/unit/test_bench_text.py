@@ -4,11 +4,11 @@ import io
 
 import pytest
 
+from dmlgpu.bench.records import hot_text, phases_text, work_text
 from dmlgpu.bench.specs import BenchSpec, parse_shape
-from dmlgpu.bench.wording import hot_text, phases_text, work_text
 from dmlgpu.cli.bench import print_measurement
-from dmlgpu.cli.progress import BenchProgress
-from dmlgpu.cli.workloads import find_workloads
+from dmlgpu.cli.subjects import find_workloads
+from dmlgpu.cli.tables import BenchProgress
 from dmlgpu.common.errors import InvalidArgument
 from tests.unit.bench_fakes import measured
 

@@ -6,7 +6,6 @@ import pytest
 from dmlgpu import catalog as schema
 from dmlgpu.bench.choosing import is_map, of_case, of_operator, schedules_of, size_names
 from dmlgpu.bench.counting import count
-from dmlgpu.bench.rows import LAYOUTS, ROWS, folded, laid_out
 from dmlgpu.bench.specs import (
     BenchSpec,
     combinations,
@@ -19,8 +18,9 @@ from dmlgpu.bench.specs import (
 )
 from dmlgpu.bench.workload import Contents, byte_count, fill
 from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.samples import LAYOUTS, SAMPLES, folded, laid_out
 from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.cli.workloads import find_workloads
+from dmlgpu.cli.subjects import find_workloads
 from dmlgpu.common.errors import InvalidArgument, ModelError
 from dmlgpu.compiler.explain import check, explain_graph, explain_operator
 from dmlgpu.compiler.target import Profile, Target
@@ -72,7 +72,7 @@ def test_types_are_named():
         parse_types(["float8"])
 
 
-@pytest.mark.parametrize("operator", ROWS)
+@pytest.mark.parametrize("operator", SAMPLES)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_row_is_a_valid_description_in_every_layout(operator, layout):
     (workload,) = of_operator(operator, layouts=[layout])

@@ -24,12 +24,12 @@ from dmlgpu.catalog.validation import validate
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.conformance.cases import registry
 from dmlgpu.conformance.cases.case import Case
-from dmlgpu.conformance.cases.layouts import Layout
+from dmlgpu.conformance.cases.keys import QUICK, QUICK_FAULTS, quick_names
+from dmlgpu.conformance.cases.layouts import TensorLayout
 from dmlgpu.conformance.cases.operator_cases import with_owned_input
-from dmlgpu.conformance.cases.profiles import QUICK, QUICK_FAULTS, quick_names
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name, case_names
 from dmlgpu.conformance.cases.tolerance import EXACT
-from dmlgpu.conformance.running.comparison import compare
+from dmlgpu.conformance.running.outcome import compare
 from tests.strategies import cases_of
 
 ROOT = Path(__file__).parents[2]
@@ -94,8 +94,8 @@ def test_a_name_gives_the_same_case_again(stem):
 
 def digest():
     """What all standard names are, and what every ninth stands for."""
-    found = case_names("standard")
-    return zlib.crc32(repr((found, [case_by_name(name).desc for name in found[::9]])).encode())
+    names = case_names("standard")
+    return zlib.crc32(repr((names, [case_by_name(name).desc for name in names[::9]])).encode())
 
 
 def test_another_process_has_the_same_cases():
@@ -136,15 +136,15 @@ def check_results(case):
 
 @each_operator
 def test_quick_cases_cover_types_layouts_variants_and_ranks(stem):
-    found = keyed(stem)
+    keys = keyed(stem)
     object_ = OPERATOR_CASES[stem]
-    for position, wanted in enumerate(zip(*object_.types, strict=True)):
-        assert {types[position] for types, *_ in found} == {t.name.lower() for t in wanted}
-    assert {layout for _, _, layout, _ in found} == set(Layout)
-    wanted_variants = set(itertools.chain(*(object_.allowed_variants(t, Layout.PACKED) for t in object_.types)))
+    for position, expected in enumerate(zip(*object_.types, strict=True)):
+        assert {types[position] for types, *_ in keys} == {t.name.lower() for t in expected}
+    assert {layout for _, _, layout, _ in keys} == set(TensorLayout)
+    wanted_variants = set(itertools.chain(*(object_.allowed_variants(t, TensorLayout.PACKED) for t in object_.types)))
     chosen = {key.variant for key in object_.chosen_keys()}
-    assert {variant for *_, variant in found} == wanted_variants | chosen
-    assert {len(sizes) for _, sizes, _, _ in found} == set(object_.ranks)
+    assert {variant for *_, variant in keys} == wanted_variants | chosen
+    assert {len(sizes) for _, sizes, _, _ in keys} == set(object_.ranks)
 
 
 def owned_labels(name):
@@ -152,8 +152,8 @@ def owned_labels(name):
 
 
 def test_one_input_is_owned_whether_single_or_of_an_array():
-    found = {label for seed in range(20) for label in owned_labels(f"quantize-float32-int8-4x6-packed-owned-s{seed}")}
-    assert found == {"input_tensor", "quantization_tensors[0]", "quantization_tensors[1]"}
+    labels = {label for seed in range(20) for label in owned_labels(f"quantize-float32-int8-4x6-packed-owned-s{seed}")}
+    assert labels == {"input_tensor", "quantization_tensors[0]", "quantization_tensors[1]"}
     assert len(owned_labels("quantize-float32-int8-4x6-packed-owned-s0")) == 1
 
 
@@ -165,8 +165,8 @@ def test_an_absent_input_is_never_owned():
         zero_point_tensor=None,
         output_tensor=TensorDesc(DataType.INT8, (2,)),
     )
-    found = [with_owned_input(Case("case", desc, tuple), np.random.default_rng(seed)) for seed in range(20)]
-    owned = [[slot.field for slot in case.desc.inputs if slot.tensor and slot.tensor.owned_by_dml] for case in found]
+    cases = [with_owned_input(Case("case", desc, tuple), np.random.default_rng(seed)) for seed in range(20)]
+    owned = [[slot.field for slot in case.desc.inputs if slot.tensor and slot.tensor.owned_by_dml] for case in cases]
     assert {tuple(fields) for fields in owned} == {("input_tensor",), ("scale_tensor",)}
 
 
@@ -217,8 +217,8 @@ def test_a_scatter_with_duplicates_has_rivals():
 
 
 def test_special_values_of_float32_have_a_flushed_outcome():
-    found = names("element_wise_multiply", "full")
-    name = next(name for name in found if name.startswith("element_wise_multiply-float32") and "special" in name)
+    full_names = names("element_wise_multiply", "full")
+    name = next(name for name in full_names if name.startswith("element_wise_multiply-float32") and "special" in name)
     case = case_by_name(name)
     assert len(case.outcomes(case.inputs())) == 2
 
@@ -278,7 +278,7 @@ def test_what_is_expected_does_not_come_from_what_is_tested(folder):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
             if isinstance(node, ast.ImportFrom):
                 names = [f"{node.module}.{name}" for name in names]
-            wrong = [name for name in names if name.split(".")[:2] in [["dmlgpu", one] for one in FORBIDDEN]]
+            wrong = [name for name in names if name.split(".")[:2] in [["dmlgpu", room] for room in FORBIDDEN]]
             assert not wrong, f"{path.relative_to(package)} must not import {wrong}"
 
 

@@ -17,11 +17,10 @@ from dmlgpu.cli.cluster import _chosen, _run, side_by_side
 from dmlgpu.cli.main import main
 from dmlgpu.cli.test import ConformanceRequest
 from dmlgpu.common.errors import AdapterNotFound
-from dmlgpu.conformance.cluster.registry import ClusterAdapter
+from dmlgpu.conformance.cluster.cluster import ClusterAdapter
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.pool import Job, run_cases
-from dmlgpu.conformance.running.reading import read_runs
-from dmlgpu.conformance.running.records import Run, facts, machine
+from dmlgpu.conformance.running.records import RecordedRun, facts, machine, read_runs
 from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
 from tests.unit.conformance_suite import MANY
 from tests.unit.dask_cluster import DaskCluster, cluster, numpy
@@ -70,7 +69,7 @@ def check_what_is_printed(printed, address: str) -> None:
     assert [row.split()[-3:] for row in rows] == [[str(len(MANY) - 2), "1", "1"]] * 2
 
 
-def check_what_is_written(runs: Sequence[Run], local: DaskCluster) -> None:
+def check_what_is_written(runs: Sequence[RecordedRun], local: DaskCluster) -> None:
     assert [run.is_complete for run in runs] == [True, True]
     assert [run.facts["adapter"]["driver"].partition(",")[0] for run in runs] == ["NumPy 1.0", "NumPy 2.0"]
     alone = {one.case: one for one in run_cases(Job("many", 0, environment=local.environment), MANY)}

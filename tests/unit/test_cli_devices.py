@@ -84,7 +84,7 @@ def test_json(two_adapters, capsys):
 def all_drivers(monkeypatch):
     brought = LocatedAdapter(CARD, 0, (("VK_DRIVER_FILES", "/x/card.json"),), "Example GPU Vulkan")
     found = Discovery((LocatedAdapter(NUMPY, 1, (), "numpy"), brought), ("/x/old.json: no answer",))
-    monkeypatch.setattr("dmlgpu.cli.adapters.all_drivers", lambda paths: found)
+    monkeypatch.setattr("dmlgpu.cli.devices.all_drivers", lambda paths: found)
 
 
 def test_every_driver_of_the_machine(all_drivers, capsys):

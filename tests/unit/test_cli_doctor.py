@@ -53,7 +53,7 @@ def machine(monkeypatch):
         monkeypatch.setattr(diagnosis, "manifests", lambda: default if manifests is None else manifests)
         monkeypatch.setattr(diagnosis, "cards", lambda: tuple(cards))
         monkeypatch.setattr(doctor, "requirements", lambda: tuple(requirements))
-        monkeypatch.setattr(doctor, "caches", lambda: (doctor.Cache("Mesa", "~/.cache/x", 2, 4096),))
+        monkeypatch.setattr(doctor, "caches", lambda: (doctor.CacheFolder("Mesa", "~/.cache/x", 2, 4096),))
 
     monkeypatch.setattr(doctor.sys, "platform", "linux")
     have()
@@ -240,7 +240,7 @@ def test_caches(monkeypatch, tmp_path):
     folder.mkdir(parents=True)
     (folder / "kernel").write_bytes(b"x" * 100)
     (folder.parent / "index").write_bytes(b"x" * 10)
-    assert doctor.caches() == (doctor.Cache("Mesa", "~/mesa/mesa_shader_cache", 2, 110),)
+    assert doctor.caches() == (doctor.CacheFolder("Mesa", "~/mesa/mesa_shader_cache", 2, 110),)
 
 
 @pytest.mark.usefixtures("homeless")
@@ -248,7 +248,7 @@ def test_caches_of_a_user_without_a_home_are_those_that_variables_name(monkeypat
     monkeypatch.delenv("__GL_SHADER_DISK_CACHE_PATH", raising=False)
     monkeypatch.setenv("MESA_SHADER_CACHE_DIR", str(tmp_path))
     (tmp_path / "mesa_shader_cache_db").mkdir()
-    assert doctor.caches() == (doctor.Cache("Mesa", f"{tmp_path}/mesa_shader_cache_db", 0, 0),)
+    assert doctor.caches() == (doctor.CacheFolder("Mesa", f"{tmp_path}/mesa_shader_cache_db", 0, 0),)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dmlgpu.cli.adapters import matching
+from dmlgpu.cli.devices import matching
 from dmlgpu.common.errors import AdapterNotFound
 from dmlgpu.common.files import growing_file
 from dmlgpu.conformance.drivers.discovery import LocatedAdapter

@@ -10,15 +10,15 @@ from dataclasses import replace
 
 import pytest
 
-from dmlgpu.cli.adapters import choose_adapters
+from dmlgpu.cli.devices import choose_adapters
 from dmlgpu.cli.main import main
-from dmlgpu.cli.progress import INTERVAL, Progress
+from dmlgpu.cli.tables import INTERVAL, Progress
 from dmlgpu.cli.test import _report, failure_lines, reproduce
 from dmlgpu.common.errors import AdapterNotFound
 from dmlgpu.conformance.drivers.discovery import Discovery, LocatedAdapter
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.pool import Job
-from dmlgpu.conformance.running.reading import read_comparisons, read_runs
+from dmlgpu.conformance.running.records import read_comparisons, read_runs
 from dmlgpu.runtime.adapters import adapters
 from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
 from tests.unit import conformance_suite
@@ -53,7 +53,7 @@ def altered(installed, monkeypatch):
     known = tuple(LocatedAdapter(NUMPY_ADAPTER, NUMPY, (), label) for label in ("numpy #1", "numpy #2"))
     altered = LocatedAdapter(NUMPY_ADAPTER, NUMPY, ((VARIABLE, "1"),), "altered")
     monkeypatch.setattr(
-        "dmlgpu.cli.adapters.all_drivers", lambda paths: Discovery((*known, altered), ("x.json: no answer",))
+        "dmlgpu.cli.devices.all_drivers", lambda paths: Discovery((*known, altered), ("x.json: no answer",))
     )
 
 
@@ -213,7 +213,7 @@ def test_names_are_quoted_in_commands():
 def no_driver(monkeypatch):
     """No driver brings an adapter any more."""
     monkeypatch.setattr("dmlgpu.runtime.wgpu.adapters", lambda: ())
-    monkeypatch.setattr("dmlgpu.cli.adapters.all_drivers", lambda paths: Discovery((LocatedAdapter(NUMPY_ADAPTER, 0),)))
+    monkeypatch.setattr("dmlgpu.cli.devices.all_drivers", lambda paths: Discovery((LocatedAdapter(NUMPY_ADAPTER, 0),)))
     monkeypatch.delenv("DMLGPU_ADAPTER", raising=False)
 
 
@@ -323,7 +323,7 @@ def test_none_of_the_drivers(altered, wanted):
 
 
 def test_drivers_without_adapters(altered, monkeypatch, capsys):
-    monkeypatch.setattr("dmlgpu.cli.adapters.all_drivers", lambda paths: Discovery(()))
+    monkeypatch.setattr("dmlgpu.cli.devices.all_drivers", lambda paths: Discovery(()))
     assert main(["test", "-d", "all", "--suite", "altered"]) == 2
     assert capsys.readouterr().err == "dmlgpu: --drivers all: there is no adapter\n"
 

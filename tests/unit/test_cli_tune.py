@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dmlgpu.bench.tuning import storing
+from dmlgpu.bench import tuning
 from dmlgpu.cli import tune
 from dmlgpu.compiler.target import AdapterInfo, Target
 from dmlgpu.compiler.tuned_files import tuned_file
@@ -29,7 +29,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_what_is_kept_is_listed_with_what_it_gains(folder: Path) -> None:
     assert run_here("tune", "--list").stdout == f"there are no tuned choices in {folder}\n"
-    storing.keep(CARD, [finding()])
+    tuning.save_choices(CARD, [finding()])
     (folder / "broken.json").write_text("{}")
     lines = run_here("tune", "--list").stdout.splitlines()
     assert lines[:2] == [
@@ -41,7 +41,7 @@ def test_what_is_kept_is_listed_with_what_it_gains(folder: Path) -> None:
 
 
 def test_choices_are_shared_forgotten_and_taken(folder: Path) -> None:
-    storing.keep(CARD, [finding()])
+    tuning.save_choices(CARD, [finding()])
     shared = folder / "for others" / "card.json"
     assert run_here("tune", "--share", shared).stdout == f"{CARD}: 1 written\n"
     assert run_here("tune", "--clear").stdout == f"{CARD}: forgotten\n"
@@ -51,15 +51,17 @@ def test_choices_are_shared_forgotten_and_taken(folder: Path) -> None:
         f"dmlgpu: there are no tuned choices for {CARD} to share; dmlgpu tune finds some\n",
     )
     assert run_here("tune", "--take", shared).returncode == 0
-    assert storing.kept(CARD).answers == {PRODUCT: "register 8x2"}
+    assert tuning.load_choices(CARD).answers == {PRODUCT: "register 8x2"}
 
 
 def test_what_is_not_for_this_adapter_is_refused(folder: Path) -> None:
-    storing.write(folder / "other.json", storing.keep(replace(CARD, driver="2"), [finding()], folder / "other"))
+    tuning.write_choices(
+        folder / "other.json", tuning.save_choices(replace(CARD, driver="2"), [finding()], folder / "other")
+    )
     refused = run_here("tune", "--take", folder / "other.json")
     assert refused.returncode == 2
     assert refused.stderr.endswith("has choices for the driver '2', which must be 'driver 1.2'\n")
-    assert storing.kept(CARD).answers == {}
+    assert tuning.load_choices(CARD).answers == {}
 
 
 def test_the_reference_has_nothing_to_tune() -> None:

@@ -8,7 +8,7 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.plan import Role
 from dmlgpu.compiler.program import Copy, Slot
-from dmlgpu.compiler.schedule.steps import in_turns
+from dmlgpu.compiler.schedule.steps.base import in_turns
 from dmlgpu.compiler.target import Target
 
 F32, I64 = DataType.FLOAT32, DataType.INT64
@@ -55,10 +55,10 @@ def test_owned_inputs_are_copied_at_initialization_and_read_from_there():
 
 def test_copies_of_owned_inputs_are_steps_of_the_schedule():
     """Every kernel of a program is scheduled before anything is rendered."""
-    made = compiler.stages(gather(owned_input=True, owned_indices=True), ANY)
-    scheduled = [step.label for step, _ in in_turns(made.schedule.initialization)]
+    result = compiler.stages(gather(owned_input=True, owned_indices=True), ANY)
+    scheduled = [step.label for step, _ in in_turns(result.schedule.initialization)]
     assert scheduled == ["own input 0", "own input 1"]
-    assert len(made.program.initialization) == len(scheduled)
+    assert len(result.program.initialization) == len(scheduled)
 
 
 def test_one_owned_input_leaves_the_others_alone():

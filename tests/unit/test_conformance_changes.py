@@ -9,9 +9,9 @@ import pytest
 
 from dmlgpu.cli.main import main
 from dmlgpu.common.errors import InvalidArgument
-from dmlgpu.conformance.report.changes import Kind, changes, pairs
+from dmlgpu.conformance.report.changes import ChangeKind, changes, pairs
 from dmlgpu.conformance.running.outcome import Outcome, Status
-from dmlgpu.conformance.running.records import Run, facts, write_run
+from dmlgpu.conformance.running.records import RecordedRun, facts, write_run
 from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
 
 GOOD = Outcome("a", Status.PASS, of_bound=0.5, digest="11")
@@ -19,8 +19,8 @@ BAD = replace(GOOD, status=Status.FAIL, of_bound=4.5)
 REFUSED = Outcome("a", Status.NOT_SUPPORTED)
 
 
-def run(*outcomes, suite="dmlgpu", **facts_of_adapter) -> Run:
-    return Run(
+def run(*outcomes, suite="dmlgpu", **facts_of_adapter) -> RecordedRun:
+    return RecordedRun(
         {
             **facts(NUMPY_ADAPTER, suite, "quick", "", tuple(outcome.case for outcome in outcomes)),
             "adapter": asdict(replace(NUMPY_ADAPTER, **facts_of_adapter)),
@@ -33,15 +33,15 @@ def run(*outcomes, suite="dmlgpu", **facts_of_adapter) -> Run:
     ("before", "after", "kinds"),
     [
         (GOOD, GOOD, []),
-        (GOOD, BAD, [Kind.REGRESSION]),
-        (GOOD, REFUSED, [Kind.REGRESSION]),
-        (replace(BAD, status=Status.EXPECTED_FAIL), replace(BAD, status=Status.CRASH), [Kind.REGRESSION]),
-        (REFUSED, GOOD, [Kind.CHANGED]),
-        (BAD, GOOD, [Kind.REPAIRED]),
-        (BAD, replace(BAD, status=Status.CRASH), [Kind.CHANGED]),
-        (GOOD, replace(GOOD, of_bound=0.75), [Kind.LESS_ACCURATE]),
-        (GOOD, replace(GOOD, of_bound=0.25), [Kind.MORE_ACCURATE]),
-        (GOOD, replace(GOOD, digest="12"), [Kind.OTHER_BITS]),
+        (GOOD, BAD, [ChangeKind.REGRESSION]),
+        (GOOD, REFUSED, [ChangeKind.REGRESSION]),
+        (replace(BAD, status=Status.EXPECTED_FAIL), replace(BAD, status=Status.CRASH), [ChangeKind.REGRESSION]),
+        (REFUSED, GOOD, [ChangeKind.CHANGED]),
+        (BAD, GOOD, [ChangeKind.REPAIRED]),
+        (BAD, replace(BAD, status=Status.CRASH), [ChangeKind.CHANGED]),
+        (GOOD, replace(GOOD, of_bound=0.75), [ChangeKind.LESS_ACCURATE]),
+        (GOOD, replace(GOOD, of_bound=0.25), [ChangeKind.MORE_ACCURATE]),
+        (GOOD, replace(GOOD, digest="12"), [ChangeKind.OTHER_BITS]),
     ],
 )
 def test_kinds(before, after, kinds):
@@ -92,7 +92,7 @@ def test_runs_of_different_selections_are_compared_on_what_both_ran(tmp_path, ca
     b, c = (replace(GOOD, case=name) for name in "bc")
     before, after = run(GOOD, b), run(BAD, c)
     after.facts["pattern"] = "c"
-    assert [(change.kind, change.case) for change in changes(before, after)] == [(Kind.REGRESSION, "a")]
+    assert [(change.kind, change.case) for change in changes(before, after)] == [(ChangeKind.REGRESSION, "a")]
     files = []
     for one in (before, after):
         files.append(tmp_path / f"{len(files)}.jsonl")
@@ -104,7 +104,7 @@ def test_runs_of_different_selections_are_compared_on_what_both_ran(tmp_path, ca
 
 
 def test_several_regressions_are_many():
-    assert [Kind.REGRESSION.counted(2), Kind.MISSING.counted(2)] == ["2 regressions", "2 missing"]
+    assert [ChangeKind.REGRESSION.counted(2), ChangeKind.MISSING.counted(2)] == ["2 regressions", "2 missing"]
 
 
 def test_the_command(tmp_path, capsys):

@@ -17,10 +17,8 @@ from distributed import CancelledError
 
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.conformance.cluster import cluster as cluster_module
-from dmlgpu.conformance.cluster import registry, worker
-from dmlgpu.conformance.cluster.cluster import Cluster, connect
-from dmlgpu.conformance.cluster.registry import ClusterAdapter, ClusterJob
-from dmlgpu.conformance.cluster.shards import SHARD_SIZE, ShardQueue
+from dmlgpu.conformance.cluster import worker
+from dmlgpu.conformance.cluster.cluster import SHARD_SIZE, Cluster, ClusterAdapter, ClusterJob, ShardQueue, connect
 from dmlgpu.conformance.cluster.worker import Announcement, _resource, announce, differences
 from dmlgpu.conformance.drivers import discovery
 from dmlgpu.conformance.drivers.discovery import Discovery, LocatedAdapter
@@ -241,8 +239,8 @@ class Asked:
         self.futures: list[Future] = []
         self.resources: dict[str, int] = {}
         self.scheduler = SimpleNamespace(address="tcp://a:1")
-        monkeypatch.setattr(registry, "Future", Future)
-        monkeypatch.setattr(registry, "workers", lambda client: {"tcp://b:2": {"resources": self.resources}})
+        monkeypatch.setattr(cluster_module, "Future", Future)
+        monkeypatch.setattr(cluster_module, "workers", lambda client: {"tcp://b:2": {"resources": self.resources}})
 
     def submit(self, ask, *, key, workers, allow_other_workers):
         assert workers == ["tcp://b:2"] and not allow_other_workers
@@ -258,7 +256,7 @@ class Asked:
 
 def test_a_worker_that_comes_late_is_asked_once_and_gets_cases(monkeypatch):
     client, warnings = Asked(monkeypatch), []
-    late = registry.WorkerRegistry(client, job(), warnings.append)
+    late = cluster_module.WorkerRegistry(client, job(), warnings.append)
     assert not late.capacity()["dmlgpu-0"] and not late.capacity()["dmlgpu-0"]
     client.resources = {"dmlgpu-0": 2}
     client.answer()
@@ -268,7 +266,7 @@ def test_a_worker_that_comes_late_is_asked_once_and_gets_cases(monkeypatch):
 
 def test_a_worker_that_was_started_again_is_asked_again(monkeypatch):
     client = Asked(monkeypatch)
-    late = registry.WorkerRegistry(client, job(), print)
+    late = cluster_module.WorkerRegistry(client, job(), print)
     late.capacity()
     client.resources = {"dmlgpu-0": 1}
     client.answer()
@@ -280,7 +278,7 @@ def test_a_worker_that_was_started_again_is_asked_again(monkeypatch):
 
 def test_a_late_worker_that_differs_gets_no_cases(monkeypatch):
     client, warnings = Asked(monkeypatch), []
-    late = registry.WorkerRegistry(client, job(), warnings.append)
+    late = cluster_module.WorkerRegistry(client, job(), warnings.append)
     late.capacity()
     client.resources = {"dmlgpu-0": 1}
     client.answer(wgpu="0.0.1")

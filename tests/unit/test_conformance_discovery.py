@@ -17,11 +17,12 @@ from dmlgpu.conformance.drivers.discovery import (
     LocatedAdapter,
     all_drivers,
     in_environment,
+    machine_manifests,
+    manifests_at,
     of_drivers,
     process_adapters,
     with_labels,
 )
-from dmlgpu.conformance.drivers.manifests import machine_manifests, manifests_at
 from dmlgpu.runtime.adapters import adapters
 from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
 

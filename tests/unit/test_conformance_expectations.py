@@ -11,11 +11,11 @@ from dmlgpu.common.errors import ModelError
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.conformance.cases.registry import case_names
 from dmlgpu.conformance.mutation.suite import MutantSuite
-from dmlgpu.conformance.running.expectations import BUILT_IN, Expectation, load, with_expectation
+from dmlgpu.conformance.running.expectations import BUILT_IN, ExpectedFailure, load, with_expectation
 from dmlgpu.conformance.running.outcome import Outcome, Status
 
 LAVAPIPE = AdapterInfo("llvmpipe (LLVM 15.0.6, 256 bits)", "Vulkan", "cpu", "Mesa", "llvmpipe Mesa 25.0.7-2~bpo12+1")
-KNOWN = Expectation(("element_wise_pow-*",), "subnormal bases")
+KNOWN = ExpectedFailure(("element_wise_pow-*",), "subnormal bases")
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_others_are_left_alone():
 def test_a_file(tmp_path):
     path = tmp_path / "known.toml"
     path.write_text('[[expected]]\ncases = "a-*"\nreason = "r"\n[[expected]]\ncases = ["b", "c"]\nreason = "s"\n')
-    assert load(path) == (Expectation(("a-*",), "r"), Expectation(("b", "c"), "s"))
+    assert load(path) == (ExpectedFailure(("a-*",), "r"), ExpectedFailure(("b", "c"), "s"))
 
 
 @pytest.mark.parametrize(

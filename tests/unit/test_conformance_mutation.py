@@ -11,9 +11,8 @@ from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.compiler.wgsl import templates
 from dmlgpu.conformance.cases.registry import case_by_name
-from dmlgpu.conformance.mutation.coverage import KernelCoverage, clear_caches, shaders
 from dmlgpu.conformance.mutation.rules import RULES, mutant_by_name, mutants_of, sample, shader_files
-from dmlgpu.conformance.mutation.suite import PER_FILE, MutantSuite
+from dmlgpu.conformance.mutation.suite import PER_FILE, KernelCoverage, MutantSuite, clear_caches, shaders
 
 TARGET = Target(name="test", features=frozenset({"immediates"}))
 ADD = "element_wise_add-float32-2x3-packed-s0"

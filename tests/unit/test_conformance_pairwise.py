@@ -17,24 +17,29 @@ from dmlgpu.common.errors import InvalidArgument, ModelError
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Ulp
 from dmlgpu.conformance.drivers import pairwise
 from dmlgpu.conformance.drivers.discovery import LocatedAdapter
-from dmlgpu.conformance.drivers.outputs import as_output_suite
 from dmlgpu.conformance.drivers.pairwise import (
+    AdapterPair,
     Agreement,
     Allowance,
     Comparison,
     Distance,
-    Pair,
     agreement,
     distance,
     expected_to_disagree,
     outlier,
 )
-from dmlgpu.conformance.drivers.pairwise_run import AdapterResult, compare_results, run_pairwise
+from dmlgpu.conformance.drivers.pairwise_run import AdapterResult, as_output_suite, compare_results, run_pairwise
 from dmlgpu.conformance.report.pairs import kernels_of
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.pool import Job
-from dmlgpu.conformance.running.reading import read_comparisons, read_runs
-from dmlgpu.conformance.running.records import comparison_facts, facts, write_comparison, write_run
+from dmlgpu.conformance.running.records import (
+    comparison_facts,
+    facts,
+    read_comparisons,
+    read_runs,
+    write_comparison,
+    write_run,
+)
 from dmlgpu.runtime.adapters import adapters
 from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
 from tests.unit import conformance_suite
@@ -131,9 +136,9 @@ def test_outputs_of_other_types_are_refused():
 # ---- pairs
 
 
-def pairs_of(labels: str, **agreements: Agreement) -> list[Pair]:
+def pairs_of(labels: str, **agreements: Agreement) -> list[AdapterPair]:
     """Each two of some adapters, named by letters; they agree where nothing else is said."""
-    return [Pair("case", (a, b), agreements.get(a + b, Agreement.AGREE)) for a, b in combinations(labels, 2)]
+    return [AdapterPair("case", (a, b), agreements.get(a + b, Agreement.AGREE)) for a, b in combinations(labels, 2)]
 
 
 BAD, NONE, REFUSED = Agreement.DISAGREE, Agreement.NO_RESULT, Agreement.REFUSED
@@ -176,7 +181,9 @@ def result(label: str, status: Status = Status.PASS, message: str = "", digest: 
     ],
 )
 def test_without_two_results_nothing_is_compared(one, other, agreement, message):
-    assert compare_results(one, other, Allowance(EXACT)) == Pair("case", ("a", "b"), agreement, "exact", None, message)
+    assert compare_results(one, other, Allowance(EXACT)) == AdapterPair(
+        "case", ("a", "b"), agreement, "exact", None, message
+    )
 
 
 def test_what_has_no_result_names_the_kernels_that_ran():
@@ -201,7 +208,7 @@ def test_what_disagrees_names_the_kernels_that_ran(tmp_path):
     results = [computed(tmp_path, "a", 1, MAP), computed(tmp_path, "b", 2, TREE), computed(tmp_path, "c", 3, MAP)]
     pairs = [compare_results(one, other, Allowance(EXACT)) for one, other in combinations(results, 2)]
     assert [pair.kernels for pair in pairs] == [(MAP, TREE), (MAP, MAP), (TREE, MAP)]
-    assert Pair.from_json(json.loads(json.dumps(pairs[0].to_json()))) == pairs[0]
+    assert AdapterPair.from_json(json.loads(json.dumps(pairs[0].to_json()))) == pairs[0]
     assert kernels_of(pairs) == (f"a, c ran as: {MAP[0]}", f"b ran as: {'; '.join(TREE)}")
     request = ConformanceRequest(suite="altered", adapters=("all",))
     assert [line for line in _pair_lines(pairs, request) if "ran as" in line] == [
@@ -233,7 +240,7 @@ def test_what_is_expected_is_fine():
 
 
 @pytest.fixture(scope="module")
-def compared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Pair]]:
+def compared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, AdapterPair]]:
     """By case: the pairs of the adapters a, b and c, of which c is altered."""
     environment = conformance_suite.install(tmp_path_factory.mktemp("package"), "altered", AlteredSuite)
     job = Job("altered", len(adapters()) - 1, environment=environment)
@@ -295,9 +302,11 @@ def test_a_suite_that_only_judges_is_refused():
 # ---- files
 
 PAIRS = (
-    Pair("far-1", ("a", "b"), BAD, "1 ULP", Distance(2, 1, 1, float("inf"), float("inf"), (0, 1), ("1.0", "nan"), 0.5)),
-    Pair("far-1", ("a", "c"), NONE, "1 ULP", None, "c: crash: signal 11"),
-    Pair("far-1", ("b", "c"), Agreement.AGREE, "1 ULP", Distance(2)),
+    AdapterPair(
+        "far-1", ("a", "b"), BAD, "1 ULP", Distance(2, 1, 1, float("inf"), float("inf"), (0, 1), ("1.0", "nan"), 0.5)
+    ),
+    AdapterPair("far-1", ("a", "c"), NONE, "1 ULP", None, "c: crash: signal 11"),
+    AdapterPair("far-1", ("b", "c"), Agreement.AGREE, "1 ULP", Distance(2)),
 )
 COMMAND = ("dmlgpu", "test", "--pairwise")
 ADAPTERS = (

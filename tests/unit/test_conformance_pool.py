@@ -14,7 +14,7 @@ from dmlgpu.common.errors import DmlError
 from dmlgpu.conformance.running import pool
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.pool import Job, WorkerProcess, run_cases, run_repeatedly
-from dmlgpu.conformance.running.worker import Server
+from dmlgpu.conformance.running.worker import CaseServer
 from dmlgpu.runtime.adapters import adapters
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
@@ -95,8 +95,8 @@ class Compiling:
 
 def test_a_case_that_raises_names_the_kernels_of_that_case():
     suite, answers = Compiling(), io.StringIO()
-    suite.server = Server(suite, answers)
-    suite.server.serve(Device("numpy"), io.StringIO("one\ntwo\n"))
+    suite.server = CaseServer(suite, answers)
+    suite.server.serve(Device("numpy"), io.StringIO('"one"\n"two"\n'))
     records = [json.loads(line) for line in answers.getvalue().splitlines()]
     assert records[0] == {"kernels": ["one a", "one b"]}
     assert [record["kernels"] for record in records if "case" in record] == [["one a", "one b"], ["two a", "two b"]]

@@ -19,20 +19,23 @@ from markdown_it import MarkdownIt
 from dmlgpu.cli.main import main
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.conformance.drivers.pairwise import Comparison
-from dmlgpu.conformance.report.causes import causes
 from dmlgpu.conformance.report.charts import charts
-from dmlgpu.conformance.report.dataset import dataset, packed
-from dmlgpu.conformance.report.facts import features, limits, run_facts
 from dmlgpu.conformance.report.junit import as_junit
-from dmlgpu.conformance.report.labels import labels
-from dmlgpu.conformance.report.markdown import as_markdown
-from dmlgpu.conformance.report.model import Report, family_of, reproduce
-from dmlgpu.conformance.report.page import as_html
+from dmlgpu.conformance.report.model import Report, family_of, features, labels, limits, reproduce, run_facts
 from dmlgpu.conformance.report.pairs import PairReport, difference
-from dmlgpu.conformance.report.writing import write_report
-from dmlgpu.conformance.running.outcome import Outcome, Status
-from dmlgpu.conformance.running.records import Run, write_comparison, write_run
-from dmlgpu.conformance.running.wording import bound_text, counted, moment_text, share_text, ulp_text, wrong_text
+from dmlgpu.conformance.report.verdict import causes
+from dmlgpu.conformance.report.writing import as_html, as_markdown, dataset, packed, write_report
+from dmlgpu.conformance.running.outcome import (
+    Outcome,
+    Status,
+    bound_text,
+    counted,
+    moment_text,
+    share_text,
+    ulp_text,
+    wrong_text,
+)
+from dmlgpu.conformance.running.records import RecordedRun, write_comparison, write_run
 from tests.unit.report_runs import BAD, CLOSE, CRASHED, GOOD, REFUSED, compared, measured, mixed, run
 
 
@@ -158,7 +161,7 @@ def test_plurals():
     assert [counted(count, "case") for count in (0, 1, 2, 1234)] == ["0 cases", "1 case", "2 cases", "1,234 cases"]
 
 
-def named(name, backend, driver, suite="dmlgpu", **facts) -> Run:
+def named(name, backend, driver, suite="dmlgpu", **facts) -> RecordedRun:
     made = run(name=name, backend=backend, driver=driver, suite=suite)
     made.facts.update({"started": "noon", **facts})
     return made
@@ -314,7 +317,7 @@ def test_markdown_names_few_operators():
 def test_markdown_says_when_a_run_was_cut_off():
     cut_off = run(GOOD)
     cut_off.facts["cases"] = 7
-    adapters, *_ = tables_of(as_markdown(Report((Run(cut_off.facts, cut_off.outcomes, is_complete=False),))))
+    adapters, *_ = tables_of(as_markdown(Report((RecordedRun(cut_off.facts, cut_off.outcomes, is_complete=False),))))
     assert adapters[1][4] == "1 of 7, cut off"
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dmlgpu.common.errors import DmlError
-from dmlgpu.conformance.cases.profiles import quick_names
+from dmlgpu.conformance.cases.keys import quick_names
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
 from dmlgpu.conformance.cases.tolerance import EXACT
 from dmlgpu.conformance.running.runner import outputs_of, run_case

@@ -14,14 +14,15 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.conformance.cases import case as case_module
 from dmlgpu.conformance.running.outcome import Outcome, Status
-from dmlgpu.conformance.suites.halves import HalvesSuite, all_halves
 from dmlgpu.conformance.suites.operators import OperatorSuite
 from dmlgpu.conformance.suites.registry import BUILT_IN, DEFAULT, select, suite_by_name
 from dmlgpu.conformance.suites.special_values import (
     KINDS,
     NOT_NUMBERS,
-    Kind,
+    HalvesSuite,
+    SpecialKind,
     SpecialValueSuite,
+    all_halves,
     kind_of,
     special_values,
 )
@@ -41,7 +42,7 @@ def test_every_name_of_the_quick_profile_is_accepted_back(name):
     names = suite.names("quick")
     assert names == suite.names("quick")
     assert len(set(names)) == len(names) > 0
-    assert all(suite.has(one) for one in names[::9])
+    assert all(suite.has(case) for case in names[::9])
 
 
 @pytest.mark.parametrize("name", PARTS)
@@ -85,17 +86,17 @@ def test_special_values_hold_what_goes_wrong(data_type):
     bits = nan.view(f"u{nan.itemsize}")
     assert len(np.unique(bits)) >= 6 and len(np.unique(np.signbit(nan))) == 2
     limits = np.finfo(data_type.numpy)
-    for wanted in (np.inf, -np.inf, limits.max, -limits.max, limits.smallest_subnormal, limits.smallest_normal):
-        assert wanted in values
+    for special in (np.inf, -np.inf, limits.max, -limits.max, limits.smallest_subnormal, limits.smallest_normal):
+        assert special in values
     assert {False, True} == set(np.signbit(values[values == 0]).tolist())
 
 
 def test_kinds_leave_out_what_cannot_be_judged():
-    large = special_values(DataType.FLOAT32, Kind.NOT_LARGE)
+    large = special_values(DataType.FLOAT32, SpecialKind.NOT_LARGE)
     assert np.abs(large[np.isfinite(large)]).max() <= 4
     assert np.isnan(large).any() and np.isinf(large).any()
-    finite = special_values(DataType.FLOAT32, Kind.FINITE)
-    normal = special_values(DataType.FLOAT32, Kind.NORMAL)
+    finite = special_values(DataType.FLOAT32, SpecialKind.FINITE)
+    normal = special_values(DataType.FLOAT32, SpecialKind.NORMAL)
     assert (
         not ((normal != 0) & (np.abs(normal) < 2.0**-126)).any()
         and np.isnan(normal).any()
@@ -120,12 +121,12 @@ def test_what_is_no_number_stays():
 def test_sums_get_no_large_numbers():
     suite = SpecialValueSuite()
     by_stem = {name.partition("-")[0]: suite.case(name) for name in suite.names("quick")}
-    assert kind_of(by_stem["element_wise_add"]) is Kind.ALL
-    assert kind_of(by_stem["fold"]) is Kind.NOT_LARGE
-    assert kind_of(by_stem["roi_align1"]) is Kind.FINITE
+    assert kind_of(by_stem["element_wise_add"]) is SpecialKind.ALL
+    assert kind_of(by_stem["fold"]) is SpecialKind.NOT_LARGE
+    assert kind_of(by_stem["roi_align1"]) is SpecialKind.FINITE
     for pattern, kind in KINDS.items():
         met = bool(fnmatch.filter(by_stem, pattern))
-        assert met is (kind is not Kind.NONE), pattern
+        assert met is (kind is not SpecialKind.NONE), pattern
 
 
 def test_a_bound_knows_nothing_of_what_is_not_finite():

@@ -10,10 +10,16 @@ from dmlgpu.catalog import loader
 from dmlgpu.catalog.operator_desc import ScaleBias
 from dmlgpu.common.errors import InvalidArgument, NotSupported
 from dmlgpu.conformance.cases import case as case_module
-from dmlgpu.conformance.cases.attributes import attribute_paths, with_attribute
 from dmlgpu.conformance.running.outcome import Status
 from dmlgpu.conformance.suites import attributes
-from dmlgpu.conformance.suites.attributes import REFUSED, VALUES, AttributeSuite, SameKind
+from dmlgpu.conformance.suites.attributes import (
+    REFUSED,
+    VALUES,
+    AttributeSuite,
+    SameKind,
+    attribute_paths,
+    with_attribute,
+)
 from dmlgpu.runtime.device import Device
 
 NAN, INF = float("nan"), float("inf")
@@ -39,7 +45,7 @@ def test_every_float_of_the_catalog_is_an_attribute():
             ".".join((field.python_name, *part))
             for field in schema.python_fields
             if field.type in kinds
-            for part in ([(one,) for one in kinds[field.type]] or [()])
+            for part in ([(kind,) for kind in kinds[field.type]] or [()])
         }
         assert expected <= set(attribute_paths(schema.stem)), schema.name
         assert bool(expected) == bool([path for path in attribute_paths(schema.stem) if "activation" not in path])
@@ -77,7 +83,7 @@ def test_an_attribute_is_changed_wherever_it_lies():
             return Fields(**{**self.__dict__, **changes})
 
     changed = with_attribute(Fields(**rnn_fields), path, -3.0)
-    assert [one.alpha for one in changed.activation_descs] == [-3.0, -3.0]
+    assert [activation.alpha for activation in changed.activation_descs] == [-3.0, -3.0]
     assert with_attribute(Fields(scales=(1.0, 2.0)), "scales", 5.0).scales == (1.0, 5.0)
     assert with_attribute(Fields(scale_bias=ScaleBias(2, 3)), "scale_bias.bias", 4.0).scale_bias == ScaleBias(2, 4)
     assert with_attribute(Fields(scale_bias=None), "scale_bias.scale", 4.0).scale_bias.scale == 4
@@ -121,8 +127,8 @@ def test_inputs_hold_what_attributes_meet(suite):
 
 def test_what_spreads_infinities_gets_none(suite):
     case = suite.case("convolution-attributes-float32-fused_activation.activation_elu.alpha-zero")
-    given = {slot.field: array for slot, array in zip(case.desc.inputs, case.inputs(), strict=True)}
-    assert np.isfinite(given["input_tensor"]).all() and np.isfinite(given["filter_tensor"]).all()
+    arrays = {slot.field: array for slot, array in zip(case.desc.inputs, case.inputs(), strict=True)}
+    assert np.isfinite(arrays["input_tensor"]).all() and np.isfinite(arrays["filter_tensor"]).all()
 
 
 def test_a_swallowed_nan_is_a_failure(monkeypatch, suite, numpy_device):

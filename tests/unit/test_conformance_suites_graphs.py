@@ -13,15 +13,13 @@ from dmlgpu.compiler.graph.compiler import compile_network
 from dmlgpu.compiler.graph.passes import PASSES
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.target import Profile, Target
-from dmlgpu.conformance.cases.tolerance import Accumulated, Given, ulp
+from dmlgpu.conformance.cases.tolerance import Accumulated, GivenBound, ulp
 from dmlgpu.conformance.running.outcome import Status
 from dmlgpu.conformance.suites import graphs
 from dmlgpu.conformance.suites.graph_bounds import output_bounds
 from dmlgpu.conformance.suites.graph_casts import INPUT, SIZES, STEPS, Casts, all_casts
-from dmlgpu.conformance.suites.graph_consumers import CONSUMERS
-from dmlgpu.conformance.suites.graph_draft import ALL, EVERY, Draft, Example
-from dmlgpu.conformance.suites.graph_producers import PRODUCERS
-from dmlgpu.conformance.suites.graphs import QUICK, Expectation, GraphSuite, example
+from dmlgpu.conformance.suites.graph_steps import ALL, CONSUMERS, EVERY, PRODUCERS, Draft, Example
+from dmlgpu.conformance.suites.graphs import QUICK, GraphExpectation, GraphSuite, example
 from dmlgpu.ops import directml as f
 from dmlgpu.runtime.device import Device
 
@@ -66,10 +64,10 @@ def test_other_names_spell_none(name: str) -> None:
 
 
 def test_every_producer_is_read_by_every_consumer_of_its_type() -> None:
-    found = {tuple(name.split("-")[1:3]) for name in SUITE.names("standard") if name.startswith("pair-")}
-    for producer, (_, made) in PRODUCERS.items():
+    pairs = {tuple(name.split("-")[1:3]) for name in SUITE.names("standard") if name.startswith("pair-")}
+    for producer, (_, produced) in PRODUCERS.items():
         for consumer, (_, read) in CONSUMERS.items():
-            assert ((producer, consumer) in found) == bool(set(made) & set(read) & set(ALL))
+            assert ((producer, consumer) in pairs) == bool(set(produced) & set(read) & set(ALL))
 
 
 @pytest.mark.parametrize("producer", PRODUCERS)
@@ -77,8 +75,8 @@ def test_producers_make_what_their_table_says(producer: str) -> None:
     make, types = PRODUCERS[producer]
     for data_type in types:
         for sizes in (graphs.SIZES, graphs.ODD_SIZES):
-            made = make(Draft(producer, data_type, sizes))
-            assert (made.data_type, made.sizes) == (data_type, sizes)
+            expression = make(Draft(producer, data_type, sizes))
+            assert (expression.data_type, expression.sizes) == (data_type, sizes)
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -115,7 +113,7 @@ def test_steps_take_what_their_table_says(step: str) -> None:
 def test_every_pass_is_at_work_in_a_quick_case() -> None:
     target = Target("CPU", Profile.CPU)
     compiled = [compile_network(resolve(example(name).graph), target) for name in SUITE.names("quick")]
-    assert {note.pass_name for one in compiled for note in one.notes} >= set(PASSES)
+    assert {note.pass_name for graph in compiled for note in graph.notes} >= set(PASSES)
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -125,11 +123,11 @@ def test_the_host_computes_what_is_expected(name: str, device: Device) -> None:
 
 def test_a_wrong_element_fails(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     name = "pattern-two_readers-float16-odd"
-    of = Expectation.of(name)
+    of = GraphExpectation.of(name)
     wrong = of.outputs[1].copy()
     wrong.ravel()[7] += ulp(wrong).ravel()[7]
     changed = dataclasses.replace(of, outputs=(of.outputs[0], wrong))
-    monkeypatch.setattr(Expectation, "of", lambda name: changed)
+    monkeypatch.setattr(GraphExpectation, "of", lambda name: changed)
     outcome = SUITE.run(name, device)
     assert (outcome.status, outcome.wrong, outcome.message) == (Status.FAIL, 1, "graph output 1, fused")
 
@@ -137,22 +135,22 @@ def test_a_wrong_element_fails(device: Device, monkeypatch: pytest.MonkeyPatch) 
 # ---- bounds
 
 
-def bound_of(given: Example) -> np.ndarray:
-    (bound,) = output_bounds(resolve(given.graph), given.inputs)
+def bound_of(graph: Example) -> np.ndarray:
+    (bound,) = output_bounds(resolve(graph.graph), graph.inputs)
     return bound
 
 
 def test_exact_graphs_must_be_equal() -> None:
     for name in ("pair-convolution-residual-float32-odd", "pair-product-cast-float16-plain", "graph-float16-16-s0"):
-        assert not any(bound.any() for bound in Expectation.of(name).bounds)
+        assert not any(bound.any() for bound in GraphExpectation.of(name).bounds)
 
 
 def test_sums_that_are_not_exact_have_their_bound() -> None:
     rng = np.random.default_rng(1)
     a, b = (rng.standard_normal((1, 1, 4, 4)).astype(np.float32) for _ in range(2))
     graph = Graph()
-    made = f.gemm(graph.input(a.shape), graph.input(b.shape))
-    bound = bound_of(Example(graph.desc([made]), (a.ravel(), b.ravel())))
+    product = f.gemm(graph.input(a.shape), graph.input(b.shape))
+    bound = bound_of(Example(graph.desc([product]), (a.ravel(), b.ravel())))
     expected = Accumulated(16).bound(a @ b, np.abs(a.astype(np.float64)) @ np.abs(b))
     np.testing.assert_allclose(bound, expected, rtol=1e-6)
 
@@ -174,42 +172,42 @@ def test_an_error_goes_through_what_follows() -> None:
     """The exponential's two ULP, once doubled by the factor and once more since patterns of signs are few."""
     x = np.linspace(0, 1, 8, dtype=np.float32)
     graph = Graph()
-    made = f.element_wise_exp(graph.input((8,)))
-    made = f.element_wise_multiply(made, graph.constant(np.full(8, 2, np.float32)))
-    bound = bound_of(Example(graph.desc([made]), (x,)))
+    doubled = f.element_wise_exp(graph.input((8,)))
+    doubled = f.element_wise_multiply(doubled, graph.constant(np.full(8, 2, np.float32)))
+    bound = bound_of(Example(graph.desc([doubled]), (x,)))
     of_exponential, of_product = 2 * ulp(np.exp(x)), ulp(2 * np.exp(x))
     np.testing.assert_allclose(bound, 4 * of_exponential + of_product)
 
 
 @pytest.mark.parametrize("name", ["pattern-attention-float32-odd", "pattern-perceptron-float32-plain"])
 def test_bounds_are_narrow(name: str) -> None:
-    found = Expectation.of(name)
-    (bound,), (output,) = found.bounds, found.outputs
+    expectation = GraphExpectation.of(name)
+    (bound,), (output,) = expectation.bounds, expectation.outputs
     assert (bound > 0).all()
     assert bound.max() < 1e-3 * np.abs(output).max()
 
 
 def test_bounds_hold_for_float32_in_another_order() -> None:
     """Scores, softmax and sum in float32, in blocks of rows, as a fused kernel would compute them."""
-    found = Expectation.of("pattern-bare_attention-float32-plain")
-    (bound,), (expected,) = found.bounds, found.outputs
-    query, key, value = (one.view(np.float32).reshape(expected.shape) for one in found.given.inputs)
+    expectation = GraphExpectation.of("pattern-bare_attention-float32-plain")
+    (bound,), (expected,) = expectation.bounds, expectation.outputs
+    query, key, value = (array.view(np.float32).reshape(expected.shape) for array in expectation.example.inputs)
     total, largest = np.zeros((*expected.shape[:3], 1), np.float32), np.float32(0)
     sums = np.zeros_like(expected)
     for row in range(key.shape[2]):
         score = (query * key[:, :, row : row + 1]).sum(3, keepdims=True, dtype=np.float32) * np.float32(0.5)
         weight = np.exp(score - largest)
         total, sums = total + weight, sums + weight * value[:, :, row : row + 1]
-    assert Given().accepts(expected, sums / total, bound).all()
+    assert GivenBound().accepts(expected, sums / total, bound).all()
 
 
 def test_a_given_bound_is_exact_where_it_is_zero() -> None:
     expected = np.array([1.0, 1.0, np.nan, np.inf, 0.0], np.float32)
     bound = np.array([0.0, 0.5, 1.0, 1.0, 0.0])
     got = np.array([1.0, 1.5, np.nan, np.inf, -0.0], np.float32)
-    assert Given().accepts(expected, got, bound).all()
-    assert not Given().accepts(expected, got + np.float32(0.25), bound)[[0, 1, 4]].any()
-    assert not Given().accepts(expected, np.zeros(5, np.float32), bound)[:4].any()
-    assert Given().errors(expected, got, bound).tolist() == [0.0, 1.0, 0.0, 0.0, 0.0]
+    assert GivenBound().accepts(expected, got, bound).all()
+    assert not GivenBound().accepts(expected, got + np.float32(0.25), bound)[[0, 1, 4]].any()
+    assert not GivenBound().accepts(expected, np.zeros(5, np.float32), bound)[:4].any()
+    assert GivenBound().errors(expected, got, bound).tolist() == [0.0, 1.0, 0.0, 0.0, 0.0]
     integers = np.arange(3, dtype=np.int32)
-    assert Given().accepts(integers, integers + 1, np.array([0, 1, 2])).tolist() == [False, True, True]
+    assert GivenBound().accepts(integers, integers + 1, np.array([0, 1, 2])).tolist() == [False, True, True]

@@ -11,12 +11,11 @@ from scipy import special
 
 from benchmarks.accuracy import table
 from dmlgpu.common.errors import NotSupported
-from dmlgpu.conformance.accuracy.functions import FUNCTIONS, Function
-from dmlgpu.conformance.accuracy.measure import Measured
+from dmlgpu.conformance.accuracy.functions import FUNCTIONS, FunctionErrors, LibraryFunction
 from dmlgpu.conformance.running.outcome import Outcome, Status
-from dmlgpu.conformance.running.records import Run
+from dmlgpu.conformance.running.records import RecordedRun
 from dmlgpu.conformance.suites import sizes
-from dmlgpu.conformance.suites.accuracy import AccuracySuite, outcome
+from dmlgpu.conformance.suites.accuracy import AccuracySuite, function_outcome
 from dmlgpu.conformance.suites.sizes import WORKLOADS, SizeSuite, run_workload
 from dmlgpu.runtime.device import Device
 
@@ -76,9 +75,9 @@ def test_bytes_after_the_output_are_watched(monkeypatch, numpy_device):
 
 
 def test_what_a_binding_cannot_hold_is_refused_by_its_limit(numpy_device):
-    found = SizeSuite().run("size-sum-2gib", numpy_device)
-    assert (found.status, found.missing) == (Status.NOT_SUPPORTED, "max-storage-buffer-binding-size")
-    assert found.message == "tensors of 2,147,483,664 bytes exceed max-storage-buffer-binding-size, 134,217,728"
+    outcome = SizeSuite().run("size-sum-2gib", numpy_device)
+    assert (outcome.status, outcome.missing) == (Status.NOT_SUPPORTED, "max-storage-buffer-binding-size")
+    assert outcome.message == "tensors of 2,147,483,664 bytes exceed max-storage-buffer-binding-size, 134,217,728"
 
 
 def test_the_largest_binding_is_the_adapter_s(numpy_device):
@@ -106,14 +105,14 @@ def test_true_values_agree_with_scipy_s(name, true):
     np.testing.assert_allclose(function.true(numbers), true(numbers), rtol=1e-12)
 
 
-def measured(*errors: float, bound: float = 2.0) -> Measured:
+def measured(*errors: float, bound: float = 2.0) -> FunctionErrors:
     numbers = np.array([1e-40, 1.0, 1.5, -6.0, np.inf], np.float32)[: len(errors)]
-    function = Function("double_f32", lambda x: 2 * x, bound)
-    return Measured(function, np.array(errors), (numbers,), 2 * numbers, 2 * numbers.astype(np.float64))
+    function = LibraryFunction("double_f32", lambda x: 2 * x, bound)
+    return FunctionErrors(function, np.array(errors), (numbers,), 2 * numbers, 2 * numbers.astype(np.float64))
 
 
 def test_a_measurement_becomes_an_outcome():
-    good = outcome("double_f32-16", measured(0.25, 0.5, 1.5, 1.0, 0.0), 3.0)
+    good = function_outcome("double_f32-16", measured(0.25, 0.5, 1.5, 1.0, 0.0), 3.0)
     assert (good.status, good.max_ulp, good.wrong, good.elements) == (Status.PASS, 1.5, 0, 5)
     assert good.of_bound == 0.75
     assert (good.inputs, good.expected, good.got, good.worst) == (("1.5",), "3.0", "3.0", (2,))
@@ -123,7 +122,7 @@ def test_a_measurement_becomes_an_outcome():
 
 @pytest.mark.parametrize("error", [2.5, np.inf])
 def test_an_error_above_the_bound_is_a_failure(error):
-    bad = outcome("double_f32-16", measured(0.0, error, 0.0, 3.0), 1.0)
+    bad = function_outcome("double_f32-16", measured(0.0, error, 0.0, 3.0), 1.0)
     assert (bad.status, bad.wrong, bad.max_ulp) == (Status.FAIL, 2, max(error, 3.0))
     assert bad.of_bound == max(error, 3.0) / 2
 
@@ -147,7 +146,7 @@ def test_the_document_s_table_comes_from_outcomes():
         "suite": "accuracy",
     }
     outcomes = (Outcome("tan_f32-16", Status.PASS, max_ulp=3.25, mean_ulp=0.5), Outcome("exp_f32-16", Status.CRASH))
-    assert table(Run(facts, outcomes)) == (
+    assert table(RecordedRun(facts, outcomes)) == (
         "## Vulkan: card (7)\n\nThe adapter keeps subnormals in arithmetic.\n\n"
         "| function | bound | max | mean |\n|---|---|---|---|\n| `tan_f32` | 4 | 3.250 | 0.500 |\n"
     )

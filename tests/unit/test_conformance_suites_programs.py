@@ -14,10 +14,16 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.conformance.running.outcome import Status
 from dmlgpu.conformance.suites import chains, programs
-from dmlgpu.conformance.suites.chains import ChainSuite, Key, Memory
-from dmlgpu.conformance.suites.dispatch_generator import LARGEST
+from dmlgpu.conformance.suites.chains import LARGEST, ChainKey, ChainMemory, ChainSuite
 from dmlgpu.conformance.suites.hazards import FEWEST_ELEMENTS, HAZARDS, HazardSuite
-from dmlgpu.conformance.suites.programs import Execution, Location, Program, Step, expected, run_program
+from dmlgpu.conformance.suites.programs import (
+    DispatchProgram,
+    DispatchStep,
+    Location,
+    ProgramExecution,
+    expected,
+    run_program,
+)
 from dmlgpu.runtime.device import Device
 
 PAIR = TensorDesc(DataType.INT32, (2,))
@@ -32,8 +38,8 @@ def numpy_device():
 
 
 def test_a_program_is_gone_through_in_order():
-    steps = (Step(ADD, (A, B), (C,)), Step(ADD, (C, C), (A,)))
-    first, second = expected(Program(BUFFERS, (steps,), ((0,), (0,))))
+    steps = (DispatchStep(ADD, (A, B), (C,)), DispatchStep(ADD, (C, C), (A,)))
+    first, second = expected(DispatchProgram(BUFFERS, (steps,), ((0,), (0,))))
     # C = A + B = 4, 6; A = 8, 12; C = 11, 16; A = 22, 32
     assert first.tolist() == [22, 32]
     assert second.tolist() == [3, 4, 5, 6, 11, 16]
@@ -41,26 +47,26 @@ def test_a_program_is_gone_through_in_order():
 
 
 def test_lists_run_in_the_order_of_their_submissions():
-    lists = ((Step(ADD, (A, A), (A,)),), (Step(ADD, (A, B), (A,)),))
-    assert expected(Program(BUFFERS, lists, ((0, 1),)))[0].tolist() == [5, 8]
-    assert expected(Program(BUFFERS, lists, ((1,), (0,))))[0].tolist() == [8, 12]
+    lists = ((DispatchStep(ADD, (A, A), (A,)),), (DispatchStep(ADD, (A, B), (A,)),))
+    assert expected(DispatchProgram(BUFFERS, lists, ((0, 1),)))[0].tolist() == [5, 8]
+    assert expected(DispatchProgram(BUFFERS, lists, ((1,), (0,))))[0].tolist() == [8, 12]
 
 
 def test_a_device_that_leaves_out_a_dispatch_is_found(monkeypatch, numpy_device):
-    steps = (Step(ADD, (A, B), (C,)), Step(ADD, (C, C), (A,)))
-    program = Program(BUFFERS, (steps,))
+    steps = (DispatchStep(ADD, (A, B), (C,)), DispatchStep(ADD, (C, C), (A,)))
+    program = DispatchProgram(BUFFERS, (steps,))
     assert run_program(program, numpy_device).ok
     lazy = replace(program, lists=(steps[:1],))
-    monkeypatch.setattr(programs, "execute", lambda program, device: Execution(expected(lazy)))
+    monkeypatch.setattr(programs, "execute", lambda program, device: ProgramExecution(expected(lazy)))
     verdict = run_program(program, numpy_device)
     assert not verdict.ok and verdict.wrong == 2 and (verdict.expected, verdict.got) == (12, 2)
     assert verdict.problem == "buffer 0, last written by dispatch 1, ELEMENT_WISE_ADD"
 
 
 def test_a_device_that_writes_elsewhere_is_found(monkeypatch, numpy_device):
-    program = Program(BUFFERS, ((Step(ADD, (A, A), (A,)),),))
+    program = DispatchProgram(BUFFERS, ((DispatchStep(ADD, (A, A), (A,)),),))
     changed = (*expected(program)[:1], np.zeros(6, np.int32))
-    monkeypatch.setattr(programs, "execute", lambda program, device: Execution(changed))
+    monkeypatch.setattr(programs, "execute", lambda program, device: ProgramExecution(changed))
     assert run_program(program, numpy_device).problem == "buffer 1 must be unchanged"
 
 
@@ -71,17 +77,17 @@ def test_a_device_that_writes_elsewhere_is_found(monkeypatch, numpy_device):
 def test_every_hazard_shows_the_order_of_its_dispatches(hazard, numpy_device):
     name = f"hazard-{hazard}-uint32-{FEWEST_ELEMENTS}"
     program = HazardSuite().program(name)
-    wanted = expected(program)
+    target = expected(program)
     steps = [step for steps in program.lists for step in steps]
     for number in range(min(len(steps) - 1, 4)):
         swapped = list(steps)
         swapped[number : number + 2] = swapped[number + 1], swapped[number]
         other = expected(replace(program, lists=_cut(swapped, program)))
-        assert any((a != b).any() for a, b in zip(wanted, other, strict=True)), f"dispatches {number} and the next"
+        assert any((a != b).any() for a, b in zip(target, other, strict=True)), f"dispatches {number} and the next"
     assert HazardSuite().run(name, numpy_device).status is Status.PASS
 
 
-def _cut(steps: list[Step], program: Program) -> tuple[tuple[Step, ...], ...]:
+def _cut(steps: list[DispatchStep], program: DispatchProgram) -> tuple[tuple[DispatchStep, ...], ...]:
     """The steps in lists as long as the program's."""
     remaining = iter(steps)
     return tuple(tuple(next(remaining) for _ in steps) for steps in program.lists)
@@ -118,10 +124,10 @@ def test_other_hazards_are_refused(name):
 # ---- chains
 
 
-@pytest.mark.parametrize("memory", Memory)
+@pytest.mark.parametrize("memory", ChainMemory)
 @pytest.mark.parametrize("data_type", LARGEST)
 def test_chains_stay_exact_and_pass(data_type, memory, numpy_device):
-    key = Key(data_type, memory, 40, 3)
+    key = ChainKey(data_type, memory, 40, 3)
     program = chains.program(key)
     for array in expected(program)[1:]:
         numbers = array.astype(np.float64)
@@ -130,21 +136,21 @@ def test_chains_stay_exact_and_pass(data_type, memory, numpy_device):
 
 
 def test_chains_differ_by_seed_and_equal_themselves():
-    first, again, other = (chains.program(Key(DataType.INT32, Memory.OWN, 9, seed)) for seed in (1, 1, 2))
+    first, again, other = (chains.program(ChainKey(DataType.INT32, ChainMemory.OWN, 9, seed)) for seed in (1, 1, 2))
     assert first.lists == again.lists != other.lists
 
 
 def test_chains_take_every_kind_of_operator_and_feed_results_on():
-    program = chains.program(Key(DataType.FLOAT32, Memory.OWN, 400, 0))
+    program = chains.program(ChainKey(DataType.FLOAT32, ChainMemory.OWN, 400, 0))
     counts = Counter(step.desc.operator for step in program.order)
     families = {"GEMM", "REDUCE", "GATHER", "JOIN", "SLICE1", "PADDING1", "ELEMENT_WISE_IDENTITY", "ELEMENT_WISE_ADD"}
     assert families <= counts.keys()
-    made = {step.outputs[0] for step in program.order}
-    assert sum(any(location in made for location in step.inputs) for step in program.order) > 300
+    written = {step.outputs[0] for step in program.order}
+    assert sum(any(location in written for location in step.inputs) for step in program.order) > 300
 
 
 def test_chains_share_memory_as_their_names_say():
-    own, arena, reuse = (chains.program(Key(DataType.FLOAT32, memory, 60, 0)) for memory in Memory)
+    own, arena, reuse = (chains.program(ChainKey(DataType.FLOAT32, memory, 60, 0)) for memory in ChainMemory)
     outputs = {location for step in own.order for location in step.outputs}
     assert len({location.buffer for location in outputs}) == 60
     assert len(arena.buffers) == 2
@@ -153,10 +159,10 @@ def test_chains_share_memory_as_their_names_say():
 
 
 def test_a_chain_shows_a_dispatch_that_did_nothing(monkeypatch, numpy_device):
-    key = Key(DataType.INT32, Memory.OWN, 30, 0)
+    key = ChainKey(DataType.INT32, ChainMemory.OWN, 30, 0)
     program = chains.program(key)
     lazy = replace(program, lists=(program.lists[0][:-1], *program.lists[1:]))
-    monkeypatch.setattr(programs, "execute", lambda program, device: Execution(expected(lazy)))
+    monkeypatch.setattr(programs, "execute", lambda program, device: ProgramExecution(expected(lazy)))
     assert ChainSuite().run(str(key), numpy_device).status is Status.FAIL
 
 

@@ -16,7 +16,7 @@ from dmlgpu.conformance.cases.tolerance import (
     ulp,
     ulp_distance,
 )
-from dmlgpu.conformance.running.comparison import compare
+from dmlgpu.conformance.running.outcome import compare
 
 f16, f32, f64 = np.float16, np.float32, np.float64
 NEXT = np.nextafter(f32(1), f32(2))

@@ -8,11 +8,18 @@ from PIL import Image
 from scipy.spatial.transform import Rotation
 
 from dmlgpu.cli.main import main
-from dmlgpu.demo.ocr import models, reading, regions
-from dmlgpu.demo.ocr.models import OcrModel, OcrModels, alphabet, decode
-from dmlgpu.demo.ocr.picture import SIZE, compose, sample
-from dmlgpu.demo.ocr.reading import read_text
-from dmlgpu.demo.ocr.regions import Rectangle, boxes, detection_input, reading_order, smallest_rectangle
+from dmlgpu.demo import ocr, text_regions
+from dmlgpu.demo.ocr import (
+    SIZE,
+    OcrModel,
+    OcrModels,
+    alphabet,
+    compose,
+    decode,
+    read_text,
+    sample,
+)
+from dmlgpu.demo.text_regions import Rectangle, boxes, detection_input, reading_order, smallest_rectangle
 
 
 def rectangle(x, y, width, height, degrees=0.0):
@@ -86,29 +93,29 @@ def test_lines_are_read_from_top_to_bottom_and_columns_from_left_to_right():
 def test_four_points_go_to_four_others():
     source = np.array([[0, 0], [10, 0], [10, 4], [0, 4]], float)
     target = np.array([[3, 1], [20, 2], [18, 14], [1, 9]], float)
-    mapped = regions.perspective(source, target) @ np.concatenate([source, np.ones((4, 1))], axis=1).T
+    mapped = text_regions.perspective(source, target) @ np.concatenate([source, np.ones((4, 1))], axis=1).T
     np.testing.assert_allclose((mapped[:2] / mapped[2]).T, target, atol=1e-9)
 
 
 def test_a_part_is_cut_out_as_it_is_and_turned_upright():
     picture = np.random.default_rng(3).integers(0, 256, (40, 60, 3)).astype(np.uint8)
-    straight = regions.cut(picture, np.array([[10, 5], [40, 5], [40, 25], [10, 25]], float))
+    straight = text_regions.cut(picture, np.array([[10, 5], [40, 5], [40, 25], [10, 25]], float))
     np.testing.assert_array_equal(straight, picture[5:25, 10:40])
-    high = regions.cut(picture, np.array([[10, 5], [20, 5], [20, 35], [10, 35]], float))
+    high = text_regions.cut(picture, np.array([[10, 5], [20, 5], [20, 35], [10, 35]], float))
     np.testing.assert_array_equal(high, np.rot90(picture[5:35, 10:20]))
-    turned = regions.cut(picture, np.array([[40, 25], [10, 25], [10, 5], [40, 5]], float))
+    turned = text_regions.cut(picture, np.array([[40, 25], [10, 25], [10, 5], [40, 5]], float))
     np.testing.assert_array_equal(turned, picture[5:25, 10:40][::-1, ::-1])
 
 
 def test_beyond_the_edge_the_last_pixels_go_on():
     picture = np.full((8, 8, 3), 77, np.uint8)
-    assert (regions.cut(picture, np.array([[-6, -3], [12, -3], [12, 10], [-6, 10]], float)) == 77).all()
+    assert (text_regions.cut(picture, np.array([[-6, -3], [12, -3], [12, 10], [-6, 10]], float)) == 77).all()
 
 
 def test_batches_have_four_lines_of_one_width():
     widths = [30, 150, 60, 60, 60, 60, 5000]
     lines = [np.full((10, width, 3), 255, np.uint8) for width in widths]
-    found = list(regions.batches(lines, [regions.bucket(regions.line_width(one)) for one in lines]))
+    found = list(text_regions.batches(lines, [text_regions.bucket(text_regions.line_width(one)) for one in lines]))
     assert [numbers for numbers, _ in found] == [[0, 2, 3, 4], [5], [1], [6]]
     assert [batch.shape for _, batch in found] == [(4, 3, 48, width) for width in (320, 320, 1280, 2560)]
     first = found[0][1]
@@ -166,11 +173,11 @@ def test_readings_are_compared_by_their_texts_and_probabilities():
     image, line = Image.new("RGB", (160, 96)), rectangle(80, 48, 90, 14)
     ours, theirs = made_up(line, 0.2, []), made_up(line, 0.25, [])
     lines = read_text(image, ours)
-    found = reading.compare(image, lines, ours, theirs, 960)
+    found = ocr.compare(image, lines, ours, theirs, 960)
     assert found.same
     assert found.differences == {"detection": 0, "direction": pytest.approx(0.05), "recognition": 0}
     assert not found.ok
-    assert not reading.compare(image, [], ours, ours, 960).ok
+    assert not ocr.compare(image, [], ours, ours, 960).ok
 
 
 def test_the_sample_and_its_result_are_pictures():
@@ -182,7 +189,7 @@ def test_the_sample_and_its_result_are_pictures():
 
 
 def test_without_the_models_the_command_says_what_to_install(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(models, "PACKAGE", "a_package_that_nobody_has")
+    monkeypatch.setattr(ocr, "PACKAGE", "a_package_that_nobody_has")
     code = main(["demo", "ocr", "-a", "numpy", "-o", str(tmp_path / "read.png")])
     assert code == 1
     assert "rapidocr-onnxruntime, which is not installed: pip install 'dmlgpu[ocr]'" in capsys.readouterr().err

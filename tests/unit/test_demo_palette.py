@@ -12,10 +12,8 @@ from scipy.spatial.distance import cdist
 from dmlgpu import Device, reference
 from dmlgpu.cli.demo_palette import _report
 from dmlgpu.cli.main import main
-from dmlgpu.demo.palette import reduction as palette
-from dmlgpu.demo.palette import reduction as palette_reduction
-from dmlgpu.demo.palette.picture import compose, load_photo
-from dmlgpu.demo.palette.reduction import Workbench, reduce_to_palette
+from dmlgpu.demo import palette
+from dmlgpu.demo.palette import Workbench, compose, load_photo, reduce_to_palette
 from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
 from tests.unit.cli_process import dmlgpu, run_here
 
@@ -149,7 +147,7 @@ def test_a_wrong_dispatch_is_told_and_is_1(picture, monkeypatch, capsys):
         (right,) = reference.evaluate(desc, arrays)
         return (right + right.dtype.type(1) if desc.operator == "ARGMIN" else right,)
 
-    monkeypatch.setattr(palette_reduction, "reference", SimpleNamespace(evaluate=spoiled))
+    monkeypatch.setattr(palette, "reference", SimpleNamespace(evaluate=spoiled))
     code = main(
         ["demo", "palette", "--size", "16", "--colors", "2", "--iterations", "1", "-o", str(picture), "-a", "numpy"]
     )

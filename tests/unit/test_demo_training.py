@@ -10,9 +10,19 @@ from dmlgpu import Device
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.cli import demo_train
 from dmlgpu.cli.main import main
-from dmlgpu.demo.training.losses import draw_losses, first_difference, torch_losses
-from dmlgpu.demo.training.network import initial_moments, initial_parameters, learn
-from dmlgpu.demo.training.trainer import Adam, Digits, Trainer, batch_order, load_digits
+from dmlgpu.demo.training import (
+    Adam,
+    Digits,
+    Trainer,
+    batch_order,
+    draw_losses,
+    first_difference,
+    initial_moments,
+    initial_parameters,
+    learn,
+    load_digits,
+    torch_losses,
+)
 from dmlgpu.tensors.graphs.graph import Graph
 
 FILTERS = (2, 3)

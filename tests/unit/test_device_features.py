@@ -17,9 +17,9 @@ from dmlgpu import (
     descs,
 )
 from dmlgpu.catalog import operator
+from dmlgpu.catalog.minimal import minimal_examples
 from dmlgpu.compiler import operators
 from dmlgpu.runtime.numpy.backend import NumPyBackend
-from dmlgpu.runtime.probe import probes
 from tests.unit.device_objects import raises
 
 
@@ -48,21 +48,21 @@ def poor():
 @pytest.mark.parametrize("name", sorted(operators.implemented()))
 @pytest.mark.parametrize("level", [FeatureLevel.LEVEL_1_0, FeatureLevel.LEVEL_3_0, FeatureLevel.LEVEL_6_4])
 def test_every_operator_can_be_asked_about_every_type(name, level):
-    """A probe is a valid description for each type that the tables list, whatever the executor can do."""
+    """A minimal example is a valid description for each type that the tables list, whatever the executor can do."""
     low = Device("numpy", feature_level=level)
     schema = operator(name)
     for tensor, support in schema.support_at(level).items():
         for data_type in support.types:
             if tensor == "QuantizationTensors" and not data_type.is_float:
-                continue  # the type of a zero point, which the one tensor of a probe is not
+                continue  # the type of a zero point, which the one tensor of a minimal example is not
             query = OperatorSupportQuery(name, {schema.field(tensor).python_name: data_type})
             answer = low.check_feature_support(query)
             # Parts of an operator may still be missing: REDUCE has only some of its functions.
             assert answer.is_supported or "does not implement" in answer.reason, (tensor, data_type)
 
 
-def test_probes_cover_each_value_of_a_deciding_attribute():
-    functions = {desc.function for desc in probes(operator("REDUCE"), {}, FeatureLevel.LEVEL_6_4)}
+def test_minimal_examples_cover_each_value_of_a_deciding_attribute():
+    functions = {desc.function for desc in minimal_examples(operator("REDUCE"), {}, FeatureLevel.LEVEL_6_4)}
     assert len(functions) == 12
 
 

@@ -20,7 +20,7 @@ from dmlgpu import (
     TensorFlags,
     descs,
 )
-from dmlgpu.conformance.running.graph_runner import run_graph
+from dmlgpu.conformance.running.runner import run_graph
 from tests.unit.graph_examples import (
     FLOATS,
     ConstantNode,

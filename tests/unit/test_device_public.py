@@ -27,6 +27,16 @@ def test_every_public_name_is_there(name):
     assert name in dir(dmlgpu)
 
 
+def test_dir_is_the_public_surface():
+    assert dir(dmlgpu) == sorted([*dmlgpu.__all__, "__version__"])
+
+
+def test_the_onnx_front_end_is_at_hand():
+    loaded = "import dmlgpu; print(dmlgpu.onnx.load.__module__.startswith('dmlgpu.frontends.onnx'))"
+    printed = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True).stdout
+    assert printed.strip() == "True"
+
+
 def test_unknown_names():
     with pytest.raises(AttributeError, match=r"^module 'dmlgpu' has no attribute 'Devise'$"):
         dmlgpu.Devise  # noqa: B018

@@ -368,12 +368,14 @@ def refusals(x: Tensor, device: Device) -> dict[str, Callable[[], Any]]:
             lambda: ops.rms_norm(x, np.ones(3, np.float32))
         ),
         "gather: axis must be an integer between -3 and 2, for 3 dimensions, got 7": (
-            lambda: ops.gather(x, whole, axis=7, index_dimensions=1)
+            lambda: ops.directml.gather(x, whole, axis=7, index_dimensions=1)
         ),
         "resize: mode must be one of nearest_neighbor, linear, got 'cubic'": lambda: ops.resize(x, (4,), mode="cubic"),
         "reduce: function must be one of argmax, argmin, average, l1, l2, log_sum, log_sum_exp, max, min, multiply, "
-        "sum, sum_square, got 'total'": lambda: ops.reduce(x, function="total"),
-        "element_wise_add: b must be a Tensor or an array, got 'b' of type str": lambda: ops.element_wise_add(x, "b"),  # type: ignore[arg-type]
+        "sum, sum_square, got 'total'": lambda: ops.directml.reduce(x, function="total"),
+        "element_wise_add: b must be a Tensor or an array, got 'b' of type str": lambda: ops.directml.element_wise_add(
+            x, "b"
+        ),  # type: ignore[arg-type]
         "Tensor.broadcast_to: sizes must have at most 2^32 - 1 elements, got [1099511627776, 2, 3, 4], "
         "26388279066624 elements": lambda: x.broadcast_to((2**40, 2, 3, 4)),
         "matmul: the last size of a must equal the first of b's matrices, got [2, 3, 4], [2, 3, 4]": (

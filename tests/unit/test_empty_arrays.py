@@ -48,8 +48,8 @@ def functions(shape: tuple[int, ...]) -> Iterator[Case]:
         yield name, lambda name=name: getattr(ops, name)(x, 2.0, **run), lambda name=name: getattr(np, name)(x, F(2))
     for axis in (None, *range(len(shape))):
         for name in REDUCTIONS:
-            for kept in (False, True):
-                rest: dict[str, Any] = {"axis": axis, "keepdims": kept}
+            for keepdims in (False, True):
+                rest: dict[str, Any] = {"axis": axis, "keepdims": keepdims}
                 yield (
                     name,
                     lambda name=name, rest=rest: getattr(ops, name)(x, **rest, **run),
@@ -112,13 +112,13 @@ def array_functions(shape: tuple[int, ...]) -> Iterator[Case]:
         yield "repeat", lambda axis=axis: xp.repeat(a, 2, axis=axis), lambda axis=axis: np.repeat(x, 2, axis)
 
 
-def agree(name: str, here: Callable[[], Any], there: Callable[[], Any]) -> None:
+def agree(name: str, call: Callable[[], Any], oracle: Callable[[], Any]) -> None:
     with np.errstate(all="ignore"):
         try:
-            expected = there()
+            expected = oracle()
         except ValueError:  # no elements of which one is the largest
             return
-    results = here()
+    results = call()
     pairs = zip(results, expected, strict=True) if isinstance(expected, tuple) else [(results, expected)]
     for result, other in pairs:
         elements = result.numpy() if hasattr(result, "numpy") else np.asarray(result)
@@ -154,6 +154,6 @@ def test_extremes_of_nothing_are_refused(function: Any) -> None:
 def test_parts_without_elements_must_fit() -> None:
     x, nothing = np.ones((2, 3), F), np.zeros((2, 0), F)
     np.testing.assert_array_equal(ops.concatenate([x, nothing], axis=1, device="numpy"), x)
-    for other in (np.zeros((0, 4), F), np.zeros((0, 3), np.int32)):
-        with pytest.raises(InvalidArgument, match="concatenate: arrays must have one type"):
+    for other, rule in ((np.zeros((0, 4), F), "equal sizes but for axis 0"), (np.zeros((0, 3), np.int32), "one dtype")):
+        with pytest.raises(InvalidArgument, match=f"concatenate: arrays must have {rule}"):
             ops.concatenate([x, other], axis=0, device="numpy")

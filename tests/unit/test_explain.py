@@ -13,7 +13,7 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.cli.subjects import find_subjects
 from dmlgpu.common.errors import InvalidArgument, InvalidDescription, InvalidGraph
 from dmlgpu.compiler.explain import Explanation, as_json, explain_graph, explain_operator
-from dmlgpu.compiler.explain.fusion import Traffic, multiplications, nodes_of_steps
+from dmlgpu.compiler.explain.explanation import Traffic, multiplications, nodes_of_steps
 from dmlgpu.compiler.graph.passes import PASSES
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.conformance.cases.registry import case_by_name
@@ -122,7 +122,7 @@ def test_random_graphs_lose_no_node(name: str) -> None:
         assert computed == {node.name for node in explained.graph.network.nodes}
         silent = [step.label for step, nodes in zip(explained.plan.steps, explained.nodes, strict=True) if not nodes]
         assert all(label.startswith("output ") for label in silent)
-        assert sum(one.times for one in explained.kernels) == len(explained.program.kernels)
+        assert sum(kernel.times for kernel in explained.kernels) == len(explained.program.kernels)
 
 
 def test_nothing_comes_of_nothing() -> None:
@@ -150,7 +150,7 @@ def test_repeated_elements_count_once_and_so_does_a_tensor_that_is_read_twice() 
 
 def test_bytes_of_steps_in_time_count_every_turn() -> None:
     explained = operator(case_by_name("lstm-float32-3x33x16-near-bare-s0").desc)
-    (repeat,) = [one for one in as_json(explained)["steps"] if one["kind"] == "repeat"]
+    (repeat,) = [step for step in as_json(explained)["steps"] if step["kind"] == "repeat"]
     # Per turn: the weights of four gates (5 x 5), of each of which one number is read; inputs of three; both states.
     turn = 4 * (4 * 5 * 5 + 3 * 33 * 5 + 2 * 33 * 5)
     assert (repeat["bytes_read"], repeat["bytes_written"]) == (3 * turn, 3 * 4 * 2 * 33 * 5)
@@ -188,21 +188,23 @@ def test_peak_memory_is_what_lives_at_one_time() -> None:
 
 def test_kernels_know_their_steps_and_how_often_they_run() -> None:
     explained = operator(case_by_name("lstm-float32-3x33x16-near-bare-s0").desc)
-    found = [(one.step, one.kernel.label, one.times) for one in explained.kernels]
-    assert found[2:6] == [
+    rows = [(kernel.step, kernel.kernel.label, kernel.times) for kernel in explained.kernels]
+    assert rows[2:6] == [
         (2, "lstm lay out b", 1),
         (2, "lstm register x4", 1),
         (3, "lstm step", 3),
         (4, "lstm output sequence", 1),
     ]
-    assert sum(times for _, _, times in found) == len(explained.program.kernels)
+    assert sum(times for _, _, times in rows) == len(explained.program.kernels)
 
 
 def test_owned_filters_are_laid_out_at_initialisation_and_owned_inputs_are_copied() -> None:
     tensor = TensorDesc(DataType.FLOAT32, (1, 16, 32, 32))
     filters = TensorDesc(DataType.FLOAT32, (16, 16, 3, 3), flags=TensorFlags.OWNED_BY_DML)
     winograd = operator(convolution(tensor, filters))
-    assert [(one.kernel.label, one.step) for one in winograd.initialization] == [("convolution winograd filters", 0)]
+    assert [(kernel.kernel.label, kernel.step) for kernel in winograd.initialization] == [
+        ("convolution winograd filters", 0)
+    ]
     assert "Winograd" in winograd.kernels[0].scheduled.reason  # type: ignore[union-attr]
     owned = TensorDesc(DataType.FLOAT32, FLOATS.sizes, flags=TensorFlags.OWNED_BY_DML)
     (copy,) = operator(add(FLOATS, owned)).initialization
@@ -218,9 +220,9 @@ def test_nodes_that_are_computed_at_initialisation_belong_to_kernels_that_run_on
     into = (InputEdge(0, 1, 0), InputEdge(1, 0, 0))
     explained = graph(GraphDesc(2, 1, nodes, into, (IntermediateEdge(0, 0, 1, 1),), (OutputEdge(1, 0, 0),)))
     assert names(explained) == [["convolution"], ["weights"]]
-    assert [one["once"] for one in as_json(explained)["steps"]] == [False, True]
-    assert [one.step for one in explained.kernels] == [0]
-    assert [one.step for one in explained.initialization if one.step is not None] == [1]
+    assert [step["once"] for step in as_json(explained)["steps"]] == [False, True]
+    assert [kernel.step for kernel in explained.kernels] == [0]
+    assert [kernel.step for kernel in explained.initialization if kernel.step is not None] == [1]
     assert "  2. at initialisation: map weights activation_relu map\n" in str(explained.plan)
     assert explained.traffic == explained.unfused_traffic == Traffic(BYTES + 4 * 36, BYTES)
 
@@ -235,7 +237,7 @@ def test_reasons_tell_what_was_chosen() -> None:
     assert reasons == {
         ("small", "CPU"): "128 multiplications are little work (at most 8,192)",
         ("small", "GPU"): "128 multiplications are little work (at most 65,536)",
-        ("large", "CPU"): "processors are fastest with tiles in registers; each invocation computes 8 x 16 outputs",
+        ("large", "CPU"): "CPU adapters are fastest with tiles in registers; each invocation computes 8 x 16 outputs",
         ("large", "GPU"): "a GPU, and at least 16 rows and columns: tiles in workgroup memory; each invocation "
         "computes 4 x 4 outputs",
     }

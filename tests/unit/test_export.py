@@ -20,8 +20,7 @@ import dmlgpu
 from dmlgpu import DataType, Graph, InvalidArgument, InvalidGraph, NotSupported, TensorDesc, descs, export
 from dmlgpu.conformance.cases.registry import case_by_name
 from dmlgpu.conformance.suites.combined import CombinedSuite
-from dmlgpu.demo.palette.graph import NAMES, palette_graph
-from dmlgpu.demo.palette.reduction import Workbench, reduce_to_palette
+from dmlgpu.demo.palette import NAMES, Workbench, palette_graph, reduce_to_palette
 from dmlgpu.export import folder as folders
 from dmlgpu.export.cases import can_be_exported
 from dmlgpu.ops import directml as dml
@@ -230,7 +229,7 @@ def test_a_dxdispatch_model_brings_its_owned_values(tmp_path):
 def test_the_palette_graph_does_what_the_demonstration_does():
     photo = np.random.default_rng(4).integers(0, 256, (20, 30, 3)).astype(np.uint8)
     wanted = reduce_to_palette(Workbench(dmlgpu.Device("numpy")), photo, colors=3, iterations=2)
-    from dmlgpu.demo.palette.reduction import _starting_pixels
+    from dmlgpu.demo.palette import _starting_pixels
 
     start = _starting_pixels(photo, 3, 0)
     compiled = dmlgpu.Device("numpy").compile_graph(palette_graph(20, 30, colors=3, iterations=2, start=start))

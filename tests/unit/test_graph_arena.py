@@ -153,8 +153,8 @@ def test_arenas_are_hardly_larger_than_what_is_alive(
     network: Callable[[Expression], Expression], disabled: tuple[str, ...]
 ) -> None:
     graph = Graph()
-    made = network(graph.input((1, 3, 32, 32), DataType.FLOAT32))
-    program, twin = compiled_pair(graph.desc([made]), CPU, disabled)
+    output = network(graph.input((1, 3, 32, 32), DataType.FLOAT32))
+    program, twin = compiled_pair(graph.desc([output]), CPU, disabled)
     assert not list(overwritten(program, twin))
     assert program.temporary_size <= MOST_LOST * least_size(twin)
 

@@ -15,7 +15,7 @@ from dmlgpu.compiler.graph.passes import PASSES
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.plan import Body, Map, Step
 from dmlgpu.compiler.rewrites.sources import nodes
-from dmlgpu.compiler.schedule.steps import Steps
+from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.target import Profile, Target
 from tests.unit.graph_examples import (
     FLOATS,
@@ -269,7 +269,7 @@ def test_a_name_that_is_no_pass_is_refused(target: Target) -> None:
 def test_what_an_adapter_takes_only_apart_is_left_apart(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     scheduled = compiler.schedule_step
 
-    def picky(step: Step, target: Target) -> Steps:
+    def picky(step: Step, target: Target) -> ScheduledSteps:
         if isinstance(step, Map) and sum(isinstance(node, Body) for node in nodes(step.body)) > 1:
             raise NotSupported("this adapter takes one body at a time")
         return scheduled(step, target)

@@ -9,7 +9,7 @@ import pytest
 
 from dmlgpu import DataType, TensorDesc, TensorFlags, descs
 from dmlgpu.common.errors import InvalidGraph
-from dmlgpu.compiler.graph.network import Constant, GraphInput, Result
+from dmlgpu.compiler.graph.network import Constant, NetworkInput, NodeResult
 from dmlgpu.compiler.graph.resolve import resolve
 from tests.unit.graph_examples import (
     FLOATS,
@@ -236,8 +236,8 @@ def test_counts_and_names_are_bounded() -> None:
 
 def test_the_graphs_that_are_broken_are_sound_before() -> None:
     network = resolve(PAIR)
-    assert [node.inputs for node in network.nodes] == [(GraphInput(0),), (Result(0, 0), GraphInput(1))]
-    assert network.outputs == (Result(1, 0),)
+    assert [node.inputs for node in network.nodes] == [(NetworkInput(0),), (NodeResult(0, 0), NetworkInput(1))]
+    assert network.outputs == (NodeResult(1, 0),)
     assert network.inputs == (FLOATS, FLOATS)
 
 
@@ -245,7 +245,7 @@ def test_optional_outputs_need_no_edge_nor_does_a_constant() -> None:
     indices = TensorDesc(DataType.UINT32, FLOATS.sizes)
     nodes = (OperatorNode(POOLING.replace(output_indices_tensor=indices)), ConstantNode(bytes(4)))
     network = resolve(GraphDesc(1, 1, nodes, (InputEdge(0, 0, 0),), (), (OutputEdge(0, 0, 0),)))
-    assert (len(network.nodes), network.outputs) == (1, (Result(0, 0),))
+    assert (len(network.nodes), network.outputs) == (1, (NodeResult(0, 0),))
 
 
 def test_names_are_for_messages_and_need_not_differ() -> None:
@@ -259,7 +259,7 @@ def test_nodes_are_ordered_by_what_they_read() -> None:
     inner = (IntermediateEdge(1, 0, 2, 0), IntermediateEdge(2, 0, 0, 0))
     network = resolve(GraphDesc(1, 1, nodes, (InputEdge(0, 1, 0),), inner, (OutputEdge(0, 0, 0),)))
     assert [node.name for node in network.nodes] == ["first", "second", "last"]
-    assert network.outputs == (Result(2, 0),)
+    assert network.outputs == (NodeResult(2, 0),)
 
 
 def test_edges_may_change_type_and_sizes_as_long_as_bytes_agree() -> None:

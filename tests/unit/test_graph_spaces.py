@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from dmlgpu import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
-from dmlgpu.compiler.graph.spaces import compose, locate, seen_from, split
-from dmlgpu.compiler.plan import Affine, AffineView, Binding, Held, Role, Tensor, apply
+from dmlgpu.compiler.plan import Affine, AffineView, Binding, RegisterValue, Role, Tensor, apply
+from dmlgpu.compiler.rewrites.spaces import affine_between, compose, reindex, split
 
 BINDING = Binding(Role.TEMPORARY, 0)
 SIZES = st.lists(st.integers(1, 4), min_size=1, max_size=4).map(tuple)
@@ -20,25 +20,25 @@ def tensor(sizes: tuple[int, ...], strides: tuple[int, ...] | None = None, offse
     return Tensor(BINDING, DataType.FLOAT32, sizes, strides or packed_strides(sizes), offset=offset)
 
 
-def places(one: Tensor) -> list[int]:
+def places(view: Tensor) -> list[int]:
     """Where each element of a tensor lies, in row-major order of its coordinates."""
     return [
-        one.offset + sum(c * stride for c, stride in zip(at, one.strides, strict=True))
-        for at in itertools.product(*map(range, one.sizes))
+        view.offset + sum(c * stride for c, stride in zip(at, view.strides, strict=True))
+        for at in itertools.product(*map(range, view.sizes))
     ]
 
 
 def places_through(affine: Affine, sizes: tuple[int, ...], written: Tensor) -> list[int]:
     """Where the elements lie to which a map leads, checked to be elements."""
-    found = []
+    numbers = []
     for at in itertools.product(*map(range, sizes)):
         there = [
             start + sum(step * c for step, c in zip(row, at, strict=True))
             for start, row in zip(affine.start, affine.steps, strict=True)
         ]
         assert all(0 <= c < size for c, size in zip(there, written.sizes, strict=True))
-        found.append(written.offset + sum(c * stride for c, stride in zip(there, written.strides, strict=True)))
-    return found
+        numbers.append(written.offset + sum(c * stride for c, stride in zip(there, written.strides, strict=True)))
+    return numbers
 
 
 @st.composite
@@ -57,11 +57,11 @@ def written_tensors(draw: st.DrawFn) -> Tensor:
 def test_views_are_located_where_they_lie(written: Tensor, data: st.DataObject) -> None:
     start = tuple(data.draw(st.integers(0, size - 1)) for size in written.sizes)
     order = data.draw(st.permutations(range(written.rank)))
-    sizes = tuple(data.draw(st.integers(1, written.sizes[one] - start[one])) for one in order)
-    strides = tuple(data.draw(st.sampled_from([written.strides[one], 0])) for one in order)
+    sizes = tuple(data.draw(st.integers(1, written.sizes[dimension] - start[dimension])) for dimension in order)
+    strides = tuple(data.draw(st.sampled_from([written.strides[dimension], 0])) for dimension in order)
     offset = written.offset + sum(c * stride for c, stride in zip(start, written.strides, strict=True))
     view = tensor(sizes, strides, offset)
-    affine = locate(view, written)
+    affine = affine_between(view, written)
     assert affine is not None
     assert places_through(affine, view.sizes, written) == places(view)
 
@@ -70,24 +70,24 @@ def test_views_are_located_where_they_lie(written: Tensor, data: st.DataObject) 
 def test_what_is_located_lies_there(written: Tensor, sizes: tuple[int, ...], data: st.DataObject) -> None:
     strides = tuple(data.draw(st.integers(-3, 12)) for _ in sizes)
     view = tensor(sizes, strides, data.draw(st.integers(0, 12)))
-    affine = locate(view, written)
+    affine = affine_between(view, written)
     if affine is not None:
         assert places_through(affine, view.sizes, written) == places(view)
 
 
 def test_other_types_offsets_and_overlapping_elements_are_not_located() -> None:
     written = tensor((4, 6))
-    assert locate(Tensor(BINDING, DataType.INT32, (4, 6), (6, 1)), written) is None
-    assert locate(tensor((4, 6), offset=1), written) is None
-    assert locate(tensor((24,)), written) is None
-    assert locate(tensor((2,)), tensor((2, 2), (1, 1))) is None
+    assert affine_between(Tensor(BINDING, DataType.INT32, (4, 6), (6, 1)), written) is None
+    assert affine_between(tensor((4, 6), offset=1), written) is None
+    assert affine_between(tensor((24,)), written) is None
+    assert affine_between(tensor((2,)), tensor((2, 2), (1, 1))) is None
 
 
 def test_offsets_of_bindings_count() -> None:
     view = Tensor(Binding(Role.TEMPORARY, 0, 32), DataType.FLOAT32, (2,), (1,))
-    found = locate(view, tensor((4, 6)))
-    assert found is not None
-    assert found.start == (1, 2)
+    affine = affine_between(view, tensor((4, 6)))
+    assert affine is not None
+    assert affine.start == (1, 2)
 
 
 @given(SIZES, st.data())
@@ -102,14 +102,14 @@ def test_split_views_are_located(sizes: tuple[int, ...], data: st.DataObject) ->
     finer, affine = parted
     seen = affine.of(view, finer)
     assert places(seen) == places(view)
-    assert locate(seen, written) is not None
+    assert affine_between(seen, written) is not None
 
 
 @given(written_tensors(), st.data())
 def test_maps_compose(written: Tensor, data: st.DataObject) -> None:
     order = data.draw(st.permutations(range(written.rank)))
     outer = Affine.permutation(order)
-    sizes = tuple(written.sizes[one] for one in order)
+    sizes = tuple(written.sizes[dimension] for dimension in order)
     inner = Affine.box((0,) * written.rank, (1,) * written.rank)
     again = compose(outer, inner)
     assert places_through(again, sizes, written) == places(outer.of(written, sizes))
@@ -118,12 +118,12 @@ def test_maps_compose(written: Tensor, data: st.DataObject) -> None:
 def test_trees_are_seen_whole_from_another_space() -> None:
     sizes, turned = (2, 3), (3, 2)
     a, b = tensor(sizes), tensor(sizes, (0, 1))
-    held = Held.product(DataType.FLOAT32, sizes)
+    held = RegisterValue.product(DataType.FLOAT32, sizes)
     body = apply("elementwise/element_wise_add", DataType.FLOAT32, sizes, a=a, b=b)
     tree = apply("elementwise/element_wise_multiply", DataType.FLOAT32, sizes, a=body, b=held)
-    seen = seen_from(tree, turned, Affine.permutation((1, 0)))
+    seen = reindex(tree, turned, Affine.permutation((1, 0)))
     inner, stands = seen.children
-    assert [one.strides for one in inner.children] == [(1, 3), (1, 0)]
+    assert [child.strides for child in inner.children] == [(1, 3), (1, 0)]
     assert (seen.sizes, inner.sizes, stands.sizes) == (turned, turned, turned)
 
 
@@ -131,6 +131,6 @@ def test_views_within_a_tree_turn_with_it() -> None:
     view = AffineView(
         apply("elementwise/element_wise_abs", DataType.FLOAT32, (4,), input=tensor((4,))), (2,), Affine((1,), ((2,),))
     )
-    seen = seen_from(view, (2,), Affine((1,), ((-1,),)))
+    seen = reindex(view, (2,), Affine((1,), ((-1,),)))
     assert isinstance(seen, AffineView)
     assert (seen.affine.start, seen.affine.steps) == ((3,), ((-2,),))

@@ -95,9 +95,9 @@ def test_huge_numbers_are_looked_at_in_little_time_and_memory(operator, request)
     everything = request.config.getoption("--profile") == "full"
     tried = list(variants(base))
     tried = tried if everything else sample(tried, CHECKED)
-    found = list(dict.fromkeys(desc for one in tried if (desc := accepted(one)) is not None))
-    assert found, "no description was accepted"
-    for number, desc in enumerate(found if everything else sample(found, COMPILED)):
+    valid = list(dict.fromkeys(desc for tried_desc in tried if (desc := accepted(tried_desc)) is not None))
+    assert valid, "no description was accepted"
+    for number, desc in enumerate(valid if everything else sample(valid, COMPILED)):
         for target in TARGETS if everything else (TARGETS[number % 2],):
             with limits(desc), contextlib.suppress(NotSupported):
                 programs.clear()

@@ -72,16 +72,16 @@ def network_program() -> Program:
 def test_programs_come_back_equal(files: ProgramFiles, make: Callable[[], Program]) -> None:
     program = make()
     files.save("key", program)
-    found = files.load("key")
-    assert found == program
-    assert found is not program
+    loaded = files.load("key")
+    assert loaded == program
+    assert loaded is not program
 
 
 def test_equal_texts_are_one_object(files: ProgramFiles) -> None:
     files.save("key", ODD)
-    found = files.load("key")
-    assert found is not None
-    assert found.kernels[0].wgsl is found.kernels[1].wgsl
+    loaded = files.load("key")
+    assert loaded is not None
+    assert loaded.kernels[0].wgsl is loaded.kernels[1].wgsl
 
 
 def test_what_was_not_saved_is_not_found(files: ProgramFiles) -> None:
@@ -137,9 +137,9 @@ def test_files_are_bounded_and_those_used_last_stay(tmp_path: Path) -> None:
     for number in range(8, 20):
         files.save(f"{number}", ODD)
         assert len(list(tmp_path.iterdir())) <= 8
-    kept = {number for number in range(20) if files.load(f"{number}") is not None}
-    assert 19 in kept
-    assert not kept & {0, 2, 3}
+    left = {number for number in range(20) if files.load(f"{number}") is not None}
+    assert 19 in left
+    assert not left & {0, 2, 3}
 
 
 def test_files_of_other_processes_and_half_written_ones_count(tmp_path: Path) -> None:
@@ -234,22 +234,22 @@ def refuse(*_: object, **__: object) -> Program:
 
 
 def test_operators_are_compiled_once_for_all_processes(in_files: ProgramFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = programs.of_operator(ADD, TARGET)
-    assert programs.of_operator(ADD, TARGET) is made
+    compiled = programs.of_operator(ADD, TARGET)
+    assert programs.of_operator(ADD, TARGET) is compiled
     kept_programs.programs.clear()  # as in the next process
     monkeypatch.setattr(compiler, "stages", refuse)
-    found = programs.of_operator(ADD, TARGET)
-    assert found == made
-    assert found.timings.rendering == 0 < found.timings.planning
+    loaded = programs.of_operator(ADD, TARGET)
+    assert loaded == compiled
+    assert loaded.timings.rendering == 0 < loaded.timings.planning
     with pytest.raises(AssertionError):
         programs.of_operator(ADD, Target("other"))
 
 
 def test_networks_are_compiled_once_for_all_processes(in_files: ProgramFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     network = resolve(chain(relu(), relu()))
-    made = programs.of_network(network, TARGET)
+    compiled = programs.of_network(network, TARGET)
     monkeypatch.setattr("dmlgpu.compiler.graph.compiler.compile_network", refuse)
-    assert programs.of_network(network, TARGET) == made
+    assert programs.of_network(network, TARGET) == compiled
     for other, target, disabled in (
         (resolve(chain(relu())), TARGET, ()),
         (network, Target("other"), ()),

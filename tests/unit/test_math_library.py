@@ -13,9 +13,7 @@ import pytest
 from benchmarks.accuracy import INTRODUCTION, merged
 from dmlgpu.compiler.wgsl import templates
 from dmlgpu.compiler.wgsl.linker import library
-from dmlgpu.conformance.accuracy.functions import FUNCTIONS
-from dmlgpu.conformance.accuracy.inputs import LARGEST, around, every_exponent, halves
-from dmlgpu.conformance.accuracy.measure import errors
+from dmlgpu.conformance.accuracy.functions import FUNCTIONS, LARGEST, around, errors, every_exponent, halves
 
 FILES = [file for file in templates.files("lib") if file.startswith("lib/math_")]
 LITERAL = re.compile(r"(?<![\w.])\d+\.?\d*(?:e[+-]?\d+)?f\b")
@@ -67,8 +65,8 @@ def log_2(bits: int) -> Fraction:
 
 @pytest.mark.parametrize("file", FILES)
 def test_every_constant_is_a_float32_written_out(file: str) -> None:
-    found = [literal.removesuffix("f") for literal in LITERAL.findall(code(file))]
-    for literal in found:
+    literals = [literal.removesuffix("f") for literal in LITERAL.findall(code(file))]
+    for literal in literals:
         value = np.float32(literal)
         shortest = Decimal(np.format_float_scientific(value, unique=True, trim="0"))
         assert Decimal(literal) in (shortest, Decimal(float(value))), f"{file}: {literal} is not the float32 {shortest}"
@@ -129,8 +127,8 @@ def test_the_parts_of_log2_s_constants() -> None:
 
 
 def test_errors_are_in_units_of_the_last_place() -> None:
-    one, step = np.float32(1), np.spacing(np.float32(1))
-    computed = np.array([one, one + step, 2, 2, 1e-45, 0], np.float32)
+    unit, step = np.float32(1), np.spacing(np.float32(1))
+    computed = np.array([unit, unit + step, 2, 2, 1e-45, 0], np.float32)
     true = np.array([1.0, 1.0, 2.0 + 0.25 * 2**-22, 2.0 - 2**-25, 3e-45, 1e-45])
     expected = [0.0, 1.0, 0.25, 0.125, (3e-45 - 2.0**-149) / 2.0**-149, 1e-45 / 2.0**-149]
     np.testing.assert_allclose(errors(computed, true), expected, rtol=1e-12)

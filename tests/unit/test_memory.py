@@ -15,8 +15,8 @@ from dmlgpu.common import memory
 from dmlgpu.common.errors import InvalidArgument, OutOfMemory
 from dmlgpu.common.memory import BUDGET_VARIABLE, host_budget, host_memory
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
-from dmlgpu.frontends.dxdispatch.node import Node
-from dmlgpu.frontends.dxdispatch.paths import Access
+from dmlgpu.frontends.dxdispatch.files import FileAccess
+from dmlgpu.frontends.dxdispatch.json_node import JsonNode
 from dmlgpu.frontends.dxdispatch.resources import parse_resource
 
 FLOAT = DataType.FLOAT32
@@ -97,10 +97,12 @@ def test_the_budget_is_the_environments_where_none_is_given(monkeypatch):
 def test_an_operator_takes_no_more_than_it_may(stem):
     """With a budget a little below what it took, it is refused."""
     cases = OPERATOR_CASES[stem]
-    found = 0
+    refused = 0
     for name in list(cases.names("standard"))[::9]:
         case = cases.case(name)
-        elements = sum(one.element_count for _, _, one in (*case.desc.inputs, *case.desc.outputs) if one is not None)
+        elements = sum(
+            tensor.element_count for _, _, tensor in (*case.desc.inputs, *case.desc.outputs) if tensor is not None
+        )
         if not 2500 <= elements <= 100_000:
             continue
         inputs = case.inputs()
@@ -109,10 +111,10 @@ def test_an_operator_takes_no_more_than_it_may(stem):
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         if peak > 2 * SMALL:
-            found += 1
+            refused += 1
             with pytest.raises(OutOfMemory):
                 reference.evaluate(case.desc, inputs, budget=peak - SMALL)
-    assert found
+    assert refused
 
 
 def align(**changes):
@@ -203,8 +205,8 @@ def test_a_file_that_does_not_fit_into_memory_is_not_read(monkeypatch, tmp_path,
     path = tmp_path / name
     with path.open("wb") as stream:
         stream.truncate(1 << 40)
-    node = Node({"initialValuesDataType": "FLOAT32", "initialValues": {"sourcePath": name}}, "$.resources.X")
-    assert refusal(lambda: parse_resource("X", node, Access(tmp_path))) == (
+    node = JsonNode({"initialValuesDataType": "FLOAT32", "initialValues": {"sourcePath": name}}, "$.resources.X")
+    assert refusal(lambda: parse_resource("X", node, FileAccess(tmp_path))) == (
         f"$.resources.X.initialValues.sourcePath: 2,199,023,255,552 bytes to read {str(path)!r} exceed the 1,048,576"
         " that may be used of the host's memory"
     )
@@ -213,8 +215,8 @@ def test_a_file_that_does_not_fit_into_memory_is_not_read(monkeypatch, tmp_path,
 def test_a_models_initial_values_stay_within_the_budget(monkeypatch, tmp_path):
     monkeypatch.setenv(BUDGET_VARIABLE, str(MEBI))
     values = {"valueCount": 10**9, "valueStart": 0, "valueDelta": 1}
-    node = Node({"initialValuesDataType": "FLOAT32", "initialValues": values}, "$.resources.X")
-    resource = parse_resource("X", node, Access(tmp_path))
+    node = JsonNode({"initialValuesDataType": "FLOAT32", "initialValues": values}, "$.resources.X")
+    resource = parse_resource("X", node, FileAccess(tmp_path))
     assert refusal(resource.to_bytes) == (
         "resource 'X': 12,000,000,000 bytes to make its initial values exceed the 1,048,576 that may be used of the"
         " host's memory"

@@ -16,7 +16,7 @@ import pytest
 
 from dmlgpu.conformance.mutation.rules import mutant_by_name, mutants_of, shader_files
 from dmlgpu.conformance.running.outcome import Outcome, Status
-from dmlgpu.conformance.running.records import Run
+from dmlgpu.conformance.running.records import RecordedRun
 from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
 
 ROOT = Path(__file__).parents[2]
@@ -94,7 +94,7 @@ def outcome(name, status=Status.PASS):
 
 
 def run_of(*outcomes, commit="now", profile="quick"):
-    return Run({"profile": profile, "commit": commit, "adapter": ADAPTER}, outcomes)
+    return RecordedRun({"profile": profile, "commit": commit, "adapter": ADAPTER}, outcomes)
 
 
 @pytest.fixture

@@ -12,11 +12,10 @@ from benchmarks.operator_accuracy import INTRODUCTION, table
 from dmlgpu import Device
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import InvalidArgument, NotSupported
-from dmlgpu.conformance.accuracy.operator_errors import ROUNDING, Errors
-from dmlgpu.conformance.accuracy.workloads import WORKLOADS
+from dmlgpu.conformance.accuracy.workloads import ROUNDING, WORKLOADS, OperatorErrors
 from dmlgpu.conformance.running.outcome import Outcome, Status
-from dmlgpu.conformance.running.records import Run
-from dmlgpu.conformance.suites.operator_accuracy import CASES, OperatorAccuracySuite, outcome
+from dmlgpu.conformance.running.records import RecordedRun
+from dmlgpu.conformance.suites.accuracy import CASES, OperatorAccuracySuite, operator_outcome
 
 NAME = "reduce-accuracy-float32-sum"
 
@@ -36,21 +35,21 @@ def numpy_device() -> Device:
 @pytest.mark.parametrize("name", OF_THE_REFERENCE)
 def test_the_reference_is_off_by_its_last_rounding_only(numpy_device: Device, name: str) -> None:
     """The true results here and the reference are written apart, so that neither has the other's mistakes."""
-    found = OperatorAccuracySuite().run(name, numpy_device)
-    assert (found.status, found.wrong) == (Status.PASS, 0)
-    assert found.measured["roundings"] < 1e-3
-    assert found.measured["largest"] < 2 * ROUNDING
+    outcome = OperatorAccuracySuite().run(name, numpy_device)
+    assert (outcome.status, outcome.wrong) == (Status.PASS, 0)
+    assert outcome.measured["roundings"] < 1e-3
+    assert outcome.measured["largest"] < 2 * ROUNDING
 
 
-def errors(got: list[float], true: list[float], terms: list[float], data_type: type = np.float32) -> Errors:
-    return Errors(np.array(got, data_type), np.array(true), np.array(terms))
+def errors(got: list[float], true: list[float], terms: list[float], data_type: type = np.float32) -> OperatorErrors:
+    return OperatorErrors(np.array(got, data_type), np.array(true), np.array(terms))
 
 
 def test_errors_are_told_in_four_ways() -> None:
-    found = errors([1 + 2.0**-20, 4.0], [1.0, 4.0], [8.0, 8.0])
-    assert found.ulp.tolist() == [8.0, 0.0]
-    assert found.roundings.tolist() == [(2.0**-20 - 2.0**-24) / (8 * ROUNDING), 0.0]
-    assert found.summary == {
+    measured = errors([1 + 2.0**-20, 4.0], [1.0, 4.0], [8.0, 8.0])
+    assert measured.ulp.tolist() == [8.0, 0.0]
+    assert measured.roundings.tolist() == [(2.0**-20 - 2.0**-24) / (8 * ROUNDING), 0.0]
+    assert measured.summary == {
         "largest": 2.0**-20 / 4,
         "rms": pytest.approx(2.0**-20 / np.sqrt(17)),
         "ulp_max": 8.0,
@@ -61,19 +60,21 @@ def test_errors_are_told_in_four_ways() -> None:
 
 def test_the_last_rounding_of_a_half_is_no_error() -> None:
     true = 1 + 2.0**-11 - 2.0**-16
-    found = errors([1.0], [true], [1.0], np.float16)
-    assert found.roundings.tolist() == [0.0]
-    assert found.ulp.tolist() == [pytest.approx(0.5 - 2.0**-6)]
+    measured = errors([1.0], [true], [1.0], np.float16)
+    assert measured.roundings.tolist() == [0.0]
+    assert measured.ulp.tolist() == [pytest.approx(0.5 - 2.0**-6)]
 
 
 @pytest.mark.parametrize("off", [3.1, np.nan, np.inf])
 def test_what_is_beyond_its_limit_fails(off: float) -> None:
     wrong = np.float32(1024 * (1 + off * ROUNDING * 64))
-    found = outcome(NAME, errors([1.0, wrong], [1.0, 1024.0], [1.0, 1024.0 * 64]), 3.0, 1.0)
-    assert (found.status, found.wrong, found.worst) == (Status.FAIL, 1, (1,))
-    assert (found.expected, found.got) == ("1024.0", str(wrong))
-    assert found.of_bound is not None and found.of_bound > 1
-    near = outcome(NAME, errors([1.0, 1024 * (1 + 2.9 * ROUNDING * 64)], [1.0, 1024.0], [1.0, 65536.0]), 3.0, 1.0)
+    outcome = operator_outcome(NAME, errors([1.0, wrong], [1.0, 1024.0], [1.0, 1024.0 * 64]), 3.0, 1.0)
+    assert (outcome.status, outcome.wrong, outcome.worst) == (Status.FAIL, 1, (1,))
+    assert (outcome.expected, outcome.got) == ("1024.0", str(wrong))
+    assert outcome.of_bound is not None and outcome.of_bound > 1
+    near = operator_outcome(
+        NAME, errors([1.0, 1024 * (1 + 2.9 * ROUNDING * 64)], [1.0, 1024.0], [1.0, 65536.0]), 3.0, 1.0
+    )
     assert (near.status, near.wrong) == (Status.PASS, 0)
 
 
@@ -94,7 +95,7 @@ def test_schedules_need_shaders(numpy_device: Device) -> None:
 def test_workloads_are_named_once_and_draw_the_same_numbers_again() -> None:
     assert len(CASES) == sum(len(workload.data_types) for workload in WORKLOADS)
     for workload in WORKLOADS:
-        desc = workload.build(DataType.FLOAT16)
+        desc = workload.desc(DataType.FLOAT16)
         for first, second in zip(workload.inputs(desc), workload.inputs(desc), strict=True):
             np.testing.assert_array_equal(first, second)
             assert np.isfinite(first).all()
@@ -104,7 +105,9 @@ def test_the_document_s_table_comes_from_outcomes() -> None:
     adapter = {"name": "card", "backend": "Vulkan", "kind": "cpu", "vendor": "v", "driver": "7"}
     facts = {"adapter": {**adapter, "features": [], "limits": {}}, "suite": "dmlgpu"}
     measured = {"largest": 1.25e-7, "rms": 3e-8, "ulp_max": 2.0, "ulp_rms": 0.3, "roundings": 0.126}
-    run = Run(facts, (Outcome(NAME, Status.PASS, measured=measured), Outcome("exp_f32-16", Status.PASS, max_ulp=1.0)))
+    run = RecordedRun(
+        facts, (Outcome(NAME, Status.PASS, measured=measured), Outcome("exp_f32-16", Status.PASS, max_ulp=1.0))
+    )
     section = table(run)
     assert section == (
         "## Vulkan: card (7)\n\n"

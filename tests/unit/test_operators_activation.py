@@ -62,8 +62,8 @@ def undescribed(name):
     return descs.by_name(f"ACTIVATION_{name}")(**fields(name))
 
 
-def body(desc, target=BARE):
-    (step,) = operators.lower(desc, target).steps
+def body(desc):
+    (step,) = operators.lower(desc).steps
     return step.body
 
 

@@ -12,8 +12,8 @@ from dmlgpu.catalog.enums import DataType, IsInfinityMode, RoundingMode
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler import operators
 from dmlgpu.compiler import stages as compiler
-from dmlgpu.compiler.operators.fused import activated
-from dmlgpu.compiler.operators.scalars import bits_of, converted, words_of
+from dmlgpu.compiler.operators.elementwise import activated
+from dmlgpu.compiler.operators.lowering import bits_of, converted, words_of
 from dmlgpu.compiler.target import Target
 
 PLAIN = Target("Plain GPU")
@@ -127,7 +127,7 @@ def test_an_activation_takes_the_sum_as_a_store_would_round_it():
 
 
 def test_clip_can_be_fused():
-    total = operators.lower(binary(descs.ElementWiseAdd, F32), PLAIN).steps[0].body
+    total = operators.lower(binary(descs.ElementWiseAdd, F32)).steps[0].body
     body = activated(total, descs.ElementWiseClip(input_tensor=None, output_tensor=None, min=-1.0, max=2.5))
     assert (body.file, dict(body.constants)) == ("elementwise/element_wise_clip1", {"min": -1.0, "max": 2.5})
     assert activated(total, None) is total

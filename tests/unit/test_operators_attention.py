@@ -15,7 +15,8 @@ from dmlgpu.common.errors import DmlError
 from dmlgpu.compiler import operators
 from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.plan import Role
-from dmlgpu.compiler.schedule.steps import Form, ScheduledAttend, ScheduledScatter
+from dmlgpu.compiler.schedule.steps.ordering import ScheduledScatter
+from dmlgpu.compiler.schedule.steps.products import OperandLayout, ScheduledAttend
 from dmlgpu.compiler.target import Profile, Target
 from tests.schedules import steps_of
 from tests.unit.refusals import refusal
@@ -193,7 +194,7 @@ def test_the_older_operator_has_as_many_heads_of_keys_as_of_queries() -> None:
 
 def test_plain_attention_reads_its_inputs_where_they_lie() -> None:
     *_, step = steps_of(attention(query_tensor=(2, 1, 32), output_tensor=(2, 1, 24)), CPU)
-    assert step.label == "attention" and step.key.form is Form.SINGLE
+    assert step.label == "attention" and step.key.layout is OperandLayout.SINGLE
 
 
 @pytest.mark.parametrize("target", [CPU, GPU], ids=["CPU", "GPU"])

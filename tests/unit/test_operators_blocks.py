@@ -16,14 +16,14 @@ DEPTH, COLUMN = DepthSpaceOrder.DEPTH_COLUMN_ROW, DepthSpaceOrder.COLUMN_ROW_DEP
 SPACE_SIZES, DEPTH_SIZES = (1, 3, 4, 10), (1, 12, 2, 5)
 
 
-def to_depth(desc_class=descs.SpaceToDepth, sizes=SPACE_SIZES, made=DEPTH_SIZES, block=2, **fields):
+def to_depth(desc_class=descs.SpaceToDepth, sizes=SPACE_SIZES, output_sizes=DEPTH_SIZES, block=2, **fields):
     return desc_class(
-        input_tensor=TensorDesc(F32, sizes), output_tensor=TensorDesc(F32, made), block_size=block, **fields
+        input_tensor=TensorDesc(F32, sizes), output_tensor=TensorDesc(F32, output_sizes), block_size=block, **fields
     )
 
 
-def to_space(desc_class=descs.DepthToSpace, sizes=DEPTH_SIZES, made=SPACE_SIZES, block=2, **fields):
-    return to_depth(desc_class, sizes, made, block, **fields)
+def to_space(desc_class=descs.DepthToSpace, sizes=DEPTH_SIZES, output_sizes=SPACE_SIZES, block=2, **fields):
+    return to_depth(desc_class, sizes, output_sizes, block, **fields)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def to_space(desc_class=descs.DepthToSpace, sizes=DEPTH_SIZES, made=SPACE_SIZES,
             "SPACE_TO_DEPTH1: input_tensor.sizes[3] must be a multiple of block_size (2), got 9",
         ),
         (
-            to_depth(made=(1, 12, 2, 4)),
+            to_depth(output_sizes=(1, 12, 2, 4)),
             "SPACE_TO_DEPTH: output_tensor.sizes must be [1, 12, 2, 5] (blocks become channels), got [1, 12, 2, 4]",
         ),
         (to_space(block=0), "DEPTH_TO_SPACE: block_size must be at least 1, got 0"),
@@ -48,7 +48,7 @@ def to_space(desc_class=descs.DepthToSpace, sizes=DEPTH_SIZES, made=SPACE_SIZES,
             "DEPTH_TO_SPACE1: input_tensor.sizes[1] must be a multiple of block_size * block_size (4), got 6",
         ),
         (
-            to_space(made=(1, 3, 4, 5)),
+            to_space(output_sizes=(1, 3, 4, 5)),
             "DEPTH_TO_SPACE: output_tensor.sizes must be [1, 3, 4, 10] (channels become blocks), got [1, 3, 4, 5]",
         ),
     ],
@@ -86,5 +86,7 @@ def test_there_and_back_are_the_same_digits():
     (there,) = operators.moves(to_depth(descs.SpaceToDepth1, order=COLUMN))
     (back,) = operators.moves(to_space(descs.DepthToSpace1, order=COLUMN))
     for side, other in ((there.source, back.destination), (there.destination, back.source)):
-        columns = [sorted(zip(move.sizes, *one.steps, strict=True)) for move, one in ((there, side), (back, other))]
+        columns = [
+            sorted(zip(move.sizes, *affine.steps, strict=True)) for move, affine in ((there, side), (back, other))
+        ]
         assert columns[0] == columns[1]

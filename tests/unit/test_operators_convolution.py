@@ -15,7 +15,7 @@ from dmlgpu.compiler import operators
 from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.plan import Role
 from dmlgpu.compiler.program import Program
-from dmlgpu.compiler.schedule.steps import Form, ScheduledContract
+from dmlgpu.compiler.schedule.steps.products import OperandLayout, ScheduledContract
 from dmlgpu.compiler.target import Profile, Target
 from tests.schedules import steps_of
 from tests.unit.refusals import refusal
@@ -163,8 +163,8 @@ def test_a_transposed_output_that_is_larger_is_padded(more: tuple[int, int]) -> 
         texts.append([kernel.wgsl for kernel in compiler.compile_operator(desc, GPU).kernels])
     assert texts[0] == texts[1]
     rng = np.random.default_rng(1)
-    given = larger.input_tensor, larger.filter_tensor
-    arrays = [rng.standard_normal(tensor.sizes).astype(np.float32) for tensor in given]
+    operands = larger.input_tensor, larger.filter_tensor
+    arrays = [rng.standard_normal(tensor.sizes).astype(np.float32) for tensor in operands]
     (got,), (expected,) = (evaluate(desc, arrays, "numpy") for desc in (larger, padded))
     assert np.array_equal(got, expected)
 
@@ -253,7 +253,7 @@ def test_nhwc_is_read_where_it_lies(target: Target, expected: list[str]) -> None
 def test_nhwc_is_read_in_units_along_the_channels() -> None:
     (step,) = contracts(convolution(**NHWC), by("shared", Profile.DISCRETE))
     assert (step.space.rows, step.space.columns, step.space.inner) == ((2, 8, 8), (32,), (3, 3, 16))
-    assert step.a.form is Form.ALONG and step.output.lanes == 4
+    assert step.a.layout is OperandLayout.ALONG and step.output.lanes == 4
 
 
 def test_windows_are_columns_where_memory_runs_along_positions() -> None:
@@ -305,8 +305,8 @@ def apart(steps: int, side: int = 8, **changes: Any) -> descs.Convolution:
     """A transposed convolution whose windows do not overlap."""
     filters, output = TensorDesc(F32, (16, 32, steps, steps)), TensorDesc(F32, (2, 32, steps * 8, steps * side))
     padding = {"start_padding": (0, 0), "end_padding": (0, 0), "strides": (steps, steps)}
-    given = {"input_tensor": TensorDesc(F32, (2, 16, 8, side)), "filter_tensor": filters, "output_tensor": output}
-    return transposed(**given | padding | changes)
+    tensors = {"input_tensor": TensorDesc(F32, (2, 16, 8, side)), "filter_tensor": filters, "output_tensor": output}
+    return transposed(**tensors | padding | changes)
 
 
 @pytest.mark.parametrize("steps", [2, 4])
@@ -340,11 +340,11 @@ def test_windows_are_read_row_by_row_on_processors() -> None:
     """A turn of the loop takes a row of the window, of which a unit of the input is loaded once."""
     desc = convolution(strides=(2, 2), output_tensor=TensorDesc(F32, (2, 32, 4, 4)))
     (step,) = contracts(desc, by("register"))
-    assert (step.b.form, step.steps, step.b.source.sizes) == (Form.WINDOW, 3, (2, 1, 16, 8, 2))
+    assert (step.b.layout, step.steps, step.b.source.sizes) == (OperandLayout.WINDOW, 3, (2, 1, 16, 8, 2))
     text = compiler.compile_operator(desc, by("register")).kernels[-1].wgsl
     assert text.count("= b_load(source)") == 3 and "window/taken" not in text
     (on_gpu,) = contracts(desc, by("register", Profile.DISCRETE))
-    assert (on_gpu.b.form, on_gpu.steps) == (Form.SINGLE, 1)
+    assert (on_gpu.b.layout, on_gpu.steps) == (OperandLayout.SINGLE, 1)
 
 
 @pytest.mark.parametrize(
@@ -357,7 +357,7 @@ def test_windows_are_read_row_by_row_on_processors() -> None:
 )
 def test_other_windows_are_read_one_by_one(changes: dict[str, Any]) -> None:
     (step,) = contracts(convolution(**changes), by("register"))
-    assert step.b.form is Form.SINGLE
+    assert step.b.layout is OperandLayout.SINGLE
 
 
 def test_elements_that_nothing_reaches_are_computed_too() -> None:

@@ -52,8 +52,8 @@ def power(base, exponent, **fields):
     )
 
 
-def body(desc, target=BARE):
-    (step,) = operators.lower(desc, target).steps
+def body(desc):
+    (step,) = operators.lower(desc).steps
     return step.body
 
 

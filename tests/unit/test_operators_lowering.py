@@ -9,7 +9,6 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import OperatorNotImplemented
 from dmlgpu.compiler import operators
-from dmlgpu.compiler.target import Target
 from dmlgpu.compiler.wgsl import templates
 
 TENSOR = TensorDesc(DataType.FLOAT32, (2, 4))
@@ -18,7 +17,7 @@ IDENTITY = descs.ElementWiseIdentity(input_tensor=TENSOR, output_tensor=TENSOR)
 
 @pytest.mark.parametrize(
     "action",
-    [operators.check, operators.upgrade, lambda desc: operators.lower(desc, Target("any"))],
+    [operators.check, operators.upgrade, operators.lower],
     ids=["check", "upgrade", "lower"],
 )
 def test_an_operator_without_lowering_is_named(action, unregister):

@@ -71,7 +71,7 @@ def test_what_is_refused(desc, message):
 
 
 def step_of(desc):
-    (step,) = operators.lower(desc, ANY).steps
+    (step,) = operators.lower(desc).steps
     return step, dict(step.body.inputs)
 
 
@@ -155,5 +155,5 @@ def test_an_older_description_becomes_a_band_of_one_diagonal(data_type, value, c
 def test_the_last_diagonal_that_an_offset_can_name():
     older = descs.DiagonalMatrix(output_tensor=tensor(F32, 4, 5), offset=(1 << 31) - 1, value=1.0)
     validate(older, FeatureLevel.LEVEL_6_4)
-    (step,) = operators.lower(older, ANY).steps
+    (step,) = operators.lower(older).steps
     assert dict(step.body.constants) == {"first": 5, "count": 0}

@@ -15,7 +15,8 @@ from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.plan import Role
 from dmlgpu.compiler.schedule.gemm import CHUNK
 from dmlgpu.compiler.schedule.gemm_choice import NAMES, Shape, choose, expected_cost
-from dmlgpu.compiler.schedule.steps import Form, ProductSchedule, ScheduledContract, ScheduledRows
+from dmlgpu.compiler.schedule.steps.products import OperandLayout, ProductSchedule, ScheduledContract
+from dmlgpu.compiler.schedule.steps.reductions import ScheduledRows
 from dmlgpu.compiler.target import Profile, Target
 from tests.schedules import steps_of
 from tests.unit.refusals import refusal
@@ -27,12 +28,12 @@ NONE, TRANSPOSE = MatrixTransform.NONE, MatrixTransform.TRANSPOSE
 
 def gemm(a: Any, b: Any, output: Any, **fields: Any) -> descs.Gemm:
     flags = fields.pop("b_flags", TensorFlags.NONE)
-    given = {"c_tensor": None, "trans_a": NONE, "trans_b": NONE, "alpha": 1.0, "beta": 1.0, **fields}
+    values = {"c_tensor": None, "trans_a": NONE, "trans_b": NONE, "alpha": 1.0, "beta": 1.0, **fields}
     return descs.Gemm(
         a_tensor=TensorDesc(F32, a),
         b_tensor=TensorDesc(F32, b, flags=flags),
         output_tensor=TensorDesc(F32, output),
-        **given,
+        **values,
     )
 
 
@@ -158,14 +159,14 @@ def contract(desc: Any, target: Target) -> ScheduledContract:
 
 def test_operands_are_read_in_units_where_memory_lets_them() -> None:
     forms = {
-        (NONE, NONE): (Form.ALONG, Form.ACROSS),
-        (TRANSPOSE, TRANSPOSE): (Form.ACROSS, Form.ALONG),
+        (NONE, NONE): (OperandLayout.ALONG, OperandLayout.ACROSS),
+        (TRANSPOSE, TRANSPOSE): (OperandLayout.ACROSS, OperandLayout.ALONG),
     }
     for (trans_a, trans_b), expected in forms.items():
         step = contract(square(256, trans_a=trans_a, trans_b=trans_b), GPU)
-        assert (step.schedule, step.a.form, step.b.form) == (ProductSchedule.SHARED, *expected)
+        assert (step.schedule, step.a.layout, step.b.layout) == (ProductSchedule.SHARED, *expected)
     odd = contract(square(255), GPU)
-    assert (odd.a.form, odd.b.form, odd.output.lanes) == (Form.SINGLE, Form.SINGLE, 1)
+    assert (odd.a.layout, odd.b.layout, odd.output.lanes) == (OperandLayout.SINGLE, OperandLayout.SINGLE, 1)
 
 
 @pytest.mark.parametrize("b_flags", [TensorFlags.NONE, TensorFlags.OWNED_BY_DML])

@@ -19,10 +19,10 @@ ANY = Target("any")
 
 
 def padding1(sizes=(2, 4), start=(1, 0), end=(1, 0), mode=PaddingMode.CONSTANT, *, data_type=F32, value=0, **changes):
-    made = tuple(map(sum, zip(sizes, start, end, strict=True)))
+    padded = tuple(map(sum, zip(sizes, start, end, strict=True)))
     fields = {
         "input_tensor": TensorDesc(data_type, sizes),
-        "output_tensor": TensorDesc(data_type, made),
+        "output_tensor": TensorDesc(data_type, padded),
         "padding_mode": mode,
         "padding_value_data_type": data_type,
         "padding_value": value,

@@ -10,7 +10,7 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler import operators
 from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.plan import Pool
-from dmlgpu.compiler.plan.windows import Axis, windows_over
+from dmlgpu.compiler.plan.windows import WindowAxis, windows_over
 from dmlgpu.compiler.target import Profile, Target
 from tests.schedules import steps_of
 from tests.unit.refusals import refusal
@@ -22,8 +22,8 @@ RESULT = TensorDesc(FLOAT, (1, 2, 3, 5))
 
 
 def average(**changes):
-    given = {"input_tensor": SOURCE, "output_tensor": RESULT, "include_padding": False, **FIELDS}
-    return descs.AveragePooling(**(given | changes))
+    values = {"input_tensor": SOURCE, "output_tensor": RESULT, "include_padding": False, **FIELDS}
+    return descs.AveragePooling(**(values | changes))
 
 
 @pytest.mark.parametrize(
@@ -74,13 +74,13 @@ def test_windows_that_are_large_for_padding_alone_are_refused(changes, message):
 
 
 def test_windows_as_large_as_the_input_are_accepted():
-    whole, one = TensorDesc(FLOAT, (1, 1, HUGE, 3)), TensorDesc(FLOAT, (1, 1, 1, 1))
+    whole, single = TensorDesc(FLOAT, (1, 1, HUGE, 3)), TensorDesc(FLOAT, (1, 1, 1, 1))
     none = {"strides": (1, 1), "start_padding": (0, 0), "end_padding": (0, 0)}
-    operators.check(average(input_tensor=whole, output_tensor=one, window_size=(HUGE, 3), **none))
+    operators.check(average(input_tensor=whole, output_tensor=single, window_size=(HUGE, 3), **none))
 
 
 AXES = st.builds(
-    Axis,
+    WindowAxis,
     spatial=st.integers(1, 9),
     positions=st.integers(1, 40),
     size=st.integers(1, 12),
@@ -192,7 +192,7 @@ def test_tiles_of_windows_that_share_no_place_are_units(window, stride, tile, wo
 )
 def test_schedules_choose_how_the_largest_element_is_found(target, kernels):
     desc = operators.upgrade(descs.MaxPooling(input_tensor=SOURCE, output_tensor=RESULT, **FIELDS))
-    (pool,) = operators.lower(desc, target).steps
+    (pool,) = operators.lower(desc).steps
     assert isinstance(pool, Pool)
     assert [step.label for step in steps_of(desc, target)] == kernels
     program = compiler.stages(desc, target).program
@@ -202,10 +202,10 @@ def test_schedules_choose_how_the_largest_element_is_found(target, kernels):
 @pytest.mark.parametrize(
     ("axis", "position", "places"),
     [
-        (Axis(5, 5, 3, 1, 1, 1), 0, range(1, 3)),
-        (Axis(5, 5, 3, 1, 1, 1), 4, range(0, 2)),
-        (Axis(5, 3, 3, 2, 2, 3), 0, range(2, 3)),
-        (Axis(1, 1, 2, 1, 3, 1), 0, range(1, 1)),
+        (WindowAxis(5, 5, 3, 1, 1, 1), 0, range(1, 3)),
+        (WindowAxis(5, 5, 3, 1, 1, 1), 4, range(0, 2)),
+        (WindowAxis(5, 3, 3, 2, 2, 3), 0, range(2, 3)),
+        (WindowAxis(1, 1, 2, 1, 3, 1), 0, range(1, 1)),
     ],
 )
 def test_places_on_the_input(axis, position, places):
@@ -216,7 +216,7 @@ def test_places_on_the_input(axis, position, places):
 
 def test_positions_of_padded_windows():
     (axis,) = windows_over([7], size=[3], strides=[2], dilations=[2], start=[1], end=[2])
-    assert axis == Axis(7, 3, 3, 2, 2, 1)
+    assert axis == WindowAxis(7, 3, 3, 2, 2, 1)
     assert axis.reach == 5
 
 

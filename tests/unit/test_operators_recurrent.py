@@ -13,9 +13,10 @@ from dmlgpu.catalog.validation import fusable_activations, validate
 from dmlgpu.common.errors import InvalidDescription, NotSupported
 from dmlgpu.compiler import operators
 from dmlgpu.compiler import stages as compiler
-from dmlgpu.compiler.operators.unrolling import LARGEST
 from dmlgpu.compiler.plan import Role
-from dmlgpu.compiler.schedule.steps import ScheduledRecurrence, ScheduledRepeat
+from dmlgpu.compiler.schedule.steps.base import ScheduledRepeat
+from dmlgpu.compiler.schedule.steps.products import ScheduledRecurrence
+from dmlgpu.compiler.schedule.unrolling import LARGEST
 from dmlgpu.compiler.target import Profile, Target
 from tests import schedules
 from tests.networks import ACTIVATIONS, BACKWARD, BOTH, CLASSES, SIGMOID, TANH, network
@@ -49,9 +50,9 @@ def repeats_of(desc: Any, target: Target = CPU) -> list[ScheduledRepeat]:
 def steps_of(desc: Any, target: Target = CPU) -> list[ScheduledRecurrence]:
     """The kernels of a step in time."""
     (repeat,) = repeats_of(desc, target)
-    found = [step for step in repeat.steps if isinstance(step, ScheduledRecurrence)]
-    assert len(found) == len(repeat.steps)
-    return found
+    kernels = [step for step in repeat.steps if isinstance(step, ScheduledRecurrence)]
+    assert len(kernels) == len(repeat.steps)
+    return kernels
 
 
 def labels(desc: Any) -> list[str]:
@@ -63,8 +64,8 @@ def labels(desc: Any) -> list[str]:
 
 def test_more_steps_than_one_execution_may_have_are_refused():
     with pytest.raises(NotSupported) as caught:
-        operators.lower(network("GRU", (1 << 14, 1, 1, 1)), GPU)
-    assert str(caught.value) == "16384 steps in time exceed the 8192 that one execution may have"
+        schedules.steps_of(network("GRU", (1 << 14, 1, 1, 1)), GPU)
+    assert str(caught.value) == "16384 time steps exceed the 8192 that one execution may have"
 
 
 def test_more_kernels_than_one_execution_may_have_are_refused():
@@ -75,9 +76,9 @@ def test_more_kernels_than_one_execution_may_have_are_refused():
 
 def test_more_parts_of_the_time_than_are_worth_it_are_refused():
     with pytest.raises(NotSupported) as caught:
-        operators.lower(network("GRU", (256, 1 << 16, 1, 256)), GPU)
+        schedules.steps_of(network("GRU", (256, 1 << 16, 1, 256)), GPU)
     assert str(caught.value) == (
-        "256 steps in time fit into temporary tensors only in 256 parts, more than the 64 that one execution may have"
+        "256 time steps fit into temporary tensors only in 256 parts, more than the 64 that one execution may have"
     )
 
 
@@ -239,9 +240,9 @@ def test_long_times_are_taken_in_parts() -> None:
     desc = network("LSTM", (300, 256, 3, 128))
     assert [repeat.turns for repeat in repeats_of(desc)] == [100, 100, 100]
     assert labels(desc).count("hand states on") == 2
-    made = [step for step in scheduled(desc) if not isinstance(step, ScheduledRepeat)]
-    assert all(step.output.reach <= LARGEST for step in made if step.output.binding.role is Role.TEMPORARY)
-    sequence = [step.output for step in made if step.label == "output sequence"]
+    steps = [step for step in scheduled(desc) if not isinstance(step, ScheduledRepeat)]
+    assert all(step.output.reach <= LARGEST for step in steps if step.output.binding.role is Role.TEMPORARY)
+    sequence = [step.output for step in steps if step.label == "output sequence"]
     assert [output.offset * output.lanes for output in sequence] == [first * 256 * 128 for first in (0, 100, 200)]
 
 

@@ -9,8 +9,11 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler import operators
 from dmlgpu.compiler import stages as compiler
-from dmlgpu.compiler.rewrites.regions import Sampling, Shares
-from dmlgpu.compiler.schedule.steps import ScheduledMap, ScheduledReduce, ScheduledTiles
+from dmlgpu.compiler.operators.regions import sampling_of
+from dmlgpu.compiler.schedule.regions import Shares
+from dmlgpu.compiler.schedule.steps.maps import ScheduledMap
+from dmlgpu.compiler.schedule.steps.products import ScheduledTiles
+from dmlgpu.compiler.schedule.steps.reductions import ScheduledReduce
 from dmlgpu.compiler.target import Profile, Target
 from tests.schedules import steps_of
 from tests.unit.refusals import refusal
@@ -38,33 +41,33 @@ NEWER = {"input_pixel_offset": 0.5, "output_pixel_offset": -0.5, "align_regions_
 
 
 def align(**changes):
-    given = {
+    values = {
         "input_tensor": tensor(2, 3, 20, 30),
         "output_tensor": tensor(5, 3, 7, 6),
         "out_of_bounds_input_value": 1.0,
     }
-    return descs.RoiAlign1(**(given | SAMPLING | NEWER | changes))
+    return descs.RoiAlign1(**(values | SAMPLING | NEWER | changes))
 
 
 def gradient(**changes):
-    given = {
+    values = {
         "input_tensor": tensor(2, 3, 20, 30),
         "input_gradient_tensor": tensor(5, 3, 7, 6),
         "output_gradient_tensor": tensor(2, 3, 20, 30),
         "output_roi_gradient_tensor": tensor(5, 4),
     }
-    return descs.RoiAlignGrad(**(given | SAMPLING | NEWER | changes))
+    return descs.RoiAlignGrad(**(values | SAMPLING | NEWER | changes))
 
 
 def pooling(**changes):
-    given = {
+    values = {
         "input_tensor": tensor(2, 3, 20, 30),
         "roi_tensor": tensor(1, 1, 5, 5),
         "output_tensor": tensor(5, 3, 7, 6),
         "spatial_scale": 0.0625,
         "pooled_size": Size2D(6, 7),
     }
-    return descs.RoiPooling(**(given | changes))
+    return descs.RoiPooling(**(values | changes))
 
 
 @pytest.mark.parametrize(
@@ -131,8 +134,8 @@ def test_bad_sampling_is_refused(changes, message):
 
 @pytest.mark.parametrize("output", [tensor(4, 3, 7, 6), tensor(5, 2, 7, 6)])
 def test_outputs_have_a_batch_per_region_and_the_channels(output):
-    wanted = "[5, 3, 7, 6]"
-    message = f"must be {wanted} (regions, channels, any height and width), got {list(output.sizes)}"
+    expected = "[5, 3, 7, 6]"
+    message = f"must be {expected} (regions, channels, any height and width), got {list(output.sizes)}"
     assert refusal(align(output_tensor=output)) == f"ROI_ALIGN1: output_tensor.sizes {message}"
     assert refusal(gradient(input_gradient_tensor=output)) == f"ROI_ALIGN_GRAD: input_gradient_tensor.sizes {message}"
 
@@ -191,9 +194,9 @@ def test_pooling_finds_places_and_takes_what_is_there():
 
 def test_gradients_are_gathered():
     tables = [(ScheduledTiles, "weights"), (ScheduledMap, "map"), (ScheduledMap, "map")]
-    found = labels(gradient())
-    assert found[:3] == tables
-    assert found[6:] == [
+    rows = labels(gradient())
+    assert rows[:3] == tables
+    assert rows[6:] == [
         (ScheduledTiles, "input gradient"),
         (ScheduledTiles, "region gradient"),
         (ScheduledReduce, "serial"),
@@ -211,8 +214,8 @@ def test_neighbouring_invocations_sum_for_other_channels():
 
     def summed(profile, function):
         steps = steps_of(gradient(**wide, reduction_function=function), Target("any", profile=profile))
-        (found,) = (step for step in steps if step.label == "input gradient")
-        return found.tile, found.walk.digits[-1].dimension
+        (gradient_step,) = (step for step in steps if step.label == "input gradient")
+        return gradient_step.tile, gradient_step.walk.digits[-1].dimension
 
     assert summed(Profile.CPU, ReduceFunction.MAX) == ((1, 4, 1, 4), channels)
     assert summed(Profile.CPU, ReduceFunction.AVERAGE) == ((1, 8, 1, 1), channels)
@@ -222,7 +225,7 @@ def test_neighbouring_invocations_sum_for_other_channels():
 def test_invocations_take_fewer_regions_where_there_are_few_of_them():
     """So that some hundred elements of an image, and thousands of regions, keep an adapter busy."""
     regions = 4000
-    given = {
+    values = {
         "input_tensor": tensor(1, 1, 8, 8),
         "output_gradient_tensor": tensor(1, 1, 8, 8),
         "input_gradient_tensor": tensor(regions, 1, 7, 6),
@@ -230,7 +233,7 @@ def test_invocations_take_fewer_regions_where_there_are_few_of_them():
         "batch_indices_tensor": tensor(regions, data_type=DataType.UINT32),
         "output_roi_gradient_tensor": None,
     }
-    *_, shares, summed = steps_of(gradient(**given), TARGET)
+    *_, shares, summed = steps_of(gradient(**values), TARGET)
     assert (shares.output.sizes, summed.output.sizes) == ((1, 1, 8, 8, 125), (64, 1))
 
 
@@ -247,14 +250,14 @@ def test_no_kernel_has_more_than_eight_buffers(make, function):
 )
 def test_samples_on_the_input_are_bounded(fewest, most, longest):
     desc = align(minimum_samples_per_output=fewest, maximum_samples_per_output=most)
-    sampling = Sampling.of(desc, (20, 30), (7, 6))
+    sampling = sampling_of(desc, (20, 30), (7, 6))
     assert tuple(axis.longest for axis in sampling.axes) == longest
     assert (sampling.fewest, sampling.most) == (max(fewest, 1), most)
 
 
 @pytest.mark.parametrize(("corners", "range_"), [(False, ((-1, 20), (-1, 30))), (True, ((0, 19), (0, 29)))])
 def test_where_samples_are_on_the_input(corners, range_):
-    sampling = Sampling.of(align(align_regions_to_corners=corners), (20, 30), (7, 6))
+    sampling = sampling_of(align(align_regions_to_corners=corners), (20, 30), (7, 6))
     assert tuple((axis.lowest, axis.highest) for axis in sampling.axes) == range_
 
 
@@ -269,9 +272,9 @@ def test_shares_cover_a_block_within_the_limit():
 
 def test_large_inputs_take_several_maps_where_loops_are_cut_short():
     large = {"input_tensor": tensor(1, 1, 100, 100), "output_tensor": tensor(5, 1, 1, 1)}
-    found = labels(align(**large), LIMITED)
-    assert len(found) > 1
-    assert found == [(ScheduledMap, f"share {number}") for number in range(len(found))]
+    rows = labels(align(**large), LIMITED)
+    assert len(rows) > 1
+    assert rows == [(ScheduledMap, f"share {number}") for number in range(len(rows))]
     assert labels(align(**large)) == [(ScheduledMap, "share 0")]
     large["pooled_size"] = Size2D(1, 1)
     assert len(labels(pooling(**large), LIMITED)) > 2
@@ -281,8 +284,8 @@ def test_large_inputs_take_several_maps_where_loops_are_cut_short():
 def test_too_many_samples_are_refused_where_loops_are_cut_short(make):
     desc = make(minimum_samples_per_output=5000)
     with pytest.raises(NotSupported) as caught:
-        operators.lower(desc, LIMITED)
+        steps_of(desc, LIMITED)
     assert str(caught.value) == (
         "5000 x 5000 elements behind one output element exceed the loops that 'limited' runs to their end (65535)"
     )
-    operators.lower(desc, TARGET)
+    steps_of(desc, TARGET)

@@ -12,7 +12,7 @@ from dmlgpu.compiler import operators
 from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.operators.lowering import lowering
 from dmlgpu.compiler.schedule.scan import TOTAL
-from dmlgpu.compiler.schedule.steps import ScanSchedule, ScheduledScan
+from dmlgpu.compiler.schedule.steps.reductions import ScanSchedule, ScheduledScan
 from dmlgpu.compiler.target import Profile, Target
 from tests.schedules import steps_of
 from tests.unit.refusals import refusal

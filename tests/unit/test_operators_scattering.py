@@ -10,7 +10,7 @@ from dmlgpu.catalog.tensor_desc import TensorDesc, aligned
 from dmlgpu.compiler import operators
 from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.operators.lowering import lowering
-from dmlgpu.compiler.schedule.steps import ScatterSchedule, ScheduledScatter
+from dmlgpu.compiler.schedule.steps.ordering import ScatterSchedule, ScheduledScatter
 from dmlgpu.compiler.target import Profile, Target
 from tests.schedules import steps_of
 from tests.unit.refusals import refusal
@@ -200,4 +200,4 @@ def test_four_units_of_a_row_look_up_one_place_on_processors(profile, width, run
     )
     _, scatter = steps_of(desc, Target("any", profile))
     assert scatter.run == run
-    assert scatter.launch.each == (4 if profile is Profile.CPU else 1)
+    assert scatter.launch.items_per_invocation == (4 if profile is Profile.CPU else 1)

@@ -10,15 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmlgpu import Device, DmlError, Tensor, ops
+from dmlgpu import DataType, Device, DmlError, Tensor, ops
 from dmlgpu.catalog import catalog
-from dmlgpu.ops import directml, elementwise, logic, moving, networks, recurrent, reductions, windows
+from dmlgpu.ops import conv, directml, elementwise, nn, recurrent, reductions, shape
 from tests.eager_functions import EXAMPLES, Example, floats
 from tests.reference.onnx_oracle import onnx_runtime
+from tests.unit.device_objects import raises
 from tests.wrong_arguments import HUGE, Hostile
 
 ROOT = Path(__file__).parents[2]
 EXACT = 2e-5
+MODULES = (conv, elementwise, nn, recurrent, reductions, shape)
 
 
 @pytest.fixture(scope="module")
@@ -26,26 +28,85 @@ def device() -> Device:
     return Device("numpy")
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda one: one.name)
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_it_computes_what_others_do(example: Example, device: Device) -> None:
-    found = example.call(*(Tensor(one, device=device) for one in example.operands))
-    assert isinstance(found, Tensor)
-    assert found.shape == np.shape(example.expected)
-    np.testing.assert_allclose(found.numpy(), example.expected, rtol=EXACT, atol=EXACT)
+    result = example.call(*(Tensor(operand, device=device) for operand in example.operands))
+    assert isinstance(result, Tensor)
+    assert result.shape == np.shape(example.expected)
+    np.testing.assert_allclose(result.numpy(), example.expected, rtol=EXACT, atol=EXACT)
 
 
 def test_each_function_has_an_example() -> None:
-    modules = (elementwise, logic, moving, networks, recurrent, reductions, windows)
-    names = {name for module in modules for name in module.__all__ if name[0].islower()}
+    names = {name for module in MODULES for name in module.__all__ if name[0].islower()}
     elsewhere = {"conv1d", "conv2d", "conv3d", "conv_transpose2d", "max_pool2d", "avg_pool2d", "lstm", "gru"}
-    assert names - {one.name.split()[0] for one in EXAMPLES} == elsewhere
-    assert all(hasattr(ops, operator.stem) and hasattr(directml, operator.stem) for operator in catalog().values())
+    assert names - {example.name.split()[0] for example in EXAMPLES} == elsewhere
+    assert all(hasattr(directml, operator.stem) for operator in catalog().values())
+    assert names < set(ops.__all__) and dir(ops) == ops.__all__
+    assert set(ops.__all__) - {name for module in MODULES for name in module.__all__} == {"directml", "free_memory"}
+
+
+def test_names_of_directml_lead_to_the_usual_ones() -> None:
+    assert set(ops._USUAL) <= {operator.stem for operator in catalog().values()} - set(ops.__all__)
+    assert set(ops._USUAL.values()) <= set(ops.__all__)
+    start = "module 'dmlgpu.ops' has no attribute"
+    for name, rest in {
+        "activation_relu": "; DirectML's operator is ops.directml.activation_relu, the usual function is ops.relu",
+        "fold": "; DirectML's operator is ops.directml.fold",
+        "no_such_name": "",
+    }.items():
+        with raises(AttributeError, f"{start} '{name}'{rest}"):
+            getattr(ops, name)
+
+
+def test_other_keywords_lead_to_the_usual_ones(device: Device) -> None:
+    x = floats(2, 4, 5, 6)
+    for text, call in {
+        "layer_norm() got an unexpected keyword argument 'epsilon'; it is called 'eps'": (
+            lambda: ops.layer_norm(x, epsilon=1e-3)  # type: ignore[call-arg]
+        ),
+        "astype() got an unexpected keyword argument 'data_type'; it is called 'dtype'": (
+            lambda: ops.astype(x, data_type="int8")  # type: ignore[call-arg]
+        ),
+        "argmax() got an unexpected keyword argument 'output_type'; it is called 'dtype'": (
+            lambda: ops.argmax(x, output_type="int64")  # type: ignore[call-arg]
+        ),
+        "conv2d() got an unexpected keyword argument 'filter'; it is called 'weight'": (
+            lambda: ops.conv2d(x, filter=x)  # type: ignore[call-arg]
+        ),
+        "max_pool2d() got an unexpected keyword argument 'window'; it is called 'kernel_size'": (
+            lambda: ops.max_pool2d(x, window=2)  # type: ignore[call-arg]
+        ),
+        "attention() got an unexpected keyword argument 'heads'; it is called 'num_heads'": (
+            lambda: ops.attention(x, x, x, heads=2)  # type: ignore[call-arg]
+        ),
+        "pad() got an unexpected keyword argument 'widths'; it is called 'pad_width'": (
+            lambda: ops.pad(x, widths=1)  # type: ignore[call-arg]
+        ),
+        "sum() got an unexpected keyword argument 'dim'; it is called 'axis'": (
+            lambda: ops.sum(x, dim=1)  # type: ignore[call-arg]
+        ),
+        "sum() got an unexpected keyword argument 'out'": lambda: ops.sum(x, out=x),  # type: ignore[call-arg]
+    }.items():
+        with raises(TypeError, text):
+            call()
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.dtype("int64"), "int64", DataType.INT64])
+def test_dtypes_may_be_named_in_every_way(dtype: Any, device: Device) -> None:
+    x = floats(2, 3)
+    for result in (
+        ops.cast(x, dtype, device=device),
+        ops.astype(x, dtype, device="numpy"),
+        ops.argmax(x, 1, False, dtype, device=device),
+        ops.one_hot(np.array([1, 2]), 3, dtype=dtype, device=device),
+    ):
+        assert result.dtype == np.int64
 
 
 def test_arrays_give_arrays(device: Device) -> None:
     x = floats(2, 3)
-    found = ops.add(x, 1, device="numpy")
-    assert isinstance(found, np.ndarray) and np.array_equal(found, x + 1)
+    result = ops.add(x, 1, device="numpy")
+    assert isinstance(result, np.ndarray) and np.array_equal(result, x + 1)
     values, indices = ops.topk(x, 1, device=device)
     assert isinstance(values, np.ndarray) and isinstance(indices, np.ndarray)
     beside = ops.add(Tensor(x, device=device), x)
@@ -64,31 +125,31 @@ def test_convolution(spatial: int, device: Device) -> None:
         group=2,
     )
     function = (ops.conv1d, ops.conv2d, ops.conv3d)[spatial - 1]
-    found = function(x, filters, bias, stride=2, padding=1, groups=2, activation="relu", device=device)
-    np.testing.assert_allclose(found, np.maximum(expected, 0), rtol=EXACT, atol=EXACT)
+    result = function(x, filters, bias, stride=2, padding=1, groups=2, activation="relu", device=device)
+    np.testing.assert_allclose(result, np.maximum(expected, 0), rtol=EXACT, atol=EXACT)
 
 
 def test_transposed_convolution(device: Device) -> None:
     x, filters, bias = floats(1, 3, 4, 5), floats(3, 2, 3, 3), floats(2)
     pads, steps = [1, 0, 0, 1], [2, 1]
     expected = onnx_runtime("ConvTranspose", [x, filters, bias], pads=pads, strides=steps, output_padding=[1, 0])
-    found = ops.conv_transpose2d(
+    result = ops.conv_transpose2d(
         x, filters, bias, stride=steps, padding=[(1, 0), (0, 1)], output_padding=(1, 0), device=device
     )
-    np.testing.assert_allclose(found, expected, rtol=EXACT, atol=EXACT)
+    np.testing.assert_allclose(result, expected, rtol=EXACT, atol=EXACT)
 
 
 def test_pooling(device: Device) -> None:
     x = floats(1, 2, 7, 6)
     expected = onnx_runtime("MaxPool", [x], kernel_shape=[3, 2], strides=[2, 1], pads=[1, 0, 1, 0])
-    found = ops.max_pool2d(x, (3, 2), stride=(2, 1), padding=(1, 0), device=device)
-    assert np.array_equal(found, expected)
+    result = ops.max_pool2d(x, (3, 2), stride=(2, 1), padding=(1, 0), device=device)
+    assert np.array_equal(result, expected)
     for included in (0, 1):
         expected = onnx_runtime(
             "AveragePool", [x], kernel_shape=[2, 2], strides=[2, 2], pads=[1, 1, 0, 0], count_include_pad=included
         )
-        found = ops.avg_pool2d(x, 2, padding=[(1, 0), (1, 0)], include_padding=bool(included), device=device)
-        np.testing.assert_allclose(found, expected, rtol=EXACT, atol=EXACT)
+        result = ops.avg_pool2d(x, 2, padding=[(1, 0), (1, 0)], include_padding=bool(included), device=device)
+        np.testing.assert_allclose(result, expected, rtol=EXACT, atol=EXACT)
 
 
 def test_resizing(device: Device) -> None:
@@ -96,8 +157,8 @@ def test_resizing(device: Device) -> None:
     for mode, sizes in (("linear", (8, 10)), ("linear", (6, 5)), ("nearest", (8, 10)), ("nearest", (7, 3))):
         scales = np.array([1, 1, sizes[0] / 4, sizes[1] / 5], np.float32)
         expected = onnx_runtime("Resize", [x, none, scales], mode=mode, coordinate_transformation_mode="half_pixel")
-        found = ops.resize(x, sizes, mode=mode, device=device)
-        np.testing.assert_allclose(found, expected, rtol=EXACT, atol=EXACT)
+        result = ops.resize(x, sizes, mode=mode, device=device)
+        np.testing.assert_allclose(result, expected, rtol=EXACT, atol=EXACT)
 
 
 @pytest.mark.parametrize("direction", ["forward", "bidirectional"])
@@ -111,15 +172,17 @@ def test_recurrent_networks(direction: str, device: Device) -> None:
             floats(ways, 2 * gates * hidden),
         ]
         expected = onnx_runtime(operator, [x, *weights], hidden_size=hidden, direction=direction)
-        found = function(x, *weights, direction=direction, device=device)
-        np.testing.assert_allclose(found.sequence, expected, rtol=1e-4, atol=1e-5)
-        assert found.hidden.shape == (ways, 2, hidden)
-        assert np.array_equal(found.hidden[0], found.sequence[-1, 0])
+        result = function(x, *weights, direction=direction, device=device)
+        np.testing.assert_allclose(result.sequence, expected, rtol=1e-4, atol=1e-5)
+        assert result.hidden.shape == (ways, 2, hidden)
+        assert np.array_equal(result.hidden[0], result.sequence[-1, 0])
 
 
 def test_the_functions_that_the_page_lists_exist() -> None:
     page = (ROOT / "docs/arrays.md").read_text(encoding="utf-8")
-    listed = set(re.findall(r"`([a-z_0-9]+)`", page.partition("- The kinder names")[2].partition("\n- Axes")[0]))
+    listed = set(
+        re.findall(r"`([a-z_0-9]+)`", page.partition("has the usual names: ")[2].partition(" Parameters have")[0])
+    )
     assert len(listed) > 25
     assert {name for name in listed if not hasattr(ops, name)} == set()
 
@@ -141,10 +204,10 @@ WRONG = (
 """Wrong values for most arguments; what some of them take is taken."""
 
 
-@pytest.mark.parametrize("module", [elementwise, logic, moving, networks, recurrent, reductions, windows])
+@pytest.mark.parametrize("module", MODULES)
 def test_wrong_arguments_are_refused(module: Any, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dmlgpu.runtime.shared._default", device)  # for arrays that no tensor stands beside
-    operands = {one.name.split()[0]: one.operands for one in reversed(EXAMPLES)}
+    operands = {example.name.split()[0]: example.operands for example in reversed(EXAMPLES)}
     image = floats(1, 2, 4, 4)
     refused = 0
     for name in module.__all__:
@@ -153,10 +216,10 @@ def test_wrong_arguments_are_refused(module: Any, device: Device, monkeypatch: p
             continue
         parameters = inspect.signature(function).parameters
         arrays = operands.get(name, (image,) * 3)
-        tensors = [Tensor(one, device=device) for one in arrays]
+        tensors = [Tensor(array, device=device) for array in arrays]
         if name in ("concatenate", "stack"):
             tensors = [tensors]  # type: ignore[list-item]
-        names = [one for one in parameters if "Operand" in str(parameters[one].annotation)]
+        names = [parameter for parameter in parameters if "Operand" in str(parameters[parameter].annotation)]
         good: dict[str, Any] = dict(zip(names, tensors, strict=False))
         for parameter in parameters:
             for wrong in WRONG:

@@ -48,8 +48,8 @@ def call(desc: OperatorDesc, arrays: Any, device: Device) -> list[Any]:
 
     arguments: dict[str, Any] = {}
     for field in desc.input_fields:
-        given = getattr(desc, field)
-        arguments[parameter(field)] = [tensor(one) for one in given] if isinstance(given, tuple) else tensor(given)
+        value = getattr(desc, field)
+        arguments[parameter(field)] = [tensor(entry) for entry in value] if isinstance(value, tuple) else tensor(value)
     for field, value in desc.values.items():
         if field not in desc.input_fields and field not in desc.output_fields:
             arguments[parameter(field)] = value
@@ -60,7 +60,7 @@ def call(desc: OperatorDesc, arrays: Any, device: Device) -> list[Any]:
         desc.operator == "ROI_ALIGN_GRAD" and desc.values["output_gradient_tensor"] is None
     ):
         arguments["output_sizes"] = (
-            [one.sizes for one in present] if desc.operator == "SPLIT" else list(present[0].sizes)
+            [output.sizes for output in present] if desc.operator == "SPLIT" else list(present[0].sizes)
         )
     if "output_type" in parameters:
         arguments["output_type"] = present[-1].data_type.name.lower()
@@ -73,9 +73,9 @@ def test_it_computes_what_evaluate_does(operator: str, device: Device) -> None:
     for case in CASES[operator][:PER_OPERATOR]:
         arrays = case.inputs()
         expected = evaluate(case.desc, arrays, device)
-        found = [one for one in call(case.desc, arrays, device) if one is not None]
-        assert len(found) == len(expected)
-        for tensor, want in zip(found, expected, strict=True):
+        results = [output for output in call(case.desc, arrays, device) if output is not None]
+        assert len(results) == len(expected)
+        for tensor, want in zip(results, expected, strict=True):
             got = np.asarray(tensor)
             if operator == "NONZERO_COORDINATES" and want.shape[-1] > 1:  # a case may ask for fewer coordinates
                 got = got[: want.shape[-2], -want.shape[-1] :]
@@ -113,8 +113,12 @@ def test_wrong_arguments_are_refused(device: Device, monkeypatch: pytest.MonkeyP
     for operator in catalog().values():
         function = getattr(directml, operator.stem)
         parameters = inspect.signature(function).parameters.values()
-        good = {one.name: usual.get(str(one.annotation), "x") for one in parameters if one.default is one.empty}
-        for name, wrong in ((one.name, wrong) for one in parameters for wrong in WRONG):
+        good = {
+            parameter.name: usual.get(str(parameter.annotation), "x")
+            for parameter in parameters
+            if parameter.default is parameter.empty
+        }
+        for name, wrong in ((parameter.name, wrong) for parameter in parameters for wrong in WRONG):
             try:
                 function(**{**good, name: wrong})
             except DmlError as error:

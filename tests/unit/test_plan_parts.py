@@ -30,9 +30,9 @@ FIRST, SECOND, THIRD = (Binding(Role.INPUT, number) for number in range(3))
 
 def test_bindings_do_not_count_and_are_told_in_order() -> None:
     memory = Binding(Role.TEMPORARY, Allocation("memory"), 64)
-    one, bound = signature(Map("copy", identity(tensor(FIRST)), tensor(memory)))
+    first, bound = signature(Map("copy", identity(tensor(FIRST)), tensor(memory)))
     other, others = signature(Map("copy", identity(tensor(THIRD)), tensor(SECOND)))
-    assert one == other
+    assert first == other
     assert dict(zip(bound, others, strict=True)) == {FIRST: THIRD, memory: SECOND}
 
 
@@ -44,7 +44,7 @@ def test_what_is_bound_twice_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("value", "other"),
     [
         (0.0, -0.0),
         (1, 1.0),
@@ -62,13 +62,13 @@ def test_what_is_bound_twice_counts() -> None:
     ],
     ids=str,
 )
-def test_whatever_differs_counts(one: Any, other: Any) -> None:
-    assert signature(Part(one))[0] != signature(Part(other))[0]
+def test_whatever_differs_counts(value: Any, other: Any) -> None:
+    assert signature(Part(value))[0] != signature(Part(other))[0]
 
 
 def test_equal_values_are_the_same() -> None:
-    for made in (lambda: Part((0.5, float("nan"), "x", None)), lambda: Part(Part(b"y"), (DataType.INT8, 3))):
-        assert signature(made())[0] == signature(made())[0]
+    for make in (lambda: Part((0.5, float("nan"), "x", None)), lambda: Part(Part(b"y"), (DataType.INT8, 3))):
+        assert signature(make())[0] == signature(make())[0]
 
 
 def test_what_is_shared_counts() -> None:
@@ -77,7 +77,9 @@ def test_what_is_shared_counts() -> None:
     assert signature((shared, shared, Part(1)))[0] != signature((shared, Part(1), shared))[0]
 
 
-@pytest.mark.parametrize("unknown", [[1], {1: 2}, frozenset({0.0}), 1j, object()], ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize(
+    "unknown", [[1], {1: 2}, frozenset({0.0}), 1j, object()], ids=lambda value: type(value).__name__
+)
 def test_what_cannot_be_compared_has_no_signature(unknown: object) -> None:
     assert signature(Part(unknown)) == (None, ())
 
@@ -86,6 +88,6 @@ def test_a_deep_step_has_one() -> None:
     deep: Any = None
     for _ in range(5000):
         deep = Part(deep, deep)
-    found, _ = signature(deep)
-    assert isinstance(found, tuple)
-    assert len(found) < 20000
+    deep_signature, _ = signature(deep)
+    assert isinstance(deep_signature, tuple)
+    assert len(deep_signature) < 20000

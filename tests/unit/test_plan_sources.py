@@ -9,7 +9,18 @@ from hypothesis import strategies as st
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import element_offsets, packed_strides
-from dmlgpu.compiler.plan import Affine, AffineView, Binding, Held, Role, Tensor, View, apply, element, only_moves
+from dmlgpu.compiler.plan import (
+    Affine,
+    AffineView,
+    Binding,
+    RegisterValue,
+    Role,
+    Tensor,
+    View,
+    apply,
+    element,
+    only_moves,
+)
 
 F32 = DataType.FLOAT32
 
@@ -68,7 +79,7 @@ def test_what_moves_bits_and_what_computes():
     assert only_moves(element("layout/reverse", F32, (4,), input=AffineView(raw, (4,), Affine.box((0,)))))
     for computed in (
         tensor((4,), view=View.COMPUTE),
-        Held.product(F32, (4,)),
+        RegisterValue.product(F32, (4,)),
         apply("elementwise/cast", F32, (4,), input=raw),
     ):
         assert not only_moves(element("layout/reverse", F32, (4,), first=raw, second=computed))

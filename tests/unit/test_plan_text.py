@@ -7,12 +7,12 @@ import pytest
 from dmlgpu import DataType, TensorDesc, descs
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler import operators
-from dmlgpu.compiler.plan import Held, Map, Plan, Role, Step, Tensor, apply
+from dmlgpu.compiler.plan import Map, Plan, RegisterValue, Role, Step, Tensor, apply
 from dmlgpu.compiler.plan.parts import read, written
 from dmlgpu.compiler.plan.text import describe, equations
 from dmlgpu.compiler.rewrites.sources import identity
 from dmlgpu.compiler.schedule import schedule
-from dmlgpu.compiler.schedule.steps import in_turns
+from dmlgpu.compiler.schedule.steps.base import in_turns
 from dmlgpu.compiler.stages import compile_operator
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.compiler.wgsl import render, templates
@@ -37,7 +37,7 @@ GATHER = descs.GatherNd1(
 
 
 def test_a_plan_says_what_is_computed_and_what_is_read_and_written() -> None:
-    assert str(operators.lower(GATHER, CPU)) == (
+    assert str(operators.lower(GATHER)) == (
         "plan of GATHER_ND1: 1 step\n"
         "  1. map gather\n"
         "       output 0 = gather_nd1(input 0, input 1, batch=0, tuple=1, lead=1)\n"
@@ -48,7 +48,7 @@ def test_a_plan_says_what_is_computed_and_what_is_read_and_written() -> None:
 
 
 def test_a_schedule_says_why() -> None:
-    assert str(schedule(operators.lower(GATHER, CPU), CPU)) == (
+    assert str(schedule(operators.lower(GATHER), CPU)) == (
         "schedule of GATHER_ND1 for 'CPU' (cpu): 1 kernel\n"
         "  1. gather (map): 6 items in units of 4 elements, 1 x 1 x 1 workgroups of 256\n"
         "       why: 4 neighbours lie together in all tensors, and become one unit"
@@ -56,7 +56,7 @@ def test_a_schedule_says_why() -> None:
 
 
 def test_a_program_says_what_is_bound_and_where_its_text_comes_from() -> None:
-    assert str(render(schedule(operators.lower(GATHER, CPU), CPU))) == (
+    assert str(render(schedule(operators.lower(GATHER), CPU))) == (
         "program of GATHER_ND1: 1 kernel, 0 bytes temporary (at least 0), 0 bytes persistent\n"
         "  1. gather_nd1 gather x4: 1 x 1 x 1 workgroups of 256\n"
         "       binding 0: output 0, 96 bytes\n"
@@ -97,7 +97,7 @@ def test_a_plan_of_nothing() -> None:
 
 
 def test_equations_name_values_that_schedules_hold() -> None:
-    held = apply("elementwise/cast", DataType.FLOAT32, (2,), input=Held.product(DataType.INT32, (2,)))
+    held = apply("elementwise/cast", DataType.FLOAT32, (2,), input=RegisterValue.product(DataType.INT32, (2,)))
     output = Tensor.of(Role.OUTPUT, 3, floats(2))
     assert equations(Map("", held, output)) == ["output 3 = cast(product)"]
     assert equations(Map("", identity(output), output)) == ["output 3 = element_wise_identity(output 3)"]
@@ -110,7 +110,7 @@ def test_every_operator_has_a_text_and_every_kernel_a_reason(target: Target) -> 
     for cases in OPERATOR_CASES.values():
         desc = cases.case(cases.names("standard")[0]).desc
         try:
-            plan = operators.lower(desc, target)
+            plan = operators.lower(desc)
             chosen = schedule(plan, target)
         except NotSupported:
             continue  # 64-bit types, which this target lacks
@@ -118,9 +118,9 @@ def test_every_operator_has_a_text_and_every_kernel_a_reason(target: Target) -> 
         for step in plan.steps:
             text = "\n".join(equations(step))
             tensors = (*read(step), *written(step))
-            unnamed += [f"{desc.operator}: {one.binding}" for one in tensors if str(one.binding) not in text]
-        kernels = [one for steps in (chosen.steps, chosen.initialization) for one, _ in in_turns(steps)]
-        silent += [f"{desc.operator}: {one.label}" for one in kernels if not one.reason]
+            unnamed += [f"{desc.operator}: {tensor.binding}" for tensor in tensors if str(tensor.binding) not in text]
+        kernels = [kernel for steps in (chosen.steps, chosen.initialization) for kernel, _ in in_turns(steps)]
+        silent += [f"{desc.operator}: {kernel.label}" for kernel in kernels if not kernel.reason]
         assert str(chosen).count("\n  ") >= len(kernels)
     assert (silent, unnamed) == ([], [])
     assert planned > 150

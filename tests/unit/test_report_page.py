@@ -12,10 +12,8 @@ import pytest
 
 from dmlgpu.conformance.report.changes import changes
 from dmlgpu.conformance.report.model import Report
-from dmlgpu.conformance.report.templates import PAGES
-from dmlgpu.conformance.report.writing import write_report
-from dmlgpu.conformance.running.outcome import Outcome, Status
-from dmlgpu.conformance.running.wording import bound_text, share_text
+from dmlgpu.conformance.report.writing import PAGES, write_report
+from dmlgpu.conformance.running.outcome import Outcome, Status, bound_text, share_text
 from tests.unit.report_runs import BAD, CLOSE, CRASHED, GOOD, KNOWN, REFUSED, measured, run
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")

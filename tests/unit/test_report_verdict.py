@@ -6,13 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from dmlgpu.conformance.report.causes import causes
-from dmlgpu.conformance.report.labels import labels
-from dmlgpu.conformance.report.markdown import as_markdown
-from dmlgpu.conformance.report.model import Report
-from dmlgpu.conformance.report.page import as_html
-from dmlgpu.conformance.report.verdict import verdict
-from dmlgpu.conformance.running.records import Run
+from dmlgpu.conformance.report.model import Report, labels
+from dmlgpu.conformance.report.verdict import causes, verdict
+from dmlgpu.conformance.report.writing import as_html, as_markdown
+from dmlgpu.conformance.running.records import RecordedRun
 from tests.unit.report_runs import BAD, CLOSE, CRASHED, GOOD, KNOWN, REFUSED, compared, mixed, run
 
 # ---- the verdict ----------------------------------------------------------------------------------------------------
@@ -21,7 +18,7 @@ from tests.unit.report_runs import BAD, CLOSE, CRASHED, GOOD, KNOWN, REFUSED, co
 def cut_off(*outcomes, cases):
     made = run(*outcomes)
     made.facts["cases"] = cases
-    return Run(made.facts, made.outcomes, is_complete=False)
+    return RecordedRun(made.facts, made.outcomes, is_complete=False)
 
 
 @pytest.mark.parametrize(

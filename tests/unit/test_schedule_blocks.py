@@ -7,7 +7,7 @@ import pytest
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
 from dmlgpu.compiler.plan import Binding, Element, Lookup, Role, Tensor, View, constants
-from dmlgpu.compiler.schedule.blocks import find_blocks
+from dmlgpu.compiler.schedule.copies import find_blocks
 from dmlgpu.compiler.target import Profile, Target
 
 CPU, GPU = Target("cpu"), Target("gpu", Profile.DISCRETE)

@@ -14,15 +14,15 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import aligned, packed_strides
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.compiler.plan import Binding, Body, Convolution, Convolve, Role, Tensor
-from dmlgpu.compiler.plan.windows import Axis, windows_over
+from dmlgpu.compiler.plan.windows import WindowAxis, windows_over
 from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.rewrites.packing import is_paired
+from dmlgpu.compiler.schedule.convolution import depthwise_fits, depthwise_steps
 from dmlgpu.compiler.schedule.convolution_choice import choose
-from dmlgpu.compiler.schedule.depthwise import depthwise_fits, depthwise_steps
-from dmlgpu.compiler.schedule.patches import Patch, packed_patch
 from dmlgpu.compiler.schedule.scheduling import as_schedule, schedule_step
-from dmlgpu.compiler.schedule.steps import Form, ScheduledContract, ScheduledTiles, Steps
-from dmlgpu.compiler.schedule.tiles import tiles, unchanged
+from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
+from dmlgpu.compiler.schedule.steps.products import OperandLayout, Patch, ScheduledContract, ScheduledTiles
+from dmlgpu.compiler.schedule.tiles import packed_patch, tiles, unchanged
 from dmlgpu.compiler.schedule.winograd import TRANSFORMS, terms, winograd_fits, winograd_pays, winograd_steps
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.compiler.wgsl import render
@@ -58,9 +58,9 @@ def convolution(
     return Convolution(source, filters, windows, accumulator, owned)
 
 
-def operands(given: Convolution) -> tuple[Convolution, Body, Tensor]:
-    sizes = given.output_sizes
-    return given, unchanged(given.accumulator, sizes), tensor(Role.OUTPUT, 0, sizes)
+def operands(problem: Convolution) -> tuple[Convolution, Body, Tensor]:
+    sizes = problem.output_sizes
+    return problem, unchanged(problem.accumulator, sizes), tensor(Role.OUTPUT, 0, sizes)
 
 
 def tiled(label: str, body: Body, tile: Sequence[int], output: Tensor) -> ScheduledTiles:
@@ -69,8 +69,8 @@ def tiled(label: str, body: Body, tile: Sequence[int], output: Tensor) -> Schedu
     return step
 
 
-def program_of(found: Steps, target: Target) -> Program:
-    return render(as_schedule("TEST", found, target, ()))
+def program_of(steps: ScheduledSteps, target: Target) -> Program:
+    return render(as_schedule("TEST", steps, target, ()))
 
 
 # ---- patches
@@ -82,7 +82,7 @@ def program_of(found: Steps, target: Target) -> Program:
 )
 def test_a_patch_reads_what_its_windows_see(lanes: int, stride: int, dilation: int, size: int, start: int) -> None:
     """Every position and tap finds, by name, the element of the input that it sees."""
-    axis = Axis(32, 8, size, stride, dilation, start)
+    axis = WindowAxis(32, 8, size, stride, dilation, start)
     patch = Patch(axis, 4, lanes)
     image = np.arange(1, axis.spatial + 1)
     for first in (0, 4):
@@ -98,31 +98,31 @@ def test_a_patch_reads_what_its_windows_see(lanes: int, stride: int, dilation: i
 
 
 def test_a_patch_knows_which_units_may_lie_beside_the_input() -> None:
-    patch = Patch(Axis(16, 16, 3, 1, 1, 1), 4, 4)
+    patch = Patch(WindowAxis(16, 16, 3, 1, 1, 1), 4, 4)
     assert patch.units == (-1, 0, 1)
     assert [patch.is_checked(unit) for unit in patch.units] == [True, False, True]
-    uneven = Patch(Axis(16, 14, 3, 1, 1, 0), 4, 4)
+    uneven = Patch(WindowAxis(16, 14, 3, 1, 1, 0), 4, 4)
     assert [(unit, uneven.is_checked(unit)) for unit in uneven.units] == [(0, False), (1, True)]
 
 
 def test_every_use_of_an_element_is_found_once() -> None:
-    patch = Patch(Axis(20, 9, 3, 2, 1, 1), 3)
+    patch = Patch(WindowAxis(20, 9, 3, 2, 1, 1), 3)
     uses = [use for element in patch.seen for use in patch.uses(element)]
     assert sorted(uses) == list(itertools.product(range(3), range(3)))
 
 
 def test_a_patch_is_packed_only_where_tiles_begin_at_units() -> None:
     source = tensor(Role.INPUT, 0, (1, 1, 1, 8, 16))
-    assert packed_patch(source, Axis(16, 16, 3, 1, 1, 1), 4, CPU)[1].lanes == 4
-    assert packed_patch(source, Axis(16, 16, 3, 1, 1, 1), 2, CPU)[1].lanes == 1
-    assert packed_patch(source, Axis(16, 8, 3, 2, 1, 1), 2, CPU)[1].lanes == 4
+    assert packed_patch(source, WindowAxis(16, 16, 3, 1, 1, 1), 4, CPU)[1].lanes == 4
+    assert packed_patch(source, WindowAxis(16, 16, 3, 1, 1, 1), 2, CPU)[1].lanes == 1
+    assert packed_patch(source, WindowAxis(16, 8, 3, 2, 1, 1), 2, CPU)[1].lanes == 4
     odd = tensor(Role.INPUT, 0, (1, 1, 1, 8, 15))
-    assert packed_patch(odd, Axis(15, 15, 3, 1, 1, 1), 4, CPU) == (odd, Patch(Axis(15, 15, 3, 1, 1, 1), 4))
+    assert packed_patch(odd, WindowAxis(15, 15, 3, 1, 1, 1), 4, CPU) == (odd, Patch(WindowAxis(15, 15, 3, 1, 1, 1), 4))
 
 
 def test_units_are_read_in_pairs_where_tiles_begin_at_them() -> None:
     doubles = replace(CPU, features=frozenset({"shader-int64"}))
-    whole, seen = Tensor.temporary("x", F32, (1, 1, 1, 8, 16)), Axis(16, 16, 3, 1, 1, 1)
+    whole, seen = Tensor.temporary("x", F32, (1, 1, 1, 8, 16)), WindowAxis(16, 16, 3, 1, 1, 1)
     source, patch = packed_patch(whole, seen, 8, doubles)
     assert is_paired(source)
     assert patch.units == (-2, -1, 0, 1, 2, 3)
@@ -170,7 +170,7 @@ def test_depthwise_is_for_single_channels() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "target", "tile"),
+    ("problem", "target", "tile"),
     [
         pytest.param(convolution((56, 56), (3, 3)), CPU, (1, 1, 1, 4, 8), id="CPU"),
         pytest.param(convolution((56, 56), (3, 3)), GPU, (1, 1, 1, 2, 4), id="GPU"),
@@ -183,12 +183,12 @@ def test_depthwise_is_for_single_channels() -> None:
         pytest.param(convolution((20, 24), (11, 11), padding=5), CPU, (1, 1, 1, 1, 8), id="rows in a loop"),
     ],
 )
-def test_depthwise_tiles(given: Convolution, target: Target, tile: tuple[int, ...]) -> None:
-    found = depthwise_steps(*operands(given), target)
-    (step,) = found.steps
+def test_depthwise_tiles(problem: Convolution, target: Target, tile: tuple[int, ...]) -> None:
+    steps = depthwise_steps(*operands(problem), target)
+    (step,) = steps.steps
     assert isinstance(step, ScheduledTiles)
     assert step.tile == tile
-    (kernel,) = program_of(found, target).kernels
+    (kernel,) = program_of(steps, target).kernels
     assert kernel.label.startswith("test depthwise")
 
 
@@ -237,25 +237,26 @@ def test_winograd_pays_where_there_is_much_to_sum() -> None:
 
 @pytest.mark.parametrize("owned", [False, True])
 def test_the_steps_of_winograd(owned: bool) -> None:
-    given = convolution((9, 13), (3, 3), lead=(2, 3, 5), outputs=6, owned=owned)
-    found = winograd_steps(*operands(given), CPU, 4)
+    problem = convolution((9, 13), (3, 3), lead=(2, 3, 5), outputs=6, owned=owned)
+    steps = winograd_steps(*operands(problem), CPU, 4)
     labels = ["winograd filters", "winograd patches", "register", "winograd results"]
-    assert [step.label for step in (*found.initialization, *found.steps)] == labels
-    assert len(found.initialization) == owned
+    assert [step.label for step in (*steps.initialization, *steps.steps)] == labels
+    assert len(steps.initialization) == owned
     # 36 elements of 3 groups: 2 x 3 x 4 tiles; 6 outputs rounded up to 8
     patches, results, filters = 4 * 36 * 3 * 5 * 24, 4 * 36 * 3 * 8 * 24, 4 * 36 * 3 * 5 * 8
     patches, results, filters = map(aligned, (patches, results, filters))
-    program, held = program_of(found, CPU), filters if owned else 0
+    program, held = program_of(steps, CPU), filters if owned else 0
     assert (program.temporary_size, program.persistent_size) == (patches + results + filters - held, held)
-    (product,) = (step for step in found.steps if isinstance(step, ScheduledContract))
-    assert (product.a.form, product.b.form, product.output.lanes) == (Form.ACROSS, Form.ACROSS, 4)
+    (product,) = (step for step in steps.steps if isinstance(step, ScheduledContract))
+    assert (product.a.layout, product.b.layout, product.output.lanes) == (OperandLayout.ACROSS, OperandLayout.ACROSS, 4)
 
 
 def test_patches_of_processors_are_made_four_at_a_time() -> None:
     """Where they stand side by side, which they do in rows of whole units."""
     for width, target, expected in ((16, CPU, 4), (13, CPU, 4), (12, CPU, 1), (16, GPU, 1)):
-        given = convolution((9, width), (3, 3), lead=(2, 3, 5), outputs=6)
-        (step,) = (one for one in winograd_steps(*operands(given), target, 4).steps if one.label == "winograd patches")
+        problem = convolution((9, width), (3, 3), lead=(2, 3, 5), outputs=6)
+        kernels = winograd_steps(*operands(problem), target, 4).steps
+        (step,) = (kernel for kernel in kernels if kernel.label == "winograd patches")
         assert isinstance(step, ScheduledTiles)
         assert (step.tile, step.output.lanes) == ((36, 1, 1, expected), expected)
 
@@ -284,9 +285,9 @@ def test_schedules_are_chosen_and_refused_by_name() -> None:
     ],
 )
 def test_a_named_schedule_is_taken(name: str, labels: list[str]) -> None:
-    given = convolution((8, 8), (3, 3), lead=(1, 2, 1))
-    found = schedule_step(Convolve("", *operands(given)), replace(CPU, schedule=name))
-    assert [step.label for step in found.steps] == labels
+    problem = convolution((8, 8), (3, 3), lead=(1, 2, 1))
+    steps = schedule_step(Convolve("", *operands(problem)), replace(CPU, schedule=name))
+    assert [step.label for step in steps.steps] == labels
 
 
 @pytest.mark.parametrize(
@@ -297,8 +298,8 @@ def test_a_named_schedule_is_taken(name: str, labels: list[str]) -> None:
     ],
 )
 def test_the_products_of_winograd_lie_as_wastes_least(side: int, outputs: int, expected: tuple[int, int]) -> None:
-    found = winograd_steps(*operands(convolution((side, side), (3, 3), lead=(1, 1, 64), outputs=outputs)), CPU, 4)
-    (product,) = (step for step in found.steps if isinstance(step, ScheduledContract))
+    steps = winograd_steps(*operands(convolution((side, side), (3, 3), lead=(1, 1, 64), outputs=outputs)), CPU, 4)
+    (product,) = (step for step in steps.steps if isinstance(step, ScheduledContract))
     rows, columns = product.output.sizes[-2], product.output.sizes[-1] * product.output.lanes
     assert (rows, columns) == expected
 
@@ -306,6 +307,6 @@ def test_the_products_of_winograd_lie_as_wastes_least(side: int, outputs: int, e
 @pytest.mark.parametrize(("tile", "columns"), [(2, 8), (4, 4)])
 def test_winograd_has_the_tiles_of_its_name(tile: int, columns: int) -> None:
     """Four of them side by side, where they fit."""
-    given = convolution((8, 8), (3, 3), lead=(1, 2, 1))
-    *_, last = schedule_step(Convolve("", *operands(given)), replace(CPU, schedule=f"winograd-{tile}")).steps
+    problem = convolution((8, 8), (3, 3), lead=(1, 2, 1))
+    *_, last = schedule_step(Convolve("", *operands(problem)), replace(CPU, schedule=f"winograd-{tile}")).steps
     assert isinstance(last, ScheduledTiles) and last.tile == (1, 1, 1, tile, columns)

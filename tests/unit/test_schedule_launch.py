@@ -47,7 +47,7 @@ def test_more_than_two_axes_hold_is_refused():
 @pytest.mark.parametrize("total", [1, 63, 64, 65, 256, 257, 1 << 20, (1 << 24) + 1])
 def test_a_launch_covers_its_items(launch, target, total):
     shape = launch(total, target)
-    per_group = 1 if launch is group_launch else shape.workgroup * shape.each
+    per_group = 1 if launch is group_launch else shape.workgroup * shape.items_per_invocation
     groups = shape.grid[0] * shape.grid[1]
     assert shape.total == total <= groups * per_group
     assert shape.workgroup <= target.max_workgroup_invocations
@@ -58,12 +58,12 @@ def test_a_launch_covers_its_items(launch, target, total):
 def test_every_index_is_below_two_to_the_32(launch):
     """The running number is a u32: it must not wrap around in the last workgroups of a grid."""
     shape = launch(1 << 31, CPU)
-    assert shape.grid[0] * shape.grid[1] * shape.workgroup * shape.each < 1 << 32
+    assert shape.grid[0] * shape.grid[1] * shape.workgroup * shape.items_per_invocation < 1 << 32
 
 
 def test_cpu_adapters_take_several_items_per_invocation_and_gpus_one():
-    assert map_launch(1000, CPU).each > 1
-    assert map_launch(1000, GPU).each == 1
+    assert map_launch(1000, CPU).items_per_invocation > 1
+    assert map_launch(1000, GPU).items_per_invocation == 1
 
 
 @pytest.mark.parametrize("profile", [Profile.CPU, Profile.DISCRETE])

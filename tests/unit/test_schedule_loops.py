@@ -43,7 +43,7 @@ def window_of_one_row(graph):
 def test_no_driver_knows_where_a_loop_ends(build, label):
     graph = Graph()
     build(graph)
-    program = render(schedule(operators.lower(graph.nodes[-1].desc, CPU), CPU))
+    program = render(schedule(operators.lower(graph.nodes[-1].desc), CPU))
     (kernel,) = program.kernels
     assert label in kernel.label or f"schedules/{label}" in kernel.wgsl
     assert "for (" in kernel.wgsl

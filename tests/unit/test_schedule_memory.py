@@ -35,9 +35,9 @@ def lives_of(uses: Sequence[Use]) -> dict[Allocation, range]:
     return {allocation: range(min(life), max(life) + 1) for allocation, life in steps.items()}
 
 
-def meet(arena: Arena, sizes: dict[Allocation, int], one: Allocation, other: Allocation) -> bool:
+def meet(arena: Arena, sizes: dict[Allocation, int], first: Allocation, second: Allocation) -> bool:
     """Whether some byte belongs to both."""
-    begin, end = (arena.offsets[one], arena.offsets[other]), (sizes[one], sizes[other])
+    begin, end = (arena.offsets[first], arena.offsets[second]), (sizes[first], sizes[second])
     return begin[0] < begin[1] + end[1] and begin[1] < begin[0] + end[0]
 
 
@@ -45,15 +45,15 @@ def meet(arena: Arena, sizes: dict[Allocation, int], one: Allocation, other: All
 def test_what_lives_together_lies_apart(uses: list[Use]) -> None:
     arena, sizes, lives = lay_out(uses, reuse=True), sizes_of(uses), lives_of(uses)
     assert arena.offsets.keys() == sizes.keys()
-    for one, other in itertools.combinations(sizes, 2):
-        together = not set(lives[one]).isdisjoint(lives[other])
-        assert not (together and meet(arena, sizes, one, other))
+    for first, second in itertools.combinations(sizes, 2):
+        together = not set(lives[first]).isdisjoint(lives[second])
+        assert not (together and meet(arena, sizes, first, second))
 
 
 @given(_uses)
 def test_nothing_makes_room_where_memory_stays(uses: list[Use]) -> None:
     arena, sizes = lay_out(uses, reuse=False), sizes_of(uses)
-    assert not any(meet(arena, sizes, one, other) for one, other in itertools.combinations(sizes, 2))
+    assert not any(meet(arena, sizes, first, second) for first, second in itertools.combinations(sizes, 2))
     assert arena.size == sum(map(aligned, sizes.values()))
 
 
@@ -139,9 +139,9 @@ def _branches(rng: np.random.Generator, blocks: int) -> tuple[list[Use], int]:
         lives += [(first, step, size) for first, size in ends]
     uses = []
     for number, (first, last, size) in enumerate(lives):
-        one = Allocation(f"{number}")
-        uses += [Use(first, one, size), Use(last, one, size)]
-    alive = [sum(size for first, last, size in lives if first <= one <= last) for one in range(step + 1)]
+        allocation = Allocation(f"{number}")
+        uses += [Use(first, allocation, size), Use(last, allocation, size)]
+    alive = [sum(size for first, last, size in lives if first <= number <= last) for number in range(step + 1)]
     return sorted(uses, key=lambda use: use.step), max(alive)
 
 

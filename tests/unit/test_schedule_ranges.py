@@ -14,7 +14,7 @@ from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.plan import Binding, Role, Tensor, View, apply
 from dmlgpu.compiler.rewrites.sources import identity
-from dmlgpu.compiler.schedule.ranges import near, near_copy
+from dmlgpu.compiler.schedule.copies import tighten_binding, tightened
 from dmlgpu.compiler.target import Target
 
 F32, U8, I64, U4 = (DataType[name] for name in ("FLOAT32", "UINT8", "INT64", "UINT4"))
@@ -32,7 +32,7 @@ def tensor(sizes, strides, data_type=F32, *, offset=0, index=0, role=Role.INPUT)
 def test_every_element_stays_where_it_is(dimensions, offset, data_type):
     sizes, strides = zip(*dimensions, strict=True)
     given_tensor = tensor(sizes, strides, data_type, offset=200 + offset)
-    bound = near(given_tensor)
+    bound = tightened(given_tensor)
     assert bound.binding.offset % 16 == 0
     before = given_tensor.offset + element_offsets(sizes, strides)
     after = bound.binding.offset * 8 // data_type.bits + bound.offset + element_offsets(sizes, strides)
@@ -42,13 +42,13 @@ def test_every_element_stays_where_it_is(dimensions, offset, data_type):
 
 def test_only_copies_from_one_tensor_to_another_are_bound_anew():
     source, output = tensor((4,), (1,), offset=8), tensor((4,), (1,), offset=12, role=Role.OUTPUT)
-    body, bound = near_copy(identity(source), output)
+    body, bound = tighten_binding(identity(source), output)
     assert (body.inputs[0][1].binding.offset, body.inputs[0][1].offset) == (32, 0)
     assert (bound.binding, bound.offset) == (Binding(Role.OUTPUT, 0, 48), 0)
     computed = apply("elementwise/element_wise_abs", F32, (4,), input=source)
-    assert near_copy(computed, output) == (computed, output)
+    assert tighten_binding(computed, output) == (computed, output)
     shared = tensor((4,), (1,), offset=4)
-    assert near_copy(identity(source), shared) == (identity(source), shared)
+    assert tighten_binding(identity(source), shared) == (identity(source), shared)
 
 
 def split(count, extent, flags=TensorFlags.NONE, data_type=F32):

@@ -16,7 +16,7 @@ from dmlgpu.compiler.plan import Binding, Reduce, Reduction, Role, Tensor, const
 from dmlgpu.compiler.schedule.launch import group_launch
 from dmlgpu.compiler.schedule.reduce import WORTH_SHARING, canonical
 from dmlgpu.compiler.schedule.scheduling import schedule_step
-from dmlgpu.compiler.schedule.steps import ReduceSchedule
+from dmlgpu.compiler.schedule.steps.reductions import ReduceSchedule
 from dmlgpu.compiler.target import Profile, Target
 
 F32, F16, U32 = DataType.FLOAT32, DataType.FLOAT16, DataType.UINT32
@@ -50,12 +50,12 @@ def problems(draw):
 @given(problems())
 def test_merged_rows_have_the_same_elements_in_the_same_order(problem):
     sizes, strides, axes = problem
-    kept = [axis for axis in range(len(sizes)) if axis not in axes]
+    others = [axis for axis in range(len(sizes)) if axis not in axes]
     reduced_sizes = tuple(1 if axis in axes else size for axis, size in enumerate(sizes))
     source, new_axes, output, _ = canonical(
         tensor(Role.INPUT, sizes, strides), axes, tensor(Role.OUTPUT, reduced_sizes)
     )
-    rows = element_offsets(sizes, strides).transpose(*kept, *sorted(axes)).reshape(math.prod(reduced_sizes), -1)
+    rows = element_offsets(sizes, strides).transpose(*others, *sorted(axes)).reshape(math.prod(reduced_sizes), -1)
     assert new_axes == tuple(range(source.rank - len(new_axes), source.rank))
     np.testing.assert_array_equal(element_offsets(source.sizes, source.strides).reshape(rows.shape), rows)
     np.testing.assert_array_equal(
@@ -74,13 +74,13 @@ def test_kept_and_reduced_dimensions_merge_among_themselves():
 @given(problems())
 def test_rows_in_memory_order_have_the_same_elements(problem):
     sizes, strides, axes = problem
-    kept = [axis for axis in range(len(sizes)) if axis not in axes]
+    others = [axis for axis in range(len(sizes)) if axis not in axes]
     reduced_sizes = tuple(1 if axis in axes else size for axis, size in enumerate(sizes))
     output = tensor(Role.OUTPUT, reduced_sizes)
     source, *_ = canonical(tensor(Role.INPUT, sizes, strides), axes, output, ordered=False)
-    rows = element_offsets(sizes, strides).transpose(*kept, *sorted(axes)).reshape(math.prod(reduced_sizes), -1)
-    found = element_offsets(source.sizes, source.strides).reshape(rows.shape)
-    np.testing.assert_array_equal(np.sort(found, 1), np.sort(rows, 1))
+    rows = element_offsets(sizes, strides).transpose(*others, *sorted(axes)).reshape(math.prod(reduced_sizes), -1)
+    offsets = element_offsets(source.sizes, source.strides).reshape(rows.shape)
+    np.testing.assert_array_equal(np.sort(offsets, 1), np.sort(rows, 1))
 
 
 def test_a_transposed_tensor_is_one_run_where_order_does_not_matter():
@@ -192,8 +192,8 @@ def test_sixteen_numbers_are_lifted_at_once():
     sums = Reduction("reduction/reduce_sum_float", F32, 2, portable=True)
 
     def groups(sizes, axis, target, reduction=sums):
-        kept = tuple(1 if number == axis else size for number, size in enumerate(sizes))
-        source, output = tensor(Role.INPUT, sizes), tensor(Role.OUTPUT, kept)
+        row_sizes = tuple(1 if number == axis else size for number, size in enumerate(sizes))
+        source, output = tensor(Role.INPUT, sizes), tensor(Role.OUTPUT, row_sizes)
         return [step.group for step in scheduled(source, (axis,), output, target, reduction)]
 
     assert groups((64, 1024), 1, doubles) == [4]

@@ -15,7 +15,7 @@ from dmlgpu.compiler.plan import Binding, Compact, Role, Scan, Scanning, Tensor,
 from dmlgpu.compiler.schedule import scan
 from dmlgpu.compiler.schedule.scan import TOTAL, canonical, tree_launch, units_held
 from dmlgpu.compiler.schedule.scheduling import schedule_step
-from dmlgpu.compiler.schedule.steps import ScanSchedule, ScheduledScan
+from dmlgpu.compiler.schedule.steps.reductions import ScanSchedule, ScheduledScan
 from dmlgpu.compiler.target import Profile, Target
 
 F32, F16, I64 = DataType.FLOAT32, DataType.FLOAT16, DataType.INT64
@@ -56,12 +56,12 @@ def problems(draw):
 @given(problems())
 def test_merged_lines_have_the_same_elements_in_the_same_order(problem):
     sizes, strides, axis = problem
-    tensors = [tensor(role, sizes, given) for role, given in zip((Role.INPUT, Role.OUTPUT), strides, strict=True)]
+    tensors = [tensor(*fields) for fields in zip((Role.INPUT, Role.OUTPUT), (sizes, sizes), strides, strict=True)]
     merged = canonical(tensors[0], axis, tensors[1])
     assert merged[0].sizes == merged[1].sizes and merged[0].rank >= 2 and merged[0].sizes[-1] == sizes[axis]
 
     def lines(pair, along):
-        moved = [np.moveaxis(element_offsets(one.sizes, one.strides), along, -1) for one in pair]
+        moved = [np.moveaxis(element_offsets(view.sizes, view.strides), along, -1) for view in pair]
         return sorted(np.stack(moved, -1).reshape(-1, 2 * sizes[axis]).tolist())
 
     assert lines(merged, -1) == lines(tensors, axis)
@@ -70,8 +70,8 @@ def test_merged_lines_have_the_same_elements_in_the_same_order(problem):
 def test_lines_are_numbered_in_the_order_of_the_outputs_memory():
     source, output = tensor(Role.INPUT, (3, 4, 5)), tensor(Role.OUTPUT, (3, 4, 5), (1, 15, 3))
     merged = canonical(source, 1, output)
-    assert [one.sizes for one in merged] == [(5, 3, 4)] * 2
-    assert [one.strides for one in merged] == [(1, 20, 5), (3, 1, 15)]
+    assert [view.sizes for view in merged] == [(5, 3, 4)] * 2
+    assert [view.strides for view in merged] == [(1, 20, 5), (3, 1, 15)]
 
 
 SHAPES = {
@@ -127,7 +127,7 @@ def test_counted_elements_are_read_in_units_unless_they_have_64_bits(data_type, 
     count = Tensor(Binding(Role.OUTPUT, 1), numbers, (1,), (1,), view=View.RAW)
     digits = constants(digits=[(8, 8), (1, 8)])
     step = Compact("", source, "scanning/is_nonzero", "scanning/nonzero_coordinates", digits, output, count)
-    counting = [one for one in schedule_step(step, CPU).steps if isinstance(one, ScheduledScan)]
+    counting = [kernel for kernel in schedule_step(step, CPU).steps if isinstance(kernel, ScheduledScan)]
     assert counting[0].source.lanes == lanes
 
 

@@ -9,9 +9,9 @@ import pytest
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
 from dmlgpu.compiler.plan import Binding, Role, Sort, Tensor, View
+from dmlgpu.compiler.schedule.ordering import MOST_IN_GROUP, choose_group, choose_tile, lines, network
 from dmlgpu.compiler.schedule.scheduling import schedule_step
-from dmlgpu.compiler.schedule.sort import MOST_IN_GROUP, choose_group, choose_tile, lines, network
-from dmlgpu.compiler.schedule.steps import SortSchedule
+from dmlgpu.compiler.schedule.steps.ordering import SortSchedule
 from dmlgpu.compiler.target import Profile, Target
 
 F32, F16, I64 = DataType.FLOAT32, DataType.FLOAT16, DataType.INT64
@@ -26,16 +26,16 @@ def source(sizes, strides=None, data_type=F32):
 # ---- networks
 
 
-@pytest.mark.parametrize(("width", "kept"), [(n, k) for n in range(1, 11) for k in range(1, n + 1)])
-def test_a_network_puts_the_first_in_order(width, kept):
+@pytest.mark.parametrize(("width", "count"), [(n, k) for n in range(1, 11) for k in range(1, n + 1)])
+def test_a_network_puts_the_first_in_order(width, count):
     """A network that sorts all sequences of 0 and 1 sorts everything."""
-    pairs = network(width, kept)
-    for given in itertools.product((0, 1), repeat=width):
-        values = list(given)
+    pairs = network(width, count)
+    for bits in itertools.product((0, 1), repeat=width):
+        values = list(bits)
         for low, high in pairs:
             if values[high] < values[low]:
                 values[low], values[high] = values[high], values[low]
-        assert values[:kept] == sorted(given)[:kept]
+        assert values[:count] == sorted(bits)[:count]
 
 
 @pytest.mark.parametrize(("width", "count"), [(1, 0), (2, 1), (4, 5), (8, 19), (16, 63), (32, 191)])

@@ -10,7 +10,7 @@ import pytest
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.plan import Binding, Role, Tensor, View, apply
 from dmlgpu.compiler.rewrites.sources import identity
-from dmlgpu.compiler.schedule.transpose import find_transpose
+from dmlgpu.compiler.schedule.copies import find_transpose
 from dmlgpu.compiler.target import Target
 
 CPU = Target("cpu")

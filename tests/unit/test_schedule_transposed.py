@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmlgpu.compiler.plan.windows import Axis
+from dmlgpu.compiler.plan.windows import WindowAxis
 from dmlgpu.compiler.schedule.transposed import phases
 
 AXES = st.builds(
-    Axis,
+    WindowAxis,
     spatial=st.integers(1, 12),
     positions=st.integers(1, 6),
     size=st.integers(1, 6),
@@ -39,8 +39,8 @@ def gathered(part):
 
 @given(AXES)
 def test_phases_see_what_is_scattered(axis):
-    found = [triple for phase in phases((axis,)) for triple in gathered(phase.parts[0])]
-    assert sorted(found) == sorted(scattered(axis))
+    triples = [triple for phase in phases((axis,)) for triple in gathered(phase.parts[0])]
+    assert sorted(triples) == sorted(scattered(axis))
 
 
 @given(AXES)
@@ -52,7 +52,7 @@ def test_phases_share_out_the_output(axis):
 
 
 def test_phases_of_two_dimensions_are_all_pairs():
-    axis = Axis(spatial=9, positions=4, size=3, stride=2, dilation=1, start=0)
+    axis = WindowAxis(spatial=9, positions=4, size=3, stride=2, dilation=1, start=0)
     assert [tuple(part.first for part in phase.parts) for phase in phases((axis, axis))] == [
         (0, 0),
         (0, 1),

@@ -14,7 +14,7 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.overlap import has_overlap
 from dmlgpu.catalog.tensor_desc import packed_strides, span
 from dmlgpu.compiler.plan import Binding, Role, Tensor
-from dmlgpu.compiler.schedule.walk import Digit, choose_walk
+from dmlgpu.compiler.schedule.launch import Digit, choose_walk
 
 U4, U8, F16, F32, I64 = (DataType[name] for name in ("UINT4", "UINT8", "FLOAT16", "FLOAT32", "INT64"))
 

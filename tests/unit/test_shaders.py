@@ -229,8 +229,8 @@ def kernels(part, profile):
     if part == "fused":
         programs = [render(schedule(plan, TARGETS[0])) for plan in fused_plans()]
     else:
-        found = tuple(typed_descriptions()) if part == "typed" else case_descriptions(part, profile)
-        pairs = [*itertools.product(found, TARGETS[:3]), *itertools.product(found[::3], TARGETS[3:])]
+        cases = tuple(typed_descriptions()) if part == "typed" else case_descriptions(part, profile)
+        pairs = [*itertools.product(cases, TARGETS[:3]), *itertools.product(cases[::3], TARGETS[3:])]
         programs = [program for desc, target in pairs if (program := rendered(desc, target))]
     return {kernel.wgsl: kernel.label for program in programs for kernel in (*program.kernels, *program.initialization)}
 
@@ -302,8 +302,8 @@ def test_an_operator_has_a_shader_or_becomes_another_operator(operator):
 
 
 def test_every_file_is_rendered_by_some_operator(texts):
-    found = set(re.findall(r"^// ---- shaders/(\S+)\.wgsl$", "\n".join(texts), re.MULTILINE))
-    idle = {file for file in FILES if not file.startswith("lib/")} - found - included_files()
+    rendered = set(re.findall(r"^// ---- shaders/(\S+)\.wgsl$", "\n".join(texts), re.MULTILINE))
+    idle = {file for file in FILES if not file.startswith("lib/")} - rendered - included_files()
     assert not idle, f"no quick case renders {sorted(idle)}: delete them, or run python scripts/choose_quick.py"
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from dmlgpu.bench.records import read_file, write_run
 from dmlgpu.bench.specs import BenchSpec, read_suite, suite_file
-from dmlgpu.cli.workloads import find_workloads
+from dmlgpu.cli.subjects import find_workloads
 from tests.unit.bench_fakes import measured, run
 
 ROOT = Path(__file__).parents[2]

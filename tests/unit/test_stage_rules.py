@@ -44,7 +44,7 @@ def modules(*rooms: str) -> dict[str, str]:
 
 
 def test_schedules_write_no_wgsl():
-    assert {name: found for name, source in modules("schedule").items() if (found := wgsl_in(source))} == {}
+    assert {name: wgsl for name, source in modules("schedule").items() if (wgsl := wgsl_in(source))} == {}
 
 
 @pytest.mark.parametrize(
@@ -93,21 +93,22 @@ def test_plans_are_made_and_rewritten_without_schedules():
         assert imported(source, "dmlgpu.compiler.schedule") == set(), name
 
 
-@pytest.mark.parametrize("room", ["rewrites", "plan", "graph/passes"])
-def test_plans_are_rewritten_whatever_the_profile(room):
+@pytest.mark.parametrize("room", ["operators", "rewrites", "plan", "graph/passes"])
+def test_plans_are_the_same_for_every_target(room):
+    """Profile, features and limits of an adapter are asked for by schedules alone."""
     for name, source in modules(room).items():
-        assert read_of_targets(source).isdisjoint({"profile", "subgroup_lanes", "tuned", "schedule"}), name
+        assert read_of_targets(source) == set(), name
 
 
-def test_one_operator_alone_asks_for_the_profile():
-    """Its shaders compute as many channels at once as its plan says."""
-    asking = {name for name, source in modules("operators").items() if "profile" in read_of_targets(source)}
-    assert asking == {"operators/region_gradients.py"}
+def test_passes_know_no_target():
+    """What depends on one, whether a kernel can bind a step's tensors say, they get as a function."""
+    for name, source in modules("graph/passes").items():
+        assert imported(source, "dmlgpu.compiler.target") == set(), name
 
 
 def test_operators_leave_the_dimension_of_units_to_schedules():
     for name, source in modules("operators").items():
-        assert "running_dimension" not in imported(source, "dmlgpu.compiler.rewrites"), name
+        assert imported(source, "dmlgpu.compiler.rewrites").isdisjoint({"running_dimension", "UNIT"}), name
 
 
 def test_plans_name_no_capability_of_a_schedule():
@@ -115,7 +116,9 @@ def test_plans_name_no_capability_of_a_schedule():
     classes = [each for each in vars(plan).values() if isinstance(each, type) and is_dataclass(each)]
     names = {field.name for each in classes for field in fields(each)}
     assert {"output", "body", "longest"} <= names
-    assert names.isdisjoint({"costly", "at_once", "run", "lifts_many", "group", "held", "launch", "walk", "paired"})
+    assert names.isdisjoint(
+        {"costly", "at_once", "run", "lifts_many", "group", "held", "launch", "walk", "paired", "tile", "alike"}
+    )
 
 
 def shaders_with(pattern: str) -> set[str]:

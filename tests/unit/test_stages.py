@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
@@ -13,7 +14,7 @@ from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler import operators
 from dmlgpu.compiler.plan import Plan, Reduce, Sort, Source, Tensor
 from dmlgpu.compiler.schedule import schedule
-from dmlgpu.compiler.schedule.steps import Schedule, Scheduled, ScheduledRepeat
+from dmlgpu.compiler.schedule.steps.base import Schedule, Scheduled, ScheduledRepeat
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.compiler.wgsl import render
 from dmlgpu.compiler.wgsl.sharing import share_known
@@ -33,65 +34,61 @@ OTHER = Target(
     max_workgroup_invocations=1024,
     max_workgroup_storage=32768,
 )
-"""Differs in everything but the loop limit and the largest binding, by which lowering cuts what it computes."""
+"""Differs in everything but the loop limit and the largest binding, by which schedules cut what they compute."""
 
 COMPATIBLE = Target("an old phone", Profile.DISCRETE, max_workgroup_invocations=128)
 """The fewest invocations that WebGPU has, in its compatibility mode."""
 
 
 @functools.cache
-def plans(profile: Profile = Profile.CPU) -> dict[str, Plan]:
-    return {name: operators.lower(case_by_name(name).desc, STANDARD[profile]) for name in case_names("quick")}
-
-
-def plans_for(target: Target) -> dict[str, Plan]:
-    return plans(Profile.CPU if target.profile is Profile.CPU else Profile.DISCRETE)
+def plans() -> dict[str, Plan]:
+    return {name: operators.lower(case_by_name(name).desc) for name in case_names("quick")}
 
 
 @functools.cache
 def schedules(target: Target) -> dict[str, Schedule]:
     """By case; what the target lacks a limit for is left out."""
-    found = {}
-    for name, plan in plans_for(target).items():
+    by_case = {}
+    for name, plan in plans().items():
         try:
-            found[name] = schedule(plan, target, [slot.tensor for slot in case_by_name(name).desc.inputs])
+            by_case[name] = schedule(plan, target, [slot.tensor for slot in case_by_name(name).desc.inputs])
         except NotSupported:
             continue
-    return found
+    return by_case
 
 
-def kernels(found: Schedule) -> Iterator[Scheduled]:
-    for step in (*found.initialization, *found.steps):
+def kernels(chosen: Schedule) -> Iterator[Scheduled]:
+    for step in (*chosen.initialization, *chosen.steps):
         yield from step.steps if isinstance(step, ScheduledRepeat) else (step,)
 
 
 def parts(plan: Plan) -> list[Any]:
     """Every object in a plan once, what it holds before itself."""
-    found: dict[int, Any] = {}
+    by_identity: dict[int, Any] = {}
 
     def visit(value: object) -> None:
         if isinstance(value, tuple):
             for each in value:
                 visit(each)
-        elif is_dataclass(value) and id(value) not in found:
+        elif is_dataclass(value) and id(value) not in by_identity:
             visit(tuple(getattr(value, field.name) for field in fields(value)))
-            found[id(value)] = value
+            by_identity[id(value)] = value
 
     visit(plan)
-    return list(found.values())
+    return list(by_identity.values())
 
 
 def described(plan: Plan) -> list[Any]:
     """A plan's parts with the numbers of others in their places, since no two plans have equal allocations."""
-    found = parts(plan)
-    numbers = {id(part): number for number, part in enumerate(found)}
+    all_parts = parts(plan)
+    numbers = {id(part): number for number, part in enumerate(all_parts)}
 
     def short(value: object) -> object:
         if isinstance(value, tuple):
             return tuple(map(short, value))
         return ("part", numbers[id(value)]) if id(value) in numbers else value
 
-    return [(type(part), *(short(getattr(part, field.name)) for field in fields(part))) for part in found]
+    return [(type(part), *(short(getattr(part, field.name)) for field in fields(part))) for part in all_parts]
 
 
 # ---- lower
@@ -105,19 +102,17 @@ def test_plans_hold_nothing_of_schedules():
 def test_plans_count_elements_but_where_a_result_is_several_numbers():
     """Those of a reduction and the records of sorted elements; units are a schedule's."""
     for name, plan in plans().items():
-        found = parts(plan)
-        several = {part.output.binding for part in found if isinstance(part, (Reduce, Sort))}
-        for part in found:
+        all_parts = parts(plan)
+        several = {part.output.binding for part in all_parts if isinstance(part, (Reduce, Sort))}
+        for part in all_parts:
             if isinstance(part, Source) and part.lanes != 1:
                 assert isinstance(part, Tensor) and part.binding in several and part.lanes > 1, name
 
 
-@pytest.mark.parametrize("profile", [Profile.CPU, Profile.INTEGRATED])
-def test_plans_ask_a_target_for_nothing_but_how_long_loops_and_bindings_are(profile):
-    """And whether it is a CPU adapter, on which the gradients of ROI_ALIGN take more channels at once."""
-    other = replace(OTHER, profile=profile)
-    for name, plan in plans_for(other).items():
-        assert described(operators.lower(case_by_name(name).desc, other)) == described(plan), name
+def test_plans_depend_on_nothing_but_the_description():
+    assert list(inspect.signature(operators.lower).parameters) == ["desc"]
+    for name, plan in plans().items():
+        assert described(operators.lower(case_by_name(name).desc)) == described(plan), name
 
 
 # ---- schedule
@@ -126,8 +121,8 @@ def test_plans_ask_a_target_for_nothing_but_how_long_loops_and_bindings_are(prof
 @pytest.mark.parametrize("target", [*STANDARD.values(), COMPATIBLE], ids=lambda target: target.name + target.profile)
 def test_every_plan_is_scheduled_within_the_limits_of_a_target(target):
     assert schedules(target).keys() == plans().keys()
-    for name, found in schedules(target).items():
-        for kernel in kernels(found):
+    for name, chosen in schedules(target).items():
+        for kernel in kernels(chosen):
             launch = kernel.launch
             assert launch.workgroup <= target.max_workgroup_invocations, (name, kernel.label)
             assert max(launch.grid) <= target.max_workgroups_per_dimension, (name, kernel.label)
@@ -135,9 +130,9 @@ def test_every_plan_is_scheduled_within_the_limits_of_a_target(target):
 
 def test_what_exceeds_a_limit_is_refused_and_nothing_else_raises():
     small = replace(STANDARD[Profile.CPU], max_workgroups_per_dimension=4)
-    found = schedules(small)
-    assert 0 < len(found) < len(plans())
-    assert all(max(kernel.launch.grid) <= 4 for each in found.values() for kernel in kernels(each))
+    by_case = schedules(small)
+    assert 0 < len(by_case) < len(plans())
+    assert all(max(kernel.launch.grid) <= 4 for each in by_case.values() for kernel in kernels(each))
 
 
 # ---- render
@@ -149,9 +144,9 @@ def test_rendering_is_a_pure_function_of_a_schedule(profile):
     target = STANDARD[profile]
     programs, refusals = quick_programs(profile)
     unlike = replace(OTHER, name=target.name, features=target.features, max_storage_buffers=target.max_storage_buffers)
-    for name, found in schedules(target).items():
+    for name, chosen in schedules(target).items():
         try:
-            again = render(replace(found, target=unlike))
+            again = render(replace(chosen, target=unlike))
         except NotSupported:
             assert name in refusals
         else:

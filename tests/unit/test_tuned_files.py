@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from dmlgpu.bench import tuning
 from dmlgpu.bench.ratios import Ratio
-from dmlgpu.bench.tuning import storing
-from dmlgpu.bench.tuning.search import Finding
+from dmlgpu.bench.tuning import TuningFinding
 from dmlgpu.common.errors import InvalidArgument
-from dmlgpu.compiler.target import AdapterInfo, Target
-from dmlgpu.compiler.tuned import UNTUNED, Tuned
+from dmlgpu.compiler.target import UNTUNED, AdapterInfo, Target, Tuned
 from dmlgpu.compiler.tuned_files import TunedFileWarning, read_tuned, tuned_file, tuned_folder, tuned_for
 
 CARD = AdapterInfo("Card 7 (rev. A)", "Vulkan", "discrete", "maker", "driver 1.2")
@@ -23,27 +22,27 @@ PRODUCT = "product 1x64x64x64"
 FASTER = Ratio(0.5, 0.45, 0.55, 11, 0.5, 1.0)
 
 
-def finding(question: str = PRODUCT, answer: str = "register 8x2", built_in: str = "register 8x4") -> Finding:
-    return Finding(question, built_in, answer, FASTER, {built_in: 1.0, answer: 0.5})
+def finding(question: str = PRODUCT, answer: str = "register 8x2", built_in: str = "register 8x4") -> TuningFinding:
+    return TuningFinding(question, built_in, answer, FASTER, {built_in: 1.0, answer: 0.5})
 
 
 def test_what_is_kept_comes_back_for_this_adapter_alone(tmp_path: Path) -> None:
-    storing.keep(CARD, [finding()], tmp_path)
+    tuning.save_choices(CARD, [finding()], tmp_path)
     assert tuned_for(CARD, tmp_path) == Tuned(((PRODUCT, "register 8x2"),))
     for name in ("name", "backend", "vendor", "driver"):
         assert tuned_for(replace(CARD, **{name: "other"}), tmp_path) == UNTUNED
-    assert storing.kept(CARD, tmp_path).ratios == {PRODUCT: 0.5}
+    assert tuning.load_choices(CARD, tmp_path).ratios == {PRODUCT: 0.5}
 
 
 def test_later_findings_take_the_place_of_earlier_ones_and_built_in_choices_are_not_kept(tmp_path: Path) -> None:
-    storing.keep(CARD, [finding(), finding("other"), finding("third")], tmp_path)
-    storing.keep(CARD, [finding(answer="small 1x1"), finding("other", "register 8x4")], tmp_path)
+    tuning.save_choices(CARD, [finding(), finding("other"), finding("third")], tmp_path)
+    tuning.save_choices(CARD, [finding(answer="small 1x1"), finding("other", "register 8x4")], tmp_path)
     assert tuned_for(CARD, tmp_path) == Tuned.of({PRODUCT: "small 1x1", "third": "register 8x2"})
 
 
 def test_the_variable_names_another_folder_or_turns_it_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DMLGPU_TUNED", str(tmp_path))
-    storing.keep(CARD, [finding()])
+    tuning.save_choices(CARD, [finding()])
     assert tuned_folder() == tmp_path and tuned_for(CARD) != UNTUNED
     monkeypatch.setenv("DMLGPU_TUNED", "off")
     assert tuned_for(CARD) == UNTUNED
@@ -58,9 +57,9 @@ def test_without_a_home_nothing_is_looked_up_unless_the_variable_names_a_folder(
         warnings.simplefilter("error")
         assert tuned_for(CARD) == UNTUNED
     with pytest.raises(FileNotFoundError, match="no folder for caches"):
-        storing.keep(CARD, [finding()])
+        tuning.save_choices(CARD, [finding()])
     monkeypatch.setenv("DMLGPU_TUNED", str(tmp_path))
-    storing.keep(CARD, [finding()])
+    tuning.save_choices(CARD, [finding()])
     assert tuned_for(CARD) != UNTUNED
 
 
@@ -94,9 +93,9 @@ def test_what_is_broken_is_ignored_with_a_sentence(tmp_path: Path, name: str, mo
     if name == "too long":
         monkeypatch.setattr("dmlgpu.compiler.tuned_files.MOST_BYTES", 100)
     assert said(path) == f"{expected}; it is ignored"
-    assert storing.kept(CARD, tmp_path).answers == {}
+    assert tuning.load_choices(CARD, tmp_path).answers == {}
     monkeypatch.undo()
-    storing.keep(CARD, [finding()], tmp_path)
+    tuning.save_choices(CARD, [finding()], tmp_path)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert tuned_for(CARD, tmp_path) != UNTUNED
@@ -110,7 +109,7 @@ def test_brackets_without_end_are_no_file(tmp_path: Path) -> None:
 
 def test_a_renamed_file_of_another_adapter_is_ignored_with_a_sentence(tmp_path: Path) -> None:
     other = replace(CARD, driver="driver 2")
-    storing.keep(other, [finding()], tmp_path)
+    tuning.save_choices(other, [finding()], tmp_path)
     path = tuned_file(CARD, tmp_path)
     tuned_file(other, tmp_path).rename(path)
     assert said(path) == "FILE has choices for the driver 'driver 2', which must be 'driver 1.2'; it is ignored"
@@ -118,34 +117,34 @@ def test_a_renamed_file_of_another_adapter_is_ignored_with_a_sentence(tmp_path: 
 
 def test_what_is_shared_is_taken_on_the_same_adapter_and_refused_elsewhere(tmp_path: Path) -> None:
     mine, theirs, shared = tmp_path / "mine", tmp_path / "theirs", tmp_path / "shared.json"
-    storing.write(shared, storing.keep(CARD, [finding()], mine))
-    storing.keep(CARD, [finding(answer="small 1x1"), finding("other")], theirs)
-    storing.take(CARD, shared, theirs)
+    tuning.write_choices(shared, tuning.save_choices(CARD, [finding()], mine))
+    tuning.save_choices(CARD, [finding(answer="small 1x1"), finding("other")], theirs)
+    tuning.import_choices(CARD, shared, theirs)
     assert tuned_for(CARD, theirs) == Tuned.of({PRODUCT: "register 8x2", "other": "register 8x2"})
     with pytest.raises(InvalidArgument, match="choices for the device"):
-        storing.take(replace(CARD, name="Card 8"), shared, theirs)
+        tuning.import_choices(replace(CARD, name="Card 8"), shared, theirs)
 
 
 def test_clearing_forgets(tmp_path: Path) -> None:
-    storing.keep(CARD, [finding()], tmp_path)
+    tuning.save_choices(CARD, [finding()], tmp_path)
     (tmp_path / "broken.json").write_text("{}")
-    assert [(content is None, bool(why)) for _, content, why in storing.all_kept(tmp_path)] == [
+    assert [(content is None, bool(why)) for _, content, why in tuning.list_choices(tmp_path)] == [
         (True, True),
         (False, False),
     ]
-    assert (storing.clear(CARD, tmp_path), storing.clear(CARD, tmp_path)) == (True, False)
+    assert (tuning.clear_choices(CARD, tmp_path), tuning.clear_choices(CARD, tmp_path)) == (True, False)
     assert tuned_for(CARD, tmp_path) == UNTUNED
 
 
 def test_a_file_holds_its_format_version_and_adapter(tmp_path: Path) -> None:
-    storing.keep(CARD, [finding()], tmp_path)
+    tuning.save_choices(CARD, [finding()], tmp_path)
     record = json.loads(tuned_file(CARD, tmp_path).read_text(encoding="utf-8"))
     assert record["format"] == 1 and record["adapter"]["driver"] == "driver 1.2"
     assert read_tuned(tuned_file(CARD, tmp_path)).version == record["dmlgpu"]
 
 
 def test_targets_with_equal_choices_are_equal_and_others_are_not() -> None:
-    one, same, other = (Target("card", tuned=Tuned.of({"q": answer})) for answer in ("a", "a", "b"))
-    assert one == same and hash(one) == hash(same) and one != other and one != Target("card")
-    assert pickle.loads(pickle.dumps(one)) == one
-    assert one.tuned.answer("q", tuple) == "a" and one.tuned.answer("r", tuple) == ""
+    target, same, other = (Target("card", tuned=Tuned.of({"q": answer})) for answer in ("a", "a", "b"))
+    assert target == same and hash(target) == hash(same) and target != other and target != Target("card")
+    assert pickle.loads(pickle.dumps(target)) == target
+    assert target.tuned.answer("q", tuple) == "a" and target.tuned.answer("r", tuple) == ""

@@ -10,13 +10,11 @@ import pytest
 
 from dmlgpu.bench.choosing import of_operator
 from dmlgpu.bench.samples import Measured, Patience, measure
-from dmlgpu.bench.tuning.questions import questions_of
-from dmlgpu.bench.tuning.search import Finding, Search, summary
+from dmlgpu.bench.tuning import Search, TuningFinding, questions_of, summary
 from dmlgpu.bench.workload import Workload
 from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.schedule.gemm_choice import Shape, alternatives, choose
-from dmlgpu.compiler.target import Profile, Target
-from dmlgpu.compiler.tuned import Tuned
+from dmlgpu.compiler.target import Profile, Target, Tuned
 from tests.unit.bench_fakes import Clock, Fake
 
 CPU = Target("CPU", features=frozenset({"subgroup"}))
@@ -75,7 +73,9 @@ class Race:
         return measure(told, Patience(), clock=clock)
 
 
-def found(workload: Workload, race: Callable[..., Any], known: Mapping[str, str] | None = None) -> dict[str, Finding]:
+def found(
+    workload: Workload, race: Callable[..., Any], known: Mapping[str, str] | None = None
+) -> dict[str, TuningFinding]:
     return {one.question: one for one in Search(workload, CPU, race).findings(known or {})}
 
 

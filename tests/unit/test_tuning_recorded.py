@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from dmlgpu.bench.tuning.questions import questions_of
-from dmlgpu.bench.tuning.recording import Recording
+from dmlgpu.bench.tuning import TuningRecording, questions_of
 from dmlgpu.compiler.target import Profile, Target
 
 FILES = sorted((Path(__file__).parents[1] / "data" / "tuning").glob("*.json"))
@@ -31,7 +30,7 @@ def test_the_built_in_choice_is_nearly_the_fastest(file: Path) -> None:
     target = Target(content["adapter"], Profile(content["profile"]), frozenset(content["features"]))
     slower, unknown = {}, []
     for record in content["recordings"]:
-        one = Recording.from_json(record)
+        one = TuningRecording.from_json(record)
         built_in, *_ = questions_of(one.workload(), target, one.given).get(one.question, ("not asked",))
         if built_in not in one.ratios:
             unknown.append(f"{one.question}: {built_in}")
@@ -42,5 +41,5 @@ def test_the_built_in_choice_is_nearly_the_fastest(file: Path) -> None:
 
 
 def test_an_excess_is_counted_from_the_fastest() -> None:
-    one = Recording("GEMM", {}, "float32", "product", {}, {"a": 1.0, "b": 0.8, "c": 2.0})
+    one = TuningRecording("GEMM", {}, "float32", "product", {}, {"a": 1.0, "b": 0.8, "c": 2.0})
     assert [one.excess(choice) for choice in "abc"] == [1.25, 1.0, 2.5]

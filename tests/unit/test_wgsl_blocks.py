@@ -9,7 +9,7 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.target import Profile, Target
-from dmlgpu.compiler.wgsl.blocks import PAIR, Variable, accessors, in_doubles, stored_as
+from dmlgpu.compiler.wgsl.sharing import PAIR, Variable, accessors, in_doubles, stored_as
 
 CPU = Target("CPU", Profile.CPU, frozenset({"shader-int64"}))
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.target import Target
-from dmlgpu.compiler.wgsl.expressions import Value, attribute_literal, f32_literal
+from dmlgpu.compiler.wgsl.expressions import TypedValue, attribute_literal, f32_literal
 from dmlgpu.compiler.wgsl.types import Scalar, scalar_of
 
 PLAIN = Target("Plain GPU")
@@ -21,7 +21,7 @@ WIDE = Target("Wide GPU", features=frozenset({"shader-int64", "shader-f64"}))
 
 def value(text, name, target=PLAIN, portable=False):
     data_type = DataType[name]
-    return Value(text, scalar_of(data_type, target, portable), data_type, target)
+    return TypedValue(text, scalar_of(data_type, target, portable), data_type, target)
 
 
 @pytest.mark.parametrize("name", ["FLOAT32", "FLOAT16", "INT8", "UINT16", "INT32"])
@@ -164,6 +164,6 @@ def test_ordinary_attributes_are_literals(number):
     ],
 )
 def test_what_meets_a_hidden_attribute_is_hidden_too(number, product, quotient):
-    attribute, x = Value.attribute(number, DataType.FLOAT32, Target("any")), value("x", "FLOAT32")
+    attribute, x = TypedValue.attribute(number, DataType.FLOAT32, Target("any")), value("x", "FLOAT32")
     assert (str(attribute * x), str(x / attribute)) == (product, quotient)
     assert str(x + attribute) == f"(x + {attribute})"

@@ -27,7 +27,7 @@ from dmlgpu.compiler.plan import (
 from dmlgpu.compiler.program import Program, Slot
 from dmlgpu.compiler.rewrites.sources import identity
 from dmlgpu.compiler.schedule import schedule
-from dmlgpu.compiler.schedule.steps import ReduceSchedule
+from dmlgpu.compiler.schedule.steps.reductions import ReduceSchedule
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.compiler.wgsl import render
 
@@ -185,7 +185,7 @@ def test_temporaries_lie_at_multiples_of_256_bytes_where_none_that_lives_is():
     sizes = (75,)
     temporaries = (Tensor.temporary(label, F32, sizes) for label in "abc")
     tensors = (source(0, sizes), *temporaries, tensor(Role.OUTPUT, 0, sizes))
-    steps = tuple(Map("step", identity(one), other) for one, other in itertools.pairwise(tensors))
+    steps = tuple(Map("step", identity(source), output) for source, output in itertools.pairwise(tensors))
     program = program_of(Plan("TEST", steps))
     assert program.temporary_size == 512 + 512
     assert [kernel.slots for kernel in program.kernels] == [
@@ -199,8 +199,8 @@ def test_temporaries_lie_at_multiples_of_256_bytes_where_none_that_lives_is():
 def test_a_schedule_renders_to_one_program():
     between = Tensor.temporary("between", F16, (3, 5))
     first = Map("first", subtract(source(0, (3, 5), F16), source(1, (3, 5), F16)), between)
-    found = schedule(Plan("TEST", (first, *mapped(identity(between)).steps)), ANY)
-    assert render(found) == render(found)
+    scheduled = schedule(Plan("TEST", (first, *mapped(identity(between)).steps)), ANY)
+    assert render(scheduled) == render(scheduled)
 
 
 def test_equal_apply_bodies_share_one_function():

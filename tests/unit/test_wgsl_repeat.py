@@ -53,9 +53,9 @@ def test_what_advances_moves_and_the_rest_stays() -> None:
 
 def test_what_repeated_steps_write_is_kept_for_the_next_turn() -> None:
     """The second tensor makes no room for the first one, though no step of a turn needs both."""
-    one, other = (Binding(Role.TEMPORARY, Allocation(label)) for label in ("one", "other"))
+    first, second = (Binding(Role.TEMPORARY, Allocation(label)) for label in ("one", "other"))
     output = Binding(Role.OUTPUT, 0)
-    step = Repeat("steps", (copy(INPUT, one), copy(one, output), copy(INPUT, other), copy(other, output)), 2, ())
+    step = Repeat("steps", (copy(INPUT, first), copy(first, output), copy(INPUT, second), copy(second, output)), 2, ())
     written = {kernel.slots[0] for kernel in kernels_of(step)}
     assert {slot.offset for slot in written if slot.role is Role.TEMPORARY} == {0, 256}
 

@@ -33,7 +33,7 @@ def decimals(text: str) -> set[str]:
 
 
 def texts_of(programs) -> set[str]:
-    return {kernel.wgsl for made in programs for kernel in (*made.initialization, *made.kernels)}
+    return {kernel.wgsl for program in programs for kernel in (*program.initialization, *program.kernels)}
 
 
 def texts(profile):
@@ -43,9 +43,9 @@ def texts(profile):
 @pytest.mark.parametrize("profile", PROFILES)
 def test_no_literal_exceeds_float32(profile):
     """Rounding would bring some back to the largest float32; WGSL refuses them all the same."""
-    found = set().union(*map(decimals, texts(profile)))
-    assert len(found) > 100
-    assert {text for text in found if Fraction(text) > LARGEST[Scalar.F32]} == set()
+    numbers = set().union(*map(decimals, texts(profile)))
+    assert len(numbers) > 100
+    assert {text for text in numbers if Fraction(text) > LARGEST[Scalar.F32]} == set()
 
 
 @pytest.mark.parametrize("kind", LARGEST)
@@ -117,5 +117,5 @@ class TestExtension:
 
     def test_its_words_stand_in_its_files_only(self, extension):
         files = [file for folder in templates.folders() for file in templates.files(folder)]
-        found = {f"shaders/{file}.wgsl" for file in files if extension.stands_in(templates.source(file))}
-        assert found == set(extension.files)
+        used = {f"shaders/{file}.wgsl" for file in files if extension.stands_in(templates.source(file))}
+        assert used == set(extension.files)

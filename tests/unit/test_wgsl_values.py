@@ -7,7 +7,7 @@ import pytest
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.target import Target
-from dmlgpu.compiler.wgsl.expressions import Value
+from dmlgpu.compiler.wgsl.expressions import TypedValue
 from dmlgpu.compiler.wgsl.types import Scalar, scalar_of
 
 PLAIN = Target("Plain GPU")
@@ -16,7 +16,7 @@ WIDE = Target("Wide GPU", features=frozenset({"shader-int64", "shader-f64", "sha
 
 def value(text, name, target=PLAIN, portable=False):
     data_type = DataType[name]
-    return Value(text, scalar_of(data_type, target, portable), data_type, target)
+    return TypedValue(text, scalar_of(data_type, target, portable), data_type, target)
 
 
 @pytest.mark.parametrize(

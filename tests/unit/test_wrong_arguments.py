@@ -25,9 +25,9 @@ from dmlgpu import (
 )
 from dmlgpu.catalog import catalog
 from dmlgpu.catalog.enums import FeatureLevel, TensorFlags
+from dmlgpu.catalog.minimal import minimal_examples
 from dmlgpu.common.errors import shown
 from dmlgpu.frontends import dxdispatch
-from dmlgpu.runtime.probe import probes
 from tests.life_cycle import bound, compile_operator, initialization, record, row, subtract
 from tests.unit.device_objects import raises
 from tests.wrong_arguments import (
@@ -129,7 +129,7 @@ def test_options_keep_copies_of_their_own():
 
 @pytest.mark.parametrize("name", catalog())
 def test_each_field_of_each_description(name):
-    good = next(probes(catalog()[name], {}, FeatureLevel.LEVEL_6_4))
+    good = next(minimal_examples(catalog()[name], {}, FeatureLevel.LEVEL_6_4))
     for field, value in wrong_fields(type(good)):
         check_refusal(name, field, type(good), {**good.values, field: value})
 

@@ -1,27 +1,31 @@
-"""The known peers, how each is installed, and rows of suites that they compute beside us."""
+"""The known peers: how each is installed, which rows of suites they compute, and our times beside their best ones."""
 
 from __future__ import annotations
 
 import functools
+import math
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dmlgpu.bench.checking import Check, compare_all, expected_outputs, verdict_of
-from dmlgpu.bench.children import Child, ChildContestant, Remote
-from dmlgpu.bench.peers.calls import Array, Call, load_outputs, parse_node
-from dmlgpu.bench.prepared import Sample, set_count
+from dmlgpu.bench.peers.worker import Array, PeerCall, load_outputs, parse_node
+from dmlgpu.bench.prepared import ResultCheck, Sample, compare_all, expected_outputs, set_count, verdict_of
+from dmlgpu.bench.ratios import MINIMUM_ROUNDS, Ratio, summarize
+from dmlgpu.bench.records import BenchRun, Measurement
+from dmlgpu.bench.scaling import NUMPY
+from dmlgpu.bench.worker import Child, ChildContestant, Remote
 from dmlgpu.bench.workload import Workload
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common.errors import DmlError, InvalidArgument, ModelError, NotSupported
+from dmlgpu.common.processes import python_command
 from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.compiler.graph.resolve import resolve
-from dmlgpu.conformance.running.graph_runner import run_graph
+from dmlgpu.conformance.running.runner import run_graph
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
 
@@ -32,29 +36,29 @@ class PeerRow:
 
     Args:
         workload: ours.
-        given: a suite's row: ``onnx`` is a list of nodes, whose inputs are called ``x0``, ``x1`` ... as the workload's
+        entry: a suite's row: ``onnx`` is a list of nodes, whose inputs are called ``x0``, ``x1`` ... as the workload's
             and whose outputs ``y0`` ...; ``inputs`` says of some how ours become theirs (``shape``, then ``permute``),
             ``outputs`` how theirs become ours (``permute``); ``constants`` are further inputs; ``weights`` are inputs
             that a program may take into itself; ``at_least`` is the ratio that is aimed at.
     """
 
     workload: Workload
-    given: Mapping[str, Any]
+    entry: Mapping[str, Any]
 
     @property
-    def wanted(self) -> float:
+    def least_ratio(self) -> float:
         """The ratio of the best peer's time to ours that is aimed at; 0 for none.
 
         Raises:
             ModelError: it is no number.
         """
-        ratio = self.given.get("at_least", 0.0)
+        ratio = self.entry.get("at_least", 0.0)
         if isinstance(ratio, bool) or not isinstance(ratio, int | float):
             raise ModelError(f"row {self.workload.name!r}: at_least", f"must be a number, got {ratio!r}")
         return float(ratio)
 
     @functools.cached_property
-    def call(self) -> Call:
+    def call(self) -> PeerCall:
         """What they compute.
 
         Raises:
@@ -65,27 +69,27 @@ class PeerRow:
         except (TypeError, ValueError, KeyError, AttributeError) as error:
             raise ModelError(f"row {self.workload.name!r}", f"does not say what peers compute: {error}") from error
 
-    def _call(self) -> Call:
+    def _call(self) -> PeerCall:
         arrays: dict[str, Array] = {}
         kind = np.dtype(np.float32)
         for number, array in enumerate(self._inputs):
             if array is not None:
                 name = f"x{number}"
                 kind = array.dtype if array.dtype.kind == "f" else kind
-                arrays[name] = _as_theirs(array, self.given.get("inputs", {}).get(name, {}))
-        constants = self.given.get("constants", {})
+                arrays[name] = _as_theirs(array, self.entry.get("inputs", {}).get(name, {}))
+        constants = self.entry.get("constants", {})
         for name, value in constants.items():
             value_array = np.array(value)
             arrays[name] = value_array.astype(kind if value_array.dtype.kind == "f" else np.int64)
-        nodes = tuple(map(parse_node, self.given["onnx"]))
-        fixed = frozenset((*constants, *self.given.get("weights", ())))
+        nodes = tuple(map(parse_node, self.entry["onnx"]))
+        fixed = frozenset((*constants, *self.entry.get("weights", ())))
         known = {*arrays, *(name for node in nodes for name in node.outputs)}
         outputs = tuple(f"y{number}" for number in range(len(self._tensors)))
         for name in (*outputs, *fixed, *(name for node in nodes for name in node.inputs)):
             if name not in known:
                 raise ValueError(f"there is no value {name!r}")
         size = sum(array.nbytes for name, array in arrays.items() if name not in fixed)
-        return Call(nodes, arrays, fixed, outputs, set_count(2 * size))
+        return PeerCall(nodes, arrays, fixed, outputs, set_count(2 * size))
 
     @functools.cached_property
     def _inputs(self) -> tuple[Array | None, ...]:
@@ -109,14 +113,14 @@ class PeerRow:
             arrays = [np.zeros(0) if array is None else array for array in self._inputs]
             return list(run_graph(Device(NUMPY_ADAPTER).compile_graph(desc), arrays))  # type: ignore[arg-type]
 
-    def check(self, outputs: list[Array]) -> Check:
+    def check(self, outputs: list[Array]) -> ResultCheck:
         """Compare what a peer gives with what the reference gives."""
         verdicts = []
         for number, (tensor, theirs) in enumerate(zip(self._tensors, outputs, strict=True)):
-            permuted = self.given.get("outputs", {}).get(f"y{number}", {}).get("permute")
+            permuted = self.entry.get("outputs", {}).get(f"y{number}", {}).get("permute")
             ours = theirs if permuted is None else theirs.transpose(permuted)
             if ours.size != tensor.element_count:
-                return Check("wrong", f"y{number} has sizes {theirs.shape}")
+                return ResultCheck("wrong", f"y{number} has sizes {theirs.shape}")
             verdicts.append(ours.reshape(tensor.sizes).astype(tensor.data_type.numpy))
         with np.errstate(all="ignore"):
             return verdict_of(compare_all(self._expected, verdicts))
@@ -150,7 +154,11 @@ class PeerContestant(ChildContestant):
             folder = Path(name)
             self.row.call.save(folder)
             ready = self._prepare({"folder": name})
-            check = self.row.check(load_outputs(folder)) if self.checked else Check("unchecked", "nobody asked for it")
+            check = (
+                self.row.check(load_outputs(folder))
+                if self.checked
+                else ResultCheck("unchecked", "nobody asked for it")
+            )
         return {**ready, "check": asdict(check), "kernels": [self.adapter]}
 
 
@@ -168,26 +176,13 @@ class OneByOne(Remote):
         return Sample(None, wall, cpu)
 
 
-_FOLDER = Path(__file__).parent
-
-_START = """
-import sys
-folder, name, module = sys.argv[1:]
-sys.path[:] = [folder, *filter(None, sys.path)]  # not the working directory
-worker = __import__(f"{name}.worker").worker
-del sys.path[0]
-sys.exit(worker.main(module))
-"""
-"""Imports this package under its own short name, since where a peer is installed dmlgpu need not be."""
-
-
 @dataclass(frozen=True)
 class KnownPeer:
     """A program that computes the same.
 
     Attributes:
         name: what tables and options call it.
-        module: of the folder ``programs``, which knows how to call it.
+        module: the module that knows how to call it.
         install: the packages that it needs.
         is_gpu: whether it runs on a GPU's adapter; others are shown, and not counted as the best.
     """
@@ -199,18 +194,20 @@ class KnownPeer:
 
     def command(self, interpreter: str) -> tuple[str, ...]:
         """Return what starts its process with a Python interpreter."""
-        return (interpreter, "-c", _START, str(_FOLDER.parent), _FOLDER.name, self.module)
+        return python_command("dmlgpu.bench.peers.worker", self.module, interpreter=interpreter)
 
+
+_PROGRAMS = "dmlgpu.bench.peers.programs."
 
 PEERS: tuple[KnownPeer, ...] = (
-    KnownPeer("webgpu-provider", "webgpu_provider", "onnxruntime onnxruntime-ep-webgpu onnx"),
-    KnownPeer("tinygrad", "tinygrad_webgpu", "tinygrad dawn-python numpy"),
-    KnownPeer("ncnn", "ncnn_vulkan", "ncnn numpy"),
-    KnownPeer("iree", "iree_vulkan", "iree-base-compiler iree-base-runtime onnx numpy"),
-    KnownPeer("taichi", "taichi_vulkan", "taichi numpy"),
-    KnownPeer("torch-cuda", "torch_cuda", "torch numpy"),
-    KnownPeer("torch", "torch_cpu", "torch numpy", is_gpu=False),
-    KnownPeer("onnxruntime", "onnxruntime_cpu", "onnxruntime onnx", is_gpu=False),
+    KnownPeer("webgpu-provider", _PROGRAMS + "webgpu_provider", "onnxruntime onnxruntime-ep-webgpu onnx"),
+    KnownPeer("tinygrad", _PROGRAMS + "tinygrad_webgpu", "tinygrad dawn-python numpy"),
+    KnownPeer("ncnn", _PROGRAMS + "ncnn_vulkan", "ncnn numpy"),
+    KnownPeer("iree", _PROGRAMS + "iree_vulkan", "iree-base-compiler iree-base-runtime onnx numpy"),
+    KnownPeer("taichi", _PROGRAMS + "taichi_vulkan", "taichi numpy"),
+    KnownPeer("torch-cuda", _PROGRAMS + "torch_cuda", "torch numpy"),
+    KnownPeer("torch", _PROGRAMS + "torch_cpu", "torch numpy", is_gpu=False),
+    KnownPeer("onnxruntime", _PROGRAMS + "onnxruntime_cpu", "onnxruntime onnx", is_gpu=False),
 )
 
 
@@ -301,3 +298,109 @@ def start_peers(
         else:
             installed.append(InstalledPeer(peer, child, interpreter, versions))
     return installed, missing
+
+
+FAILED, WRONG, MISSING = "x", "W", "-"
+"""What stands for a time: of what fails, of a wrong result, of what is not offered or was not measured."""
+
+
+@dataclass(frozen=True)
+class PeerComparison:
+    """A row of a suite.
+
+    Attributes:
+        name: the row's.
+        ours: on one adapter.
+        theirs: of peers, in the order of the columns; None for those that were not measured.
+        best: the fastest peer on a GPU whose results are not wrong; None where there is none.
+        ratio: of the best peer's time to ours, round by round; None where there is no such peer.
+        target: the ratio that is aimed at; 0 for none.
+    """
+
+    name: str
+    ours: Measurement
+    theirs: tuple[Measurement | None, ...]
+    best: Measurement | None
+    ratio: Ratio | None
+    target: float = 0.0
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the ratio's interval reaches the target; also where there is none, or rounds are too few."""
+        few = self.ratio is None or self.ratio.rounds < MINIMUM_ROUNDS
+        return few or self.ratio.meets(at_least=self.target)  # type: ignore[union-attr]
+
+    def cells(self) -> list[str]:
+        """Return a line of the table: times in ms, the best peer, the ratio with its interval, what is wanted, our
+        share."""
+        times = [time_text(measurement) for measurement in (self.ours, *self.theirs)]
+        share = "" if self.ours.share is None else f"{100 * self.ours.share:.0f} % {self.ours.bound_by}"
+        aim = f"{self.target:g}{'' if self.is_met else ', missed'}" if self.target else ""
+        best = "" if self.best is None else self.best.adapter
+        return [self.name, *times, best, ratio_text(self.ratio), aim, share]
+
+
+def time_text(measurement: Measurement | None) -> str:
+    """Milliseconds, or what stands for them."""
+    if measurement is None or measurement.status == "refused":
+        return MISSING
+    if measurement.status == "failed" or measurement.median is None:
+        return FAILED
+    return WRONG if measurement.check == "wrong" else f"{1e3 * measurement.median:.3g}"
+
+
+def ratio_text(ratio: Ratio | None) -> str:
+    """The ratio and its interval; without one where there are too few rounds."""
+    if ratio is None:
+        return ""
+    ends = f" [{ratio.low:.2f}, {ratio.high:.2f}]" if ratio.rounds >= MINIMUM_ROUNDS else f" ({ratio.rounds} rounds)"
+    return f"{ratio.median:.2f}{ends}"
+
+
+def compare_peers(run: BenchRun) -> list[PeerComparison]:
+    """Return how each of our measurements stands beside those of the peers in the same run."""
+    peers = run.facts.get("peers", {})
+    columns = (*peers, NUMPY)
+    counted = [name for name, candidate in peers.items() if candidate["is_gpu"]]
+    theirs = {
+        (measurement.name, measurement.adapter): measurement
+        for measurement in run.measurements
+        if measurement.adapter in columns
+    }
+    comparisons = []
+    for ours in run.measurements:
+        if ours.adapter in columns or not any((ours.name, name) in theirs for name in peers):
+            continue
+        row = tuple(theirs.get((ours.name, name)) for name in columns)
+        good = [
+            candidate
+            for candidate in row
+            if candidate is not None and candidate.adapter in counted and _is_good(candidate)
+        ]
+        best = min(good, key=lambda candidate: candidate.median or 0.0, default=None)
+        ratio = None
+        if best is not None and _is_good(ours):
+            rounds = min(len(best.seconds), len(ours.seconds))
+            ratio = summarize(best.seconds[:rounds], ours.seconds[:rounds])
+        comparisons.append(
+            PeerComparison(ours.name, ours, row, best, ratio, run.facts.get("wanted", {}).get(ours.name, 0.0))
+        )
+    return comparisons
+
+
+def _is_good(measurement: Measurement) -> bool:
+    return measurement.status == "measured" and bool(measurement.median) and measurement.check != "wrong"
+
+
+def summary(comparisons: Iterable[PeerComparison]) -> str:
+    """Say of how many rows we are first, and the geometric mean of the ratios; nothing without any."""
+    ratios = [comparison.ratio for comparison in comparisons if comparison.ratio is not None]
+    if not ratios:
+        return ""
+    first = sum(ratio.low > 1 for ratio in ratios)
+    behind = sum(ratio.high < 1 for ratio in ratios)
+    mean = math.exp(sum(math.log(ratio.median) for ratio in ratios) / len(ratios))
+    return (
+        f"{len(ratios)} rows: faster than the best peer on {first}, slower on {behind}, a tie on the others;"
+        f" geometric mean of the ratios {mean:.2f}"
+    )

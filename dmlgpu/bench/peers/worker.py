@@ -1,7 +1,6 @@
 """The process in which a peer computes, in that peer's own environment, where dmlgpu need not be installed.
 
-Each line of standard input is a request as JSON, each line of standard output its answer, as for
-``dmlgpu.bench.worker``. What the peer prints goes to standard error.
+Calls are nodes as ONNX has them, with arrays: plain data.
 """
 
 from __future__ import annotations
@@ -9,49 +8,125 @@ from __future__ import annotations
 import gc
 import importlib
 import json
-import os
+import re
 import sys
-import threading
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TextIO
+from typing import Any, Protocol, TypeAlias
 
-from .calls import Array, Call, NotOffered, save_outputs
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu.common.processes import RequestServer, answer_stream, exit_with_parent
+
+Array: TypeAlias = NDArray[Any]
+
+_NODE = re.compile(r"([\w, ]+?)\s*=\s*(\w+)\s*(?:<(.*)>)?\s*\(([\w, ]*)\)")
+_ATTRIBUTE = re.compile(r"\s*(\w+)\s*=\s*(\[[^\]]*\]|[^,\[\]]+?)\s*(?:,|$)")
 
 
-class LineServer(ABC):
-    """Answers requests, of which ``do`` says what is asked for. Errors are answers, too: one is not the end of others.
+@dataclass(frozen=True)
+class PeerNode:
+    """An operator of ONNX.
 
     Attributes:
-        refusals: exceptions that say what cannot be had here.
-        failures: exceptions whose text says all; others are told with their type.
+        op: its type.
+        inputs, outputs: names of values.
+        attributes: by name.
     """
 
-    refusals: ClassVar[tuple[type[Exception], ...]] = ()
-    failures: ClassVar[tuple[type[Exception], ...]] = ()
+    op: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
 
-    @abstractmethod
-    def handle(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Do what is asked for, and return the answer."""
 
-    def serve(self, requests: TextIO, answers: TextIO) -> None:
-        """Answer requests, a line of JSON each, until they end."""
-        gc.disable()  # while nothing is measured it is done by hand
-        for line in requests:
-            print(json.dumps(self.answer(json.loads(line))), file=answers, flush=True)
+def parse_node(text: str) -> PeerNode:
+    """Return a node from ONNX's own notation, such as ``y0 = Conv <pads = [1, 1, 1, 1]> (x0, x1)``.
 
-    def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what ``handle`` does, else ``refused`` or ``failed`` with a sentence."""
-        try:
-            return self.handle(request)
-        except self.refusals as refusal:
-            return {"refused": str(refusal)}
-        except self.failures as error:
-            return {"failed": str(error)}
-        except Exception as error:
-            return {"failed": f"{type(error).__name__}: {error}"}
+    Raises:
+        ValueError: it is none.
+    """
+    match = _NODE.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"a node must be like 'y0 = Softmax <axis = -1> (x0)', got {text!r}")
+    outputs, op, attributes, inputs = match.groups()
+    known, end = {}, 0
+    for attribute in _ATTRIBUTE.finditer(attributes or ""):
+        if attribute.start() != end:
+            break
+        known[attribute[1]], end = json.loads(attribute[2]), attribute.end()
+    if end != len(attributes or ""):
+        raise ValueError(f"attributes must be NAME = NUMBER or NAME = [NUMBERS], got {attributes!r}")
+    return PeerNode(op, _names(inputs), _names(outputs), known)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+@dataclass(frozen=True)
+class PeerCall:
+    """Something to compute.
+
+    Attributes:
+        nodes: in an order in which they can be computed.
+        arrays: inputs by name: first those that change, then ``fixed`` ones.
+        fixed: names of the inputs that a program may take into itself: weights, axes, numbers.
+        outputs: names of what is asked for.
+        sets: how many copies of the inputs runs take in turn, so that none finds them in a cache.
+    """
+
+    nodes: tuple[PeerNode, ...]
+    arrays: Mapping[str, Array]
+    fixed: frozenset[str]
+    outputs: tuple[str, ...]
+    sets: int = 1
+
+    @property
+    def inputs(self) -> dict[str, Array]:
+        """The inputs that are handed in at each run."""
+        return {name: array for name, array in self.arrays.items() if name not in self.fixed}
+
+    def integers(self, node: PeerNode, number: int) -> list[int] | None:
+        """Return an input of a node whose numbers are known beforehand; None where it is not."""
+        name = node.inputs[number] if number < len(node.inputs) else ""
+        return [int(item) for item in self.arrays[name].reshape(-1)] if name in self.fixed else None
+
+    def save(self, folder: Path) -> None:
+        """Write it into a folder."""
+        np.savez(folder / "inputs.npz", **self.arrays)  # type: ignore[arg-type]
+        nodes = [[node.op, node.inputs, node.outputs, dict(node.attributes)] for node in self.nodes]
+        record = {"nodes": nodes, "fixed": sorted(self.fixed), "outputs": self.outputs, "sets": self.sets}
+        (folder / "call.json").write_text(json.dumps(record), encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> PeerCall:
+        """Read it from a folder."""
+        record = json.loads((folder / "call.json").read_text(encoding="utf-8"))
+        nodes = tuple(
+            PeerNode(op, tuple(inputs), tuple(outputs), more) for op, inputs, outputs, more in record["nodes"]
+        )
+        with np.load(folder / "inputs.npz") as arrays:
+            held = {name: arrays[name] for name in arrays.files}
+        return cls(nodes, held, frozenset(record["fixed"]), tuple(record["outputs"]), record["sets"])
+
+
+class NotOffered(Exception):
+    """A peer does not have an operator."""
+
+
+def save_outputs(folder: Path, outputs: Sequence[Array]) -> None:
+    """Write the outputs of a call into its folder."""
+    np.savez(folder / "outputs.npz", *outputs)
+
+
+def load_outputs(folder: Path) -> list[Array]:
+    """Read the outputs of a call."""
+    with np.load(folder / "outputs.npz") as arrays:
+        return [arrays[name] for name in arrays.files]
 
 
 class Running(Protocol):
@@ -70,7 +145,7 @@ class Peer(Protocol):
     def versions(self) -> dict[str, str]:
         """Return the versions of what computes, by the packages' names."""
 
-    def prepare(self, call: Call) -> Running:
+    def prepare(self, call: PeerCall) -> Running:
         """Make a call ready.
 
         Raises:
@@ -78,7 +153,7 @@ class Peer(Protocol):
         """
 
 
-class PeerServer(LineServer):
+class PeerServer(RequestServer):
     """Answers requests about calls.
 
     Args:
@@ -108,7 +183,7 @@ class PeerServer(LineServer):
         raise ValueError(f"unknown request {request['do']!r}")
 
     def _prepare(self, key: str, folder: Path) -> dict[str, Any]:
-        call = Call.load(folder)
+        call = PeerCall.load(folder)
         peer = self._load()
         start = self._clock()
         running = peer.prepare(call)
@@ -131,21 +206,10 @@ class PeerServer(LineServer):
         return {"gpu": None, "wall": wall / calls, "cpu": (time.thread_time() - cpu) / calls}
 
 
-def main(module: str) -> int:
-    """Serve the peer that a module of the folder ``programs`` calls."""
-
-    def load() -> Any:
-        return importlib.import_module(f".programs.{module}", __package__)
-
-    threading.Thread(target=_exit_with_parent, args=(os.getppid(),), daemon=True).start()
-    with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
-        os.dup2(2, 1)
-        PeerServer(load).serve(sys.stdin, answers)
+def main() -> int:
+    """Serve the peer that a module calls."""
+    (module,) = sys.argv[1:]
+    exit_with_parent()
+    with answer_stream() as answers:
+        PeerServer(lambda: importlib.import_module(module)).serve(sys.stdin, answers)
     return 0
-
-
-def _exit_with_parent(parent: int) -> None:
-    """End this process when its parent is gone, even while a peer hangs."""
-    while os.getppid() == parent:
-        time.sleep(1.0)
-    os._exit(1)

@@ -1,4 +1,4 @@
-"""What dmlgpu makes of an operator or a graph, as data: plan, schedule with its reasons, kernels, fusion, memory."""
+"""Explanations of compiled operators and graphs as data: plan, schedule with reasons, kernels, fusion, memory."""
 
 from dmlgpu.compiler.explain.explanation import ExplainedKernel, Explanation, check, explain_graph, explain_operator
 from dmlgpu.compiler.explain.facts import as_json

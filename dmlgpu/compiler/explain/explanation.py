@@ -1,27 +1,129 @@
-"""Everything that an operator or a graph becomes on its way to kernels."""
+"""Explanations of compiled operators and graphs. What was fused follows from the steps before and after the passes."""
 
 from __future__ import annotations
 
 import functools
 import itertools
+import math
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from dmlgpu.catalog.enums import FeatureLevel
 from dmlgpu.catalog.operator_desc import OperatorDesc
-from dmlgpu.compiler.explain.fusion import Traffic, nodes_of_steps, traffic
-from dmlgpu.compiler.graph.compiler import CompiledGraph, compile_network
+from dmlgpu.compiler.graph.compiler import CompiledGraph, as_plan, compile_network
 from dmlgpu.compiler.graph.description import GraphDesc
-from dmlgpu.compiler.graph.lowering import as_plan
-from dmlgpu.compiler.graph.network import Node
+from dmlgpu.compiler.graph.network import NetworkNode
+from dmlgpu.compiler.graph.passes.rewriting import Memory, memory_of
 from dmlgpu.compiler.graph.resolve import check_nodes, resolve
 from dmlgpu.compiler.operators import check_rules
-from dmlgpu.compiler.plan import Plan, Step
+from dmlgpu.compiler.plan import Attend, Contract, Convolve, Plan, Recurrence, Repeat, Role, Step, Tensor
+from dmlgpu.compiler.plan.parts import read, written
 from dmlgpu.compiler.program import Kernel, Program
-from dmlgpu.compiler.schedule.scheduling import schedule_step
-from dmlgpu.compiler.schedule.steps import AnyScheduled, Schedule, Scheduled, Steps, in_turns
+from dmlgpu.compiler.schedule.scheduling import schedule_in_parts
+from dmlgpu.compiler.schedule.steps.base import AnyScheduled, Schedule, Scheduled, ScheduledSteps, in_turns
 from dmlgpu.compiler.stages import stages
 from dmlgpu.compiler.target import Target
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes that are read and written."""
+
+    read: int = 0
+    written: int = 0
+
+    def __add__(self, other: Traffic) -> Traffic:
+        return Traffic(self.read + other.read, self.written + other.written)
+
+    @property
+    def moved(self) -> int:
+        """Both together."""
+        return self.read + self.written
+
+
+def traffic(step: Step) -> Traffic:
+    """Return the bytes that a step reads and writes, each view of memory once: strides of 0 repeat nothing, and a
+    table that is looked into counts as a whole."""
+    if isinstance(step, Repeat):
+        turn = sum(map(traffic, step.steps), Traffic())
+        return Traffic(step.turns * turn.read, step.turns * turn.written)
+    return Traffic(_bytes(read(step)), _bytes(written(step)))
+
+
+def _bytes(tensors: Sequence[Tensor]) -> int:
+    views = {(tensor.binding, tensor.offset, tensor.sizes, tensor.strides): tensor.distinct_bytes for tensor in tensors}
+    return sum(views.values())
+
+
+def multiplications(step: Step) -> int | None:
+    """Return the multiplications of products, convolutions, attention and recurrences; None where nobody counts."""
+    match step:
+        case Repeat():
+            counted = [count for inner in step.steps if (count := multiplications(inner)) is not None]
+            return step.turns * sum(counted) if counted else None
+        case Contract():
+            return math.prod(step.product.space.output) * math.prod(step.product.space.inner)
+        case Convolve():
+            over = math.prod(step.convolution.filter.sizes[2:])
+            outer = step.convolution.input.sizes if step.transposed else step.convolution.output_sizes
+            outputs = step.convolution.filter.sizes[1]
+            return math.prod(outer[:2] + outer[3:]) * outputs * over
+        case Attend():
+            lengths = step.query.sizes[-1] + step.output.sizes[-1]
+            return step.batches * step.rows * step.keys * lengths
+        case Recurrence():
+            return len(step.sums) * math.prod(step.hidden.sizes) * step.output.sizes[-1]
+        case _:
+            return None
+
+
+Region: TypeAlias = tuple[Memory, int, int]
+"""A part of a resource: where it starts, in bits, and how many elements it has."""
+
+
+def _region(tensor: Tensor) -> Region:
+    start = 8 * tensor.binding.offset + tensor.offset * tensor.unit_bits
+    return memory_of(tensor), start, math.prod(tensor.sizes)
+
+
+def nodes_of_steps(lowered: Sequence[Sequence[Step]], steps: Sequence[Step]) -> tuple[tuple[int, ...], ...]:
+    """Return for each step of a plan which nodes it computes, ascending.
+
+    A step computes what wrote its output before, and all that this read and the step itself no longer reads from
+    memory. A node that is computed in several steps is named by each.
+
+    Args:
+        lowered: the steps of each node before they were fused, then those of no node.
+        steps: what became of them, on the same memory.
+    """
+    before = [(number, step) for number, own in enumerate(lowered) for step in own]
+    writers: dict[Memory, list[int]] = defaultdict(list)
+    regions: dict[Region, list[int]] = defaultdict(list)
+    for place, (_, step) in enumerate(before):
+        for tensor in written(step):
+            writers[memory_of(tensor)].append(place)
+            regions[_region(tensor)].append(place)
+    nodes = len(lowered) - 1
+    numbers = []
+    for step in steps:
+        in_memory = {memory_of(tensor) for tensor in read(step)}
+        pending = [
+            place for tensor in written(step) for place in regions.get(_region(tensor)) or writers[memory_of(tensor)]
+        ]
+        computed: set[int] = set()
+        while pending:
+            place = pending.pop()
+            if place in computed:
+                continue
+            computed.add(place)
+            for tensor in read(before[place][1]):
+                memory = memory_of(tensor)
+                if memory not in in_memory and memory[0] in (Role.TEMPORARY, Role.OUTPUT, Role.PERSISTENT):
+                    pending += (other for other in writers[memory] if other < place)
+        numbers.append(tuple(sorted({before[place][0] for place in computed} - {nodes})))
+    return tuple(numbers)
 
 
 @dataclass(frozen=True)
@@ -43,7 +145,7 @@ class ExplainedKernel:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What an operator or a graph becomes on a target.
+    """The plan, schedule and program of an operator or a graph on a target.
 
     Attributes:
         title: what it is called: a case, an operator, a model's name for it.
@@ -63,7 +165,7 @@ class Explanation:
 
     @property
     def target(self) -> Target:
-        """What it is compiled for."""
+        """The target that it is compiled for."""
         return self.schedule.target
 
     @property
@@ -80,22 +182,22 @@ class Explanation:
     @functools.cached_property
     def initialization(self) -> tuple[ExplainedKernel, ...]:
         """The kernels that run once, when the operator is initialised; at last the copies of owned inputs."""
-        counts = [(number, len(one.initialization)) for number, one in enumerate(self._scheduled)]
+        counts = [(number, len(kernel.initialization)) for number, kernel in enumerate(self._scheduled)]
         executed = len(self.plan.steps)
         ordered = [*counts[executed:], *counts[:executed]]
         known = tuple(_explained(self.program.initialization, self.schedule.initialization, ordered))
-        copies = self.program.initialization[sum(one.times for one in known) :]
+        copies = self.program.initialization[sum(kernel.times for kernel in known) :]
         return (*known, *(ExplainedKernel(kernel, None, None) for kernel in copies))
 
     @functools.cached_property
-    def _scheduled(self) -> tuple[Steps, ...]:
+    def _scheduled(self) -> tuple[ScheduledSteps, ...]:
         """Each step scheduled by itself, to tell which kernels are whose."""
-        executed = (schedule_step(step, self.target) for step in self.plan.steps)
-        once = (schedule_step(step, self.target).as_initialization for step in self.plan.initialization)
+        executed = (schedule_in_parts(step, self.target) for step in self.plan.steps)
+        once = (schedule_in_parts(step, self.target).as_initialization for step in self.plan.initialization)
         return (*executed, *once)
 
     @functools.cached_property
-    def nodes(self) -> tuple[tuple[Node, ...], ...]:
+    def nodes(self) -> tuple[tuple[NetworkNode, ...], ...]:
         """For each of ``steps``, the nodes that it computes; none for an operator."""
         if self.graph is None:
             return ((),) * len(self.steps)
@@ -116,8 +218,8 @@ class Explanation:
     @property
     def unfused_kernels(self) -> int:
         """Kernels of an execution if nothing were fused."""
-        steps = [schedule_step(step, self.target).steps for step in self._unfused]
-        return sum(turns for one in steps for _, turns in in_turns(one))
+        steps = [schedule_in_parts(step, self.target).steps for step in self._unfused]
+        return sum(turns for step in steps for _, turns in in_turns(step))
 
     @property
     def _unfused(self) -> tuple[Step, ...]:
@@ -138,8 +240,8 @@ def _explained(
     """
     remaining, place = iter(scheduled), 0
     for number, count in counts:
-        for one in itertools.islice(remaining, count):
-            inner = tuple(in_turns([one]))
+        for step_scheduled in itertools.islice(remaining, count):
+            inner = tuple(in_turns([step_scheduled]))
             for offset, (each, turns) in enumerate(inner):
                 yield ExplainedKernel(kernels[place + offset], each, number, turns)
             place += sum(turns for _, turns in inner)
@@ -158,7 +260,7 @@ def check(desc: OperatorDesc | GraphDesc) -> None:
 
 
 def explain_operator(title: str, desc: OperatorDesc, target: Target) -> Explanation:
-    """Return what an operator becomes.
+    """Compile an operator and return its explanation.
 
     Args:
         title: what it is called.
@@ -170,12 +272,12 @@ def explain_operator(title: str, desc: OperatorDesc, target: Target) -> Explanat
         NotSupported: the adapter lacks what the operator needs.
     """
     check(desc)
-    made = stages(desc, target)
-    return Explanation(title, desc, made.plan, made.schedule, made.program)
+    compiled = stages(desc, target)
+    return Explanation(title, desc, compiled.plan, compiled.schedule, compiled.program)
 
 
 def explain_graph(title: str, desc: GraphDesc, target: Target, disabled: Collection[str] = ()) -> Explanation:
-    """Return what a graph becomes.
+    """Compile a graph and return its explanation.
 
     Args:
         title: what it is called.
@@ -190,5 +292,5 @@ def explain_graph(title: str, desc: GraphDesc, target: Target, disabled: Collect
     """
     network = resolve(desc)
     check_nodes(network, max(FeatureLevel))
-    made = compile_network(network, target, disabled)
-    return Explanation(title, desc, made.plan, made.schedule, made.program, made)
+    compiled = compile_network(network, target, disabled)
+    return Explanation(title, desc, compiled.plan, compiled.schedule, compiled.program, compiled)

@@ -8,23 +8,21 @@ from typing import Any
 
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.compiler.explain.explanation import ExplainedKernel, Explanation
-from dmlgpu.compiler.explain.fusion import Traffic, multiplications, traffic
+from dmlgpu.compiler.explain.explanation import ExplainedKernel, Explanation, Traffic, multiplications, traffic
 from dmlgpu.compiler.graph.description import ConstantNode, GraphDesc
-from dmlgpu.compiler.graph.network import Node
-from dmlgpu.compiler.plan import Allocation, Binding, Step, Tensor
+from dmlgpu.compiler.graph.network import NetworkNode
+from dmlgpu.compiler.plan import Allocation, Step, Tensor
 from dmlgpu.compiler.plan.parts import read, written
 from dmlgpu.compiler.plan.text import equations, kind_of
-from dmlgpu.compiler.target import Target
 
 
 def as_json(explanation: Explanation) -> dict[str, Any]:
     """Return an explanation as JSON knows it: dictionaries, lists, texts, numbers and None."""
-    program = explanation.program
+    program, target = explanation.program, explanation.target
     return {
         "title": explanation.title,
         "description": description(explanation.desc),
-        "target": _target(explanation.target),
+        "target": {"name": target.name, "profile": target.profile.value, "features": sorted(target.features)},
         "steps": [_step(explanation, number, step) for number, step in enumerate(explanation.steps)],
         "kernels": [_kernel(explanation, kernel) for kernel in explanation.kernels],
         "initialization": [_kernel(explanation, kernel) for kernel in explanation.initialization],
@@ -74,10 +72,6 @@ def _value(value: Any) -> Any:
             return value
 
 
-def _target(target: Target) -> dict[str, Any]:
-    return {"name": target.name, "profile": target.profile.value, "features": sorted(target.features)}
-
-
 def _step(explanation: Explanation, number: int, step: Step) -> dict[str, Any]:
     moved = traffic(step)
     return {
@@ -94,7 +88,7 @@ def _step(explanation: Explanation, number: int, step: Step) -> dict[str, Any]:
     }
 
 
-def _nodes(nodes: tuple[Node, ...]) -> list[dict[str, str]]:
+def _nodes(nodes: tuple[NetworkNode, ...]) -> list[dict[str, str]]:
     return [{"name": node.name, "operator": node.desc.operator} for node in nodes]
 
 
@@ -103,18 +97,15 @@ def _traffic(moved: Traffic) -> dict[str, int]:
 
 
 def _tensor(tensor: Tensor) -> dict[str, Any]:
+    index = tensor.binding.index
     return {
-        **_place(tensor.binding),
+        "role": tensor.binding.role.value,
+        "index": index.label if isinstance(index, Allocation) else index,
         "data_type": tensor.data_type.name,
         "sizes": list(tensor.sizes),
         "strides": list(tensor.strides),
         "bytes": tensor.distinct_bytes,
     }
-
-
-def _place(binding: Binding) -> dict[str, Any]:
-    index = binding.index
-    return {"role": binding.role.value, "index": index.label if isinstance(index, Allocation) else index}
 
 
 def _kernel(explanation: Explanation, explained: ExplainedKernel) -> dict[str, Any]:

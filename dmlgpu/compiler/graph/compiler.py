@@ -7,59 +7,166 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
+from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.common.timings import Timings
-from dmlgpu.compiler.graph.lowering import all_constants, as_plan, lower_nodes
-from dmlgpu.compiler.graph.network import Network
+from dmlgpu.compiler import operators
+from dmlgpu.compiler.graph.network import Constant, Network, NetworkInput, NetworkNode, NodeResult, Value
 from dmlgpu.compiler.graph.passes import (
     PASSES,
     attention,
-    batch_normalization,
-    bias,
     check_names,
-    element_wise,
+    convolutions,
     epilogues,
-    initialization,
+    inlining,
     layouts,
+    nodes,
     numbers,
-    padding,
-    prologues,
-    views,
 )
-from dmlgpu.compiler.graph.passes.nodes import drop_dead, fold_constants, merge_duplicates
-from dmlgpu.compiler.graph.passes.rewriting import Note, Rewriting
-from dmlgpu.compiler.graph.passes.trees import as_body, simplified
-from dmlgpu.compiler.plan import Map, Plan, Step
+from dmlgpu.compiler.graph.passes.rewriting import Note, Rewriting, as_body, simplified
+from dmlgpu.compiler.plan import Allocation, Binding, Map, Plan, Role, Step, Tensor, View
+from dmlgpu.compiler.plan.parts import replace_parts
 from dmlgpu.compiler.program import Program
+from dmlgpu.compiler.rewrites.sources import identity
 from dmlgpu.compiler.schedule.convolution_choice import saved_by_channels_last
-from dmlgpu.compiler.schedule.scheduling import as_schedule, schedule_step
-from dmlgpu.compiler.schedule.steps import AnyScheduled, Schedule, Scheduled, ScheduledRepeat, Steps
+from dmlgpu.compiler.schedule.scheduling import as_schedule, can_bind, in_plain_steps, schedule_in_parts
+from dmlgpu.compiler.schedule.steps.base import AnyScheduled, Schedule, Scheduled, ScheduledRepeat, ScheduledSteps
 from dmlgpu.compiler.target import Target
 from dmlgpu.compiler.wgsl.render import render
 from dmlgpu.compiler.wgsl.sharing import share_known
 
-NODE_PASSES: dict[str, Callable[[Network, list[Note]], Network]] = {
-    "constants": fold_constants,
-    "duplicates": merge_duplicates,
-    padding.NAME: padding.fold_padding,
-    bias.NAME: bias.fold_bias,
-    batch_normalization.NAME: batch_normalization.fold_batch_normalization,
-    "dead": drop_dead,
-    initialization.NAME: initialization.initialize_early,
-}
-"""What is done to nodes, in order."""
+_APART = 16
+"""Bytes from one small constant to the next where they lie together, and the most that one has."""
 
-STEP_PASSES: dict[str, Callable[[Rewriting, Target], None]] = {
-    element_wise.NAME: element_wise.fuse_element_wise,
+
+def lower_nodes(network: Network, target: Target) -> tuple[tuple[Step, ...], ...]:
+    """Return the steps of each node, nothing fused; behind them the copies into outputs of the graph that no node
+    writes. ``as_plan`` puts them together.
+
+    Raises:
+        NotSupported: when the adapter lacks what an operator needs; the message names the node.
+    """
+    places = _places(network)
+    lowered = []
+    for number, node in enumerate(network.nodes):
+        inputs = [None if value is None else places[value] for value in node.inputs]
+        outputs = [places.get(NodeResult(number, output)) for output in range(len(node.desc.outputs))]
+        lowered.append(tuple(_with_numbers(step, network) for step in _steps(node, inputs, outputs, target)))
+    return (*lowered, tuple(_copies(network, places)))
+
+
+def as_plan(network: Network, lowered: Sequence[Sequence[Step]]) -> Plan:
+    """Return the plan of a network from the steps of its nodes, those of initial nodes executed once."""
+    places: dict[bool, list[Step]] = {True: [], False: []}
+    for number, steps in enumerate(lowered):
+        places[number in network.initial] += steps
+    return Plan(network.name, tuple(places[False]), tuple(places[True]))
+
+
+def all_constants(network: Network) -> tuple[bytes, ...]:
+    """Return the constants that steps bind: those of the network, then the small ones once more, together."""
+    together = b"".join(network.constants[number].ljust(_APART, b"\0") for number in _numbers(network))
+    return (*network.constants, together) if together else network.constants
+
+
+def _numbers(network: Network) -> list[int]:
+    """Return which constants are small."""
+    return [number for number, data in enumerate(network.constants) if len(data) <= _APART]
+
+
+def _with_numbers(step: Step, network: Network) -> Step:
+    """Return a map that reads small constants where they lie together, so that they take one binding, however many."""
+    if not isinstance(step, Map):
+        return step
+    order = {number: place for place, number in enumerate(_numbers(network))}
+
+    def together(tensor: Tensor) -> Tensor:
+        binding = tensor.binding
+        if binding.role is not Role.CONSTANT or binding.index not in order:
+            return tensor
+        begin = order[binding.index] * _APART * 8 // tensor.data_type.bits
+        return replace(tensor, binding=Binding(Role.CONSTANT, len(network.constants)), offset=begin + tensor.offset)
+
+    return replace_parts(step, Tensor, together)
+
+
+def _places(network: Network) -> dict[Value, Binding]:
+    """Return where each value lies: what an edge leads to an output of the graph is written there at once."""
+    places: dict[Value, Binding] = {}
+    for number in range(len(network.inputs)):
+        places[NetworkInput(number)] = Binding(Role.INPUT, number)
+    for number in range(len(network.constants)):
+        places[Constant(number)] = Binding(Role.CONSTANT, number)
+    for number, value in enumerate(network.outputs):
+        if isinstance(value, NodeResult):
+            places.setdefault(value, Binding(Role.OUTPUT, number))
+    lasting = {value for number, _, value in network.reads() if number not in network.initial}
+    for number, node in enumerate(network.nodes):
+        for output, slot in enumerate(node.desc.outputs):
+            value = NodeResult(number, output)
+            role = Role.PERSISTENT if number in network.initial and value in lasting else Role.TEMPORARY
+            if slot.tensor is not None:
+                places.setdefault(value, Binding(role, Allocation(node.name)))
+    return places
+
+
+def _steps(
+    node: NetworkNode, inputs: list[Binding | None], outputs: list[Binding | None], target: Target
+) -> tuple[Step, ...]:
+    """Return a node's steps where its tensors lie."""
+
+    def place(binding: Binding) -> Binding:
+        bindings = {Role.INPUT: inputs, Role.OUTPUT: outputs}.get(binding.role)
+        if bindings is None or not isinstance(binding.index, int):
+            return binding
+        lies = bindings[binding.index]
+        assert lies is not None
+        return replace(lies, offset=lies.offset + binding.offset)
+
+    try:
+        plan = in_plain_steps(operators.lower(node.desc), target)
+    except NotSupported as error:
+        raise NotSupported(f"{node.name} ({node.desc.operator}): {error}") from None
+    label = f"{node.name} {plan.operator.lower()}"
+    return tuple(
+        replace(replace_parts(step, Binding, place), label=f"{label} {step.label}".rstrip()) for step in plan.steps
+    )
+
+
+def _copies(network: Network, places: dict[Value, Binding]) -> list[Step]:
+    """Return the copies into outputs of the graph whose value another output has, or data."""
+    copies: list[Step] = []
+    for number, (value, tensor) in enumerate(zip(network.outputs, network.output_tensors, strict=True)):
+        binding = Binding(Role.OUTPUT, number)
+        if places[value] != binding:
+            words = (tensor.byte_size // 4,)
+            source = Tensor(places[value], DataType.UINT32, words, (1,), View.RAW)
+            output = Tensor(binding, DataType.UINT32, words, (1,))
+            copies.append(Map(f"output {number}", identity(source), output))
+    return copies
+
+
+NODE_PASSES: dict[str, Callable[[Network, list[Note]], Network]] = {
+    "constants": nodes.fold_constants,
+    "duplicates": nodes.merge_duplicates,
+    convolutions.PADDING: convolutions.fold_padding,
+    convolutions.BIAS: convolutions.fold_bias,
+    convolutions.BATCH_NORMALIZATION: convolutions.fold_batch_normalization,
+    "dead": nodes.drop_dead,
+    nodes.INITIALIZATION: nodes.initialize_early,
+}
+"""Passes over nodes, in order."""
+
+STEP_PASSES: dict[str, Callable[[Rewriting], None]] = {
+    inlining.ELEMENT_WISE: inlining.fuse_element_wise,
     attention.NAME: attention.fuse_attention,
     epilogues.NAME: epilogues.fuse_epilogues,
-    prologues.NAME: prologues.fuse_prologues,
-    views.NAME: views.read_through_copies,
-    layouts.NAME: functools.partial(layouts.choose_layouts, savings=saved_by_channels_last),
+    inlining.PROLOGUES: inlining.fuse_prologues,
+    layouts.VIEWS: layouts.read_through_copies,
 }
-"""What is done to the steps of the plan, in order."""
+"""Passes over the steps of the plan, in order; layouts and numbers come after them."""
 
-assert (*NODE_PASSES, *STEP_PASSES, numbers.NAME) == PASSES
+assert (*NODE_PASSES, *STEP_PASSES, layouts.LAYOUTS, numbers.NAME) == PASSES
 
 
 @dataclass(frozen=True)
@@ -68,7 +175,7 @@ class CompiledGraph:
 
     Attributes:
         network: after the passes over nodes.
-        lowered: the steps of each of its nodes before the passes over steps (``lowering.lower_nodes``).
+        lowered: the steps of each of its nodes before the passes over steps (``lower_nodes``).
         plan: after the passes over steps.
         schedule: of the plan.
         program: what runs.
@@ -125,10 +232,17 @@ def _rewritten(plan: Plan, target: Target, disabled: Collection[str], notes: lis
     """Return a plan after the passes over steps."""
 
     def rewritten(steps: Sequence[Step]) -> tuple[Step, ...]:
-        rewriting = Rewriting.of([_plain(step) for step in steps], notes)
+        fits = functools.partial(can_bind, target=target)
+        # Passes see through maps that read tensors in memory, not views of them.
+        plain = [
+            replace(step, body=as_body(simplified(step.body))) if isinstance(step, Map) else step for step in steps
+        ]
+        rewriting = Rewriting.of(plain, notes, fits)
         for name, rewrite in STEP_PASSES.items():
             if name not in disabled:
-                rewrite(rewriting, target)
+                rewrite(rewriting)
+        if layouts.LAYOUTS not in disabled:
+            layouts.choose_layouts(rewriting, functools.partial(saved_by_channels_last, target=target))
         rewriting.explain()
         return rewriting.steps
 
@@ -141,28 +255,25 @@ def _program(schedule: Schedule, network: Network) -> Program:
     return replace(program, timings=Timings(rendering=time.perf_counter() - start))
 
 
-def _plain(step: Step) -> Step:
-    """Return a step that passes see through: maps read tensors in memory, not views of them."""
-    return replace(step, body=as_body(simplified(step.body))) if isinstance(step, Map) else step
-
-
 def _scheduled(plan: Plan, target: Target, network: Network) -> Schedule:
     """Return the schedule of a plan, its kernels labelled with the steps they belong to."""
-    once = sum((_named(step, target).as_initialization for step in plan.initialization), Steps())
-    steps = once + sum((_named(step, target) for step in plan.steps), Steps())
+    once = sum((_named(step, target).as_initialization for step in plan.initialization), ScheduledSteps())
+    steps = once + sum((_named(step, target) for step in plan.steps), ScheduledSteps())
     return as_schedule(plan.operator, steps, target, network.inputs)
 
 
-def _named(step: Step, target: Target) -> Steps:
+def _named(step: Step, target: Target) -> ScheduledSteps:
     try:
-        steps = schedule_step(step, target)
+        steps = schedule_in_parts(step, target)
     except NotSupported as error:
         raise NotSupported(f"{step.label}: {error}") from None
 
     def name(kernel: Scheduled) -> Scheduled:
         return kernel if kernel.label.startswith(step.label) else replace(kernel, label=f"{step.label} {kernel.label}")
 
-    def named(one: AnyScheduled) -> AnyScheduled:
-        return replace(one, steps=tuple(map(name, one.steps))) if isinstance(one, ScheduledRepeat) else name(one)
+    def named(scheduled: AnyScheduled) -> AnyScheduled:
+        if isinstance(scheduled, ScheduledRepeat):
+            return replace(scheduled, steps=tuple(map(name, scheduled.steps)))
+        return name(scheduled)
 
-    return Steps(tuple(map(named, steps.steps)), tuple(map(named, steps.initialization)))
+    return ScheduledSteps(tuple(map(named, steps.steps)), tuple(map(named, steps.initialization)))

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from dmlgpu.catalog.operator_desc import OperatorDesc
-from dmlgpu.common import coercion as kinds
+from dmlgpu.common import coercion
 from dmlgpu.common.errors import InvalidGraph
 
-_NUMBER = kinds.between(0, 2**32 - 1)
-_COUNT = kinds.between(0, 2**16)
-_NAME = kinds.optional(kinds.text)
+_NUMBER = coercion.between(0, 2**32 - 1)
+_COUNT = coercion.between(0, 2**16)
+_NAME = coercion.optional(coercion.text)
 
 
-def _check(given: Any, **converters: kinds.Converter[Any]) -> None:
+def _check(part: Any, **converters: coercion.Converter[Any]) -> None:
     """Put every field of a node, an edge or a graph into its kind.
 
     Raises:
@@ -22,9 +22,9 @@ def _check(given: Any, **converters: kinds.Converter[Any]) -> None:
     """
     for field, convert in converters.items():
         try:
-            object.__setattr__(given, field, convert(getattr(given, field)))
-        except kinds.WrongKind as wrong:
-            raise InvalidGraph(f"{type(given).__name__}: {field}{wrong.where} {wrong.describe()}") from None
+            object.__setattr__(part, field, convert(getattr(part, field)))
+        except coercion.CoercionError as wrong:
+            raise InvalidGraph(f"{type(part).__name__}: {field}{wrong.where} {wrong.describe()}") from None
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class OperatorNode:
     name: str | None = None
 
     def __post_init__(self) -> None:
-        _check(self, desc=kinds.instance_of(OperatorDesc, "an OperatorDesc"), name=_NAME)
+        _check(self, desc=coercion.instance_of(OperatorDesc, "an OperatorDesc"), name=_NAME)
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class ConstantNode:
     name: str | None = None
 
     def __post_init__(self) -> None:
-        _check(self, data=kinds.instance_of(bytes, "bytes"), name=_NAME)
+        _check(self, data=coercion.instance_of(bytes, "bytes"), name=_NAME)
 
 
 Node: TypeAlias = OperatorNode | ConstantNode
@@ -174,5 +174,5 @@ class GraphDesc:
         )
 
 
-def _entries(kind: Any, what: str) -> kinds.Converter[tuple[Any, ...]]:
-    return kinds.tuple_of(kinds.instance_of(kind, f"an {what}"), what)
+def _entries(cls: Any, what: str) -> coercion.Converter[tuple[Any, ...]]:
+    return coercion.tuple_of(coercion.instance_of(cls, f"an {what}"), what)

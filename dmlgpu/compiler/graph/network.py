@@ -11,8 +11,8 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 
 
 @dataclass(frozen=True)
-class GraphInput:
-    """What is bound as an input of the graph, by number."""
+class NetworkInput:
+    """An input of the graph, by number."""
 
     index: int
 
@@ -25,18 +25,18 @@ class Constant:
 
 
 @dataclass(frozen=True)
-class Result:
+class NodeResult:
     """An output of a node: the node's number and the flat number of its output."""
 
     node: int
     output: int
 
 
-Value: TypeAlias = GraphInput | Constant | Result
+Value: TypeAlias = NetworkInput | Constant | NodeResult
 
 
 @dataclass(frozen=True)
-class Node:
+class NetworkNode:
     """One operator of a network.
 
     Attributes:
@@ -68,13 +68,13 @@ class Network:
 
     name: str
     inputs: tuple[TensorDesc | None, ...]
-    nodes: tuple[Node, ...]
+    nodes: tuple[NetworkNode, ...]
     constants: tuple[bytes, ...]
-    outputs: tuple[Result | Constant, ...]
+    outputs: tuple[NodeResult | Constant, ...]
     output_tensors: tuple[TensorDesc, ...]
     initial: frozenset[int] = frozenset()
 
-    def tensor(self, result: Result) -> TensorDesc:
+    def tensor(self, result: NodeResult) -> TensorDesc:
         """Return the tensor that a node writes.
 
         Raises:

@@ -21,7 +21,7 @@ from dmlgpu.compiler.graph.description import (
     OperatorNode,
     OutputEdge,
 )
-from dmlgpu.compiler.graph.network import Constant, GraphInput, Network, Node, Result, Value
+from dmlgpu.compiler.graph.network import Constant, Network, NetworkInput, NetworkNode, NodeResult, Value
 from dmlgpu.compiler.operators import check_rules
 
 
@@ -67,9 +67,9 @@ class _Resolver:
     def network(self) -> Network:
         """Return the checked graph."""
         self._check_counts()
-        for given in self.graph.input_edges:
-            self._expect_number(given, "graph_input", given.graph_input, self.graph.input_count, "the graph's inputs")
-            self._feed(given)
+        for edge in self.graph.input_edges:
+            self._expect_number(edge, "graph_input", edge.graph_input, self.graph.input_count, "the graph's inputs")
+            self._feed(edge)
         for inner in self.graph.intermediate_edges:
             self._read(inner)
             self._feed(inner)
@@ -239,32 +239,32 @@ class _Resolver:
             if tensor.owned_by_dml:
                 self.fail(f"{where} is OWNED_BY_DML, and only an input of the graph may feed it")
             if isinstance(node, ConstantNode):
-                given, of = len(node.data), "the data"
+                size, of = len(node.data), "the data"
             else:
                 source = node.desc.outputs[edge.from_output]
                 assert source.tensor is not None
-                given, of = source.tensor.byte_size, source.label
-            if given != tensor.byte_size:
+                size, of = source.tensor.byte_size, source.label
+            if size != tensor.byte_size:
                 self.fail(
-                    f"{where} takes {tensor.byte_size} bytes, {of} of {self.node_name(edge.from_node)} has {given};"
+                    f"{where} takes {tensor.byte_size} bytes, {of} of {self.node_name(edge.from_node)} has {size};"
                     " connected tensors have one size in bytes"
                 )
 
     def _graph_inputs(self) -> tuple[TensorDesc | None, ...]:
         """Return the tensor to bind to each input of the graph: the largest of those that it feeds."""
-        found: list[tuple[TensorDesc, InputEdge] | None] = [None] * self.graph.input_count
+        largest: list[tuple[TensorDesc, InputEdge] | None] = [None] * self.graph.input_count
         for edge in self.graph.input_edges:
-            tensor, before = self._to(edge), found[edge.graph_input]
+            tensor, before = self._to(edge), largest[edge.graph_input]
             if before is None:
-                found[edge.graph_input] = tensor, edge
+                largest[edge.graph_input] = tensor, edge
             elif before[0].owned_by_dml != tensor.owned_by_dml:
                 self.fail(
                     f"{self.edge_name(edge)} and {self.edge_name(before[1])} start at one input of the graph, of which"
                     " one is OWNED_BY_DML and the other is not; all or none of them must be"
                 )
             elif tensor.byte_size > before[0].byte_size:
-                found[edge.graph_input] = tensor, edge
-        return tuple(one and one[0] for one in found)
+                largest[edge.graph_input] = tensor, edge
+        return tuple(entry and entry[0] for entry in largest)
 
     def _assemble(self, order: list[int], inputs: tuple[TensorDesc | None, ...]) -> Network:
         place = {number: position for position, number in enumerate(order)}
@@ -275,9 +275,9 @@ class _Resolver:
             if edge is None:
                 return None
             if isinstance(edge, InputEdge):
-                return GraphInput(edge.graph_input)
+                return NetworkInput(edge.graph_input)
             if edge.from_node in place:
-                return Result(place[edge.from_node], edge.from_output)
+                return NodeResult(place[edge.from_node], edge.from_output)
             return Constant(constants[edge.from_node])
 
         nodes = []
@@ -285,8 +285,8 @@ class _Resolver:
             node = self.graph.nodes[number]
             assert isinstance(node, OperatorNode)
             fed = tuple(value(self.feeds.get((number, position))) for position in range(len(node.desc.inputs)))
-            nodes.append(Node(node.desc, fed, abridged(node.name or f"node {number}")))
-        outputs = [Result(place[self.ends[n].from_node], self.ends[n].from_output) for n in range(len(self.ends))]
+            nodes.append(NetworkNode(node.desc, fed, abridged(node.name or f"node {number}")))
+        outputs = [NodeResult(place[self.ends[n].from_node], self.ends[n].from_output) for n in range(len(self.ends))]
         network = Network(
             abridged(self.graph.name or "graph"),
             inputs,

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Collection
 
 from dmlgpu.catalog import validation
 from dmlgpu.catalog.enums import FeatureLevel
 from dmlgpu.catalog.operator_desc import OperatorDesc
-from dmlgpu.compiler.operators.lowering import Probe, lowering, registered
+from dmlgpu.compiler.operators.lowering import lowering, registered
 from dmlgpu.compiler.plan import Plan
 from dmlgpu.compiler.rewrites.moves import Move
-from dmlgpu.compiler.target import Target
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
@@ -58,16 +56,6 @@ def upgrade(desc: OperatorDesc) -> OperatorDesc:
     return desc if newer is None else upgrade(newer)
 
 
-def probe(operator: str, asked: Collection[str]) -> Probe:
-    """Return what an operator's smallest description needs beyond tensors of one element; nothing where none is known.
-
-    Args:
-        operator: DirectML's name.
-        asked: fields of the tensors that the description is to have.
-    """
-    return lowering(operator).probe(asked) if operator in registered() else Probe()
-
-
 def moves(desc: OperatorDesc) -> tuple[Move, ...]:
     """Return the parts of a checked description's outputs that are nothing but elements of its inputs.
 
@@ -78,14 +66,14 @@ def moves(desc: OperatorDesc) -> tuple[Move, ...]:
     return lowering(newest.operator).moves(newest)
 
 
-def lower(desc: OperatorDesc, target: Target) -> Plan:
-    """The plan of a checked description, older operators upgraded first.
+def lower(desc: OperatorDesc) -> Plan:
+    """Return the plan of a checked description, older operators upgraded first; it is the same for every adapter.
 
     Raises:
-        NotSupported: when the adapter lacks what the operator needs.
+        NotSupported: when the operator would not end within any reasonable time.
     """
     newest = upgrade(desc)
-    return lowering(newest.operator).lower(newest, target)
+    return lowering(newest.operator).lower(newest)
 
 
 def shader_files(operator: str) -> tuple[str, ...]:

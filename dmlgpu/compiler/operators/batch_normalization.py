@@ -1,6 +1,6 @@
 """Batch normalisation, with given statistics or with those of the batch, and the gradients of both.
 
-All compute in float32, halves as well, and round once to the output's type; sums keep the rounding error of every
+All compute in float32, float16 as well, and round once to the output's type; sums keep the rounding error of every
 addition. Variances divide by the count, as the gradient's formula has it.
 """
 
@@ -13,17 +13,15 @@ from typing import Any
 
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import FeatureLevel
-from dmlgpu.compiler.operators.fused import activated
+from dmlgpu.compiler.operators.elementwise import ADD, activated
 from dmlgpu.compiler.operators.lowering import Lowering, input_tensor, invalid, output_tensor
 from dmlgpu.compiler.operators.normalization import (
     FLOAT32,
     MOMENTS,
     NORMALIZE,
-    NUMBER,
     broadcast,
     check_broadcast,
     normalized,
-    number,
 )
 from dmlgpu.compiler.plan import (
     Body,
@@ -35,14 +33,13 @@ from dmlgpu.compiler.plan import (
     Tensor,
     apply,
     constants,
+    in_float32,
     reduce_stage,
     repeated,
     row_sizes,
 )
-from dmlgpu.compiler.rewrites.sources import CONVERT
-from dmlgpu.compiler.target import Target
+from dmlgpu.compiler.rewrites.sources import CONVERT, NUMBER, number
 
-ADD = "elementwise/element_wise_add"
 TOTAL = "reduction/reduce_sum_float"
 PRODUCT = "normalization/centered_product"
 GRADIENT = "normalization/batch_normalization_grad"
@@ -78,7 +75,7 @@ class BatchNormalization(Lowering):
                     )
 
     @classmethod
-    def lower(cls, desc: descs.BatchNormalization, target: Target) -> Plan:
+    def lower(cls, desc: descs.BatchNormalization) -> Plan:
         output = output_tensor(desc)
         names = ("mean", "variance", "scale", "bias")
         sources: dict[str, Source] = {"input": input_tensor(desc, "input_tensor")}
@@ -135,9 +132,9 @@ class _Batch:
 
     def reduce(self, stage: Stage, source: Source) -> dict[str, Tensor]:
         """Add a reduction and return its results by name, each repeated along its row."""
-        step, found = reduce_stage(stage, source, self.axes)
+        step, results = reduce_stage(stage, source, self.axes)
         self.steps.append(step)
-        return found
+        return results
 
     def total(self, name: str, source: Source) -> Tensor:
         """Add a sum over the batch."""
@@ -178,7 +175,7 @@ class BatchNormalizationTraining(Lowering):
         check_broadcast(desc, "scale_tensor")
 
     @classmethod
-    def lower(cls, desc: descs.BatchNormalizationTraining, target: Target) -> Plan:
+    def lower(cls, desc: descs.BatchNormalizationTraining) -> Plan:
         inputs = {name: f"{name}_tensor" for name in ("input", "scale", "bias", "fused_add")}
         outputs = {name: f"{name}_tensor" for name in ("output", "output_mean", "output_variance")}
         batch = _Batch.of(desc, inputs, outputs)
@@ -207,7 +204,7 @@ _GRADIENTS = {
 
 
 class _Gradient(Lowering):
-    """What both gradients share."""
+    """Base of both gradients."""
 
     @classmethod
     def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
@@ -234,16 +231,16 @@ class BatchNormalizationGrad(_Gradient):
     shaders = (GRADIENT, PRODUCT, TOTAL, NUMBER, CONVERT)
 
     @classmethod
-    def lower(cls, desc: descs.BatchNormalizationGrad, target: Target) -> Plan:
+    def lower(cls, desc: descs.BatchNormalizationGrad) -> Plan:
         batch = cls.batch(desc)
         values = constants(compute=FLOAT32, epsilon=float(desc.epsilon or 0))
         gradient, variance = batch.tensors["gradient"], batch.tensors["variance"]
         scaled = {"gradient": gradient, "variance": variance, "factor": batch.tensors["scale"]}
         batch.store("output", apply(GRADIENT, gradient.data_type, batch.sizes, portable=True, values=values, **scaled))
         sources = {**batch.named("gradient", "input", "mean"), "lack": number(0, batch.sizes)}
-        products = batch.total("products", apply(PRODUCT, FLOAT32, batch.sizes, portable=True, values=(), **sources))
-        one = number(1, batch.sizes)
-        batch.store_statistic("output_scale", GRADIENT, values, gradient=products, variance=variance, factor=one)
+        products = batch.total("products", in_float32(PRODUCT, batch.sizes, (), **sources))
+        ones = number(1, batch.sizes)
+        batch.store_statistic("output_scale", GRADIENT, values, gradient=products, variance=variance, factor=ones)
         batch.store_statistic("output_bias", CONVERT, input=batch.total("total", gradient))
         return batch.plan(desc.operator)
 
@@ -260,12 +257,11 @@ class BatchNormalizationTrainingGrad(_Gradient):
         GRADIENT,
         PRODUCT,
         TOTAL,
-        NUMBER,
         CONVERT,
     )
 
     @classmethod
-    def lower(cls, desc: descs.BatchNormalizationTrainingGrad, target: Target) -> Plan:
+    def lower(cls, desc: descs.BatchNormalizationTrainingGrad) -> Plan:
         file, moved, *_ = cls.shaders
         batch = cls.batch(desc)
         epsilon = float(desc.epsilon)
@@ -273,19 +269,19 @@ class BatchNormalizationTrainingGrad(_Gradient):
         own = {name: moments[name] for name in ("mean", "lack")}
         total = batch.total("total", batch.tensors["gradient"])
         centered = {**batch.named("gradient", "input"), **own}
-        products = batch.total("products", apply(PRODUCT, FLOAT32, batch.sizes, portable=True, values=(), **centered))
+        products = batch.total("products", in_float32(PRODUCT, batch.sizes, (), **centered))
         sources = {**centered, **batch.named("variance", "scale"), "total": total, "products": products}
         values = constants(compute=FLOAT32, epsilon=epsilon, count=batch.count)
         data_type = desc.output_gradient_tensor.data_type
         batch.store("output", apply(file, data_type, batch.sizes, portable=True, values=values, **sources))
         small = row_sizes(batch.sizes, batch.axes)
-        given = {"products": products, "total": total, **own, "given": batch.tensors["mean"]}
-        about = {name: replace(source, sizes=small) for name, source in given.items()}
+        inputs = {"products": products, "total": total, **own, "given": batch.tensors["mean"]}
+        about = {name: replace(source, sizes=small) for name, source in inputs.items()}
         batch.store_statistic(
             "output_scale",
             GRADIENT,
             constants(compute=FLOAT32, epsilon=epsilon),
-            gradient=apply(moved, FLOAT32, small, portable=True, values=(), **about),
+            gradient=in_float32(moved, small, (), **about),
             variance=batch.tensors["variance"],
             factor=number(1, small),
         )

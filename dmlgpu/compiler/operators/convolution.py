@@ -13,25 +13,33 @@ from typing import Any, ClassVar
 
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import ConvolutionDirection, ConvolutionMode, DataType, FeatureLevel
-from dmlgpu.compiler.operators.elementwise import cast
-from dmlgpu.compiler.operators.fused import activated, check_activation_level
+from dmlgpu.compiler.operators.elementwise import activated, cast, check_activation_level
 from dmlgpu.compiler.operators.lowering import Lowering, check_padded, check_sizes, input_tensor, invalid, output_tensor
-from dmlgpu.compiler.operators.parameters import (
+from dmlgpu.compiler.operators.quantization import (
     DIFFERENCE,
     GATHERED,
     check_per_channel,
     difference,
     gather,
+    limits,
     no_zero_point,
     parameters_of,
     per_channel,
 )
-from dmlgpu.compiler.operators.quantization import limits
-from dmlgpu.compiler.plan import Body, Held, Plan, Source, Tensor, apply, constants
-from dmlgpu.compiler.plan.steps import products
-from dmlgpu.compiler.plan.windows import Axis, Sizes, Windows, positions_of, windows_over
+from dmlgpu.compiler.plan import (
+    Body,
+    Convolution,
+    Convolve,
+    Plan,
+    RegisterValue,
+    Source,
+    Tensor,
+    apply,
+    constants,
+    portable,
+)
+from dmlgpu.compiler.plan.windows import Sizes, WindowAxis, Windows, positions_of, windows_over
 from dmlgpu.compiler.rewrites.sources import CONVERT, permuted, stepped
-from dmlgpu.compiler.target import Target
 
 FLOAT32, INT32 = DataType.FLOAT32, DataType.INT32
 QUANTIZED_PRODUCT = "quantization/quantized_product"
@@ -43,11 +51,11 @@ LEAD = 2
 
 
 GIVEN = "what input, filter, strides, dilations and padding give"
-"""Where the sizes of an output come from."""
+"""The origin of an output's sizes, for messages."""
 
 
 class _Forward(Lowering):
-    """What all share: {N, C, spatial..} and {outputs, C / groups, window..}; the output has as many positions as the
+    """Base of all: {N, C, spatial..} and {outputs, C / groups, window..}; the output has as many positions as the
     padded input has room for windows. Positions whose windows see nothing but padding are allowed."""
 
     @classmethod
@@ -74,13 +82,13 @@ class _Forward(Lowering):
         cls.check_channels(desc)
         cls.check_room(desc)
         expected = cls.output_sizes(desc)["output_tensor"]
-        cls.check_output(desc, expected)
+        cls.check_output_sizes(desc, expected)
         if getattr(desc, "bias_tensor", None) is not None:
             ones = (1,) * (len(expected) - LEAD)
             check_sizes(desc, "bias_tensor", (1, expected[1], *ones), "one element per channel of output_tensor")
 
     @classmethod
-    def check_output(cls, desc: Any, expected: Sizes) -> None:
+    def check_output_sizes(cls, desc: Any, expected: Sizes) -> None:
         """Raise InvalidDescription unless the output has the expected sizes."""
         check_sizes(desc, "output_tensor", expected, GIVEN)
 
@@ -148,8 +156,8 @@ def _of_output(tensor: Tensor, desc: Any) -> Tensor:
 # ---- CONVOLUTION
 
 
-class Convolution(_Forward):
-    """Sums and bias in float32, also of halves; rounded to the output's type before the activation.
+class ConvolutionOperator(_Forward):
+    """Sums and bias in float32, also of float16; rounded to the output's type before the activation.
 
     BACKWARD is the transpose of FORWARD in the same mode (with CROSS_CORRELATION ONNX's ConvTranspose): its filter has
     sizes {channels of the input, outputs / groups, window..}, and the elements that ``output_padding`` adds are
@@ -181,17 +189,17 @@ class Convolution(_Forward):
         return {"output_tensor": (batch, outputs * desc.group_count, *sizes)}
 
     @classmethod
-    def check_output(cls, desc: descs.Convolution, expected: Sizes) -> None:
+    def check_output_sizes(cls, desc: descs.Convolution, expected: Sizes) -> None:
         """For BACKWARD any of the sizes that a convolution forward would bring to the input's."""
         if desc.direction is ConvolutionDirection.FORWARD:
-            super().check_output(desc, expected)
+            super().check_output_sizes(desc, expected)
             return
         sizes = desc.output_tensor.sizes
         slack = (1, 1, *desc.strides)
         if not all(least <= size < least + more for size, least, more in zip(sizes, expected, slack, strict=True)):
             most = [least + more - 1 for least, more in zip(expected, slack, strict=True)]
-            wanted = f"must be {list(expected)}" + (f", at most {most}" if most != list(expected) else "")
-            raise invalid(desc, "output_tensor.sizes", f"{wanted} ({GIVEN}), got {list(sizes)}")
+            requirement = f"must be {list(expected)}" + (f", at most {most}" if most != list(expected) else "")
+            raise invalid(desc, "output_tensor.sizes", f"{requirement} ({GIVEN}), got {list(sizes)}")
 
     @classmethod
     def check_channels(cls, desc: descs.Convolution) -> None:
@@ -222,42 +230,40 @@ class Convolution(_Forward):
         check_activation_level(desc, level)
 
     @classmethod
-    def lower(cls, desc: descs.Convolution, target: Target) -> Plan:
+    def lower(cls, desc: descs.Convolution) -> Plan:
         """One convolution, or one per phase, with its epilogue."""
         output = _grouped_output(desc)
         forward = desc.direction is ConvolutionDirection.FORWARD
         convolution = _plain(desc) if forward else _transposed(desc)
-        step = products.Convolve("", convolution, cls._epilogue(desc, output), output, transposed=not forward)
+        step = Convolve("", convolution, cls._epilogue(desc, output), output, transposed=not forward)
         return Plan(desc.operator, (step,))
 
     @classmethod
     def _epilogue(cls, desc: descs.Convolution, output: Tensor) -> Body:
-        held = Held.product(FLOAT32, output.sizes)
+        held = RegisterValue.product(FLOAT32, output.sizes)
         if desc.bias_tensor is None:
             body = cast(held, output.data_type)
         else:
             bias = _of_output(input_tensor(desc, "bias_tensor"), desc)
             values = constants(compute=FLOAT32)
-            body = apply(
-                cls.shaders[0], output.data_type, output.sizes, portable=True, values=values, sum=held, bias=bias
-            )
+            body = portable(cls.shaders[0], output, values=values, sum=held, bias=bias)
         return activated(body, desc.fused_activation)
 
 
-def _plain(desc: descs.Convolution) -> products.Convolution:
+def _plain(desc: descs.Convolution) -> Convolution:
     """Return the sums of FORWARD."""
     source, filters = _operands(desc)
-    return products.Convolution(source, filters, Convolution.windows(desc), FLOAT32, desc.filter_tensor.owned_by_dml)
+    return Convolution(source, filters, ConvolutionOperator.windows(desc), FLOAT32, desc.filter_tensor.owned_by_dml)
 
 
-def _transposed(desc: descs.Convolution) -> products.Convolution:
+def _transposed(desc: descs.Convolution) -> Convolution:
     """Return the sums of BACKWARD: windows slide over the output (see ``Convolve.transposed``)."""
     source, filters = _operands(desc)
     spatial = zip(desc.output_tensor.sizes, desc.input_tensor.sizes, desc.filter_tensor.sizes, strict=True)
     slides = zip(desc.strides, desc.dilations, desc.start_padding, strict=True)
-    windows = tuple(Axis(*sizes, *slide) for sizes, slide in zip(list(spatial)[LEAD:], slides, strict=True))
+    windows = tuple(WindowAxis(*sizes, *slide) for sizes, slide in zip(list(spatial)[LEAD:], slides, strict=True))
     filters = permuted(filters, (0, 2, 1, *range(3, filters.rank)))
-    return products.Convolution(source, filters, windows, FLOAT32, desc.filter_tensor.owned_by_dml)
+    return Convolution(source, filters, windows, FLOAT32, desc.filter_tensor.owned_by_dml)
 
 
 def _operands(desc: descs.Convolution) -> tuple[Tensor, Tensor]:
@@ -305,11 +311,11 @@ class _Integers(_Forward):
             check_per_channel(desc, field, desc.filter_tensor.sizes[0])
 
     @classmethod
-    def convolution(cls, desc: Any) -> products.Convolution:
+    def convolution(cls, desc: Any) -> Convolution:
         """Return the convolution of input and filter, each less its zero point."""
         owned = [tensor.owned_by_dml for tensor in (desc.filter_tensor, desc.filter_zero_point_tensor) if tensor]
         source, filters = _differences(desc, "input", 1), _differences(desc, "filter", 0)
-        return products.Convolution(source, filters, cls.windows(desc), INT32, all(owned))
+        return Convolution(source, filters, cls.windows(desc), INT32, all(owned))
 
 
 class ConvolutionInteger(_Integers):
@@ -319,10 +325,10 @@ class ConvolutionInteger(_Integers):
     shaders = ("convolution/convolution_integer", DIFFERENCE, CONVERT, "window/taken")
 
     @classmethod
-    def lower(cls, desc: descs.ConvolutionInteger, target: Target) -> Plan:
+    def lower(cls, desc: descs.ConvolutionInteger) -> Plan:
         output = _grouped_output(desc)
-        body = apply(cls.shaders[0], INT32, output.sizes, portable=True, sum=Held.product(INT32, output.sizes))
-        return Plan(desc.operator, (products.Convolve("", cls.convolution(desc), body, output),))
+        body = apply(cls.shaders[0], INT32, output.sizes, portable=True, sum=RegisterValue.product(INT32, output.sizes))
+        return Plan(desc.operator, (Convolve("", cls.convolution(desc), body, output),))
 
 
 class QuantizedLinearConvolution(_Integers):
@@ -347,30 +353,28 @@ class QuantizedLinearConvolution(_Integers):
     )
 
     @classmethod
-    def lower(cls, desc: descs.QuantizedLinearConvolution, target: Target) -> Plan:
+    def lower(cls, desc: descs.QuantizedLinearConvolution) -> Plan:
         """The parameters side by side; the convolution, and everything else in its epilogue."""
-        found = parameters_of(desc, cls.gathered)
-        step, buffer = gather(found)
-        given = {one.field: _of_output(one.view(buffer), desc) for one in found}
+        parameters = parameters_of(desc, cls.gathered)
+        step, buffer = gather(parameters)
+        views = {parameter.field: _of_output(parameter.view(buffer), desc) for parameter in parameters}
         output = _grouped_output(desc)
-        body = cls._epilogue(output, given)
-        return Plan(desc.operator, (step, products.Convolve("", cls.convolution(desc), body, output)))
+        body = cls._epilogue(output, views)
+        return Plan(desc.operator, (step, Convolve("", cls.convolution(desc), body, output)))
 
     @classmethod
-    def _epilogue(cls, output: Tensor, given: Mapping[str, Tensor]) -> Body:
-        total: Source = Held.product(INT32, output.sizes)
-        if "bias_tensor" in given:
-            total = apply(cls.shaders[1], INT32, output.sizes, portable=True, sum=total, bias=given["bias_tensor"])
+    def _epilogue(cls, output: Tensor, parameters: Mapping[str, Tensor]) -> Body:
+        total: Source = RegisterValue.product(INT32, output.sizes)
+        if "bias_tensor" in parameters:
+            total = apply(cls.shaders[1], INT32, output.sizes, portable=True, sum=total, bias=parameters["bias_tensor"])
         low, high = limits(output.data_type)
-        return apply(
+        return portable(
             QUANTIZED_PRODUCT,
-            output.data_type,
-            output.sizes,
-            portable=True,
+            output,
             values=constants(compute=FLOAT32, low=low, high=high),
             product=total,
-            a_scale=given["input_scale_tensor"],
-            b_scale=given["filter_scale_tensor"],
-            scale=given["output_scale_tensor"],
-            zero_point=given.get("output_zero_point_tensor") or no_zero_point(output.sizes),
+            a_scale=parameters["input_scale_tensor"],
+            b_scale=parameters["filter_scale_tensor"],
+            scale=parameters["output_scale_tensor"],
+            zero_point=parameters.get("output_zero_point_tensor") or no_zero_point(output.sizes),
         )

@@ -1,18 +1,29 @@
-"""Operators that fill a tensor from a few numbers."""
+"""Operators that fill a tensor from a few numbers: constants, sequences, diagonals, one-hot lines, random numbers."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any, ClassVar
 
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
-from dmlgpu.compiler.operators.bits import as_bits
-from dmlgpu.compiler.operators.lowering import Lowering, output_tensor
-from dmlgpu.compiler.operators.scalars import converted, words_of
-from dmlgpu.compiler.plan import Body, Element, Map, Plan, apply, constants
+from dmlgpu.compiler.operators.elementwise import as_bits
+from dmlgpu.compiler.operators.indexing import check_axis, check_single_along_axis, merged_around_axis
+from dmlgpu.compiler.operators.lowering import (
+    Lowering,
+    check_sizes,
+    converted,
+    everywhere,
+    input_tensor,
+    invalid,
+    output_tensor,
+    words_of,
+)
+from dmlgpu.compiler.plan import Body, Element, Map, Plan, Source, Tensor, View, apply, constants, element, portable
 from dmlgpu.compiler.rewrites.collapse import merge_dimensions
-from dmlgpu.compiler.target import Target
 
 FLOAT32 = DataType.FLOAT32
 
@@ -31,10 +42,10 @@ class FillValueConstant(Lowering):
     desc = descs.FillValueConstant
 
     @classmethod
-    def lower(cls, desc: descs.FillValueConstant, target: Target) -> Plan:
+    def lower(cls, desc: descs.FillValueConstant) -> Plan:
         output = as_bits(output_tensor(desc))
         values = constants(words=words_of(desc.value, desc.value_data_type), hidden=False)
-        body = apply(cls.shaders[0], output.data_type, output.sizes, portable=True, values=values)
+        body = portable(cls.shaders[0], output, values=values)
         return Plan(desc.operator, (Map("fill", body, output),))
 
 
@@ -46,7 +57,7 @@ class FillValueSequence(Lowering):
     shaders = ("fill/fill_value_sequence", PLACE)
 
     @classmethod
-    def lower(cls, desc: descs.FillValueSequence, target: Target) -> Plan:
+    def lower(cls, desc: descs.FillValueSequence) -> Plan:
         """One map over the places of the elements."""
         output = output_tensor(desc)
         sizes, (strides, steps) = merge_dimensions(output.sizes, output.strides, packed_strides(output.sizes))
@@ -64,3 +75,199 @@ class FillValueSequence(Lowering):
 def _number(number: float, data_type: DataType) -> int | float:
     """Return a number in the tensor's type; integers stay as they are and are taken modulo their width later."""
     return converted(number, data_type) if data_type.is_float else int(number)
+
+
+MINUS_ONE = 0xBF800000
+"""The word of the float32 number -1."""
+
+
+class OneHot(Lowering):
+    """Fills lines along an axis with an off value and puts the on value where an index says.
+
+    Where the page is silent: an index below -n leaves its line off, as one past the end does. The values are taken as
+    bits.
+    """
+
+    desc = descs.OneHot
+    shaders = ("indexing/one_hot", "indexing/found", PLACE)
+
+    @classmethod
+    def check(cls, desc: descs.OneHot) -> None:
+        check_axis(desc, "indices_tensor")
+        check_single_along_axis(desc, "indices_tensor", "output_tensor")
+        if desc.values_tensor.element_count < 2:
+            sizes = list(desc.values_tensor.sizes)
+            raise invalid(desc, "values_tensor.sizes", f"must hold at least two elements (off and on), got {sizes}")
+
+    @classmethod
+    def lower(cls, desc: descs.OneHot) -> Plan:
+        """One map, on bits, in units of several elements where the output has them."""
+        indices = input_tensor(desc, "indices_tensor", View.INDEX)
+        axis, (output, indices) = merged_around_axis(desc.axis, as_bits(output_tensor(desc)), indices)
+        indices = replace(
+            indices,
+            sizes=output.sizes,
+            strides=tuple(0 if d == axis else stride for d, stride in enumerate(indices.strides)),
+        )
+        steps = tuple(int(dimension == axis) for dimension in range(output.rank))
+        off, on = (_splat(as_bits(input_tensor(desc, "values_tensor")), number, output) for number in (0, 1))
+        body = portable(
+            cls.shaders[0],
+            output,
+            place=places(output.sizes, steps),
+            found=element(
+                cls.shaders[1],
+                DataType.UINT32,
+                output.sizes,
+                values=constants(size=output.sizes[axis]),
+                indices=indices,
+            ),
+            on=on,
+            off=off,
+        )
+        return Plan(desc.operator, (Map("one hot", body, output),))
+
+
+def _splat(values: Tensor, number: int, output: Tensor) -> Tensor:
+    """Repeat element 0 or 1 of a tensor, in row-major order, over the output."""
+    running = max(dimension for dimension, size in enumerate(values.sizes) if size > 1)
+    offset = values.offset + number * values.strides[running]
+    return replace(values, sizes=output.sizes, strides=(0,) * output.rank, offset=offset)
+
+
+class DiagonalMatrix1(Lowering):
+    """Writes a value into a band of diagonals, or everywhere but into a band, over an input or over zeros.
+
+    The values are taken as bits. An input has the output's sizes (the page only implies it).
+    """
+
+    desc = descs.DiagonalMatrix1
+    shaders = ("indexing/diagonal_matrix1", PLACE, FILL)
+
+    @classmethod
+    def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
+        """The input's, where there is one; DIAGONAL_MATRIX has none."""
+        source = getattr(desc, "input_tensor", None)
+        return {} if source is None else {"output_tensor": source.sizes}
+
+    @classmethod
+    def check(cls, desc: Any) -> None:
+        for field, sizes in cls.output_sizes(desc).items():
+            check_sizes(desc, field, sizes, "input_tensor.sizes")
+
+    @classmethod
+    def lower(cls, desc: descs.DiagonalMatrix1) -> Plan:
+        height, width = desc.output_tensor.sizes[-2:]
+        begin, end = desc.diagonal_fill_begin, desc.diagonal_fill_end
+        first, last = (min(max(bound, 1 - height), width) for bound in sorted((begin, end)))
+        output = as_bits(output_tensor(desc))
+        source = output if desc.input_tensor is None else as_bits(input_tensor(desc, "input_tensor"))
+        steps = (0,) * (output.rank - 2) + (-1, 1)
+        sizes, strides = merge_dimensions(output.sizes, output.strides, source.strides, steps)
+        output = replace(output, sizes=sizes, strides=strides[0])
+        value = _constant_bits(words_of(desc.value, desc.value_data_type), output)
+        rest: Source = replace(source, sizes=sizes, strides=strides[1])
+        if desc.input_tensor is None:
+            rest = _constant_bits(words_of(0, desc.value_data_type), output)
+        inside, outside = (value, rest) if begin <= end else (rest, value)
+        body = apply(
+            cls.shaders[0],
+            output.data_type,
+            sizes,
+            portable=True,
+            values=constants(first=first, count=last - first),
+            place=places(output.sizes, strides[2]),
+            inside=inside,
+            outside=outside,
+        )
+        return Plan(desc.operator, (Map("diagonal", body, output),))
+
+
+def _constant_bits(words: tuple[int, ...], output: Tensor) -> Body:
+    """Return a virtual tensor that has the same bits everywhere, for a choice between it and another one.
+
+    Mesa takes a choice between the words of -1.0 and 0.0 for the negative of a boolean, which is -0.0 and not 0.0.
+    """
+    values = constants(words=words, hidden=MINUS_ONE in words)
+    return portable(FILL, output, values=values)
+
+
+class DiagonalMatrix(Lowering):
+    """DIAGONAL_MATRIX1 with one diagonal over zeros.
+
+    The value is a float32, converted to the output's type as CAST converts (the page: it may be truncated).
+    """
+
+    desc = descs.DiagonalMatrix
+    newer = descs.DiagonalMatrix1
+
+    @classmethod
+    def upgrade(cls, desc: descs.DiagonalMatrix) -> descs.DiagonalMatrix1:
+        data_type = desc.output_tensor.data_type
+        return descs.DiagonalMatrix1(
+            input_tensor=None,
+            output_tensor=desc.output_tensor,
+            value_data_type=data_type,
+            value=converted(converted(desc.value, DataType.FLOAT32), data_type),
+            diagonal_fill_begin=desc.offset,
+            diagonal_fill_end=desc.offset + 1,
+        )
+
+
+STATE_WORDS = 6
+"""Words of the state: four of the counter, the lowest first, two of the key."""
+BLOCK_WORDS = 4
+
+
+class RandomGenerator(Lowering):
+    """Philox 4x32-10: element i, in row-major order whatever the strides, is word i mod 4 of block i div 4.
+
+    The page leaves open which word of the counter is the lowest, and in which order blocks and their words come. As in
+    the published algorithm (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3") word 0 is the lowest, block k
+    belongs to counter + k, and words keep their order. The counter moves on by the number of blocks, the last one whole
+    even where only a part of it is used, modulo 2^128. All of it is integer arithmetic: the same stream everywhere.
+    """
+
+    desc = descs.RandomGenerator
+    shaders = ("random/random_generator", "random/next_state", PLACE)
+    same_sizes: ClassVar[Mapping[str, str]] = {"output_state_tensor": "input_state_tensor"}
+
+    @classmethod
+    def check(cls, desc: descs.RandomGenerator) -> None:
+        state = (1,) * (desc.input_state_tensor.dimension_count - 1) + (STATE_WORDS,)
+        check_sizes(desc, "input_state_tensor", state, "four words of counter, two of key")
+        if desc.output_state_tensor is not None:
+            check_sizes(desc, "output_state_tensor", state, "input_state_tensor.sizes")
+
+    @classmethod
+    def lower(cls, desc: descs.RandomGenerator) -> Plan:
+        """One map over the elements; one over the words of the next state, if it is asked for."""
+        steps = [Map("generate", *cls._elements(desc))]
+        if desc.output_state_tensor is not None:
+            steps.append(Map("next state", *cls._next_state(desc)))
+        return Plan(desc.operator, tuple(steps))
+
+    @classmethod
+    def _elements(cls, desc: descs.RandomGenerator) -> tuple[Body, Tensor]:
+        output = output_tensor(desc)
+        sizes, (strides, steps) = merge_dimensions(output.sizes, output.strides, packed_strides(output.sizes))
+        output = replace(output, sizes=sizes, strides=strides)
+        inputs: dict[str, Source] = {"place": places(output.sizes, steps), **cls._state(desc, sizes)}
+        follows = (tuple(range(len(sizes))),) * len(inputs)
+        values = constants(steps=steps)
+        body = Element(cls.shaders[0], DataType.UINT32, sizes, tuple(inputs.items()), values, follows=follows)
+        return body, output
+
+    @classmethod
+    def _next_state(cls, desc: descs.RandomGenerator) -> tuple[Body, Tensor]:
+        output = output_tensor(desc, "output_state_tensor")
+        words = cls._state(desc, output.sizes)
+        blocks = -(-math.prod(desc.output_tensor.sizes) // BLOCK_WORDS)
+        values = constants(blocks=blocks)
+        return element(cls.shaders[1], DataType.UINT32, output.sizes, portable=False, values=values, **words), output
+
+    @classmethod
+    def _state(cls, desc: descs.RandomGenerator, sizes: tuple[int, ...]) -> dict[str, Tensor]:
+        """Return the words of the state, each a tensor of those sizes that repeats it."""
+        state = input_tensor(desc, "input_state_tensor")
+        return {f"state{word}": everywhere(state, sizes, word * state.strides[-1]) for word in range(STATE_WORDS)}

@@ -1,28 +1,122 @@
-"""Operators that read where indices say."""
+"""Operators that read or write where indices say."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from dmlgpu.catalog import descs
-from dmlgpu.compiler.operators.indices import (
-    check_axis,
-    check_dimension_count,
-    check_left_out,
-    check_rank,
-    check_single_along_axis,
-    check_sizes_beside_axis,
-    check_tuples,
-    last_dimensions,
-    merged_around_axis,
-    shared_lookups,
-    viewed,
-)
 from dmlgpu.compiler.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
-from dmlgpu.compiler.plan import Body, Lookup, Map, Plan, Tensor, View, constants
+from dmlgpu.compiler.plan import Body, Lookup, Map, Plan, Scatter, Tensor, View, constants
 from dmlgpu.compiler.rewrites.collapse import merge_dimensions
-from dmlgpu.compiler.target import Target
+from dmlgpu.compiler.rewrites.sources import identity
+
+# ---- checks
+
+
+def check_axis(desc: Any, field: str) -> None:
+    """Raise InvalidDescription unless the axis is one of a tensor's dimensions."""
+    rank = getattr(desc, field).dimension_count
+    if desc.axis >= rank:
+        raise invalid(desc, "axis", f"must be below {field}'s dimension count ({rank}), got {desc.axis}")
+
+
+def check_sizes_beside_axis(desc: Any, field: str, like: str) -> None:
+    """Raise InvalidDescription unless two tensors have the same sizes in all dimensions but the axis."""
+    sizes = getattr(desc, field).sizes
+    for dimension, size in enumerate(getattr(desc, like).sizes):
+        if dimension != desc.axis and sizes[dimension] != size:
+            raise invalid(
+                desc,
+                f"{field}.sizes[{dimension}]",
+                f"must be {like}.sizes[{dimension}] ({size}), got {sizes[dimension]}",
+            )
+
+
+def check_single_along_axis(desc: Any, field: str, like: str) -> None:
+    """Raise InvalidDescription unless a tensor has another one's sizes, but 1 along the axis."""
+    sizes = getattr(desc, like).sizes
+    expected = (*sizes[: desc.axis], 1, *sizes[desc.axis + 1 :])
+    check_sizes(desc, field, expected, f"{like}.sizes with 1 on axis {desc.axis}")
+
+
+def check_dimension_count(desc: Any, name: str) -> None:
+    """Raise InvalidDescription unless a dimension count lies within the tensor's, and what it leaves out has size 1."""
+    tensor, count = getattr(desc, f"{name}_tensor"), getattr(desc, f"{name}_dimension_count")
+    if not 1 <= count <= tensor.dimension_count:
+        raise invalid(
+            desc,
+            f"{name}_dimension_count",
+            f"must be between 1 and {name}_tensor's dimension count ({tensor.dimension_count}), got {count}",
+        )
+    check_left_out(desc, f"{name}_tensor", f"{name}_dimension_count")
+
+
+def check_left_out(desc: Any, field: str, count_field: str) -> None:
+    """Raise InvalidDescription unless the leading dimensions that a count leaves out have size 1."""
+    tensor, count = getattr(desc, field), getattr(desc, count_field)
+    left_out = tensor.sizes[: tensor.dimension_count - count]
+    if any(size != 1 for size in left_out):
+        raise invalid(
+            desc,
+            f"{field}.sizes",
+            f"must be 1 in the leading dimensions that {count_field} ({count}) leaves out, got {list(left_out)}",
+        )
+
+
+def check_tuples(desc: Any, field: str, batch: int = 0) -> None:
+    """Raise InvalidDescription unless the tuples are no longer than the dimensions they index, and a tensor has the
+    dimensions that tuples and windows take."""
+    counted = desc.input_dimension_count
+    length, longest = desc.indices_tensor.sizes[-1], counted - batch
+    if length > longest:
+        limit = "input_dimension_count - batch_dimension_count" if batch else "input_dimension_count"
+        worked = f"{counted} - {batch} = {longest}" if batch else f"{longest}"
+        raise invalid(desc, "indices_tensor.sizes[-1]", f"must be at most {limit} ({worked}), got {length}")
+    check_rank(desc, field, desc.indices_dimension_count - 1 + longest - length, "tuple and window dimensions")
+
+
+def check_rank(desc: Any, field: str, needed: int, what: str) -> None:
+    """Raise InvalidDescription unless a tensor has so many dimensions."""
+    rank = getattr(desc, field).dimension_count
+    if needed > rank:
+        raise invalid(desc, f"{field}.sizes", f"must have at least {needed} dimensions to hold the {what}, got {rank}")
+
+
+# ---- views
+
+
+def viewed(tensor: Tensor, sizes: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
+    """View the same memory with other sizes and strides."""
+    return replace(tensor, sizes=sizes, strides=strides)
+
+
+def last_dimensions(tensor: Tensor, count: int) -> Tensor:
+    """View a tensor with so many dimensions: leading ones, of size 1, are left out or added."""
+    extra = max(count - tensor.rank, 0)
+    first = max(tensor.rank - count, 0)
+    return viewed(tensor, (1,) * extra + tensor.sizes[first:], (0,) * extra + tensor.strides[first:])
+
+
+def merged_around_axis(axis: int, *tensors: Tensor) -> tuple[int, list[Tensor]]:
+    """Return the axis and the tensors, equal in all other sizes, with the dimensions before and after it merged among
+    themselves."""
+    sizes = tensors[0].sizes
+    before, outer = merge_dimensions(sizes[:axis], *(tensor.strides[:axis] for tensor in tensors))
+    after, inner = merge_dimensions(sizes[axis + 1 :], *(tensor.strides[axis + 1 :] for tensor in tensors))
+    merged = [
+        viewed(tensor, (*before, tensor.sizes[axis], *after), (*outer[i], tensor.strides[axis], *inner[i]))
+        for i, tensor in enumerate(tensors)
+    ]
+    return len(before), merged
+
+
+def shared_lookups(indices: Tensor, dimensions: range, axis: int | None = None) -> tuple[int | None, ...]:
+    """Which of some dimensions may be packed: neighbours along those in which the index tensor is broadcast look up one
+    index. None for the others, and for the axis that the indices go into."""
+    return tuple(d if indices.strides[d] == 0 and d != axis else None for d in dimensions)
+
 
 GATHER_ND1 = "indexing/gather_nd1"
 
@@ -68,10 +162,10 @@ class GatherNd1(Lowering):
                 f"must agree with input_tensor in its batch dimensions {list(data)}, got {list(indices)}",
             )
         parts = "leading 1s, batch, tuple, window" if batch else "leading 1s, tuple, window"
-        check_sizes(desc, "output_tensor", cls.output_sizes(desc)["output_tensor"], parts)
+        cls.check_output(desc, parts)
 
     @classmethod
-    def lower(cls, desc: descs.GatherNd1, target: Target) -> Plan:
+    def lower(cls, desc: descs.GatherNd1) -> Plan:
         data = last_dimensions(input_tensor(desc, "input_tensor", View.RAW), desc.input_dimension_count)
         indices = last_dimensions(input_tensor(desc, "indices_tensor", View.INDEX), desc.indices_dimension_count)
         return Plan(desc.operator, (_gather(data, indices, output_tensor(desc), desc.batch_dimension_count),))
@@ -81,12 +175,7 @@ def _batch_dimensions(desc: descs.GatherNd | descs.GatherNd1) -> int:
     return desc.batch_dimension_count if isinstance(desc, descs.GatherNd1) else 0
 
 
-class GatherNd(Lowering):
-    """GATHER_ND1 with one batch."""
-
-    desc = descs.GatherNd
-    newer = descs.GatherNd1
-    filled: ClassVar[Mapping[str, Any]] = {"batch_dimension_count": 0}
+Lowering.older(descs.GatherNd, descs.GatherNd1, "GATHER_ND1 with one batch.", batch_dimension_count=0)
 
 
 class Gather(Lowering):
@@ -134,10 +223,10 @@ class Gather(Lowering):
         )
 
     @classmethod
-    def lower(cls, desc: descs.Gather, target: Target) -> Plan:
+    def lower(cls, desc: descs.Gather) -> Plan:
         data, axis = input_tensor(desc, "input_tensor", View.RAW), desc.axis
-        given = last_dimensions(input_tensor(desc, "indices_tensor", View.INDEX), desc.index_dimensions)
-        indices = viewed(given, (*data.sizes[:axis], *given.sizes, 1), ((0,) * axis + given.strides + (0,)))
+        selected = last_dimensions(input_tensor(desc, "indices_tensor", View.INDEX), desc.index_dimensions)
+        indices = viewed(selected, (*data.sizes[:axis], *selected.sizes, 1), ((0,) * axis + selected.strides + (0,)))
         return Plan(desc.operator, (_gather(data, indices, output_tensor(desc), axis),))
 
 
@@ -190,10 +279,7 @@ class GatherElements(Lowering):
     """
 
     desc = descs.GatherElements
-
-    @classmethod
-    def output_sizes(cls, desc: descs.GatherElements) -> Mapping[str, tuple[int, ...]]:
-        return {"output_tensor": desc.indices_tensor.sizes}
+    same_sizes: ClassVar[Mapping[str, str]] = {"output_tensor": "indices_tensor"}
 
     @classmethod
     def check(cls, desc: descs.GatherElements) -> None:
@@ -202,7 +288,7 @@ class GatherElements(Lowering):
         check_sizes(desc, "output_tensor", desc.indices_tensor.sizes, "indices_tensor.sizes")
 
     @classmethod
-    def lower(cls, desc: descs.GatherElements, target: Target) -> Plan:
+    def lower(cls, desc: descs.GatherElements) -> Plan:
         data = input_tensor(desc, "input_tensor", View.RAW)
         indices = input_tensor(desc, "indices_tensor", View.INDEX)
         axis, (indices, data, output) = merged_around_axis(desc.axis, indices, data, output_tensor(desc))
@@ -217,10 +303,7 @@ class ReverseSubsequences(Lowering):
     """
 
     desc = descs.ReverseSubsequences
-
-    @classmethod
-    def output_sizes(cls, desc: descs.ReverseSubsequences) -> Mapping[str, tuple[int, ...]]:
-        return {"output_tensor": desc.input_tensor.sizes}
+    same_sizes: ClassVar[Mapping[str, str]] = {"output_tensor": "input_tensor"}
 
     @classmethod
     def check(cls, desc: descs.ReverseSubsequences) -> None:
@@ -229,7 +312,7 @@ class ReverseSubsequences(Lowering):
         check_sizes(desc, "output_tensor", desc.input_tensor.sizes, "input_tensor.sizes")
 
     @classmethod
-    def lower(cls, desc: descs.ReverseSubsequences, target: Target) -> Plan:
+    def lower(cls, desc: descs.ReverseSubsequences) -> Plan:
         """One map. Lengths are read as indices into the axis: those beyond it come out as the largest number."""
         data = input_tensor(desc, "input_tensor", View.RAW)
         lengths = input_tensor(desc, "sequence_lengths_tensor", View.INDEX)
@@ -248,3 +331,88 @@ def _along_axis(file: str, axis: int, output: Tensor, data: Tensor, lookup: tupl
         constants(axis=axis),
         follows=(shared_lookups(lookup[1], range(output.rank), axis), (None,) * output.rank),
     )
+
+
+class ScatterElements(Lowering):
+    """Copies the input, then overwrites one element per update.
+
+    Where the page is silent: an index outside the axis drops its update. Of several updates of one element any wins,
+    and none is torn; on a deterministic device the last in row-major order wins.
+    """
+
+    desc = descs.ScatterElements
+    shaders = ("indexing/scatter_elements",)
+    same_sizes: ClassVar[Mapping[str, str]] = {"output_tensor": "input_tensor"}
+
+    @classmethod
+    def check(cls, desc: descs.ScatterElements) -> None:
+        check_axis(desc, "output_tensor")
+        check_sizes(desc, "output_tensor", desc.input_tensor.sizes, "input_tensor.sizes")
+        check_sizes_beside_axis(desc, "indices_tensor", "input_tensor")
+        check_sizes(desc, "updates_tensor", desc.indices_tensor.sizes, "indices_tensor.sizes")
+
+    @classmethod
+    def lower(cls, desc: descs.ScatterElements) -> Plan:
+        """A copy, then a scatter; dimensions before and after the axis are merged among themselves."""
+        axis, (updates, indices, output) = merged_around_axis(
+            desc.axis,
+            input_tensor(desc, "updates_tensor", View.RAW),
+            input_tensor(desc, "indices_tensor", View.INDEX),
+            output_tensor(desc, view=View.RAW),
+        )
+        follows = shared_lookups(indices, range(updates.rank), axis)
+        values, inputs = constants(axis=axis), (("indices", indices),)
+        return _scattered(desc, Scatter("scatter", cls.shaders[0], updates, inputs, output, values, follows))
+
+
+class ScatterNd(Lowering):
+    """Copies the input, then overwrites the blocks that coordinate tuples address.
+
+    Where the page is silent or contradicts itself: an index outside its dimension drops the whole update; leading
+    dimensions that the dimension counts leave out must have size 1; the window of the updates starts after the tuple
+    dimensions of the input. Of several updates of one element any wins, element by element; on a deterministic device
+    the last in row-major order wins.
+    """
+
+    desc = descs.ScatterNd
+    shaders = ("indexing/scatter_nd",)
+    same_sizes: ClassVar[Mapping[str, str]] = {"output_tensor": "input_tensor"}
+
+    @classmethod
+    def check(cls, desc: descs.ScatterNd) -> None:
+        for name in ("input", "indices"):
+            check_dimension_count(desc, name)
+        check_sizes(desc, "output_tensor", desc.input_tensor.sizes, "input_tensor.sizes")
+        check_tuples(desc, "updates_tensor")
+        data = desc.input_tensor.sizes[-desc.input_dimension_count :]
+        indices = desc.indices_tensor.sizes[-desc.indices_dimension_count :]
+        blocks = indices[:-1] + data[indices[-1] :]
+        expected = (1,) * (desc.updates_tensor.dimension_count - len(blocks)) + blocks
+        check_sizes(desc, "updates_tensor", expected, "leading 1s, tuple, window")
+
+    @classmethod
+    def lower(cls, desc: descs.ScatterNd) -> Plan:
+        """A copy, then a scatter; tuple and window dimensions are merged among themselves."""
+        output = last_dimensions(output_tensor(desc, view=View.RAW), desc.input_dimension_count)
+        indices = last_dimensions(input_tensor(desc, "indices_tensor", View.INDEX), desc.indices_dimension_count)
+        length, lead = indices.sizes[-1], indices.rank - 1
+        updates = input_tensor(desc, "updates_tensor", View.RAW)
+        updates = last_dimensions(updates, lead + output.rank - length)
+        tuples, tuple_strides = merge_dimensions(indices.sizes[:-1], indices.strides[:-1], updates.strides[:lead])
+        windows, steps = merge_dimensions(output.sizes[length:], output.strides[length:], updates.strides[lead:])
+        output = viewed(output, output.sizes[:length] + windows, output.strides[:length] + steps[0])
+        indices = viewed(indices, (*tuples, length), tuple_strides[0] + indices.strides[-1:])
+        updates = viewed(updates, tuples + windows, tuple_strides[1] + steps[1])
+        if not updates.rank:  # a single element
+            updates = viewed(updates, (1,), (0,))
+        lead = len(tuples)
+        follows = (None,) * (updates.rank - len(windows)) + tuple(range(length, output.rank))
+        values = constants(tuple=length, lead=lead)
+        inputs = (("indices", indices),)
+        return _scattered(desc, Scatter("scatter", cls.shaders[0], updates, inputs, output, values, follows))
+
+
+def _scattered(desc: descs.ScatterElements | descs.ScatterNd, scatter: Scatter) -> Plan:
+    """Return the copy, and the scatter over it."""
+    copy = Map("copy", identity(input_tensor(desc, "input_tensor", View.RAW)), output_tensor(desc))
+    return Plan(desc.operator, (copy, scatter))

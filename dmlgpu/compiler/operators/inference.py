@@ -18,14 +18,12 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import InvalidDescription, shown
 from dmlgpu.compiler.operators.lowering import lowering
 
-Sizes = tuple[int, ...]
-
 ASKED = ("CAST", "FILL_VALUE_CONSTANT", "FILL_VALUE_SEQUENCE", "DIAGONAL_MATRIX", "DIAGONAL_MATRIX1")
 """Operators whose output's type is the caller's choice alone."""
 
 
 def complete(
-    kind: type[OperatorDesc],
+    op_cls: type[OperatorDesc],
     values: Mapping[str, Any],
     *,
     types: Mapping[str, DataType] | None = None,
@@ -35,7 +33,7 @@ def complete(
     """Return a description with its outputs, packed; nothing but what inference needs is checked.
 
     Args:
-        kind: the operator.
+        op_cls: the operator.
         values: inputs and attributes by field. None for an attribute stands for its usual value: steps of 1, no
             padding, all axes, pixels at their centres, scales that lead to ``sizes``, the output's data type.
         types: data types of outputs, by field, where several are allowed.
@@ -45,7 +43,7 @@ def complete(
     Raises:
         InvalidDescription: a value of the wrong kind, one that fits no output, or a type or sizes that must be given.
     """
-    return _Completion(kind, values, dict(types or {}), dict(sizes or {}), absent).desc()
+    return _Completion(op_cls, values, dict(types or {}), dict(sizes or {}), absent).desc()
 
 
 class _Completion:
@@ -53,49 +51,49 @@ class _Completion:
 
     def __init__(
         self,
-        kind: type[OperatorDesc],
+        op_cls: type[OperatorDesc],
         values: Mapping[str, Any],
         types: dict[str, DataType],
         sizes: dict[str, Any],
         absent: Sequence[str],
     ):
-        self.kind, self.schema = kind, operator(kind.operator)
-        self.values, self.types, self.asked = dict(values), types, sizes
+        self.op_cls, self.schema = op_cls, operator(op_cls.operator)
+        self.values, self.types, self.sizes = dict(values), types, sizes
         self.outputs = [
             field
             for field in self.schema.tensor_fields
             if field.kind is FieldKind.OUTPUT and field.python_name not in absent
         ]
         inputs = [field for field in self.schema.tensor_fields if field.kind is FieldKind.INPUT]
-        self.inputs = {field.name: found for field in inputs if (found := self._first(field)) is not None}
+        self.inputs = {field.name: tensor for field in inputs if (tensor := self._first(field)) is not None}
 
     def _first(self, field: FieldSchema) -> TensorDesc | None:
-        given = self.values.get(field.python_name)
-        if isinstance(given, Sequence):
-            given = given[0] if given else None
-        return given if isinstance(given, TensorDesc) else None
+        value = self.values.get(field.python_name)
+        if isinstance(value, Sequence):
+            value = value[0] if value else None
+        return value if isinstance(value, TensorDesc) else None
 
     def desc(self) -> OperatorDesc:
         """Return the description, its outputs' sizes first guessed, then as they follow from it."""
-        for name, sizes in self.asked.items():
+        for name, sizes in self.sizes.items():
             if not isinstance(sizes, Sequence) or not all(isinstance(size, int | np.integer) for size in _flat(sizes)):
                 reason = f"must be a sequence of integers, got {shown(sizes)}"
-                raise InvalidDescription(self.kind.operator, f"{name}.sizes", reason)
+                raise InvalidDescription(self.op_cls.operator, f"{name}.sizes", reason)
         types = {field.python_name: self._type(field) for field in self.outputs}
         self._fill_attributes(types)
         guess = {field.python_name: self._guess(field) for field in self.outputs}
         tentative = self._with(types, guess)
-        found = self._follow(types, guess, tentative)
-        if any(size < 1 for sizes in found.values() for size in _flat(sizes)):
+        sizes_of_outputs = self._follow(types, guess, tentative)
+        if any(size < 1 for sizes in sizes_of_outputs.values() for size in _flat(sizes)):
             self._refuse(tentative)
-        return self._with(types, found)
+        return self._with(types, sizes_of_outputs)
 
     def _follow(self, types: Mapping[str, DataType], guess: dict[str, Any], tentative: OperatorDesc) -> dict[str, Any]:
         """Return the sizes of all outputs, those that follow from the description instead of guesses."""
-        known = lowering(self.kind.operator)
+        known = lowering(self.op_cls.operator)
         try:
             usual = {name: sizes for name, sizes in known.usual_sizes(tentative).items() if name in guess}
-            guess = {**guess, **usual, **self.asked}
+            guess = {**guess, **usual, **self.sizes}
             due = known.output_sizes(self._with(types, guess))
         except (ArithmeticError, AssertionError, LookupError, ValueError):
             # The attributes do not fit: their rules come before those of the outputs' sizes.
@@ -103,19 +101,19 @@ class _Completion:
             raise
         for field in self.outputs:
             name = field.python_name
-            if name not in {**usual, **due, **self.asked} and self._related("Sizes", field) is None:
+            if name not in {**usual, **due, **self.sizes} and self._related("Sizes", field) is None:
                 raise self._missing(field, "sizes", "they do not follow from the inputs")
-        return {**guess, **due, **self.asked}
+        return {**guess, **due, **self.sizes}
 
     def _with(self, types: Mapping[str, DataType], sizes: Mapping[str, Any]) -> OperatorDesc:
         tensors: dict[str, Any] = {}
         for field in self.outputs:
             name = field.python_name
             if field.is_array:
-                tensors[name] = tuple(TensorDesc(types[name], one) for one in sizes[name])
+                tensors[name] = tuple(TensorDesc(types[name], piece) for piece in sizes[name])
             else:
                 tensors[name] = TensorDesc(types[name], sizes[name])
-        return self.kind(**self.values, **tensors)
+        return self.op_cls(**self.values, **tensors)
 
     def _refuse(self, desc: OperatorDesc) -> None:
         validation.validate(desc)
@@ -130,19 +128,19 @@ class _Completion:
         if related is not None:
             return related.data_type
         for other in self.schema.python_fields:
-            given = self.values.get(other.python_name)
-            if other.type == "DML_TENSOR_DATA_TYPE" and given is not None:
-                return DataType(given)
+            value = self.values.get(other.python_name)
+            if other.type == "DML_TENSOR_DATA_TYPE" and value is not None:
+                return DataType(value)
         return self._usual_type(field)
 
     def _usual_type(self, field: FieldSchema) -> DataType:
-        """Return what DirectMLX takes: UINT8 for truth values and quantized numbers, UINT32 for indices."""
+        """Return what DirectMLX takes: UINT8 for booleans and quantized numbers, UINT32 for indices."""
         allowed = self.schema.support[max(self.schema.support)][field.name].types
-        if self.kind.operator in ASKED:
+        if self.op_cls.operator in ASKED:
             raise self._missing(field, "data_type", "several are allowed")
         if self.values.get("function") in (ReduceFunction.ARGMIN, ReduceFunction.ARGMAX):
             return DataType.UINT32
-        if self.kind.operator == "REDUCE":
+        if self.op_cls.operator == "REDUCE":
             return self.inputs["InputTensor"].data_type
         for parameter in reversed(self.values.get("quantization_tensors") or ()):
             if parameter.data_type in allowed:  # the zero point's, or the scale's
@@ -153,8 +151,8 @@ class _Completion:
 
     def _guess(self, field: FieldSchema) -> Any:
         """Return an output's sizes as they are given or related to an input's; else ones, of the right rank."""
-        if field.python_name in self.asked:
-            return self.asked[field.python_name]
+        if field.python_name in self.sizes:
+            return self.sizes[field.python_name]
         if field.is_array:
             raise self._missing(field, "sizes", "they do not follow from the inputs")
         same = self._related("Sizes", field)
@@ -173,7 +171,7 @@ class _Completion:
         return None
 
     def _missing(self, field: FieldSchema, what: str, why: str) -> InvalidDescription:
-        return InvalidDescription(self.kind.operator, f"{field.python_name}.{what}", f"must be given, because {why}")
+        return InvalidDescription(self.op_cls.operator, f"{field.python_name}.{what}", f"must be given, because {why}")
 
     # ---- attributes -------------------------------------------------------------------------------------------------
 
@@ -185,8 +183,8 @@ class _Completion:
                 continue
             if field.type == "DML_TENSOR_DATA_TYPE":
                 self.values[name] = next(iter(types.values()))
-            elif name in self.kind.defaults:
-                default = self.kind.defaults[name]
+            elif name in self.op_cls.defaults:
+                default = self.op_cls.defaults[name]
                 self.values[name] = default.of(self.values) if isinstance(default, Entries) else default
             elif name == "axes" and self.inputs:
                 self.values[name] = tuple(range(next(iter(self.inputs.values())).dimension_count))
@@ -195,16 +193,16 @@ class _Completion:
 
     def _scales(self) -> tuple[float, ...] | None:
         """Return the scales between the sizes before and after resampling, where these are given."""
-        after = self.asked.get("output_tensor") or self.inputs["InputGradientTensor"].sizes if self.asked else None
-        before = self.asked.get("output_gradient_tensor") or next(iter(self.inputs.values())).sizes
+        after = self.sizes.get("output_tensor") or self.inputs["InputGradientTensor"].sizes if self.sizes else None
+        before = self.sizes.get("output_gradient_tensor") or next(iter(self.inputs.values())).sizes
         if after is None or len(after) != len(before):
             return None
         return tuple(high / low for high, low in zip(after, before, strict=True))
 
 
 def _flat(sizes: Any) -> Iterator[int]:
-    for one in sizes:
-        if isinstance(one, Sequence):
-            yield from one
+    for entry in sizes:
+        if isinstance(entry, Sequence):
+            yield from entry
         else:
-            yield one
+            yield entry

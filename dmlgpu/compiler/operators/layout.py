@@ -1,15 +1,44 @@
-"""Operators that only lay data out anew: slices and tiles."""
+"""Operators that lay data out anew: slices, tiles, pieces along an axis, blocks, padding."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import itertools
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, TypeAlias
 
 from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import DataType, DepthSpaceOrder, PaddingMode
 from dmlgpu.catalog.operator_desc import OperatorDesc
-from dmlgpu.compiler.operators.lowering import Lowering, check_sizes, invalid
-from dmlgpu.compiler.operators.moving import Moving
-from dmlgpu.compiler.rewrites.moves import Affine, Move
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler.operators.lowering import (
+    Lowering,
+    converted,
+    input_tensor,
+    invalid,
+    output_tensor,
+    words_of,
+)
+from dmlgpu.compiler.plan import Body, Constants, Element, Map, Plan, Role, Source, Tensor, View, constants
+from dmlgpu.compiler.rewrites.moves import Affine, Frame, Move, copy, merge_frame
+
+
+class Moving(Lowering):
+    """An operator that copies move by move. Its kernels bind one input and one output each, however many there are."""
+
+    shaders = ("layout/slice1",)
+
+    @classmethod
+    def lower(cls, desc: Any) -> Plan:
+        moves = cls.moves(desc)
+        pieces = Counter(move.output for move in moves)
+        inputs = [Tensor.of(Role.INPUT, number, slot.tensor, View.RAW) for number, slot in enumerate(desc.inputs)]
+        outputs = [Tensor.of(Role.OUTPUT, number, slot.tensor) for number, slot in enumerate(desc.outputs)]
+        steps = tuple(
+            copy(move, inputs[move.input], outputs[move.output], keeps_neighbours=pieces[move.output] > 1)
+            for move in moves
+        )
+        return Plan(desc.operator, steps)
 
 
 class Slice1(Moving):
@@ -37,7 +66,7 @@ class Slice1(Moving):
         return (Move(sizes, window, Affine.box((0,) * len(sizes))),)
 
 
-class Slice(Lowering):
+class SliceOperator(Lowering):
     """A box of the input with positive strides; strides of 0 are refused (the page is silent)."""
 
     desc = descs.Slice
@@ -54,7 +83,7 @@ class Slice(Lowering):
     @classmethod
     def check(cls, desc: descs.Slice) -> None:
         _check_length(desc, "offsets", "input_tensor")
-        check_sizes(desc, "output_tensor", cls.output_sizes(desc)["output_tensor"], "sizes")
+        cls.check_output(desc, "sizes")
         for axis, (offset, size, stride) in enumerate(zip(desc.offsets, desc.sizes, desc.strides, strict=True)):
             if stride == 0:
                 raise invalid(desc, f"strides[{axis}]", "must be at least 1, got 0")
@@ -94,7 +123,7 @@ class Tile(Moving):
         for axis, count in enumerate(desc.repeats):
             if count < 1:
                 raise invalid(desc, f"repeats[{axis}]", f"must be at least 1, got {count}")
-        check_sizes(desc, "output_tensor", cls.output_sizes(desc)["output_tensor"], "input_tensor.sizes * repeats")
+        cls.check_output(desc, "input_tensor.sizes * repeats")
 
     @classmethod
     def moves(cls, desc: descs.Tile) -> tuple[Move, ...]:
@@ -157,3 +186,326 @@ def _check_length(desc: OperatorDesc, field: str, tensor: str) -> None:
     count, length = getattr(desc, tensor).dimension_count, len(getattr(desc, field))
     if length != count:
         raise invalid(desc, field, f"must have one entry per dimension of {tensor} ({count}), got {length}")
+
+
+class Split(Moving):
+    """Cuts the input along one axis into several outputs."""
+
+    desc = descs.Split
+
+    @classmethod
+    def check(cls, desc: descs.Split) -> None:
+        _check_axis(desc, "input_tensor")
+        _check_pieces(desc, "output_tensors", "input_tensor")
+        total = _along(desc.output_tensors, desc.axis)
+        if total != desc.input_tensor.sizes[desc.axis]:
+            raise invalid(
+                desc,
+                f"output_tensors[:].sizes[{desc.axis}]",
+                f"must add up to input_tensor.sizes[{desc.axis}] ({desc.input_tensor.sizes[desc.axis]}), got {total}",
+            )
+
+    @classmethod
+    def moves(cls, desc: descs.Split) -> tuple[Move, ...]:
+        starts = _starts(desc.output_tensors, desc.axis)
+        whole = Affine.box((0,) * desc.input_tensor.dimension_count)
+        return tuple(
+            Move(piece.sizes, Affine.box(start), whole, output=number)
+            for number, (piece, start) in enumerate(zip(desc.output_tensors, starts, strict=True))
+        )
+
+
+class Join(Moving):
+    """Puts tensors together along one axis.
+
+    Each input is copied by a kernel of its own, so that there may be any number of them. Where pieces of 8 or 16 bits
+    meet within a 32-bit word, a kernel stores its part of the word and keeps the rest, which kernels before it wrote.
+    """
+
+    desc = descs.Join
+
+    @classmethod
+    def output_sizes(cls, desc: descs.Join) -> Mapping[str, tuple[int, ...]]:
+        sizes = desc.input_tensors[0].sizes
+        total = _along(desc.input_tensors, desc.axis)
+        return {"output_tensor": (*sizes[: desc.axis], total, *sizes[desc.axis + 1 :])}
+
+    @classmethod
+    def check(cls, desc: descs.Join) -> None:
+        _check_axis(desc, "output_tensor")
+        _check_pieces(desc, "input_tensors", "output_tensor")
+        cls.check_output(desc, "the inputs one after the other")
+
+    @classmethod
+    def moves(cls, desc: descs.Join) -> tuple[Move, ...]:
+        starts = _starts(desc.input_tensors, desc.axis)
+        whole = Affine.box((0,) * desc.output_tensor.dimension_count)
+        return tuple(
+            Move(piece.sizes, whole, Affine.box(start), input=number)
+            for number, (piece, start) in enumerate(zip(desc.input_tensors, starts, strict=True))
+        )
+
+
+def _along(pieces: Sequence[TensorDesc], axis: int) -> int:
+    """Return the size of all pieces along the axis."""
+    return sum(piece.sizes[axis] for piece in pieces)
+
+
+def _starts(pieces: Sequence[TensorDesc], axis: int) -> list[tuple[int, ...]]:
+    """Return where each piece begins in the whole tensor."""
+    rank = pieces[0].dimension_count
+    *starts, _ = itertools.accumulate((piece.sizes[axis] for piece in pieces), initial=0)
+    return [tuple(start if dimension == axis else 0 for dimension in range(rank)) for start in starts]
+
+
+def _check_axis(desc: descs.Split | descs.Join, whole: str) -> None:
+    rank = getattr(desc, whole).dimension_count
+    if desc.axis >= rank:
+        raise invalid(desc, "axis", f"must be below {whole}'s dimension count ({rank}), got {desc.axis}")
+
+
+def _check_pieces(desc: descs.Split | descs.Join, pieces: str, whole: str) -> None:
+    """Raise InvalidDescription unless every piece has the sizes of the whole but along the axis."""
+    expected = getattr(desc, whole).sizes
+    for number, piece in enumerate(getattr(desc, pieces)):
+        for dimension, size in enumerate(expected):
+            if dimension != desc.axis and piece.sizes[dimension] != size:
+                raise invalid(
+                    desc,
+                    f"{pieces}[{number}].sizes[{dimension}]",
+                    f"must be {whole}.sizes[{dimension}] ({size}), got {piece.sizes[dimension]}",
+                )
+
+
+_SPACE = (("batch",), ("channel",), ("row", "down"), ("column", "across"))
+"""The digits of each dimension on the side of space: a block's row or column, then that within the block."""
+
+_CHANNELS = {
+    DepthSpaceOrder.DEPTH_COLUMN_ROW: ("down", "across", "channel"),
+    DepthSpaceOrder.COLUMN_ROW_DEPTH: ("channel", "down", "across"),
+}
+"""The digits of a channel on the side of depth."""
+
+_OLDER_ORDER = {"order": DepthSpaceOrder.DEPTH_COLUMN_ROW}
+"""The order of the operators that have no such field."""
+
+
+class SpaceToDepth1(Moving):
+    """Blocks of height and width become channels.
+
+    The output's sizes are {N, C * BlockSize * BlockSize, H / BlockSize, W / BlockSize}, as the page's examples have
+    them (its text gives those of the other direction). The page is silent on blocks of size 0; they are refused.
+    """
+
+    desc = descs.SpaceToDepth1
+
+    @classmethod
+    def output_sizes(cls, desc: descs.SpaceToDepth | descs.SpaceToDepth1) -> Mapping[str, tuple[int, ...]]:
+        (batch, channels, height, width), block = desc.input_tensor.sizes, desc.block_size
+        return {"output_tensor": (batch, channels * block * block, height // block, width // block)}
+
+    @classmethod
+    def check(cls, desc: descs.SpaceToDepth | descs.SpaceToDepth1) -> None:
+        _check_divides(desc, (2, 3), desc.block_size, "block_size")
+        cls.check_output(desc, "blocks become channels")
+
+    @classmethod
+    def moves(cls, desc: descs.SpaceToDepth1) -> tuple[Move, ...]:
+        channels = _CHANNELS[desc.order]
+        space = _digits(desc.input_tensor.sizes, desc.block_size, ("batch", *channels, "row", "column"))
+        depth = (("batch",), channels, ("row",), ("column",))
+        return (Move(tuple(space.values()), Affine.digits(space, _SPACE), Affine.digits(space, depth)),)
+
+
+Lowering.older(
+    descs.SpaceToDepth, descs.SpaceToDepth1, "SPACE_TO_DEPTH1 in the order DEPTH_COLUMN_ROW.", **_OLDER_ORDER
+)
+
+
+class DepthToSpace1(Moving):
+    """Channels become blocks of height and width. The page is silent on blocks of size 0; they are refused."""
+
+    desc = descs.DepthToSpace1
+
+    @classmethod
+    def output_sizes(cls, desc: descs.DepthToSpace | descs.DepthToSpace1) -> Mapping[str, tuple[int, ...]]:
+        (batch, channels, height, width), block = desc.input_tensor.sizes, desc.block_size
+        return {"output_tensor": (batch, channels // (block * block), height * block, width * block)}
+
+    @classmethod
+    def check(cls, desc: descs.DepthToSpace | descs.DepthToSpace1) -> None:
+        _check_divides(desc, (1,), desc.block_size * desc.block_size, "block_size * block_size")
+        cls.check_output(desc, "channels become blocks")
+
+    @classmethod
+    def moves(cls, desc: descs.DepthToSpace1) -> tuple[Move, ...]:
+        space = _digits(desc.output_tensor.sizes, desc.block_size, [digit for digits in _SPACE for digit in digits])
+        depth = (("batch",), _CHANNELS[desc.order], ("row",), ("column",))
+        return (Move(tuple(space.values()), Affine.digits(space, depth), Affine.digits(space, _SPACE)),)
+
+
+Lowering.older(
+    descs.DepthToSpace, descs.DepthToSpace1, "DEPTH_TO_SPACE1 in the order DEPTH_COLUMN_ROW.", **_OLDER_ORDER
+)
+
+
+def _digits(sizes: tuple[int, ...], block: int, order: Sequence[str]) -> dict[str, int]:
+    """Return the count of each digit, in an order, from the sizes of the tensor with height and width."""
+    batch, channels, height, width = sizes
+    counts = {"batch": batch, "channel": channels, "down": block, "across": block}
+    counts |= {"row": height // block, "column": width // block}
+    return {digit: counts[digit] for digit in order}
+
+
+def _check_divides(
+    desc: descs.SpaceToDepth | descs.SpaceToDepth1 | descs.DepthToSpace | descs.DepthToSpace1,
+    axes: tuple[int, ...],
+    divisor: int,
+    name: str,
+) -> None:
+    """Raise InvalidDescription unless blocks are not empty and sizes of the input divide by what they take."""
+    if desc.block_size < 1:
+        raise invalid(desc, "block_size", f"must be at least 1, got {desc.block_size}")
+    for axis in axes:
+        size = desc.input_tensor.sizes[axis]
+        if size % divisor:
+            raise invalid(desc, f"input_tensor.sizes[{axis}]", f"must be a multiple of {name} ({divisor}), got {size}")
+
+
+_Inputs: TypeAlias = Mapping[str, tuple[Source, tuple[int | None, ...]]]
+"""Sources by name, each with what of it follows the dimensions of the output."""
+
+
+class Padding1(Lowering):
+    """The input, and around it a constant, its edge or its mirrored or repeated self.
+
+    One kernel computes interior and border together. Where the page is silent: WRAP is the index modulo the input's
+    size; REFLECTION of a dimension of size 1 repeats its only element; a floating-point constant is rounded to the
+    tensor's type.
+    """
+
+    desc = descs.Padding1
+    shaders = (
+        "layout/slice_grad",
+        "layout/constant",
+        "layout/padding_edge",
+        "layout/padding_folded",
+        "layout/padding_wrapped",
+    )
+
+    files: ClassVar[Mapping[PaddingMode, str]] = {
+        PaddingMode.CONSTANT: "layout/slice_grad",
+        PaddingMode.EDGE: "layout/padding_edge",
+        PaddingMode.REFLECTION: "layout/padding_folded",
+        PaddingMode.SYMMETRIC: "layout/padding_folded",
+        PaddingMode.WRAP: "layout/padding_wrapped",
+    }
+
+    @classmethod
+    def output_sizes(cls, desc: descs.Padding | descs.Padding1) -> Mapping[str, tuple[int, ...]]:
+        paddings = zip(desc.input_tensor.sizes, desc.start_padding, desc.end_padding, strict=True)
+        return {"output_tensor": tuple(map(sum, paddings))}
+
+    @classmethod
+    def check(cls, desc: descs.Padding | descs.Padding1) -> None:
+        rank = desc.input_tensor.dimension_count
+        for field in ("start_padding", "end_padding"):
+            length = len(getattr(desc, field))
+            if length != rank:
+                raise invalid(desc, field, f"must have one entry per dimension of input_tensor ({rank}), got {length}")
+        why = "start_padding + input_tensor.sizes + end_padding"
+        cls.check_output(desc, why)
+
+    @classmethod
+    def moves(cls, desc: descs.Padding1) -> tuple[Move, ...]:
+        sizes = desc.input_tensor.sizes
+        return (Move(sizes, Affine.box((0,) * len(sizes)), Affine.box(desc.start_padding)),)
+
+    @classmethod
+    def lower(cls, desc: descs.Padding1) -> Plan:
+        source, output = input_tensor(desc, "input_tensor", View.RAW), output_tensor(desc)
+        whole_rows = desc.padding_mode in (PaddingMode.CONSTANT, PaddingMode.WRAP)
+        frame = Frame(source, output, desc.start_padding, (1,) * output.rank)
+        frame = merge_frame(frame, whole_rows=whole_rows)
+        body = cls.files[desc.padding_mode]
+        if desc.padding_mode is PaddingMode.CONSTANT:
+            return _surrounded(desc, body, frame, _constant(desc, frame.output))
+        edge = int(desc.padding_mode is PaddingMode.SYMMETRIC)
+        values = constants(start=frame.start, edge=edge)
+        return _plan(desc, body, frame, {"input": (frame.input, frame.follows)}, values)
+
+
+def _constant(desc: descs.Padding1, output: Tensor) -> Body:
+    """Return a tensor of the output's sizes that holds the constant's bits everywhere, given as two words."""
+    words = words_of(desc.padding_value, desc.padding_value_data_type)
+    repeated = 0xFFFFFFFF // (2 ** min(output.data_type.bits, 32) - 1)  # narrow elements fill a word
+    values = constants(words=(words[0] * repeated, words[-1] * repeated))
+    return Element("layout/constant", output.data_type, output.sizes, constants=values)
+
+
+class Padding(Lowering):
+    """PADDING1 with its constant given as a float.
+
+    It is a number of 32 bits, converted as CAST converts it: rounded to the nearest float, or cut to an integer, which
+    saturates; NaN gives 0 there.
+    """
+
+    desc = descs.Padding
+    newer = descs.Padding1
+
+    @classmethod
+    def upgrade(cls, desc: descs.Padding) -> descs.Padding1:
+        data_type = desc.output_tensor.data_type
+        value = converted(converted(desc.padding_value, DataType.FLOAT32), data_type)
+        return descs.Padding1(**{**desc.values, "padding_value": value, "padding_value_data_type": data_type})
+
+
+class SliceGrad(Lowering):
+    """The gradient of SLICE1: each element where SLICE1 read it, zeros elsewhere.
+
+    As for SLICE1, the gradient may have fewer elements than the window offers; the rest of the window gets zeros.
+    """
+
+    desc = descs.SliceGrad
+    shaders = ("layout/slice_grad",)
+
+    @classmethod
+    def check(cls, desc: descs.SliceGrad) -> None:
+        """As SLICE1, whose input has the output gradient's sizes."""
+        check_windows(desc, "output_gradient_tensor", "input_gradient_tensor")
+
+    @classmethod
+    def moves(cls, desc: descs.SliceGrad) -> tuple[Move, ...]:
+        sizes = desc.input_gradient_tensor.sizes
+        window = Affine.box(window_start(desc), desc.input_window_strides)
+        return (Move(sizes, Affine.box((0,) * len(sizes)), window),)
+
+    @classmethod
+    def lower(cls, desc: descs.SliceGrad) -> Plan:
+        source = input_tensor(desc, "input_gradient_tensor", View.RAW)
+        frame = Frame(
+            source, output_tensor(desc, "output_gradient_tensor"), window_start(desc), desc.input_window_strides
+        )
+        frame = merge_frame(frame, whole_rows=True)
+        zeros = Element("layout/zero", frame.output.data_type, frame.output.sizes)
+        return _surrounded(desc, cls.shaders[0], frame, zeros)
+
+
+def _surrounded(desc: OperatorDesc, file: str, frame: Frame, border: Body) -> Plan:
+    """Return the plan of a frame around which lies a tensor of the output's sizes."""
+    everywhere = tuple(range(border.rank))
+    inputs: _Inputs = {"input": (frame.input, frame.follows), "border": (border, everywhere)}
+    return _plan(desc, file, frame, inputs, constants(start=frame.start, step=frame.step))
+
+
+def _plan(desc: OperatorDesc, file: str, frame: Frame, inputs: _Inputs, values: Constants) -> Plan:
+    """Return one map over the whole output, from named inputs and the dimensions that they follow."""
+    body = Element(
+        file,
+        frame.output.data_type,
+        frame.output.sizes,
+        tuple((name, source) for name, (source, _) in inputs.items()),
+        values,
+        follows=tuple(follows for _, follows in inputs.values()),
+    )
+    return Plan(desc.operator, (Map("pad", body, frame.output),))

@@ -1,39 +1,25 @@
-"""How an operator tells what a table cannot say: relations between its fields, its output sizes, its plan."""
+"""The interface of operators: checks that the catalog's tables cannot express, output sizes, upgrade, plan."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
-from dmlgpu.catalog.enums import FeatureLevel
+import numpy as np
+
+from dmlgpu.catalog.enums import DataType, FeatureLevel
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common.errors import InvalidDescription, OperatorNotImplemented
 from dmlgpu.compiler.plan import Plan, Role, Tensor, View
 from dmlgpu.compiler.rewrites.moves import Move
-from dmlgpu.compiler.target import Target
 
 MOST_PADDED = 2**31 - 1
 """Most elements of a spatial dimension with its padding: shaders count them in signed 32-bit integers."""
 
 _LOWERINGS: dict[str, type[Lowering]] = {}
-
-
-@dataclass(frozen=True)
-class Probe:
-    """What an operator's smallest description needs beyond required tensors of one element and plain attributes.
-
-    Attributes:
-        tensors: optional tensors that must be there, by field.
-        ranks: dimension counts that the tables leave open, by field.
-        sizes: sizes of the last dimensions that are not 1, by field.
-        values: attributes that are neither 0 or 1 nor the first member of their enumeration.
-    """
-
-    tensors: tuple[str, ...] = ()
-    ranks: Mapping[str, int] = field(default_factory=dict)
-    sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    values: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Lowering:
@@ -47,6 +33,7 @@ class Lowering:
         newer: the description of the next operator of its line, to which an older operator upgrades. Where the older
             one says nothing itself, the newer one's checks and output sizes hold.
         filled: the fields that the newer description has beyond the older one, with the values that mean the same.
+        same_sizes: outputs that have the sizes of another tensor, by field.
     """
 
     desc: ClassVar[type[OperatorDesc]]
@@ -54,6 +41,7 @@ class Lowering:
     shaders: ClassVar[tuple[str, ...]] = ()
     newer: ClassVar[type[OperatorDesc] | None] = None
     filled: ClassVar[Mapping[str, Any]] = {}
+    same_sizes: ClassVar[Mapping[str, str]] = {}
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
@@ -62,6 +50,30 @@ class Lowering:
             if cls.newer is None and not cls.shaders:
                 folder = cls.folder or cls.__module__.rpartition(".")[-1]
                 cls.shaders = (f"{folder}/{cls.desc.operator.lower()}",)
+
+    @classmethod
+    def rows(cls, table: Mapping[type[OperatorDesc], str]) -> None:
+        """Register operators that need nothing of their own but their shaders.
+
+        Args:
+            table: per description what the operator computes, and the choices that its page leaves open.
+        """
+        module = sys._getframe(1).f_globals["__name__"]
+        for desc, doc in table.items():
+            type(desc.__name__, (cls,), {"desc": desc, "__doc__": doc, "__module__": module})
+
+    @classmethod
+    def older(cls, desc: type[OperatorDesc], newer: type[OperatorDesc], doc: str, **filled: Any) -> None:
+        """Register an older operator that needs nothing of its own.
+
+        Args:
+            desc, newer: its description, and that of the next operator of its line.
+            doc: how the two differ.
+            filled: the fields that it lacks, with the values that mean the same.
+        """
+        module = sys._getframe(1).f_globals["__name__"]
+        body = {"desc": desc, "newer": newer, "filled": filled, "__doc__": doc, "__module__": module}
+        type(desc.__name__, (cls,), body)
 
     @classmethod
     def check(cls, desc: Any) -> None:
@@ -76,7 +88,14 @@ class Lowering:
     @classmethod
     def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
         """Return the sizes that output tensors must have, by field: those of them that follow from the inputs."""
-        return {} if cls.newer is None else lowering(cls.newer.operator).output_sizes(desc)
+        if cls.newer is not None:
+            return lowering(cls.newer.operator).output_sizes(desc)
+        return {field: getattr(desc, other).sizes for field, other in cls.same_sizes.items()}
+
+    @classmethod
+    def check_output(cls, desc: Any, why: str) -> None:
+        """Raise InvalidDescription unless the output has the sizes that follow from the inputs."""
+        check_sizes(desc, "output_tensor", cls.output_sizes(desc)["output_tensor"], why)
 
     @classmethod
     def usual_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
@@ -85,11 +104,6 @@ class Lowering:
         They follow from the inputs; the description's outputs may have any sizes.
         """
         return {} if cls.newer is None else lowering(cls.newer.operator).usual_sizes(desc)
-
-    @classmethod
-    def probe(cls, asked: Collection[str]) -> Probe:
-        """Return what the smallest description with the tensors that are asked for needs besides."""
-        return Probe() if cls.newer is None else lowering(cls.newer.operator).probe(asked)
 
     @classmethod
     def upgrade(cls, desc: Any) -> OperatorDesc | None:
@@ -102,8 +116,8 @@ class Lowering:
         return ()
 
     @classmethod
-    def lower(cls, desc: Any, target: Target) -> Plan:
-        """Return the operator's plan."""
+    def lower(cls, desc: Any) -> Plan:
+        """Return the operator's plan, which is the same for every adapter."""
         raise NotImplementedError
 
 
@@ -181,3 +195,32 @@ def _tensor(desc: OperatorDesc, field: str, role: Role, view: View) -> Tensor:
         if name == field and tensor is not None:
             return Tensor.of(role, number, tensor, view)
     raise KeyError(field)
+
+
+def converted(number: float, data_type: DataType) -> int | float:
+    """Return a number in a tensor's type, as CAST converts it.
+
+    It is rounded to the nearest float, ties to even, or cut to an integer, which saturates; NaN gives 0 there.
+    """
+    if data_type.is_float:
+        with np.errstate(over="ignore"):
+            return float(data_type.numpy.type(number))
+    if isinstance(number, float) and math.isnan(number):
+        return 0
+    limits = np.iinfo(data_type.numpy)
+    smallest, largest = int(limits.min), int(limits.max)
+    return int(min(max(number, smallest), largest)) if math.isinf(number) else min(max(int(number), smallest), largest)
+
+
+def bits_of(number: float, data_type: DataType) -> int:
+    """Return the bits of a number of a type; integers are taken modulo their width."""
+    if not data_type.is_float:
+        return int(number) % (1 << data_type.bits)
+    with np.errstate(over="ignore"):
+        return int.from_bytes(data_type.numpy.type(number).tobytes(), "little")
+
+
+def words_of(number: float, data_type: DataType) -> tuple[int, ...]:
+    """Return the bits of a number of a type as 32-bit words, the lowest first; narrow types take one word."""
+    bits = bits_of(number, data_type)
+    return (bits & 0xFFFFFFFF, bits >> 32) if data_type.bits == 64 else (bits,)

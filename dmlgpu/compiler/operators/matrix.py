@@ -16,21 +16,37 @@ from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType, FeatureLevel, MatrixTransform
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common.errors import InvalidDescription
-from dmlgpu.compiler.operators.elementwise import cast
-from dmlgpu.compiler.operators.fused import activated, check_activation_level
+from dmlgpu.compiler.operators.activation import ActivationSoftmax, ActivationSoftmax1
+from dmlgpu.compiler.operators.elementwise import activated, cast, check_activation_level
 from dmlgpu.compiler.operators.lowering import Lowering, check_sizes, input_tensor, invalid, lowering, output_tensor
-from dmlgpu.compiler.operators.parameters import DIFFERENCE, GATHERED, difference, gather, no_zero_point, parameters_of
-from dmlgpu.compiler.operators.softmax import ActivationSoftmax, ActivationSoftmax1
-from dmlgpu.compiler.plan import Body, Contract, Held, Plan, Product, Source, Space, Tensor, apply, constants
+from dmlgpu.compiler.operators.quantization import (
+    DIFFERENCE,
+    GATHERED,
+    difference,
+    gather,
+    no_zero_point,
+    parameters_of,
+)
+from dmlgpu.compiler.plan import (
+    Body,
+    Contract,
+    Plan,
+    Product,
+    RegisterValue,
+    Sizes,
+    Source,
+    Space,
+    Tensor,
+    apply,
+    constants,
+    portable,
+)
 from dmlgpu.compiler.rewrites.sources import CONVERT
-from dmlgpu.compiler.target import Target
 
 FLOAT32, INT32 = DataType.FLOAT32, DataType.INT32
 QUANTIZED_PRODUCT = "quantization/quantized_product"
 SOFTMAX = ("ACTIVATION_SOFTMAX", "ACTIVATION_SOFTMAX1")
 """Activations that need whole rows."""
-
-Sizes = tuple[int, ...]
 
 
 # ---- sizes
@@ -70,7 +86,7 @@ def _turned(values: Sizes) -> Sizes:
 
 
 class _MatrixProduct(Lowering):
-    """What all matrix products share: the last two dimensions are matrices, those before them number products."""
+    """Base of all matrix products: the last two dimensions are matrices, those before them number products."""
 
     @classmethod
     def output_sizes(cls, desc: Any) -> Mapping[str, Sizes]:
@@ -84,8 +100,8 @@ class _MatrixProduct(Lowering):
         expected = (*batch, inner, b[-1])
         if b != expected:
             transposed = getattr(desc, "trans_b", None) is MatrixTransform.TRANSPOSE
-            wanted = _turned(expected) if transposed else expected
-            check_sizes(desc, "b_tensor", wanted, f"a_tensor has batch sizes {batch} and inner size {inner}")
+            sizes = _turned(expected) if transposed else expected
+            check_sizes(desc, "b_tensor", sizes, f"a_tensor has batch sizes {batch} and inner size {inner}")
         check_sizes(desc, "output_tensor", matrices.output, f"{rows} rows of a_tensor, {b[-1]} columns of b_tensor")
 
 
@@ -101,7 +117,7 @@ def _owned(desc: Any, *fields: str) -> bool:
 class Gemm(_MatrixProduct):
     """alpha * (A x B) + beta * C, then an activation, all in the kernel that multiplies; softmax in one of its own.
 
-    Sums and everything up to the activation are float32, also of halves. The result is rounded to the output's type
+    Sums and everything up to the activation are float32, also of float16. The result is rounded to the output's type
     before the activation, as if that were an operator of its own. A beta that is 0 in float32 drops C, whatever it
     holds, as BLAS and onnxruntime do; an alpha of 0 multiplies like any other, so that NaN and infinite products give
     NaN (the page is silent on both). C has the output's sizes; strides of 0 broadcast it. A softmax after GEMM takes
@@ -126,7 +142,7 @@ class Gemm(_MatrixProduct):
         check_activation_level(desc, level)
 
     @classmethod
-    def lower(cls, desc: descs.Gemm, target: Target) -> Plan:
+    def lower(cls, desc: descs.Gemm) -> Plan:
         """The product with its epilogue; before a softmax into a temporary tensor."""
         a, b = input_tensor(desc, "a_tensor"), input_tensor(desc, "b_tensor")
         if desc.trans_a is MatrixTransform.TRANSPOSE:
@@ -143,13 +159,13 @@ class Gemm(_MatrixProduct):
 
     @classmethod
     def _epilogue(cls, desc: descs.Gemm, output: Tensor) -> Body:
-        held = Held.product(FLOAT32, output.sizes)
+        held = RegisterValue.product(FLOAT32, output.sizes)
         if desc.c_tensor is None or np.float32(desc.beta) == 0:
             values = constants(compute=FLOAT32, alpha=desc.alpha)
-            return apply(cls.shaders[1], output.data_type, output.sizes, portable=True, values=values, product=held)
+            return portable(cls.shaders[1], output, values=values, product=held)
         values = constants(compute=FLOAT32, alpha=desc.alpha, beta=desc.beta)
         c = input_tensor(desc, "c_tensor")
-        return apply(cls.shaders[0], output.data_type, output.sizes, portable=True, values=values, product=held, c=c)
+        return portable(cls.shaders[0], output, values=values, product=held, c=c)
 
     @classmethod
     def _softmax(cls, desc: descs.Gemm, product: Product, output: Tensor) -> Plan:
@@ -160,7 +176,7 @@ class Gemm(_MatrixProduct):
         if isinstance(softmax, descs.ActivationSoftmax):
             softmax = ActivationSoftmax.upgrade(softmax)
         assert isinstance(softmax, descs.ActivationSoftmax1)
-        return Plan(desc.operator, (contract, ActivationSoftmax1.rows(values, softmax.axes, output)))
+        return Plan(desc.operator, (contract, ActivationSoftmax1.of_rows(values, softmax.axes, output)))
 
 
 def _standing_alone(desc: descs.Gemm) -> OperatorDesc:
@@ -195,7 +211,7 @@ ROWS, COLUMNS = -2, -1
 
 
 class _IntegerProduct(_MatrixProduct):
-    """What the products of integers share.
+    """Base of the products of integers.
 
     Scales and zero points of A (and of the output) come one for all or one per row, those of B one per column: all
     their dimensions have size 1 but the last but one, or the last; with a single dimension that one counts. Scale and
@@ -251,10 +267,12 @@ class MatrixMultiplyInteger(_IntegerProduct):
     shaders = ("matrix/matrix_multiply_integer", DIFFERENCE, CONVERT)
 
     @classmethod
-    def lower(cls, desc: descs.MatrixMultiplyInteger, target: Target) -> Plan:
+    def lower(cls, desc: descs.MatrixMultiplyInteger) -> Plan:
         product = cls.product(desc, *cls.operands(desc, INT32), cls.owned(desc))
         output = output_tensor(desc)
-        body = apply(cls.shaders[0], INT32, output.sizes, portable=True, product=Held.product(INT32, output.sizes))
+        body = apply(
+            cls.shaders[0], INT32, output.sizes, portable=True, product=RegisterValue.product(INT32, output.sizes)
+        )
         return Plan(desc.operator, (Contract("", product, body, output),))
 
 
@@ -275,12 +293,12 @@ class MatrixMultiplyIntegerToFloat(_IntegerProduct):
     }
 
     @classmethod
-    def lower(cls, desc: descs.MatrixMultiplyIntegerToFloat, target: Target) -> Plan:
+    def lower(cls, desc: descs.MatrixMultiplyIntegerToFloat) -> Plan:
         accumulator = INT32 if desc.a_tensor.data_type.bits == 8 else FLOAT32
         product = cls.product(desc, *cls.operands(desc, accumulator), cls.owned(desc))
         output = output_tensor(desc)
         inputs: dict[str, Source] = {
-            "product": Held.product(accumulator, output.sizes),
+            "product": RegisterValue.product(accumulator, output.sizes),
             "a_scale": _parameter(input_tensor(desc, "a_scale_tensor"), output.sizes, ROWS),
             "b_scale": _parameter(input_tensor(desc, "b_scale_tensor"), output.sizes, COLUMNS),
         }
@@ -288,7 +306,7 @@ class MatrixMultiplyIntegerToFloat(_IntegerProduct):
             inputs["bias"] = input_tensor(desc, "bias_tensor")
         file = cls.shaders[0] if desc.bias_tensor is None else cls.shaders[1]
         values = constants(compute=FLOAT32)
-        body = apply(file, output.data_type, output.sizes, portable=True, values=values, **inputs)
+        body = portable(file, output, values=values, **inputs)
         return Plan(desc.operator, (Contract("", product, body, output),))
 
 
@@ -318,17 +336,20 @@ class QuantizedLinearMatrixMultiply(_IntegerProduct):
     )
 
     @classmethod
-    def lower(cls, desc: descs.QuantizedLinearMatrixMultiply, target: Target) -> Plan:
+    def lower(cls, desc: descs.QuantizedLinearMatrixMultiply) -> Plan:
         """The parameters side by side; the product, and everything else in its epilogue."""
         output = output_tensor(desc)
-        found = parameters_of(desc, cls.gathered)
-        step, gathered = gather(found)
-        inputs: dict[str, Source] = {"product": Held.product(INT32, output.sizes)}
-        inputs |= {one.name: _parameter(one.view(gathered), output.sizes, cls.parameters[one.field]) for one in found}
+        parameters = parameters_of(desc, cls.gathered)
+        step, gathered = gather(parameters)
+        inputs: dict[str, Source] = {"product": RegisterValue.product(INT32, output.sizes)}
+        inputs |= {
+            parameter.name: _parameter(parameter.view(gathered), output.sizes, cls.parameters[parameter.field])
+            for parameter in parameters
+        }
         if desc.output_zero_point_tensor is None:
             inputs["zero_point"] = no_zero_point(output.sizes)
         limits = np.iinfo(output.data_type.numpy)
         values = constants(compute=FLOAT32, low=int(limits.min), high=int(limits.max))
-        body = apply(cls.shaders[0], output.data_type, output.sizes, portable=True, values=values, **inputs)
+        body = portable(cls.shaders[0], output, values=values, **inputs)
         product = cls.product(desc, *cls.operands(desc, INT32), cls.owned(desc))
         return Plan(desc.operator, (step, Contract("", product, body, output)))

@@ -1,49 +1,60 @@
-"""Normalisation by the statistics of a tensor's own rows: mean and variance, root mean square, Lp norms.
+"""Normalization by the statistics of a tensor's own rows, by a norm, or by the sum of squares around an element.
 
-All compute in float32, halves as well, and round once to the output's type. A row's mean and variance come of one pass,
-merged pairwise; a mean far from 0 costs them nothing. Variances divide by the count (the pages are silent; so do the
-operators of ONNX that map on these). A row with NaN or infinity becomes NaN; squares beyond float32 are infinite.
+All compute in float32, float16 as well, and round once to the output's type. A row's mean and variance come of one
+pass, merged pairwise; a mean far from 0 costs them nothing. Variances divide by the count (the pages are silent; so
+do the operators of ONNX that map on these). A row with NaN or infinity becomes NaN; squares beyond float32 are
+infinite.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType, FeatureLevel
 from dmlgpu.catalog.operator_desc import OperatorDesc
-from dmlgpu.compiler.operators.fused import activated
+from dmlgpu.common.errors import NotSupported
+from dmlgpu.compiler.operators.elementwise import activated
 from dmlgpu.compiler.operators.lowering import (
     Lowering,
-    Probe,
     check_axes,
     check_sizes,
     input_tensor,
     invalid,
     output_tensor,
 )
-from dmlgpu.compiler.plan import Body, Element, Map, Plan, Source, Stage, Tensor, apply, constants, repeated
-from dmlgpu.compiler.rewrites.rows import rows
-from dmlgpu.compiler.target import Target
+from dmlgpu.compiler.plan import (
+    Body,
+    Constants,
+    Element,
+    Map,
+    Plan,
+    Source,
+    Stage,
+    Step,
+    Tensor,
+    apply,
+    constants,
+    in_float32,
+    portable,
+    repeated,
+)
+from dmlgpu.compiler.plan.reductions import rows
+from dmlgpu.compiler.rewrites.sources import NUMBER, number
+from dmlgpu.compiler.rewrites.windows import WINDOW_SUM
 
 FLOAT32 = DataType.FLOAT32
 
 NORMALIZE = "normalization/normalize"
-NUMBER = "normalization/number"
 MOMENTS = Stage("moments", "normalization/moments", 4, parts=("mean", "lack", "variance"), longest=1024)
 """The mean, what its float32 lacks, and the variance."""
 
 
-def number(value: int, sizes: tuple[int, ...]) -> Body:
-    """Return a virtual tensor of one whole number that compilers know: they leave out what it does not change."""
-    return apply(NUMBER, FLOAT32, sizes, portable=True, values=constants(value=f"{value}.0f"))
-
-
 def _attribute(value: float, sizes: tuple[int, ...]) -> Body:
-    """Return a virtual tensor of a number of the description."""
-    return apply(NUMBER, FLOAT32, sizes, portable=True, values=constants(compute=FLOAT32, value=value))
+    return in_float32(NUMBER, sizes, values=constants(compute=FLOAT32, value=value))
 
 
 def normalized(data_type: DataType, epsilon: float, sources: Mapping[str, Source]) -> Body:
@@ -53,11 +64,11 @@ def normalized(data_type: DataType, epsilon: float, sources: Mapping[str, Source
         sources: ``input`` and any of ``mean``, ``lack`` (a second part of the mean), ``variance``, ``scale``, ``bias``;
             those that are missing change nothing.
     """
-    given, sizes = sources["input"], sources["input"].sizes
+    source, sizes = sources["input"], sources["input"].sizes
     neutral = {"mean": 0, "lack": 0, "variance": 1, "scale": 1, "bias": 0}
     inputs = {name: sources.get(name) or number(value, sizes) for name, value in neutral.items()}
     values = constants(compute=FLOAT32, epsilon=float(epsilon) if "variance" in sources else "0.0f")
-    return apply(NORMALIZE, data_type, sizes, portable=True, values=values, input=given, **inputs)
+    return apply(NORMALIZE, data_type, sizes, portable=True, values=values, input=source, **inputs)
 
 
 def broadcast(desc: OperatorDesc, fields: Mapping[str, str]) -> dict[str, Tensor]:
@@ -71,11 +82,9 @@ def check_broadcast(desc: Any, *fields: str) -> None:
     """Raise InvalidDescription unless each dimension of these tensors, where they are present, is 1 or the input's."""
     for field in fields:
         tensor = getattr(desc, field)
-        for axis, (size, wanted) in enumerate(
-            zip(tensor.sizes, desc.input_tensor.sizes, strict=True) if tensor else ()
-        ):
-            if size not in (1, wanted):
-                expected = f"must be 1 or input_tensor.sizes[{axis}] ({wanted}), got {size}"
+        for axis, (size, full) in enumerate(zip(tensor.sizes, desc.input_tensor.sizes, strict=True) if tensor else ()):
+            if size not in (1, full):
+                expected = f"must be 1 or input_tensor.sizes[{axis}] ({full}), got {size}"
                 raise invalid(desc, f"{field}.sizes[{axis}]", expected)
 
 
@@ -94,16 +103,7 @@ class MeanVarianceNormalization2(Lowering):
         "normalization/moments_at_once",
         "normalization/mean_square",
     )
-
-    @classmethod
-    def probe(cls, asked: Collection[str]) -> Probe:
-        """Return the older ones take scale and bias both or not at all, below feature level 5_2."""
-        pair = ("scale_tensor", "bias_tensor")
-        return Probe(pair if set(pair) & set(asked) else ())
-
-    @classmethod
-    def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
-        return {"output_tensor": desc.input_tensor.sizes}
+    same_sizes: ClassVar[Mapping[str, str]] = {"output_tensor": "input_tensor"}
 
     @classmethod
     def check(cls, desc: Any) -> None:
@@ -112,7 +112,7 @@ class MeanVarianceNormalization2(Lowering):
         check_broadcast(desc, "scale_tensor", "bias_tensor")
 
     @classmethod
-    def lower(cls, desc: descs.MeanVarianceNormalization2, target: Target) -> Plan:
+    def lower(cls, desc: descs.MeanVarianceNormalization2) -> Plan:
         """One kernel where rows are short enough; else reductions and a map."""
         source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
         others = broadcast(desc, {"scale": "scale_tensor", "bias": "bias_tensor"})
@@ -217,7 +217,7 @@ class LpNormalization(Lowering):
             raise invalid(desc, "p", f"must be 1 or 2, got {desc.p}")
 
     @classmethod
-    def lower(cls, desc: descs.LpNormalization, target: Target) -> Plan:
+    def lower(cls, desc: descs.LpNormalization) -> Plan:
         """One kernel where rows are short enough; else a reduction and a map."""
         body, stage, form, exponent = cls.shaders[0], *cls._norm(desc)
         values = constants(
@@ -239,7 +239,7 @@ class LpNormalization(Lowering):
     def _norm(cls, desc: descs.LpNormalization) -> tuple[Stage, str, int]:
         """Return the reduction, the form in which the body gets its result, and the exponent of the unit."""
         _, absolute, squares, absolute_halves, square_halves = cls.shaders
-        if desc.input_tensor.data_type is DataType.FLOAT16:  # no norm of halves comes near the limits of float32
+        if desc.input_tensor.data_type is DataType.FLOAT16:  # no norm of float16 comes near the limits of float32
             return (Stage("norm", absolute_halves, 2) if desc.p == 1 else Stage("norm", square_halves, 4)), "plain", 0
         if desc.p == 2:
             return Stage("norm", squares, 4), "signed", 86
@@ -270,7 +270,7 @@ class ValueScale2d(Lowering):
             )
 
     @classmethod
-    def lower(cls, desc: descs.ValueScale2d, target: Target) -> Plan:
+    def lower(cls, desc: descs.ValueScale2d) -> Plan:
         file, of_channel, _ = cls.shaders
         output = output_tensor(desc)
         biases = tuple((f"channel{c}", _attribute(bias, output.sizes)) for c, bias in enumerate(desc.bias))
@@ -286,5 +286,143 @@ class ValueScale2d(Lowering):
         )
         values = constants(compute=FLOAT32, scale=float(desc.scale))
         source = input_tensor(desc, "input_tensor")
-        body = apply(file, output.data_type, output.sizes, portable=True, values=values, input=source, bias=bias)
+        body = portable(file, output, values=values, input=source, bias=bias)
         return Plan(desc.operator, (Map("map", body, output),))
+
+
+MOST_NEIGHBOURS = 1 << 16
+"""Elements of a region along one dimension."""
+
+SQUARE = "normalization/square"
+
+
+class _LocalResponse(Lowering):
+    """Base of the operator and its gradient."""
+
+    @classmethod
+    def check(cls, desc: Any) -> None:
+        if desc.local_size < 1:
+            raise invalid(desc, "local_size", f"must be at least 1, got {desc.local_size}")
+
+    @classmethod
+    def values(cls, desc: Any, exponent: float, **more: float) -> Constants:
+        """Return the constants of a body with a power of ``bias + alpha / local_size * total``."""
+        share = float(desc.alpha) / desc.local_size
+        return constants(compute=FLOAT32, bias=float(desc.bias), share=share, exponent=float(exponent), **more)
+
+
+@dataclass
+class _Windows:
+    """A plan in the making.
+
+    Attributes:
+        axes: the dimensions of a region.
+        before, after: how many neighbours of an element belong to its region, on either side.
+    """
+
+    sizes: tuple[int, ...]
+    axes: tuple[int, ...]
+    before: int
+    after: int
+    steps: list[Step]
+
+    @classmethod
+    def of(cls, desc: Any) -> _Windows:
+        """Read the regions from a description.
+
+        Raises:
+            NotSupported: when a region is too long.
+        """
+        sizes = desc.input_tensor.sizes
+        axes = (1,) if desc.cross_channel else (3, 2)
+        longest = min(desc.local_size, max(sizes[axis] for axis in axes))
+        if longest > MOST_NEIGHBOURS:
+            raise NotSupported(
+                f"a region of {longest} elements in a row exceeds the {MOST_NEIGHBOURS} that are summed per element"
+            )
+        return cls(sizes, axes, (desc.local_size - 1) // 2, desc.local_size // 2, [])
+
+    def sum(self, source: Source, *, mirrored: bool = False) -> Body:
+        """The sum over each element's region, one dimension after the other; mirrored: over all elements in whose
+        region it lies."""
+        *first, last = self.axes
+        for axis in first:
+            source = self.stored(self._along(axis, source, mirrored))
+        return self._along(last, source, mirrored)
+
+    def _along(self, axis: int, source: Source, mirrored: bool) -> Body:
+        before, after = (self.after, self.before) if mirrored else (self.before, self.after)
+        most = self.sizes[axis] - 1
+        values = constants(axis=axis, before=min(before, most), after=min(after, most))
+        follows = tuple(None if d == axis else d for d in range(len(self.sizes)))
+        return Element(WINDOW_SUM, FLOAT32, self.sizes, (("input", source),), values, follows=(follows,), portable=True)
+
+    def stored(self, body: Body) -> Tensor:
+        """Add a map into a temporary tensor, for what is read many times, and return that."""
+        stored = Tensor.temporary("sums", FLOAT32, self.sizes)
+        self.steps.append(Map(f"map {len(self.steps)}", body, stored))
+        return stored
+
+    def squares(self, source: Source) -> Body:
+        """Return the sum of squares over each element's region."""
+        return self.sum(in_float32(SQUARE, self.sizes, input=source))
+
+    def plan(self, operator: str, body: Body, output: Tensor) -> Plan:
+        """Return the plan that ends with a map into the output."""
+        return Plan(operator, (*self.steps, Map("map", body, output)))
+
+
+class LocalResponseNormalization(_LocalResponse):
+    """The region of an element runs across channels where CrossChannel is set (as onnxruntime needs it for ONNX's LRN),
+    else across height and width; the two pages contradict each other. Of LocalSize elements (LocalSize - 1) / 2,
+    rounded down, lie before it, the others behind it, as in ONNX; what lies outside the tensor is left out. Alpha is
+    divided by LocalSize also where the region has two dimensions, as the formula is printed. A region that reaches over
+    more than 65536 elements in a row is refused.
+
+    Sums and powers are computed in float32 and rounded once to the output's type.
+    """
+
+    desc = descs.LocalResponseNormalization
+    shaders = ("normalization/local_response_normalization", WINDOW_SUM, SQUARE)
+
+    @classmethod
+    def lower(cls, desc: descs.LocalResponseNormalization) -> Plan:
+        """One map; two where the region has two dimensions."""
+        windows = _Windows.of(desc)
+        source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
+        total = windows.squares(source)
+        values = cls.values(desc, -desc.beta)
+        body = portable(cls.shaders[0], output, values=values, input=source, total=total)
+        return windows.plan(desc.operator, body, output)
+
+
+class LocalResponseNormalizationGrad(_LocalResponse):
+    """The gradient of LOCAL_RESPONSE_NORMALIZATION, its formula differentiated (the page prints none); regions lie and
+    Alpha is divided as there."""
+
+    desc = descs.LocalResponseNormalizationGrad
+    shaders = (
+        "normalization/local_response_normalization_grad",
+        "normalization/local_response_weight",
+        WINDOW_SUM,
+        SQUARE,
+    )
+
+    @classmethod
+    def lower(cls, desc: descs.LocalResponseNormalizationGrad) -> Plan:
+        """The sums of squares, what every element adds to the gradients of others, and the map that sums that up."""
+        file, weight, *_ = cls.shaders
+        windows = _Windows.of(desc)
+        output = output_tensor(desc, "output_gradient_tensor")
+        total = windows.stored(windows.squares(input_tensor(desc, "input_tensor")))
+        inputs: dict[str, Source] = {
+            "gradient": input_tensor(desc, "input_gradient_tensor"),
+            "input": input_tensor(desc, "input_tensor"),
+            "total": total,
+        }
+        values = cls.values(desc, -desc.beta - 1)
+        weights = windows.stored(in_float32(weight, output.sizes, values=values, **inputs))
+        values = cls.values(desc, -desc.beta, twice=2 * float(desc.beta) * desc.alpha / desc.local_size)
+        sums = windows.sum(weights, mirrored=True)
+        body = portable(file, output, values=values, **inputs, weights=sums)
+        return windows.plan(desc.operator, body, output)

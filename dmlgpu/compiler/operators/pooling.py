@@ -1,6 +1,6 @@
-"""Operators that average or take norms over what a sliding window sees, and what ``max_pooling`` shares with them.
+"""Operators on what a sliding window sees: averages, norms, largest elements, columns; their gradients and inverses.
 
-Each is a reduction over virtual windows (kernels/windows.py), however large these are, between maps over positions.
+Each is a reduction over virtual windows (rewrites/windows.py), however large these are, between maps over positions.
 """
 
 from __future__ import annotations
@@ -13,17 +13,56 @@ from typing import Any, ClassVar
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc
-from dmlgpu.compiler.operators.lowering import Lowering, check_padded, check_sizes, input_tensor, invalid, output_tensor
-from dmlgpu.compiler.operators.parameters import DIFFERENCE, check_per_channel, difference, no_zero_point, per_channel
-from dmlgpu.compiler.operators.quantization import limits
-from dmlgpu.compiler.plan import Body, Element, Map, Plan, Reduction, Source, Tensor, apply, constants, element
+from dmlgpu.catalog.tensor_desc import packed_strides
+from dmlgpu.compiler.operators.elementwise import cast
+from dmlgpu.compiler.operators.lowering import (
+    Lowering,
+    check_padded,
+    check_sizes,
+    input_tensor,
+    invalid,
+    output_tensor,
+)
+from dmlgpu.compiler.operators.quantization import (
+    DIFFERENCE,
+    check_per_channel,
+    difference,
+    limits,
+    no_zero_point,
+    per_channel,
+)
+from dmlgpu.compiler.plan import (
+    Body,
+    Element,
+    Map,
+    Plan,
+    Pool,
+    Reduce,
+    Reduction,
+    Scatter,
+    Source,
+    Tensor,
+    View,
+    constants,
+    element,
+    in_float32,
+    portable,
+)
 from dmlgpu.compiler.plan.windows import Sizes, Windows, positions_of, sizes_of, windows_over
-from dmlgpu.compiler.rewrites.windows import covering, reduced, taken, temporary
-from dmlgpu.compiler.target import Target
+from dmlgpu.compiler.rewrites.windows import (
+    MAX_POOLING,
+    covering,
+    largest_places,
+    place_values,
+    reduced,
+    taken,
+    taken_from_places,
+    temporary,
+)
 
 FLOAT32, INT32, UINT32 = DataType.FLOAT32, DataType.INT32, DataType.UINT32
 SAFE_POWER_OF_HALVES = 5
-"""The 5th powers of all halves, and their sums, are normal numbers of float32."""
+"""The 5th powers of all float16 numbers, and their sums, are normal numbers of float32."""
 LEAD = 2
 """Batch and channel come before the spatial dimensions."""
 
@@ -52,7 +91,7 @@ def _windows(desc: Any, spatial: Sizes) -> Windows:
 
 
 class Pooling(Lowering):
-    """What all share. Tensors are {N, C, spatial..}; every position of the window must see at least one element of the
+    """Base of all. Tensors are {N, C, spatial..}; every position of the window must see at least one element of the
     input, as onnxruntime demands too (the pages are silent). A window of more than 2^20 elements must not have more
     than the input has in its spatial dimensions.
 
@@ -173,7 +212,7 @@ class AveragePooling1(Pooling):
     shaders = (AVERAGE, "window/taken")
 
     @classmethod
-    def lower(cls, desc: descs.AveragePooling1, target: Target) -> Plan:
+    def lower(cls, desc: descs.AveragePooling1) -> Plan:
         windows, output = cls.windows(desc), output_tensor(desc)
         seen, axes = taken(input_tensor(desc, "input_tensor"), windows), len(windows)
         sums = temporary(seen, FLOAT32, axes)
@@ -181,11 +220,7 @@ class AveragePooling1(Pooling):
         return Plan(desc.operator, (reduced(SUM, seen, sums, axes), average))
 
 
-class AveragePooling(Undilated):
-    """AVERAGE_POOLING1 without dilations."""
-
-    desc = descs.AveragePooling
-    newer = descs.AveragePooling1
+Undilated.older(descs.AveragePooling, descs.AveragePooling1, "AVERAGE_POOLING1 without dilations.")
 
 
 class AveragePoolingGrad(Pooling):
@@ -196,7 +231,7 @@ class AveragePoolingGrad(Pooling):
     pooled = "input_gradient_tensor"
 
     @classmethod
-    def lower(cls, desc: descs.AveragePoolingGrad, target: Target) -> Plan:
+    def lower(cls, desc: descs.AveragePoolingGrad) -> Plan:
         """A reduction over the positions that may cover an element."""
         windows, gradient = cls.windows(desc), input_tensor(desc, "input_gradient_tensor")
         shape = covering(gradient, windows)
@@ -215,7 +250,7 @@ class LpPooling1(Pooling):
     (the page prints none). A p of 0 is refused.
 
     No norm overflows or underflows before its result does: squares are taken in units that fit, and for p from 3 on
-    elements are divided by the largest one of their window first, but for halves up to the 5th power, which float32
+    elements are divided by the largest one of their window first, but for float16 up to the 5th power, which float32
     holds.
     """
 
@@ -242,7 +277,7 @@ class LpPooling1(Pooling):
             raise invalid(desc, "p", f"must be at least 1, got {desc.p}")
 
     @classmethod
-    def lower(cls, desc: descs.LpPooling1, target: Target) -> Plan:
+    def lower(cls, desc: descs.LpPooling1) -> Plan:
         """One reduction for p = 1 and 2; else the largest elements where needed, sums of powers, and their roots."""
         windows, output = cls.windows(desc), output_tensor(desc)
         seen, axes = taken(input_tensor(desc, "input_tensor"), windows), len(windows)
@@ -255,22 +290,18 @@ class LpPooling1(Pooling):
         repeated_scale: dict[str, Tensor] = {}
         if not is_safe:
             largest = temporary(seen, FLOAT32, axes)
-            sizes = apply(size, FLOAT32, seen.sizes, portable=True, input=seen)
+            sizes = in_float32(size, seen.sizes, input=seen)
             steps.append(reduced(Reduction(maximum, FLOAT32, 1, portable=True), sizes, largest, axes))
             scale = {"largest": largest}
             strides = largest.strides + (0,) * axes
             repeated_scale = {"largest": replace(largest, sizes=seen.sizes, strides=strides)}
-        powers = apply(power, FLOAT32, seen.sizes, portable=True, values=values, input=seen, **repeated_scale)
+        powers = in_float32(power, seen.sizes, values=values, input=seen, **repeated_scale)
         sums = temporary(seen, FLOAT32, axes)
-        roots = apply(root, output.data_type, output.sizes, portable=True, values=values, input=sums, **scale)
+        roots = portable(root, output, values=values, input=sums, **scale)
         return Plan(desc.operator, (*steps, reduced(SUM, powers, sums, axes), Map("root", roots, output)))
 
 
-class LpPooling(Undilated):
-    """LP_POOLING1 without dilations."""
-
-    desc = descs.LpPooling
-    newer = descs.LpPooling1
+Undilated.older(descs.LpPooling, descs.LpPooling1, "LP_POOLING1 without dilations.")
 
 
 # ---- quantised averages
@@ -301,7 +332,7 @@ class QuantizedLinearAveragePooling(Pooling):
             check_per_channel(desc, field, desc.input_tensor.sizes[1])
 
     @classmethod
-    def lower(cls, desc: descs.QuantizedLinearAveragePooling, target: Target) -> Plan:
+    def lower(cls, desc: descs.QuantizedLinearAveragePooling) -> Plan:
         windows, output = cls.windows(desc), output_tensor(desc)
         source = input_tensor(desc, "input_tensor")
         zero = _parameter(desc, "input_zero_point_tensor", source.sizes)
@@ -309,11 +340,9 @@ class QuantizedLinearAveragePooling(Pooling):
         sums = temporary(seen, INT32, axes)
         total = reduced(Reduction("reduction/reduce_sum", INT32, 1, portable=False), seen, sums, axes)
         low, high = limits(output.data_type)
-        body = apply(
+        body = portable(
             cls.shaders[0],
-            output.data_type,
-            output.sizes,
-            portable=True,
+            output,
             values=constants(compute=FLOAT32, low=low, high=high),
             average=_average(desc, sums, windows, FLOAT32),
             input_scale=_parameter(desc, "input_scale_tensor", output.sizes),
@@ -326,3 +355,215 @@ class QuantizedLinearAveragePooling(Pooling):
 def _parameter(desc: Any, field: str, sizes: Sizes) -> Source:
     """Repeat a scale or zero point over a tensor with channels; 0 where there is none."""
     return no_zero_point(sizes) if getattr(desc, field) is None else per_channel(input_tensor(desc, field), sizes)
+
+
+class MaxPooling2(Pooling):
+    """The largest element, moved bit by bit, and its number in the whole input, row by row.
+
+    Of equal elements the first in the window is taken; 0 and -0 are equal. Padding is never chosen, nor is NaN where
+    there is a number (the page is silent; onnxruntime's maximum skips NaN too).
+    """
+
+    desc = descs.MaxPooling2
+    shaders = (
+        MAX_POOLING,
+        "pooling/max_pooling2_indices",
+        "pooling/max_tile",
+        "pooling/rank",
+        "window/taken",
+        "window/within",
+    )
+
+    @classmethod
+    def output_sizes(cls, desc: Any) -> Mapping[str, Sizes]:
+        """The same for elements and for their numbers, which MAX_POOLING does not have."""
+        fields = [field for field in desc.output_fields if getattr(desc, field) is not None]
+        return dict.fromkeys(fields, cls.pooled_sizes(desc))
+
+    @classmethod
+    def check(cls, desc: Any) -> None:
+        super().check(desc)
+        if getattr(desc, "output_indices_tensor", None) is not None:
+            check_sizes(desc, "output_indices_tensor", desc.output_tensor.sizes, "output_tensor.sizes")
+
+    @classmethod
+    def lower(cls, desc: descs.MaxPooling2) -> Plan:
+        """A pool if only the elements are asked for; else places first, then a map takes the elements there, and
+        another numbers them."""
+        pool = Pool("", input_tensor(desc, "input_tensor"), cls.windows(desc), output_tensor(desc))
+        if desc.output_indices_tensor is None:
+            return Plan(desc.operator, (pool,))
+        finding, places = largest_places(pool.input, pool.windows)
+        numbers = cls._numbers(desc, replace(places, view=View.COMPUTE), pool.windows)
+        return Plan(desc.operator, (finding, taken_from_places(pool, places), numbers))
+
+    @classmethod
+    def _numbers(cls, desc: descs.MaxPooling2, places: Tensor, windows: Windows) -> Map:
+        output = output_tensor(desc, "output_indices_tensor")
+        values = constants(**place_values(windows), steps=packed_strides(desc.input_tensor.sizes))
+        numbers = element(cls.shaders[1], UINT32, output.sizes, values=values, places=places)
+        return Map("indices", cast(numbers, output.data_type), output)
+
+
+Undilated.older(descs.MaxPooling1, descs.MaxPooling2, "MAX_POOLING2 without dilations.")
+
+
+Lowering.older(descs.MaxPooling, descs.MaxPooling1, "MAX_POOLING1 without indices.")
+
+
+class MaxPoolingGrad(Pooling):
+    """Each element of the output's gradient adds up the gradients of the positions that chose it, as MAX_POOLING2
+    chooses."""
+
+    desc = descs.MaxPoolingGrad
+    shaders = ("pooling/max_pooling_grad", "pooling/rank", "window/taken", "window/within")
+    pooled = "input_gradient_tensor"
+
+    @classmethod
+    def check(cls, desc: Any) -> None:
+        super().check(desc)
+        check_sizes(desc, "output_gradient_tensor", desc.input_tensor.sizes, "input_tensor.sizes")
+
+    @classmethod
+    def lower(cls, desc: descs.MaxPoolingGrad) -> Plan:
+        """Places first; then a reduction over the positions that may cover an element."""
+        windows, gradient = cls.windows(desc), input_tensor(desc, "input_gradient_tensor")
+        finding, places = largest_places(input_tensor(desc, "input_tensor"), windows)
+        inputs = {"gradient": gradient, "places": places}
+        values = constants(**place_values(windows))
+        sizes = covering(gradient, windows).sizes
+        shares = element(cls.shaders[0], FLOAT32, sizes, portable=True, values=values, **inputs)
+        output = output_tensor(desc, "output_gradient_tensor")
+        return Plan(desc.operator, (finding, reduced(SUM, shares, output, len(windows))))
+
+
+class MaxUnpooling(Lowering):
+    """0, then every element at the place that its index names, counted row by row over the whole output.
+
+    Where the page is silent: an index beyond the output is dropped. Of several elements for one place any wins; on a
+    deterministic device the last in row-major order does.
+    """
+
+    desc = descs.MaxUnpooling
+    shaders = ("pooling/max_unpooling", "layout/zero")
+
+    @classmethod
+    def check(cls, desc: descs.MaxUnpooling) -> None:
+        check_sizes(desc, "indices_tensor", desc.input_tensor.sizes, "input_tensor.sizes")
+
+    @classmethod
+    def lower(cls, desc: descs.MaxUnpooling) -> Plan:
+        output = output_tensor(desc, view=View.RAW)
+        updates = input_tensor(desc, "input_tensor", View.RAW)
+        indices = input_tensor(desc, "indices_tensor", View.INDEX)
+        values = constants(count=math.prod(output.sizes), steps=packed_strides(output.sizes))
+        nowhere = (None,) * updates.rank
+        scatter = Scatter("scatter", cls.shaders[0], updates, (("indices", indices),), output, values, nowhere)
+        clear = Map("clear", Element("layout/zero", output.data_type, output.sizes), output_tensor(desc))
+        return Plan(desc.operator, (clear, scatter))
+
+
+# ---- columns
+
+
+def _image_windows(desc: Any, spatial: tuple[int, ...]) -> Windows:
+    """Return how the window slides over the image."""
+    return windows_over(
+        spatial,
+        size=desc.window_sizes,
+        strides=desc.strides,
+        dilations=desc.dilations,
+        start=desc.start_padding,
+        end=desc.end_padding,
+    )
+
+
+def _check_image(desc: Any, image: str) -> None:
+    """Raise InvalidDescription unless attributes fit the image's spatial dimensions and the window has a position."""
+    count = getattr(desc, image).dimension_count - LEAD
+    for field in ("window_sizes", "strides", "dilations", "start_padding", "end_padding"):
+        values = getattr(desc, field)
+        if len(values) != count:
+            reason = f"must have one entry per spatial dimension of {image} ({count}), got {len(values)}"
+            raise invalid(desc, field, reason)
+        for number, value in enumerate(values):
+            if value < 1 and not field.endswith("padding"):
+                raise invalid(desc, f"{field}[{number}]", f"must be at least 1, got {value}")
+    for number, axis in enumerate(_image_windows(desc, getattr(desc, image).sizes[LEAD:])):
+        if axis.positions < 1:
+            padded = axis.spatial + desc.start_padding[number] + desc.end_padding[number]
+            reason = f"must reach no further than the padded image ({padded}), but it reaches over {axis.reach}"
+            raise invalid(desc, f"window_sizes[{number}]", reason)
+    sizes = getattr(desc, image).sizes[LEAD:]
+    check_padded(desc, [sum(ends) for ends in zip(sizes, desc.start_padding, desc.end_padding, strict=True)])
+
+
+def _columns(tensor: Tensor, windows: Windows) -> Tensor:
+    """View {N, C * places, positions} as {N, C, positions.., places..}."""
+    batch, channels, block = tensor.strides
+    places, positions = sizes_of(windows), positions_of(windows)
+    count = math.prod(places)
+    return replace(
+        tensor,
+        sizes=(tensor.sizes[0], tensor.sizes[1] // count, *positions, *places),
+        strides=(
+            batch,
+            channels * count,
+            *(block * step for step in packed_strides(positions)),
+            *(channels * step for step in packed_strides(places)),
+        ),
+    )
+
+
+class Unfold(Lowering):
+    """What the window sees at each position, as a column; 0 in the padding. Moved bit by bit."""
+
+    desc = descs.Unfold
+    shaders = ("window/taken",)
+
+    @classmethod
+    def output_sizes(cls, desc: descs.Unfold) -> Mapping[str, tuple[int, ...]]:
+        """{N, C * places, positions}."""
+        (batch, channels, *spatial) = desc.input_tensor.sizes
+        windows = _image_windows(desc, tuple(spatial))
+        rows, columns = math.prod(sizes_of(windows)), math.prod(positions_of(windows))
+        return {"output_tensor": (batch, channels * rows, columns)}
+
+    @classmethod
+    def check(cls, desc: descs.Unfold) -> None:
+        _check_image(desc, "input_tensor")
+        expected = cls.output_sizes(desc)["output_tensor"]
+        check_sizes(desc, "output_tensor", expected, "batch, channels * places of the window, positions")
+
+    @classmethod
+    def lower(cls, desc: descs.Unfold) -> Plan:
+        """One map over the columns seen as positions and places."""
+        windows = _image_windows(desc, desc.input_tensor.sizes[LEAD:])
+        seen = taken(input_tensor(desc, "input_tensor", View.RAW), windows)
+        return Plan(desc.operator, (Map("unfold", seen, _columns(output_tensor(desc), windows)),))
+
+
+class Fold(Lowering):
+    """Each element of the image is the sum, in float32, of what the columns hold for it; what they hold for the padding
+    is dropped."""
+
+    desc = descs.Fold
+    shaders = ("window/covering",)
+
+    @classmethod
+    def check(cls, desc: descs.Fold) -> None:
+        _check_image(desc, "output_tensor")
+        (batch, channels, *spatial) = desc.output_tensor.sizes
+        windows = _image_windows(desc, tuple(spatial))
+        expected = (batch, channels * math.prod(sizes_of(windows)), math.prod(positions_of(windows)))
+        check_sizes(desc, "input_tensor", expected, "batch, channels * places of the window, positions")
+
+    @classmethod
+    def lower(cls, desc: descs.Fold) -> Plan:
+        """A reduction over the positions that may cover an element."""
+        windows, output = _image_windows(desc, desc.output_tensor.sizes[LEAD:]), output_tensor(desc)
+        shares = covering(_columns(input_tensor(desc, "input_tensor"), windows), windows, placed=True)
+        axes = tuple(range(output.rank, shares.rank))
+        ones, zeros = (1,) * len(axes), (0,) * len(axes)
+        sums = replace(output, sizes=output.sizes + ones, strides=output.strides + zeros)
+        return Plan(desc.operator, (Reduce("", SUM, shares, axes, sums),))

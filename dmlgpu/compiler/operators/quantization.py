@@ -8,17 +8,16 @@ quotient is infinite or NaN.)
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType, QuantizationType
 from dmlgpu.catalog.operator_desc import OperatorDesc
-from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.catalog.tensor_desc import TENSOR_ALIGNMENT, WORD_BITS, TensorDesc
 from dmlgpu.compiler.operators.lowering import (
     Lowering,
-    Probe,
     check_sizes,
     everywhere,
     input_tensor,
@@ -33,18 +32,20 @@ from dmlgpu.compiler.plan import (
     Reduce,
     Reduction,
     Role,
+    Sizes,
     Source,
     Tensor,
     apply,
     constants,
     element,
+    in_float32,
+    portable,
 )
-from dmlgpu.compiler.target import Target
 
 QUANTIZE = "quantization/quantize"
 DEQUANTIZE = "quantization/dequantize"
 NO_ZERO_POINT = "quantization/no_zero_point"
-FLOAT32 = DataType.FLOAT32
+FLOAT32, INT32 = DataType.FLOAT32, DataType.INT32
 
 
 def limits(data_type: DataType) -> tuple[int, int]:
@@ -53,27 +54,17 @@ def limits(data_type: DataType) -> tuple[int, int]:
     return low, low + (1 << data_type.bits) - 1
 
 
-def _no_zero_point(data_type: DataType, sizes: tuple[int, ...]) -> Body:
-    return apply(NO_ZERO_POINT, data_type, sizes, portable=True)
-
-
 def _quantizing(data_type: DataType) -> Constants:
     low, high = limits(data_type)
     return constants(compute=FLOAT32, low=low, high=high)
-
-
-def _dequantizing(data_type: DataType) -> Constants:
-    """Return the constants of DEQUANTIZE; differences of 32-bit integers take 33 bits."""
-    integer = DataType.INT64 if data_type.bits == 32 else DataType.INT32
-    return constants(compute=FLOAT32, integer=integer)
 
 
 def _linear(
     file: str, output: Tensor, quantized: DataType, values: Constants, *, zero_point: Source | None, **inputs: Source
 ) -> Map:
     """Return the map of one of the two bodies, over elements with their scales and zero points."""
-    inputs["zero_point"] = zero_point or _no_zero_point(quantized, output.sizes)
-    return Map("map", apply(file, output.data_type, output.sizes, portable=True, values=values, **inputs), output)
+    inputs["zero_point"] = zero_point or no_zero_point(output.sizes, quantized)
+    return Map("map", portable(file, output, values=values, **inputs), output)
 
 
 def _quantize(output: Tensor, source: Source, scale: Source, zero_point: Source | None) -> Map:
@@ -84,7 +75,8 @@ def _quantize(output: Tensor, source: Source, scale: Source, zero_point: Source 
 
 def _dequantize(output: Tensor, source: Source, scale: Source, zero_point: Source | None) -> Map:
     """Return the map that dequantises a tensor; without a zero point it is 0."""
-    values = _dequantizing(source.data_type)
+    integer = DataType.INT64 if source.data_type.bits == 32 else INT32  # differences of 32-bit integers take 33 bits
+    values = constants(compute=FLOAT32, integer=integer)
     return _linear(DEQUANTIZE, output, source.data_type, values, input=source, scale=scale, zero_point=zero_point)
 
 
@@ -104,7 +96,7 @@ class _Linear(Lowering):
         return output_tensor(desc), input_tensor(desc, "input_tensor"), input_tensor(desc, "scale_tensor"), zero_point
 
     @classmethod
-    def lower(cls, desc: Any, target: Target) -> Plan:
+    def lower(cls, desc: Any) -> Plan:
         return Plan(desc.operator, (cls.step(*cls.tensors(desc)),))
 
 
@@ -120,10 +112,10 @@ class ElementWiseQuantizeLinear(_Linear):
 
     @classmethod
     def check(cls, desc: descs.ElementWiseQuantizeLinear) -> None:
-        given, scale = desc.input_tensor.data_type, desc.scale_tensor.data_type
-        expected = given if given.is_float else FLOAT32
+        real, scale = desc.input_tensor.data_type, desc.scale_tensor.data_type
+        expected = real if real.is_float else FLOAT32
         if scale is not expected:
-            reason = f"must be {expected.name} for an input of {given.name}, got {scale.name}"
+            reason = f"must be {expected.name} for an input of {real.name}, got {scale.name}"
             raise invalid(desc, "scale_tensor.data_type", reason)
 
 
@@ -139,19 +131,13 @@ class ElementWiseDequantizeLinear(_Linear):
 
 
 class _InBlocks(_Linear):
-    """What QUANTIZE and DEQUANTIZE share; their pages say nothing but types.
+    """Base of QUANTIZE and DEQUANTIZE, whose pages list nothing but types.
 
     The quantisation tensors are the scale and, for SCALE_ZERO_POINT, the zero point, of equal sizes. In each dimension
     their size divides the input's, and element i takes entry i div (input size / scale size).
     """
 
-    @classmethod
-    def probe(cls, asked: Collection[str]) -> Probe:
-        return Probe(values={"quantization_type": QuantizationType.SCALE})
-
-    @classmethod
-    def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
-        return {"output_tensor": desc.input_tensor.sizes}
+    same_sizes: ClassVar[Mapping[str, str]] = {"output_tensor": "input_tensor"}
 
     @classmethod
     def check(cls, desc: Any) -> None:
@@ -161,7 +147,7 @@ class _InBlocks(_Linear):
         expected, named = (1, "[scale]") if kind is QuantizationType.SCALE else (2, "[scale, zero point]")
         if len(tensors) != expected:
             raise invalid(desc, "quantization_tensors", f"must be {named} for type {kind.name}, got {len(tensors)}")
-        check_sizes(desc, "output_tensor", cls.output_sizes(desc)["output_tensor"], "input_tensor.sizes")
+        cls.check_output(desc, "input_tensor.sizes")
         scale, *zero = tensors
         for axis, (size, blocks) in enumerate(zip(desc.input_tensor.sizes, scale.sizes, strict=True)):
             if size % blocks:
@@ -261,10 +247,7 @@ class ElementWiseQuantizedLinearAdd(Lowering):
         NO_ZERO_POINT,
     )
     scalars = ("a_scale", "a_zero_point", "b_scale", "b_zero_point", "output_scale", "output_zero_point")
-
-    @classmethod
-    def output_sizes(cls, desc: descs.ElementWiseQuantizedLinearAdd) -> Mapping[str, tuple[int, ...]]:
-        return {"output_tensor": desc.a_tensor.sizes}
+    same_sizes: ClassVar[Mapping[str, str]] = {"output_tensor": "a_tensor"}
 
     @classmethod
     def check(cls, desc: descs.ElementWiseQuantizedLinearAdd) -> None:
@@ -273,7 +256,7 @@ class ElementWiseQuantizedLinearAdd(Lowering):
         _one_element(desc, *(f"{name}_tensor" for name in cls.scalars))
 
     @classmethod
-    def lower(cls, desc: descs.ElementWiseQuantizedLinearAdd, target: Target) -> Plan:
+    def lower(cls, desc: descs.ElementWiseQuantizedLinearAdd) -> Plan:
         """One map that gathers the parameters, one that computes."""
         output, count = output_tensor(desc), len(cls.scalars)
         parameters = Tensor.temporary("parameters", FLOAT32, (count,))
@@ -281,11 +264,9 @@ class ElementWiseQuantizedLinearAdd(Lowering):
         names = constants(names=cls.scalars)
         gather = element(cls.shaders[1], FLOAT32, parameters.sizes, portable=True, values=names, **sources)
         scalars = {name: everywhere(parameters, output.sizes, number) for number, name in enumerate(cls.scalars)}
-        body = apply(
+        body = portable(
             cls.shaders[0],
-            output.data_type,
-            output.sizes,
-            portable=True,
+            output,
             values=_quantizing(output.data_type),
             a=input_tensor(desc, "a_tensor"),
             b=input_tensor(desc, "b_tensor"),
@@ -298,7 +279,7 @@ class ElementWiseQuantizedLinearAdd(Lowering):
     def _scalar(cls, desc: descs.ElementWiseQuantizedLinearAdd, name: str) -> Source:
         tensor: TensorDesc | None = getattr(desc, f"{name}_tensor")
         if tensor is None:
-            return _no_zero_point(DataType.UINT8, (1,) * desc.a_tensor.dimension_count)
+            return no_zero_point((1,) * desc.a_tensor.dimension_count, DataType.UINT8)
         return input_tensor(desc, f"{name}_tensor")
 
 
@@ -321,8 +302,8 @@ class DynamicQuantizeLinear(Lowering):
     def output_sizes(cls, desc: descs.DynamicQuantizeLinear) -> Mapping[str, tuple[int, ...]]:
         """The output has the input's sizes, scale and zero point one element."""
         sizes = desc.input_tensor.sizes
-        one = (1,) * len(sizes)
-        return {"output_tensor": sizes, "output_scale_tensor": one, "output_zero_point_tensor": one}
+        ones = (1,) * len(sizes)
+        return {"output_tensor": sizes, "output_scale_tensor": ones, "output_zero_point_tensor": ones}
 
     @classmethod
     def check(cls, desc: descs.DynamicQuantizeLinear) -> None:
@@ -330,24 +311,22 @@ class DynamicQuantizeLinear(Lowering):
         _one_element(desc, "output_scale_tensor", "output_zero_point_tensor")
 
     @classmethod
-    def lower(cls, desc: descs.DynamicQuantizeLinear, target: Target) -> Plan:
+    def lower(cls, desc: descs.DynamicQuantizeLinear) -> Plan:
         """The range, by one or two reductions into a temporary; scale; zero point; the elements."""
         values, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
         scale, zero = output_tensor(desc, "output_scale_tensor"), output_tensor(desc, "output_zero_point_tensor")
-        one = scale.sizes
-        span = Tensor.temporary("range", FLOAT32, one, lanes=2)
+        ones = scale.sizes
+        span = Tensor.temporary("range", FLOAT32, ones, lanes=2)
         reduction = Reduction(cls.shaders[1], FLOAT32, 2, portable=True)
         find_range = Reduce("", reduction, values, tuple(range(values.rank)), span)
-        smallest, largest = (everywhere(replace(span, lanes=1), one, element) for element in (0, 1))
+        smallest, largest = (everywhere(replace(span, lanes=1), ones, element) for element in (0, 1))
         low, high = limits(output.data_type)
         steps_of_scale = constants(steps=high - low)
-        find_scale = apply(
-            cls.shaders[2], FLOAT32, one, portable=True, values=steps_of_scale, smallest=smallest, largest=largest
-        )
+        find_scale = in_float32(cls.shaders[2], ones, values=steps_of_scale, smallest=smallest, largest=largest)
         find_zero = apply(
             cls.shaders[3],
             output.data_type,
-            one,
+            ones,
             portable=True,
             values=_quantizing(output.data_type),
             smallest=smallest,
@@ -356,3 +335,112 @@ class DynamicQuantizeLinear(Lowering):
         repeated = (everywhere(tensor, output.sizes) for tensor in (scale, zero))
         maps = (Map("scale", find_scale, scale), Map("zero point", find_zero, zero))
         return Plan(desc.operator, (find_range, *maps, _quantize(output, values, *repeated)))
+
+
+DIFFERENCE = "matrix/difference"
+GATHERED = "quantization/gathered"
+
+
+def difference(values: Source, zero_point: Source, data_type: DataType) -> Body:
+    """Subtract zero points from integers in the type of the sums; 32-bit ones take 33 bits, then float32."""
+    integer = DataType.INT64 if values.data_type.bits == 32 else INT32
+    return apply(
+        DIFFERENCE,
+        data_type,
+        values.sizes,
+        portable=True,
+        values=constants(integer=integer),
+        input=values,
+        zero_point=zero_point,
+    )
+
+
+# ---- one for all, or one per channel
+
+
+def check_per_channel(desc: Any, field: str, channels: int) -> None:
+    """Raise InvalidDescription unless a tensor, if it is there, has one element for all channels, or one for each.
+
+    These lie along the second dimension, or along the only one.
+    """
+    if getattr(desc, field) is None:
+        return
+    sizes = getattr(desc, field).sizes
+    axis = min(1, len(sizes) - 1)
+    ones = [1] * len(sizes)
+    several = [*ones[:axis], channels, *ones[axis + 1 :]]
+    if list(sizes) not in (ones, several):
+        reason = f"must be {ones} (one for all) or {several} (one per channel), got {list(sizes)}"
+        raise invalid(desc, f"{field}.sizes", reason)
+
+
+def per_channel(tensor: Tensor, sizes: Sizes, dimension: int = 1) -> Tensor:
+    """Repeat a scale or zero point over a tensor whose channels lie along a dimension."""
+    axis = min(1, tensor.rank - 1)
+    stride = tensor.strides[axis] if tensor.sizes[axis] > 1 else 0
+    strides = tuple(stride if other == dimension else 0 for other in range(len(sizes)))
+    return replace(tensor, sizes=sizes, strides=strides)
+
+
+def no_zero_point(sizes: Sizes, data_type: DataType = INT32) -> Body:
+    """Return zeros for a zero point that is missing."""
+    return apply(NO_ZERO_POINT, data_type, sizes, portable=True)
+
+
+# ---- many in one buffer
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A scale (float32), zero point or bias (integers) among others in one buffer, where kernels would bind too many.
+
+    Attributes:
+        field: where it comes from in the description.
+        source: it, as it is given: all dimensions but one have size 1.
+        first: the index of its first number in the common tensor.
+    """
+
+    field: str
+    source: Tensor
+    first: int
+
+    @property
+    def name(self) -> str:
+        """The name that bodies use."""
+        return self.field.removesuffix("_tensor").removeprefix("output_")
+
+    @property
+    def count(self) -> int:
+        """Its element count."""
+        return max(self.source.sizes)
+
+    @property
+    def along(self) -> int:
+        """The dimension along which they lie."""
+        return self.source.sizes.index(self.count)
+
+    def view(self, gathered: Tensor) -> Tensor:
+        """Return the parameter as a part of the common tensor."""
+        data_type = FLOAT32 if self.source.data_type.is_float else INT32
+        return replace(gathered, data_type=data_type, sizes=(self.count,), offset=self.first)
+
+
+def parameters_of(desc: Any, fields: Iterable[str]) -> tuple[Parameter, ...]:
+    """Return the parameters that are present, each at a place where a tensor may begin."""
+    parameters: list[Parameter] = []
+    end, alignment = 0, 8 * TENSOR_ALIGNMENT // WORD_BITS
+    for field in fields:
+        if getattr(desc, field) is not None:
+            parameters.append(Parameter(field, input_tensor(desc, field), end))
+            end += -(-parameters[-1].count // alignment) * alignment
+    return tuple(parameters)
+
+
+def gather(parameters: tuple[Parameter, ...]) -> tuple[Map, Tensor]:
+    """Return the step that copies parameters side by side into one tensor, and that tensor."""
+    size = parameters[-1].first + parameters[-1].count
+    gathered = Tensor.temporary("parameters", DataType.UINT32, (size,))
+    sources = {parameter.name: parameter.source for parameter in parameters}
+    values = constants(entries=parameters)
+    body = element(GATHERED, DataType.UINT32, gathered.sizes, portable=True, values=values, **sources)
+    return Map("parameters", body, gathered), gathered

@@ -1,23 +1,37 @@
-"""Operators that combine elements along axes."""
+"""Operators that combine elements along axes: reductions, running sums and products, sorted order."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from dmlgpu.catalog import descs
-from dmlgpu.catalog.enums import AxisDirection, DataType, ReduceFunction
+from dmlgpu.catalog.enums import AxisDirection, DataType, FeatureLevel, ReduceFunction
 from dmlgpu.catalog.operator_desc import OperatorDesc
-from dmlgpu.compiler.operators.lowering import Lowering, check_axes, check_sizes, input_tensor, output_tensor
-from dmlgpu.compiler.plan import Plan, Reduction, constants
-from dmlgpu.compiler.plan.steps import reductions
-from dmlgpu.compiler.target import Target
+from dmlgpu.catalog.tensor_desc import packed_strides
+from dmlgpu.compiler.operators.elementwise import cast
+from dmlgpu.compiler.operators.lowering import Lowering, check_axes, check_sizes, input_tensor, invalid, output_tensor
+from dmlgpu.compiler.plan import (
+    Compact,
+    Map,
+    Plan,
+    Reduce,
+    Reduction,
+    Scan,
+    Scanning,
+    Sort,
+    Tensor,
+    View,
+    constants,
+    element,
+    record_lanes,
+)
 
 
 class _AlongAxes(Lowering):
-    """What all reductions share. Unsorted axes are taken as a set; none at all and repeated ones are refused (the pages
+    """Base of all reductions. Unsorted axes are taken as a set; none at all and repeated ones are refused (the pages
     are silent)."""
 
     @classmethod
@@ -33,10 +47,10 @@ class _AlongAxes(Lowering):
         )
 
     @classmethod
-    def plan(cls, desc: Any, reduction: Reduction, target: Target) -> Plan:
+    def plan(cls, desc: Any, reduction: Reduction) -> Plan:
         """Return the plan of a reduction."""
         source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
-        return Plan(desc.operator, (reductions.Reduce("", reduction, source, tuple(desc.axes), output),))
+        return Plan(desc.operator, (Reduce("", reduction, source, tuple(desc.axes), output),))
 
 
 def _extremum(desc: descs.Argmin | descs.Argmax, order: str) -> Reduction:
@@ -55,8 +69,8 @@ class Argmin(_AlongAxes):
     shaders = ("reduction/argmin", "reduction/argmin_wide")
 
     @classmethod
-    def lower(cls, desc: descs.Argmin, target: Target) -> Plan:
-        return cls.plan(desc, _extremum(desc, "ascending"), target)
+    def lower(cls, desc: descs.Argmin) -> Plan:
+        return cls.plan(desc, _extremum(desc, "ascending"))
 
 
 class Argmax(_AlongAxes):
@@ -66,8 +80,8 @@ class Argmax(_AlongAxes):
     shaders = Argmin.shaders
 
     @classmethod
-    def lower(cls, desc: descs.Argmax, target: Target) -> Plan:
-        return cls.plan(desc, _extremum(desc, "descending"), target)
+    def lower(cls, desc: descs.Argmax) -> Plan:
+        return cls.plan(desc, _extremum(desc, "descending"))
 
 
 _NEWER: Mapping[ReduceFunction, type[descs.Argmin | descs.Argmax]] = {
@@ -103,7 +117,7 @@ _INTEGERS: Mapping[ReduceFunction, str] = {
 }
 
 
-class Reduce(_AlongAxes):
+class ReduceOperator(_AlongAxes):
     """All functions, of elements along any set of axes. Where the page is silent:
 
     Floats are computed in float32 and rounded once to the output's type. Sums (SUM, AVERAGE, L1, L2, SUM_SQUARE,
@@ -136,11 +150,11 @@ class Reduce(_AlongAxes):
         )
 
     @classmethod
-    def lower(cls, desc: descs.Reduce, target: Target) -> Plan:
+    def lower(cls, desc: descs.Reduce) -> Plan:
         data_type = desc.input_tensor.data_type
         if data_type.is_float:
-            return cls.plan(desc, _of_floats(desc), target)
-        return cls.plan(desc, _of_integers(desc.function, data_type), target)
+            return cls.plan(desc, _of_floats(desc))
+        return cls.plan(desc, _of_integers(desc.function, data_type))
 
 
 def _of_floats(desc: descs.Reduce) -> Reduction:
@@ -159,3 +173,204 @@ def _of_integers(function: ReduceFunction, data_type: DataType) -> Reduction:
         file = _INTEGERS[ReduceFunction.SUM]
     wide = data_type if data_type.bits >= 32 else DataType.INT32 if data_type.is_signed else DataType.UINT32
     return Reduction(file, wide, 1, portable=False)
+
+
+class _Cumulative(Lowering):
+    """Base of running sums and products."""
+
+    same_sizes: ClassVar[Mapping[str, str]] = {"output_tensor": "input_tensor"}
+
+    @classmethod
+    def check(cls, desc: Any) -> None:
+        rank = desc.input_tensor.dimension_count
+        if desc.axis >= rank:
+            raise invalid(desc, "axis", f"must be below input_tensor's dimension count ({rank}), got {desc.axis}")
+        check_sizes(desc, "output_tensor", desc.input_tensor.sizes, "input_tensor.sizes")
+
+    @classmethod
+    def plan(cls, desc: Any, scanning: Scanning) -> Plan:
+        """Return the plan of a scan."""
+        scanning = replace(scanning, decreasing=desc.axis_direction is AxisDirection.DECREASING)
+        source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
+        return Plan(desc.operator, (Scan("", scanning, source, desc.axis, output),))
+
+
+class CumulativeSummation(_Cumulative):
+    """Floats are added in float32 with their rounding errors kept, whatever the length of a line; integers wrap around.
+
+    The page is silent on that, and on zeros: as the formula starts from 0, a line that begins with -0 begins with +0.
+    Long lines are added up in blocks; one of these may overflow where the running sum, just below the limit, does not.
+    """
+
+    desc = descs.CumulativeSummation
+    shaders = ("scanning/cumulative_summation", "scanning/cumulative_summation_float")
+
+    @classmethod
+    def lower(cls, desc: descs.CumulativeSummation) -> Plan:
+        data_type, exclusive = desc.input_tensor.data_type, desc.has_exclusive_sum
+        if data_type.is_float:
+            return cls.plan(desc, Scanning(cls.shaders[1], DataType.FLOAT32, 2, True, exclusive))
+        return cls.plan(desc, Scanning(cls.shaders[0], data_type, 1, False, exclusive))
+
+
+class CumulativeProduct(_Cumulative):
+    """Floats are multiplied with their rounding errors kept and their exponents apart; integers wrap around.
+
+    The page is silent on that. So a product that leaves the range of float32 on the way comes back exactly, where its
+    later factors allow.
+    """
+
+    desc = descs.CumulativeProduct
+    shaders = ("scanning/cumulative_product", "scanning/cumulative_product_float")
+
+    @classmethod
+    def lower(cls, desc: descs.CumulativeProduct) -> Plan:
+        data_type, exclusive = desc.input_tensor.data_type, desc.has_exclusive_product
+        if data_type.is_float:
+            return cls.plan(desc, Scanning(cls.shaders[1], DataType.FLOAT32, 4, True, exclusive))
+        return cls.plan(desc, Scanning(cls.shaders[0], data_type, 1, False, exclusive))
+
+
+class NonzeroCoordinates(Lowering):
+    """A running count of what is not zero gives each element its row.
+
+    Floats are compared with zero by their bits: -0 is zero, subnormals and NaN (on which the page is silent) are not.
+    Rows beyond the count, which the page leaves undefined, are filled with 0 here.
+    """
+
+    desc = descs.NonzeroCoordinates
+    shaders = ("scanning/nonzero_coordinates", "scanning/is_nonzero", "scanning/cumulative_summation")
+
+    @classmethod
+    def usual_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
+        """A count, and one coordinate per dimension of the input."""
+        sizes = desc.input_tensor.sizes
+        return {"output_count_tensor": (1,), "output_coordinates_tensor": (math.prod(sizes), len(sizes))}
+
+    @classmethod
+    def output_sizes(cls, desc: descs.NonzeroCoordinates) -> Mapping[str, tuple[int, ...]]:
+        """A single count; as many rows as elements. How many coordinates a row has, the caller chooses."""
+        coordinates = desc.output_coordinates_tensor
+        count = math.prod(desc.input_tensor.sizes)
+        return {
+            "output_count_tensor": (1,) * desc.output_count_tensor.dimension_count,
+            "output_coordinates_tensor": (1,) * (coordinates.dimension_count - 2) + (count, coordinates.sizes[-1]),
+        }
+
+    @classmethod
+    def check(cls, desc: descs.NonzeroCoordinates) -> None:
+        sizes = cls.output_sizes(desc)
+        check_sizes(desc, "output_count_tensor", sizes["output_count_tensor"], "one count")
+        why = "leading 1s, input_tensor's elements, coordinates"
+        check_sizes(desc, "output_coordinates_tensor", sizes["output_coordinates_tensor"], why)
+        count, rank = sizes["output_coordinates_tensor"][-1], desc.input_tensor.dimension_count
+        fewest = rank - next((d for d, size in enumerate(desc.input_tensor.sizes) if size > 1), rank)
+        if not fewest <= count <= rank:
+            raise invalid(
+                desc,
+                "output_coordinates_tensor.sizes[-1]",
+                f"must be between input_tensor's dimension count without leading 1s ({fewest}) and with them ({rank}),"
+                f" got {count}",
+            )
+
+    @classmethod
+    def check_level(cls, desc: descs.NonzeroCoordinates, level: FeatureLevel) -> None:
+        """Below 4_0 all three tensors have one dimension count."""
+        rank = desc.input_tensor.dimension_count
+        for field in ("output_count_tensor", "output_coordinates_tensor"):
+            count = getattr(desc, field).dimension_count
+            if level < FeatureLevel.LEVEL_4_0 and count != rank:
+                raise invalid(
+                    desc,
+                    f"{field}.dimension_count",
+                    f"must be input_tensor's dimension count ({rank}) below feature level 4_0, got {count}",
+                )
+
+    @classmethod
+    def lower(cls, desc: descs.NonzeroCoordinates) -> Plan:
+        """Counts per block, their scan, and a walk that writes every row; the count is what comes before a last, empty
+        block."""
+        output = output_tensor(desc, "output_coordinates_tensor")
+        compact = Compact(
+            "",
+            input_tensor(desc, "input_tensor"),
+            "scanning/is_nonzero",
+            "scanning/nonzero_coordinates",
+            constants(digits=_digits(desc)),
+            replace(output, sizes=output.sizes[-2:], strides=output.strides[-2:]),
+            output_tensor(desc, "output_count_tensor", View.RAW),
+        )
+        return Plan(desc.operator, (compact,))
+
+
+def _digits(desc: descs.NonzeroCoordinates) -> tuple[tuple[int, int], ...]:
+    """Size and step of each coordinate that is asked for, in the number of an element."""
+    sizes = desc.input_tensor.sizes
+    count = desc.output_coordinates_tensor.sizes[-1]
+    return tuple(zip(sizes, packed_strides(sizes), strict=True))[-count:]
+
+
+class TopK1(Lowering):
+    """Sorts by bits, exactly and deterministically; values keep their bits, the payload of a NaN too.
+
+    Where the page is silent: K may be the whole axis, which sorts it. NaN, of either sign, is larger than all numbers:
+    it comes first where the direction is DECREASING, last where it is INCREASING (as in NumPy's and PyTorch's sorting
+    and ONNX's reference; onnxruntime's order is undefined then). NaNs are equal among each other, as are both zeros; of
+    equal elements the one with the lower index comes first, in both directions.
+    """
+
+    desc = descs.TopK1
+    shaders = ("sorting/top_k1", "sorting/record", "sorting/record_wide")
+
+    @classmethod
+    def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
+        sizes = tuple(desc.k if d == desc.axis else size for d, size in enumerate(desc.input_tensor.sizes))
+        return {"output_value_tensor": sizes, "output_index_tensor": sizes}
+
+    @classmethod
+    def check(cls, desc: Any) -> None:
+        rank = desc.input_tensor.dimension_count
+        if desc.axis >= rank:
+            raise invalid(desc, "axis", f"must be below input_tensor's dimension count ({rank}), got {desc.axis}")
+        length = desc.input_tensor.sizes[desc.axis]
+        if not 1 <= desc.k <= length:
+            raise invalid(desc, "k", f"must be from 1 to input_tensor.sizes[{desc.axis}] ({length}), got {desc.k}")
+        for field, sizes in cls.output_sizes(desc).items():
+            check_sizes(desc, field, sizes, "input_tensor.sizes with k along the axis")
+
+    @classmethod
+    def lower(cls, desc: descs.TopK1) -> Plan:
+        """Records of rank and place are sorted; then their places are copied, and the elements there."""
+        source, decreasing = input_tensor(desc, "input_tensor"), desc.axis_direction is AxisDirection.DECREASING
+        others = (size for dimension, size in enumerate(source.sizes) if dimension != desc.axis)
+        lanes = record_lanes(source.data_type)
+        records = Tensor.temporary("sorted", DataType.UINT32, (*others, desc.k), view=View.RAW, lanes=lanes)
+        places = _places(records, output_tensor(desc, "output_value_tensor").sizes, desc.axis)
+        sort = Sort("", source, desc.axis, decreasing, records)
+        return Plan(desc.operator, (sort, _values(desc, places), _indices(desc, places)))
+
+
+def _places(records: Tensor, sizes: tuple[int, ...], axis: int) -> Tensor:
+    """Return the places in records, which have the axis last, as indices over dimensions of these sizes."""
+    lanes, length = records.lanes, sizes[axis]
+    others = packed_strides([1 if dimension == axis else size for dimension, size in enumerate(sizes)])
+    strides = tuple(lanes if dimension == axis else lanes * length * stride for dimension, stride in enumerate(others))
+    return Tensor(records.binding, DataType.UINT32, sizes, strides, View.INDEX, offset=lanes // 2)
+
+
+def _values(desc: descs.TopK1, places: Tensor) -> Map:
+    """Return the map that copies the elements at the places."""
+    source, output = input_tensor(desc, "input_tensor", View.RAW), output_tensor(desc, "output_value_tensor")
+    values = constants(axis=desc.axis)
+    body = element(TopK1.shaders[0], output.data_type, output.sizes, values=values, input=source, places=places)
+    return Map("values", body, output)
+
+
+def _indices(desc: descs.TopK1, places: Tensor) -> Map:
+    """Return the map that converts the places to the type of the index tensor."""
+    output = output_tensor(desc, "output_index_tensor")
+    source = Tensor(places.binding, places.data_type, places.sizes, places.strides, offset=places.offset)
+    return Map("indices", cast(source, output.data_type), output)
+
+
+Lowering.older(descs.TopK, descs.TopK1, "TOP_K1 with the largest first.", axis_direction=AxisDirection.DECREASING)

@@ -1,22 +1,42 @@
-"""Operators that crop regions of interest and bring them to one size: pooled in bins, or sampled (ROI align)."""
+"""Operators that crop regions of interest and bring them to one size, pooled in bins or sampled (ROI align), and the
+gradients of the latter."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 from dmlgpu.catalog import descs
-from dmlgpu.catalog.enums import DataType, ReduceFunction
+from dmlgpu.catalog.enums import DataType, InterpolationMode, ReduceFunction
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import packed_strides
-from dmlgpu.compiler.operators.indices import last_dimensions
-from dmlgpu.compiler.operators.lowering import Lowering, Probe, check_sizes, input_tensor, invalid, output_tensor
-from dmlgpu.compiler.plan import Lookup, Map, Plan, Source, Tensor, View, constants
-from dmlgpu.compiler.rewrites.regions import Sampling, Shares, Work, element
+from dmlgpu.compiler.operators.indexing import last_dimensions
+from dmlgpu.compiler.operators.lowering import (
+    Lowering,
+    check_sizes,
+    input_tensor,
+    invalid,
+    output_tensor,
+)
+from dmlgpu.compiler.plan import (
+    Element,
+    Lookup,
+    Loop,
+    Map,
+    Plan,
+    RegionAxis,
+    RegionGradient,
+    Sampling,
+    Sizes,
+    Step,
+    Tensor,
+    View,
+    constants,
+    element,
+)
 from dmlgpu.compiler.rewrites.resampling import bits_of_float
-from dmlgpu.compiler.target import Target
 
 FLOAT32, UINT32 = DataType.FLOAT32, DataType.UINT32
 
@@ -25,11 +45,16 @@ MOST_SAMPLES = 256
 than its input has elements, most lie between the same neighbours. (Those that a region's size asks for are looked at
 only where they lie on the input, which bounds them.)"""
 
+BESIDE = 8
+"""Samples that shaders look at beside those on the input: the edges' own, and what rounding may bring."""
+
+ZERO = "layout/zero"
+
 INCLUDED = ("regions/sampling", "regions/samples", "regions/interpolated")
-"""What the shaders of ROI align share."""
+"""Files that the shaders of ROI align include."""
 
 
-def check_sampling(desc: Any) -> int:
+def _check_sampling(desc: Any) -> int:
     """Raise InvalidDescription unless regions, their batches and how they are sampled fit together.
 
     Returns:
@@ -43,7 +68,7 @@ def check_sampling(desc: Any) -> int:
     if desc.reduction_function not in (ReduceFunction.AVERAGE, ReduceFunction.MAX):
         raise invalid(desc, "reduction_function", f"must be AVERAGE or MAX, got {desc.reduction_function.name}")
     for field in ("spatial_scale_x", "spatial_scale_y", "input_pixel_offset", "output_pixel_offset"):
-        check_finite(desc, field)
+        _check_finite(desc, field)
     fewest, most = desc.minimum_samples_per_output, desc.maximum_samples_per_output
     if fewest > MOST_SAMPLES:
         raise invalid(desc, "minimum_samples_per_output", f"must be at most {MOST_SAMPLES}, got {fewest}")
@@ -55,19 +80,45 @@ def check_sampling(desc: Any) -> int:
     return int(regions)
 
 
-def check_finite(desc: OperatorDesc, field: str) -> None:
+def _check_finite(desc: OperatorDesc, field: str) -> None:
     """Raise InvalidDescription for an infinite number, or NaN; a description may lack the field."""
     value = getattr(desc, field, 0.0)
     if not math.isfinite(value):
         raise invalid(desc, field, f"must be finite, got {value}")
 
 
-def region_inputs(desc: OperatorDesc) -> dict[str, Source]:
+def _region_inputs(desc: OperatorDesc) -> dict[str, Tensor]:
     """Return the regions, {regions, 4}, and the batches that they lie in, {regions}."""
     return {
         "roi": last_dimensions(input_tensor(desc, "roi_tensor"), 2),
         "batch": last_dimensions(input_tensor(desc, "batch_indices_tensor", View.INDEX), 1),
     }
+
+
+def sampling_of(desc: Any, spatial: Sizes, outputs: Sizes) -> Sampling:
+    """Return how ROI_ALIGN1 or its gradient samples regions.
+
+    Args:
+        desc: the description.
+        spatial, outputs: height and width of the forward operator's input and output.
+    """
+    fewest, most = max(desc.minimum_samples_per_output, 1), desc.maximum_samples_per_output
+    inset = 1 if desc.align_regions_to_corners else 0
+    scales = (desc.spatial_scale_y, desc.spatial_scale_x)
+    y, x = (
+        # Samples whose number a region decides lie about one element apart; only a least number brings them closer.
+        RegionAxis(name, entry, n, m, bits_of_float(scale), inset - 1, n - inset, min(most, max(fewest, n + BESIDE)))
+        for name, entry, n, m, scale in zip("yx", (1, 0), spatial, outputs, scales, strict=True)
+    )
+    return Sampling(
+        (y, x),
+        fewest,
+        most,
+        desc.interpolation_mode is InterpolationMode.LINEAR,
+        desc.align_regions_to_corners,
+        bits_of_float(desc.input_pixel_offset),
+        bits_of_float(desc.output_pixel_offset),
+    )
 
 
 class RoiPooling(Lowering):
@@ -85,10 +136,6 @@ class RoiPooling(Lowering):
     most_bins = 1 << 16
 
     @classmethod
-    def probe(cls, asked: Collection[str]) -> Probe:
-        return Probe(sizes={"roi_tensor": (5,)})
-
-    @classmethod
     def output_sizes(cls, desc: descs.RoiPooling) -> Mapping[str, tuple[int, ...]]:
         """{regions, channels, height, width}."""
         pooled = desc.pooled_size
@@ -99,30 +146,29 @@ class RoiPooling(Lowering):
         check_sizes(desc, "roi_tensor", (1, 1, desc.roi_tensor.sizes[2], 5), "1, 1, regions, 5 numbers of each")
         expected = cls.output_sizes(desc)["output_tensor"]
         check_sizes(desc, "output_tensor", expected, "regions, channels, pooled_size")
-        check_finite(desc, "spatial_scale")
+        _check_finite(desc, "spatial_scale")
         for name, size in zip(("height", "width"), expected[2:], strict=True):
             if size > cls.most_bins:
                 raise invalid(desc, f"pooled_size.{name}", f"must be at most {cls.most_bins}, got {size}")
 
     @classmethod
-    def lower(cls, desc: descs.RoiPooling, target: Target) -> Plan:
-        """Where the largest elements are; a map takes them from there."""
+    def lower(cls, desc: descs.RoiPooling) -> Plan:
+        """Find the positions of the largest elements, then read them there."""
         file, largest = cls.shaders
-        output, source, work = output_tensor(desc), input_tensor(desc, "input_tensor"), Work(target)
+        output, source = output_tensor(desc), input_tensor(desc, "input_tensor")
         values = constants(scale_bits=bits_of_float(desc.spatial_scale))
         roi = last_dimensions(input_tensor(desc, "roi_tensor"), 2)
-        found = Tensor.temporary("largest", UINT32, output.sizes)
+        places = Tensor.temporary("largest", UINT32, output.sizes)
         body = element(largest, UINT32, output.sizes, portable=True, values=values, input=source, roi=roi)
-        work.in_shares(body, found, Shares.of(source.sizes[2], source.sizes[3], target))
         values = constants(count=math.prod(source.sizes), steps=packed_strides(source.sizes))
         inputs = (
             ("input", input_tensor(desc, "input_tensor", View.RAW)),
-            ("largest", replace(found, view=View.INDEX)),
+            ("largest", replace(places, view=View.INDEX)),
         )
         alone = ((None,) * output.rank,) * 2
         moved = Lookup(file, output.data_type, output.sizes, inputs, values, follows=alone)
-        work.steps.append(Map("take", moved, output))
-        return work.plan(desc.operator)
+        search = Loop("", body, places, block=(source.sizes[2], source.sizes[3]))
+        return Plan(desc.operator, (search, Map("take", moved, output)))
 
 
 class RoiAlign1(Lowering):
@@ -153,36 +199,114 @@ class RoiAlign1(Lowering):
     shaders = ("regions/roi_align1", *INCLUDED)
 
     @classmethod
-    def probe(cls, asked: Collection[str]) -> Probe:
-        return Probe(sizes={"roi_tensor": (4,)}, values={"reduction_function": ReduceFunction.AVERAGE})
-
-    @classmethod
     def check(cls, desc: descs.RoiAlign1) -> None:
-        regions = check_sampling(desc)
+        regions = _check_sampling(desc)
         expected = (regions, desc.input_tensor.sizes[1], *desc.output_tensor.sizes[2:])
         check_sizes(desc, "output_tensor", expected, "regions, channels, any height and width")
 
     @classmethod
-    def lower(cls, desc: descs.RoiAlign1, target: Target) -> Plan:
-        """One map, or several where loops must be short."""
-        output, work = output_tensor(desc), Work(target)
-        sampling = Sampling.of(desc, desc.input_tensor.sizes[2:], output.sizes[2:])
+    def lower(cls, desc: descs.RoiAlign1) -> Plan:
+        output = output_tensor(desc)
+        sampling = sampling_of(desc, desc.input_tensor.sizes[2:], output.sizes[2:])
         outside = bits_of_float(desc.out_of_bounds_input_value)
         maximum = desc.reduction_function is ReduceFunction.MAX
         values = sampling.values(maximum=maximum, outside_bits=outside, outside_counts=outside << 1 != 0)
-        inputs = {"input": input_tensor(desc, "input_tensor"), **region_inputs(desc)}
+        inputs = {"input": input_tensor(desc, "input_tensor"), **_region_inputs(desc)}
         body = element(cls.shaders[0], FLOAT32, output.sizes, portable=True, values=values, **inputs)
-        work.in_shares(body, output, sampling.shares(target))
-        return work.plan(desc.operator)
+        return Plan(desc.operator, (Loop("", body, output, block=sampling.block),))
 
 
-class RoiAlign(Lowering):
-    """ROI_ALIGN1 with pixels at their centres and regions not aligned to corners."""
+Lowering.older(
+    descs.RoiAlign,
+    descs.RoiAlign1,
+    "ROI_ALIGN1 with pixels at their centres and regions not aligned to corners.",
+    input_pixel_offset=0.5,
+    output_pixel_offset=-0.5,
+    align_regions_to_corners=False,
+)
 
-    desc = descs.RoiAlign
-    newer = descs.RoiAlign1
-    filled: ClassVar[Mapping[str, Any]] = {
-        "input_pixel_offset": 0.5,
-        "output_pixel_offset": -0.5,
-        "align_regions_to_corners": False,
-    }
+
+class RoiAlignGrad(Lowering):
+    """ROI_ALIGN1's derivatives times InputGradient. Where the page is silent or contradicts itself:
+
+    Samples lie as in ROI_ALIGN1. AVERAGE gives each of them an equal share of the gradient; MAX gives all of it to the
+    largest, the first of equal ones row by row, where NaN counts as largest and what lies outside the input as 0. Such
+    a sample gets the gradient, but nothing comes of it.
+
+    OutputROIGradient follows the chain rule: d coordinate / d x1 = SpatialScaleX * (1 - f) and d coordinate / d x2 =
+    SpatialScaleX * f, f being how far into the region the sample lies (the page's pseudo-code has the gradient's
+    coordinates and an undefined size in their place, which differ by a factor). As there, the slope of the input at an
+    integer coordinate is 0, and so it is where coordinates are clamped to the input. The numbers of samples count as
+    constant. Nearest neighbours do not move with the region: with them OutputROIGradient is 0.
+
+    Every element adds up what it gets, in twice the precision of float32 and always in the same order.
+    """
+
+    desc = descs.RoiAlignGrad
+    shaders = (
+        "regions/roi_align_grad",
+        "regions/roi_align_grad_regions",
+        "regions/weights",
+        "regions/touched",
+        "regions/reaching",
+        "regions/winner",
+        "regions/winning_place",
+        "regions/winning",
+        "regions/fractions",
+        *INCLUDED,
+    )
+
+    @classmethod
+    def output_sizes(cls, desc: descs.RoiAlignGrad) -> Mapping[str, tuple[int, ...]]:
+        """The regions'; the input's, where there is one."""
+        like = {"output_roi_gradient_tensor": desc.roi_tensor}
+        if desc.input_tensor is not None:
+            like["output_gradient_tensor"] = desc.input_tensor
+        return {field: tensor.sizes for field, tensor in like.items() if getattr(desc, field) is not None}
+
+    @classmethod
+    def check(cls, desc: descs.RoiAlignGrad) -> None:
+        regions = _check_sampling(desc)
+        _check_given(desc)
+        whole = "input_tensor" if desc.output_gradient_tensor is None else "output_gradient_tensor"
+        sizes = getattr(desc, whole).sizes
+        expected = (regions, sizes[1], *desc.input_gradient_tensor.sizes[2:])
+        check_sizes(desc, "input_gradient_tensor", expected, "regions, channels, any height and width")
+        if desc.input_tensor is not None:
+            check_sizes(desc, "input_tensor", sizes, f"{whole}.sizes")
+        if desc.output_roi_gradient_tensor is not None:
+            check_sizes(desc, "output_roi_gradient_tensor", desc.roi_tensor.sizes, "roi_tensor.sizes")
+
+    @classmethod
+    def lower(cls, desc: descs.RoiAlignGrad) -> Plan:
+        """Either gradient, or both; that of regions is 0 where samples do not move with them."""
+        output, region_output = None, None
+        if desc.output_gradient_tensor is not None:
+            output = output_tensor(desc, "output_gradient_tensor")
+        if desc.output_roi_gradient_tensor is not None:
+            region_output = last_dimensions(output_tensor(desc, "output_roi_gradient_tensor"), 2)
+        whole = desc.output_gradient_tensor or desc.input_tensor
+        assert whole is not None
+        gradient = input_tensor(desc, "input_gradient_tensor")
+        sampling = sampling_of(desc, whole.sizes[2:], gradient.sizes[2:])
+        steps: list[Step] = []
+        if region_output is not None and not sampling.linear:
+            steps.append(Map("zeros", Element(ZERO, region_output.data_type, region_output.sizes), region_output))
+            region_output = None
+        if output is not None or region_output is not None:
+            source = None if desc.input_tensor is None else input_tensor(desc, "input_tensor")
+            maximum = desc.reduction_function is ReduceFunction.MAX
+            roi, batch = _region_inputs(desc).values()
+            gradients = RegionGradient("", sampling, gradient, roi, batch, source, maximum, output, region_output)
+            steps.insert(0, gradients)
+        return Plan(desc.operator, tuple(steps))
+
+
+def _check_given(desc: descs.RoiAlignGrad) -> None:
+    """Raise InvalidDescription where an optional tensor is missing."""
+    if desc.output_gradient_tensor is None and desc.output_roi_gradient_tensor is None:
+        raise invalid(desc, "output_gradient_tensor", "must be given where output_roi_gradient_tensor is not, got None")
+    if desc.input_tensor is None and desc.output_roi_gradient_tensor is not None:
+        raise invalid(desc, "input_tensor", "must be given where output_roi_gradient_tensor is, got None")
+    if desc.input_tensor is None and desc.reduction_function is ReduceFunction.MAX:
+        raise invalid(desc, "input_tensor", "must be given where reduction_function is MAX, got None")

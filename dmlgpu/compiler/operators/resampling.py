@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import AxisDirection, DataType, InterpolationMode
 from dmlgpu.compiler.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
-from dmlgpu.compiler.plan import Body, Map, Plan, Reduce, Reduction, Step, Tensor, View, apply
+from dmlgpu.compiler.plan import Body, Map, Plan, Reduce, Reduction, Step, Tensor, View, portable
 from dmlgpu.compiler.rewrites.resampling import (
     ANTIALIASED,
     ANTIALIASED_SUM,
@@ -20,7 +20,7 @@ from dmlgpu.compiler.rewrites.resampling import (
     GRADIENT,
     LINEAR,
     NEAREST,
-    Axis,
+    ResampledAxis,
     Rounding,
     antialiased,
     gradient,
@@ -28,7 +28,6 @@ from dmlgpu.compiler.rewrites.resampling import (
     nearest,
 )
 from dmlgpu.compiler.rewrites.sources import identity
-from dmlgpu.compiler.target import Target
 
 FLOAT32 = DataType.FLOAT32
 ROUNDED = "resampling/rounded"
@@ -71,10 +70,10 @@ def _rounding(desc: Any) -> Rounding | None:
     return Rounding(desc.rounding_direction is AxisDirection.INCREASING)
 
 
-def _axes(desc: Any, sizes: tuple[int, ...], counts: tuple[int, ...]) -> tuple[Axis, ...]:
+def _axes(desc: Any, sizes: tuple[int, ...], counts: tuple[int, ...]) -> tuple[ResampledAxis, ...]:
     """Return the dimensions along which anything happens, those that leave fewest elements first."""
     numbers = zip(sizes, counts, desc.scales, desc.input_pixel_offsets, desc.output_pixel_offsets, strict=True)
-    axes = (Axis(dimension, *values) for dimension, values in enumerate(numbers))
+    axes = (ResampledAxis(dimension, *values) for dimension, values in enumerate(numbers))
     moving = (axis for axis in axes if not axis.moves_nothing(_rounding(desc)))
     return tuple(sorted(moving, key=lambda axis: axis.count / axis.size))
 
@@ -113,13 +112,13 @@ class _Passes:
     def run(self, work: _Pass, output: Tensor | None = None) -> None:
         """Add a pass into the output, or into a temporary tensor."""
         body, rank = work(self.result), self.result.rank
-        made = output or Tensor.temporary("pass", FLOAT32, body.sizes[:rank])
+        result = output or Tensor.temporary("pass", FLOAT32, body.sizes[:rank])
         if body.rank == rank:
-            self.steps.append(Map("resample", replace(body, data_type=made.data_type), made))
+            self.steps.append(Map("resample", replace(body, data_type=result.data_type), result))
         else:
-            given = replace(made, sizes=(*made.sizes, 1), strides=(*made.strides, 0))
-            self.steps.append(Reduce("", SUM, body, (rank,), given))
-        self.result = made
+            sums = replace(result, sizes=(*result.sizes, 1), strides=(*result.strides, 0))
+            self.steps.append(Reduce("", SUM, body, (rank,), sums))
+        self.result = result
 
 
 def _in_passes(operator: str, source: Tensor, works: Sequence[_Pass], output: Tensor) -> Plan:
@@ -131,15 +130,9 @@ def _in_passes(operator: str, source: Tensor, works: Sequence[_Pass], output: Te
         passes.run(works[-1], output)
     else:
         passes.run(works[-1])
-        body = apply(ROUNDED, output.data_type, output.sizes, portable=True, input=passes.result)
+        body = portable(ROUNDED, output, input=passes.result)
         passes.steps.append(Map("round", body, output))
     return Plan(operator, tuple(passes.steps))
-
-
-def _moved(desc: Any, axes: Sequence[Axis], rounding: Rounding) -> Plan:
-    """Return one map that moves bits."""
-    source, output = input_tensor(desc, "input_tensor", View.RAW), output_tensor(desc, view=View.RAW)
-    return Plan(desc.operator, (Map("resample", nearest(source, axes, rounding), output),))
 
 
 def _copied(desc: Any, source: Tensor, output: Tensor) -> Plan:
@@ -147,23 +140,21 @@ def _copied(desc: Any, source: Tensor, output: Tensor) -> Plan:
     return Plan(desc.operator, (Map("copy", identity(replace(source, view=View.RAW)), output),))
 
 
-def _between(desc: Any, axes: Sequence[Axis]) -> Plan:
-    """Return the plan of linear interpolation, along two axes at a time: shaders for more become too long."""
-    source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
-    return _in_passes(desc.operator, source, _linear_works(axes), output)
-
-
-def _linear_works(axes: Sequence[Axis]) -> list[_Pass]:
-    """Return linear interpolation, a pass for two axes."""
+def _linear_works(axes: Sequence[ResampledAxis]) -> list[_Pass]:
+    """Return linear interpolation, a pass for two axes: shaders for more become too long."""
     pairs = [axes[number : number + AT_ONCE] for number in range(0, len(axes), AT_ONCE)]
     return [functools.partial(linear, axes=pair) for pair in pairs]
 
 
-def _interpolated(desc: Any, axes: Sequence[Axis], rounding: Rounding | None) -> Plan:
+def _interpolated(desc: Any, axes: Sequence[ResampledAxis], rounding: Rounding | None) -> Plan:
     """Return the plan without antialiasing."""
+    source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
     if not axes:
-        return _copied(desc, input_tensor(desc, "input_tensor"), output_tensor(desc))
-    return _between(desc, axes) if rounding is None else _moved(desc, axes, rounding)
+        return _copied(desc, source, output)
+    if rounding is None:
+        return _in_passes(desc.operator, source, _linear_works(axes), output)
+    source, output = replace(source, view=View.RAW), replace(output, view=View.RAW)
+    return Plan(desc.operator, (Map("resample", nearest(source, axes, rounding), output),))
 
 
 # ---- operators
@@ -198,7 +189,7 @@ class Resample3(Lowering):
         _check_numbers(desc, "input_tensor")
 
     @classmethod
-    def lower(cls, desc: descs.Resample3, target: Target) -> Plan:
+    def lower(cls, desc: descs.Resample3) -> Plan:
         """One map, or where antialiased a pass per axis that shrinks and linear interpolation along the others."""
         rounding = _rounding(desc)
         axes = _axes(desc, desc.input_tensor.sizes, desc.output_tensor.sizes)
@@ -210,12 +201,7 @@ class Resample3(Lowering):
         return _interpolated(desc, axes, rounding)
 
 
-class Resample2(Lowering):
-    """RESAMPLE3 without antialiasing."""
-
-    desc = descs.Resample2
-    newer = descs.Resample3
-    filled: ClassVar[Mapping[str, Any]] = {"antialiased": False}
+Lowering.older(descs.Resample2, descs.Resample3, "RESAMPLE3 without antialiasing.", antialiased=False)
 
 
 class _RoundedUp(Lowering):
@@ -230,20 +216,16 @@ class _RoundedUp(Lowering):
         )
 
 
-class Resample1(_RoundedUp):
-    """RESAMPLE3 without antialiasing; nearest neighbour is floor(x + 0.5), as the public users of DirectML have it.
-
-    The page of RESAMPLE2 lowers OutputPixelOffsets for that, which is the same at a scale of 1 only, and the example
-    that is printed for RESAMPLE_GRAD rounds halves down.
-    """
-
-    desc = descs.Resample1
-
-
-class Resample(_RoundedUp):
-    """RESAMPLE1 with the middle of pixels at whole coordinates: offsets of 0.5 and -0.5."""
-
-    desc = descs.Resample
+_RoundedUp.rows(
+    {
+        descs.Resample1: (
+            "RESAMPLE3 without antialiasing; nearest neighbour is floor(x + 0.5), as the public users of DirectML "
+            "have it. The page of RESAMPLE2 lowers OutputPixelOffsets for that, which is the same at a scale of 1 "
+            "only, and the example that is printed for RESAMPLE_GRAD rounds halves down."
+        ),
+        descs.Resample: "RESAMPLE1 with the middle of pixels at whole coordinates: offsets of 0.5 and -0.5.",
+    }
+)
 
 
 class Upsample2d(Lowering):
@@ -267,12 +249,12 @@ class Upsample2d(Lowering):
         check_sizes(desc, "output_tensor", expected, "height and width multiplied by scale_size")
 
     @classmethod
-    def lower(cls, desc: descs.Upsample2d, target: Target) -> Plan:
+    def lower(cls, desc: descs.Upsample2d) -> Plan:
         rank = desc.input_tensor.dimension_count
         is_linear = desc.interpolation_mode is InterpolationMode.LINEAR
         center = CENTER if is_linear else 0.0
         axes = tuple(
-            Axis(dimension, size, size * scale, float(scale), center, -center)
+            ResampledAxis(dimension, size, size * scale, float(scale), center, -center)
             for dimension, size, scale in zip(
                 (rank - 2, rank - 1),
                 desc.input_tensor.sizes[-2:],
@@ -298,7 +280,7 @@ class ResampleGrad1(Lowering):
         _check_numbers(desc, "output_gradient_tensor")
 
     @classmethod
-    def lower(cls, desc: descs.ResampleGrad1, target: Target) -> Plan:
+    def lower(cls, desc: descs.ResampleGrad1) -> Plan:
         """A pass per axis, those that leave fewest elements first; a mere copy where nothing was resampled."""
         source, output = input_tensor(desc, "input_gradient_tensor"), output_tensor(desc, "output_gradient_tensor")
         axes, rounding = _axes(desc, output.sizes, source.sizes), _rounding(desc)

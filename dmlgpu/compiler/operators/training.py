@@ -9,8 +9,7 @@ import numpy as np
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.operators.lowering import Lowering, check_sizes, everywhere, input_tensor, invalid, output_tensor
-from dmlgpu.compiler.plan import Body, Map, Plan, Source, Tensor, apply, constants
-from dmlgpu.compiler.target import Target
+from dmlgpu.compiler.plan import Body, Map, Plan, Source, Tensor, apply, constants, in_float32
 
 FLOAT32 = DataType.FLOAT32
 
@@ -37,14 +36,14 @@ class AdamOptimizer(Lowering):
                 raise invalid(desc, field, f"must be from 0 to 1, got {getattr(desc, field)}")
 
     @classmethod
-    def lower(cls, desc: descs.AdamOptimizer, target: Target) -> Plan:
+    def lower(cls, desc: descs.AdamOptimizer) -> Plan:
         """Both moments into temporary tensors, the parameters, then the moments into their outputs."""
         gradient = input_tensor(desc, "gradient_tensor")
         sizes, moments, steps = gradient.sizes, [], []
         for name, beta in (("first", desc.beta1), ("second", desc.beta2)):
             moment = Tensor.temporary(f"{name} moment", FLOAT32, sizes)
-            given = input_tensor(desc, f"input_{name}_moment_tensor")
-            steps.append(Map(f"{name} moment", _moment(given, gradient, beta, squared=name == "second"), moment))
+            before = input_tensor(desc, f"input_{name}_moment_tensor")
+            steps.append(Map(f"{name} moment", _moment(before, gradient, beta, squared=name == "second"), moment))
             moments.append(moment)
         parameters = output_tensor(desc, "output_parameters_tensor")
         steps.append(Map("parameters", cls._parameters(desc, moments, parameters.data_type), parameters))
@@ -79,6 +78,4 @@ def _moment(moment: Source, gradient: Source, beta: float, *, squared: bool) -> 
     """Return the running mean of the gradient, or of its square."""
     exact = float(np.float32(beta))
     values = constants(compute=FLOAT32, beta=exact, rest=1 - exact, squared=squared)
-    return apply(
-        "training/moment", FLOAT32, moment.sizes, portable=True, values=values, moment=moment, gradient=gradient
-    )
+    return in_float32("training/moment", moment.sizes, values=values, moment=moment, gradient=gradient)

@@ -1,4 +1,4 @@
-"""What steps consist of: which tensors they read and write, and the same steps on other tensors."""
+"""Traversal of steps: the tensors that they read and write, and the same steps on other tensors."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ import struct
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, TypeVar
 
-from dmlgpu.compiler.plan.steps.base import Repeat, Step
-from dmlgpu.compiler.plan.tensors import Allocation, Binding, Tensor
+from dmlgpu.compiler.plan.sources import Allocation, Binding, Tensor
+from dmlgpu.compiler.plan.steps import Repeat, Step
 
 AnyValue = TypeVar("AnyValue")
 AnyPart = TypeVar("AnyPart")
 
-_WRITTEN = ("output", "count")
+_WRITTEN = ("output", "count", "region_output", "singles")
 """The fields in which steps of all kinds name what they write."""
 
 
-def replace_parts(value: AnyValue, kind: type[AnyPart], change: Callable[[AnyPart], Any]) -> AnyValue:
-    """Return a step, or a part of one, with ``change`` applied to every part of a kind (Binding, Tensor).
+def replace_parts(value: AnyValue, cls: type[AnyPart], change: Callable[[AnyPart], Any]) -> AnyValue:
+    """Return a step, or a part of one, with ``change`` applied to every part of a class (Binding, Tensor).
 
     What holds nothing that changes is returned as it is, and what is shared stays shared.
     """
     memo: dict[int, tuple[Any, Any]] = {}
 
     def visit(part: Any) -> Any:
-        if isinstance(part, kind):
+        if isinstance(part, cls):
             return change(part)
         if type(part) is not tuple and not _fields(type(part)):
             return part
@@ -64,7 +64,7 @@ def tensors(value: Any) -> Iterator[Tensor]:
             yield part
         else:
             parts = part if isinstance(part, tuple) else [getattr(part, name) for name in _fields(type(part))]
-            pending.extend([one for one in parts if type(one) not in _PARTLESS])
+            pending.extend([part for part in parts if type(part) not in _PARTLESS])
 
 
 def signature(value: Any) -> tuple[Hashable | None, tuple[Binding, ...]]:
@@ -74,36 +74,36 @@ def signature(value: Any) -> tuple[Hashable | None, tuple[Binding, ...]]:
     each other one to one, in order. What is shared within one is shared within the other. None where a part is of a
     kind that cannot be compared bit by bit.
     """
-    found: list[Hashable] = []
+    entries: list[Hashable] = []
     bindings: dict[Binding, int] = {}
     seen: dict[int, int] = {}
     pending = [value]
     while pending:
         part = pending.pop()
-        kind = type(part)
-        if kind is Binding:
-            found.append((kind, bindings.setdefault(part, len(bindings))))
+        cls = type(part)
+        if cls is Binding:
+            entries.append((cls, bindings.setdefault(part, len(bindings))))
         elif isinstance(part, tuple):
-            found.append((kind, len(part)))
+            entries.append((cls, len(part)))
             pending.extend(part)
-        elif names := _fields(kind):
+        elif names := _fields(cls):
             if id(part) not in seen:
                 pending.extend(getattr(part, name) for name in names)
-            found.append((kind, seen.setdefault(id(part), len(seen))))
-        elif kind is float:
-            found.append((kind, struct.pack("d", part)))  # since 0.0 == -0.0
-        elif part is None or kind in (bool, int, str, bytes) or isinstance(part, enum.Enum):
-            found.append((kind, part))
+            entries.append((cls, seen.setdefault(id(part), len(seen))))
+        elif cls is float:
+            entries.append((cls, struct.pack("d", part)))  # since 0.0 == -0.0
+        elif part is None or cls in (bool, int, str, bytes) or isinstance(part, enum.Enum):
+            entries.append((cls, part))
         else:
             return None, ()
-    return tuple(found), tuple(bindings)
+    return tuple(entries), tuple(bindings)
 
 
 def written(step: Step) -> tuple[Tensor, ...]:
     """Return the tensors that a step writes."""
     if isinstance(step, Repeat):
         return tuple(tensor for inner in step.steps for tensor in written(inner))
-    return tuple(getattr(step, name) for name in _WRITTEN if hasattr(step, name))
+    return tuple(tensor for name in _WRITTEN for tensor in tensors(getattr(step, name, None)))
 
 
 def read(step: Step) -> tuple[Tensor, ...]:
@@ -115,16 +115,14 @@ def read(step: Step) -> tuple[Tensor, ...]:
 
 
 _PARTLESS = frozenset({int, float, str, bool, type(None)})
-"""What most parts hold and nothing is looked for in."""
+"""Types of most fields, which have no parts."""
 
 _FIELDS: dict[Any, tuple[str, ...]] = {Allocation: ()}
 """Names of the fields of each kind of part that was met; kinds are few."""
 
 
-def _fields(kind: Any) -> tuple[str, ...]:
+def _fields(cls: Any) -> tuple[str, ...]:
     """Return the names of a dataclass's fields, and none for what has no parts."""
-    if kind not in _FIELDS:
-        _FIELDS[kind] = (
-            tuple(field.name for field in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else ()
-        )
-    return _FIELDS[kind]
+    if cls not in _FIELDS:
+        _FIELDS[cls] = tuple(field.name for field in dataclasses.fields(cls)) if dataclasses.is_dataclass(cls) else ()
+    return _FIELDS[cls]

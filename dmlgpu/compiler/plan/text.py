@@ -16,15 +16,12 @@ import functools
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from dmlgpu.compiler.plan.parts import read, written
-from dmlgpu.compiler.plan.sources import AffineView, Body, Held, Source, Virtual
-from dmlgpu.compiler.plan.steps.base import Map, Plan, Repeat, Step, Tiles
-from dmlgpu.compiler.plan.steps.ordering import Scatter, Sort
-from dmlgpu.compiler.plan.steps.products import Attend, Contract, Convolve, Pool, Product, Recurrence
-from dmlgpu.compiler.plan.steps.reductions import Compact, Reduce, Rows, Scan
-from dmlgpu.compiler.plan.tensors import Sizes, Tensor
+from dmlgpu.compiler.plan.products import Attend, Contract, Convolve, Pool, Product, Recurrence, RecurrentLayer
+from dmlgpu.compiler.plan.reductions import Compact, Reduce, Rows, Scan
+from dmlgpu.compiler.plan.sources import AffineView, Body, RegisterValue, Sizes, Source, Tensor, Virtual
+from dmlgpu.compiler.plan.steps import Map, Plan, RegionGradient, Repeat, Scatter, Sort, Step
 
 
 def describe(plan: Plan) -> str:
@@ -82,7 +79,7 @@ class _Equations:
         """Return an expression for a source."""
         if isinstance(source, Tensor):
             return str(source.binding)
-        if isinstance(source, Held):
+        if isinstance(source, RegisterValue):
             return source.name
         if id(source) not in self._names:
             text = self._call(source)
@@ -97,12 +94,8 @@ class _Equations:
         arguments = [self.of(child) for child in source.children]
         if isinstance(source, AffineView):
             return f"{arguments[0]} as {list(source.sizes)}"
-        numbers = [f"{name}={value!r}" for name, value in source.constants if _is_number(value)]
+        numbers = [f"{name}={value!r}" for name, value in source.constants if type(value) in (bool, int, float)]
         return f"{_stem(source.file)}({', '.join([*arguments, *numbers])})"
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and type(value) in (bool, int, float)
 
 
 def _stem(file: str) -> str:
@@ -118,7 +111,7 @@ def _by(sizes: Sizes) -> str:
 
 @functools.singledispatch
 def equations(step: Step) -> list[str]:
-    """Return what a step computes, as equations.
+    """Return the equations of a step.
 
     Raises:
         TypeError: for a kind of step that has none.
@@ -128,14 +121,14 @@ def equations(step: Step) -> list[str]:
 
 @equations.register
 def _map(step: Map) -> list[str]:
-    found = _Equations(step.body)
-    result = found.of(step.body)
-    return [*found.lines, f"{step.output.binding} = {result}"]
+    expressions = _Equations(step.body)
+    result = expressions.of(step.body)
+    return [*expressions.lines, f"{step.output.binding} = {result}"]
 
 
 @equations.register
 def _repeat(step: Repeat) -> list[str]:
-    inner = [f"  {line}" for one in step.steps for line in equations(one)]
+    inner = [f"  {line}" for inner_step in step.steps for line in equations(inner_step)]
     return [f"{step.turns} times, moving {', '.join(str(binding) for binding, _ in step.advances)}:", *inner]
 
 
@@ -145,32 +138,35 @@ def _contract(step: Contract) -> list[str]:
 
 
 def _product(product: Product) -> list[str]:
-    found = _Equations(product.a, product.b)
-    a, b = found.of(product.a), found.of(product.b)
+    expressions = _Equations(product.a, product.b)
+    a, b = expressions.of(product.a), expressions.of(product.b)
     space = product.space
     batch = f"{_by(space.batch)} times " if math.prod(space.batch) > 1 else ""
     shape = f"{batch}{_by(space.rows)} rows by {_by(space.columns)} columns"
-    return [*found.lines, f"product = sum over {_by(space.inner)} of {a} * {b}: {shape}"]
+    return [*expressions.lines, f"product = sum over {_by(space.inner)} of {a} * {b}: {shape}"]
 
 
 @equations.register
 def _convolve(step: Convolve) -> list[str]:
     convolution = step.convolution
-    found = _Equations(convolution.input, convolution.filter)
-    source, filters = found.of(convolution.input), found.of(convolution.filter)
+    expressions = _Equations(convolution.input, convolution.filter)
+    source, filters = expressions.of(convolution.input), expressions.of(convolution.filter)
     channels, window = convolution.filter.sizes[2], tuple(axis.size for axis in convolution.windows)
     how = " transposed" if step.transposed else ""
     over = f"{channels} channels and windows of {_by(window)}"
     return [
-        *found.lines,
+        *expressions.lines,
         f"product = sum over {over}{how} of {source} * {filters}",
         *_of_sum(step.epilogue, step.output),
     ]
 
 
 @equations.register
-def _tiles(step: Tiles) -> list[str]:
-    return _map(Map(step.label, step.body, step.output))
+def _region_gradient(step: RegionGradient) -> list[str]:
+    samples = ("largest samples" if step.maximum else "samples") + (f" of {step.input.binding}" if step.input else "")
+    by = f"{step.gradient.binding} of {samples} in the regions {step.regions.binding} of images {step.batches.binding}"
+    outputs = (("images", step.output), ("regions", step.region_output))
+    return [f"{output.binding} = gradient of the {what} from {by}" for what, output in outputs if output is not None]
 
 
 @equations.register
@@ -180,19 +176,19 @@ def _pool(step: Pool) -> list[str]:
 
 
 def _of_sum(epilogue: Body, output: Tensor) -> list[str]:
-    found = _Equations(epilogue)
-    result = found.of(epilogue)
-    return [*found.lines, f"{output.binding} = {result}"]
+    expressions = _Equations(epilogue)
+    result = expressions.of(epilogue)
+    return [*expressions.lines, f"{output.binding} = {result}"]
 
 
 @equations.register
 def _attend(step: Attend) -> list[str]:
     parts = (step.query, step.key, step.value, step.score, *([step.visible] if step.visible else []))
-    found = _Equations(*parts)
-    query, key, value, score, *visible = map(found.of, parts)
+    expressions = _Equations(*parts)
+    query, key, value, score, *visible = map(expressions.of, parts)
     seen = f", of the first {visible[0]} keys" if visible else ""
     return [
-        *found.lines,
+        *expressions.lines,
         f"product = {query} . {key}: {step.rows} rows by {step.keys} keys, {step.batches} heads",
         f"{step.output.binding} = softmax of {score} along the keys{seen}, times {value}",
     ]
@@ -200,37 +196,58 @@ def _attend(step: Attend) -> list[str]:
 
 @equations.register
 def _recurrence(step: Recurrence) -> list[str]:
-    found = _Equations(*step.states)
-    states = [found.of(state) for state in step.states]
+    expressions = _Equations(*step.states)
+    states = [expressions.of(state) for state in step.states]
     gates = ", ".join(held.name for _, held in step.sums)
     return [
         f"{gates} = {step.hidden.binding} * {step.weights.binding}",
-        *found.lines,
+        *expressions.lines,
         *(f"{step.output.binding} state {number} = {state}" for number, state in enumerate(states)),
     ]
 
 
 @equations.register
+def _recurrent_layer(step: RecurrentLayer) -> list[str]:
+    expressions = _Equations(*step.sums, *step.initial)
+    states = step.states.binding
+    sums = [f"product = {step.input.binding} * {step.weights.binding}"]
+    sums += [
+        f"{step.inputs.binding} direction {number} = {expressions.of(body)}" for number, body in enumerate(step.sums)
+    ]
+    first = [f"{states} {number} before = {expressions.of(body)}" for number, body in enumerate(step.initial)]
+    if step.lasts is not None and step.lengths is not None:
+        first.append(f"{step.lasts.binding} = time steps below {step.lengths.binding}")
+    inner = [f"  {line}" for _, kernels in step.cells for kernel in kernels for line in equations(kernel)]
+    outputs = [] if step.output is None else [f"{step.output.binding} = state 0 of {states} of all time steps"]
+    outputs += [
+        f"{output.binding} = state {number} of {states} of the last time step"
+        for number, (_, output) in enumerate(step.singles)
+        if output is not None
+    ]
+    return [*sums, *expressions.lines, *first, f"{step.time_steps} times:", *inner, *outputs]
+
+
+@equations.register
 def _reduce(step: Reduce) -> list[str]:
-    found = _Equations(step.source)
-    source = found.of(step.source)
+    expressions = _Equations(step.source)
+    source = expressions.of(step.source)
     result = f"{_stem(step.reduction.file)} of {source} along axes {list(step.axes)}"
     if step.epilogue is None:
-        return [*found.lines, f"{step.output.binding} = {result}"]
-    return [*found.lines, f"product = {result}", *_of_sum(step.epilogue, step.output)]
+        return [*expressions.lines, f"{step.output.binding} = {result}"]
+    return [*expressions.lines, f"product = {result}", *_of_sum(step.epilogue, step.output)]
 
 
 @equations.register
 def _rows(step: Rows) -> list[str]:
-    found = _Equations(step.source, step.body)
-    source = found.of(step.source)
+    expressions = _Equations(step.source, step.body)
+    source = expressions.of(step.source)
     lines = []
     for stage in step.stages:
-        given = f"{_stem(stage.prepare)} of {source}" if stage.prepare else source
-        lines.append(f"{', '.join(stage.results)} = {_stem(stage.file)} of {given} along axes {list(step.axes)}")
-    before = len(found.lines)
-    result = f"{step.output.binding} = {found.of(step.body)}"
-    return [*found.lines[:before], *lines, *found.lines[before:], result]
+        reduced = f"{_stem(stage.prepare)} of {source}" if stage.prepare else source
+        lines.append(f"{', '.join(stage.results)} = {_stem(stage.file)} of {reduced} along axes {list(step.axes)}")
+    before = len(expressions.lines)
+    result = f"{step.output.binding} = {expressions.of(step.body)}"
+    return [*expressions.lines[:before], *lines, *expressions.lines[before:], result]
 
 
 @equations.register

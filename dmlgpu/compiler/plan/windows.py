@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from dmlgpu.compiler.plan.tensors import Sizes
+from dmlgpu.compiler.plan.sources import Sizes
 
 
 @dataclass(frozen=True)
-class Axis:
+class WindowAxis:
     """How a window slides along one spatial dimension.
 
     Attributes:
@@ -56,9 +56,9 @@ class Axis:
         if self.spatial < self.dilation:
             between = self.dilation - self.start % self.dilation  # what is added to a multiple of the stride
             low, high = self.spatial - between, self.dilation - 1 - between
-            found = first_multiple_within(self.stride, self.dilation, low, high)
-            if found is not None and found < self.positions and found * self.stride < self.start:
-                return found
+            position = first_multiple_within(self.stride, self.dilation, low, high)
+            if position is not None and position < self.positions and position * self.stride < self.start:
+                return position
         behind = -(-(self.spatial + self.start) // self.stride)  # the first position that begins behind the input
         return behind if behind < self.positions else None
 
@@ -88,7 +88,7 @@ def first_multiple_within(step: int, modulus: int, low: int, high: int) -> int |
     return None if turns is None else -(-(low + turns * modulus) // step)
 
 
-Windows: TypeAlias = tuple[Axis, ...]
+Windows: TypeAlias = tuple[WindowAxis, ...]
 """How a window slides along each spatial dimension."""
 
 
@@ -123,6 +123,6 @@ def windows_over(
         start, end: elements of padding before and behind the input.
     """
     return tuple(
-        Axis(n, (n + before + behind - (k - 1) * d - 1) // s + 1, k, s, d, before)
+        WindowAxis(n, (n + before + behind - (k - 1) * d - 1) // s + 1, k, s, d, before)
         for n, k, s, d, before, behind in zip(spatial, size, strides, dilations, start, end, strict=True)
     )

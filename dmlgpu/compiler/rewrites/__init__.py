@@ -1,1 +1,1 @@
-"""Schedules that many operators share, and what picks among them: pure functions of plans and targets."""
+"""Building blocks and rewrites of plans that operators, graphs and schedules share."""

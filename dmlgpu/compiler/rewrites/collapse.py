@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dmlgpu.compiler.plan import Body, Element, Held, Source, Tensor
+from dmlgpu.compiler.plan import Body, Element, RegisterValue, Source, Tensor
 from dmlgpu.compiler.rewrites.sources import AnySource, is_elementwise, leaves, rewrite
 
 Groups = tuple[tuple[int, ...], ...]
@@ -22,9 +22,9 @@ def mergeable(sizes: Sequence[int], strides: Sequence[Sequence[int]], apart: Seq
         strides: of every tensor over it.
         apart: dimensions of different mark are never merged (reduced and kept ones, say).
     """
-    kept = [dimension for dimension, size in enumerate(sizes) if size > 1] or [len(sizes) - 1]
-    groups = [[kept[0]]]
-    for inner in kept[1:]:
+    dimensions = [dimension for dimension, size in enumerate(sizes) if size > 1] or [len(sizes) - 1]
+    groups = [[dimensions[0]]]
+    for inner in dimensions[1:]:
         outer = groups[-1][-1]
         even = all(stride[outer] == stride[inner] * sizes[inner] for stride in strides)
         if even and (apart is None or apart[outer] == apart[inner]):
@@ -67,7 +67,7 @@ def merge_tree(root: AnySource, groups: Groups) -> AnySource:
         if isinstance(node, Tensor):
             return merge_tensor(node, groups)
         sizes = merge_sizes(node.sizes, groups)
-        if isinstance(node, Held):
+        if isinstance(node, RegisterValue):
             repeated = tuple(number for number, group in enumerate(groups) if group[-1] in node.repeated)
             return replace(node, sizes=sizes, repeated=repeated)
         if isinstance(node, Element):  # an identity, as all else keeps its coordinates
@@ -88,16 +88,16 @@ def row_groups(
         tensors: over that space.
         across: tensors that have size 1 along rows.
     """
-    kept = [dimension for dimension in range(len(sizes)) if dimension not in axes]
+    outer = [dimension for dimension in range(len(sizes)) if dimension not in axes]
 
-    def groups(dimensions: Sequence[int], given: Sequence[Tensor]) -> Groups:
+    def groups(dimensions: Sequence[int], over: Sequence[Tensor]) -> Groups:
         if not dimensions:
             return ()
-        strides = [[tensor.strides[dimension] for dimension in dimensions] for tensor in given]
-        found = mergeable([sizes[dimension] for dimension in dimensions], strides)
-        return tuple(tuple(dimensions[number] for number in group) for group in found)
+        strides = [[tensor.strides[dimension] for dimension in dimensions] for tensor in over]
+        merged = mergeable([sizes[dimension] for dimension in dimensions], strides)
+        return tuple(tuple(dimensions[number] for number in group) for group in merged)
 
-    return groups(kept, [*tensors, *across]), groups(list(axes), tensors)
+    return groups(outer, [*tensors, *across]), groups(list(axes), tensors)
 
 
 def collapse(body: Body, output: Tensor) -> tuple[Body, Tensor]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from dmlgpu.compiler.plan import Affine, AffineView, Body, Held, Role, Source, Tensor, View, only_moves
+from dmlgpu.compiler.plan import Affine, AffineView, Body, RegisterValue, Role, Source, Tensor, View, only_moves
 from dmlgpu.compiler.rewrites.sources import AnySource, nodes
 
 WIDEST_UNIT_BITS = 128
@@ -97,9 +97,9 @@ def in_pairs(source: AnySource) -> AnySource:
     return replace(source, paired=True)
 
 
-def _is_splat(source: Tensor | Held, dimension: int) -> bool:
+def _is_splat(source: Tensor | RegisterValue, dimension: int) -> bool:
     """Return whether all lanes of a unit are one element (a broadcast operand of arithmetic)."""
-    if isinstance(source, Held):
+    if isinstance(source, RegisterValue):
         return dimension in source.repeated
     return source.strides[dimension] == 0 and source.view is View.COMPUTE
 
@@ -131,7 +131,7 @@ def _packs_node(source: Source, dimension: int, lanes: int, packs: Callable[[Sou
     match source:
         case Tensor():
             return _is_splat(source, dimension) or packs_tensor(source, dimension, lanes)
-        case Held():
+        case RegisterValue():
             return _is_splat(source, dimension) or source.sizes[dimension] % lanes == 0
         case AffineView():
             followed = source.affine.follows[dimension]
@@ -186,7 +186,7 @@ def _pack_node(source: Source, dimension: int, lanes: int, pack: Callable[[Sourc
     match source:
         case Tensor():
             return pack_tensor(source, dimension, lanes)
-        case Held():
+        case RegisterValue():
             return replace(source, sizes=sizes, lanes=lanes)
         case AffineView():
             followed = source.affine.follows[dimension]

@@ -39,8 +39,8 @@ def has_padded_words(output: TensorDesc) -> bool:
 
 def _preserve(plan: Plan, number: int, output: TensorDesc) -> Plan:
     steps = [_keeping(step, number, output.data_type) for step in plan.steps]
-    kept = tuple(step for step in steps if step is not None)
-    return replace(plan, steps=kept if len(kept) == len(steps) else _through_copy(plan.steps, number, output))
+    keeping = tuple(step for step in steps if step is not None)
+    return replace(plan, steps=keeping if len(keeping) == len(steps) else _through_copy(plan.steps, number, output))
 
 
 def _keeping(step: Step, number: int, data_type: DataType) -> Step | None:
@@ -51,9 +51,9 @@ def _keeping(step: Step, number: int, data_type: DataType) -> Step | None:
         case Map() | Contract():
             return step
         case Repeat():
-            inner = tuple(_keeping(one, number, data_type) for one in step.steps)
-            kept = tuple(one for one in inner if one is not None)
-            return replace(step, steps=kept) if len(kept) == len(inner) else None
+            inner = tuple(_keeping(inner_step, number, data_type) for inner_step in step.steps)
+            keeping = tuple(inner_step for inner_step in inner if inner_step is not None)
+            return replace(step, steps=keeping) if len(keeping) == len(inner) else None
         case _:
             return None if any(_lies_in(tensor, number) for tensor in tensors(step)) else step
 

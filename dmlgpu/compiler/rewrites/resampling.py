@@ -1,4 +1,5 @@
-"""Resampling along axes: where output coordinates lie on the input, and the bodies that read or gather there.
+"""Resampling along axes: where output coordinates lie on the input, the bodies that read or gather there, and nearest
+neighbour by whole factors as strides.
 
 Coordinates are float32 numbers, each step of their formula rounded, here as in shaders: so both agree on every element.
 """
@@ -6,17 +7,30 @@ Coordinates are float32 numbers, each step of their formula rounded, here as in 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import NotSupported
-from dmlgpu.compiler.plan import Body, Constants, Element, Lookup, Source, constants
+from dmlgpu.compiler.plan import (
+    Affine,
+    AffineView,
+    Apply,
+    Body,
+    Constants,
+    Element,
+    Lookup,
+    Source,
+    Tensor,
+    View,
+    constants,
+)
+from dmlgpu.compiler.rewrites.sources import identity, is_identity
 
 NEAREST = "resampling/nearest"
 LINEAR = "resampling/linear"
@@ -46,7 +60,7 @@ Sizes = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Axis:
+class ResampledAxis:
     """How one dimension is resampled.
 
     Attributes:
@@ -95,8 +109,8 @@ class Axis:
 
     def places(self, rounding: Rounding | None) -> Coordinates:
         """Return the same, rounded where a rounding is given, and held on the input."""
-        found = self.coordinates() if rounding is None else rounding.of(self.coordinates())
-        return np.clip(found, np.float32(0), np.float32(self.size - 1))
+        places = self.coordinates() if rounding is None else rounding.of(self.coordinates())
+        return np.clip(places, np.float32(0), np.float32(self.size - 1))
 
     def moves_nothing(self, rounding: Rounding | None) -> bool:
         """Return whether every output element is the input element of the same number."""
@@ -124,7 +138,7 @@ def bits_of_float(number: float) -> int:
 # ---- bodies that read
 
 
-def nearest(source: Source, axes: Sequence[Axis], rounding: Rounding) -> Body:
+def nearest(source: Source, axes: Sequence[ResampledAxis], rounding: Rounding) -> Body:
     """Return the nearest element along every axis, moved bit by bit."""
     values = constants(axes=tuple(axes), increasing=rounding.increasing)
     follows = (_follows(len(source.sizes), axes),)
@@ -132,19 +146,19 @@ def nearest(source: Source, axes: Sequence[Axis], rounding: Rounding) -> Body:
     return Lookup(NEAREST, source.data_type, sizes, (("input", source),), values, follows=follows)
 
 
-def linear(source: Source, axes: Sequence[Axis]) -> Body:
+def linear(source: Source, axes: Sequence[ResampledAxis]) -> Body:
     """Between two neighbours along every axis, in float32."""
     follows, values = (_follows(len(source.sizes), axes),), constants(axes=tuple(axes))
     sizes = _resized(source.sizes, axes)
     return Element(LINEAR, DataType.FLOAT32, sizes, (("input", source),), values, follows=follows, portable=True)
 
 
-def _resized(sizes: Sizes, axes: Sequence[Axis]) -> Sizes:
+def _resized(sizes: Sizes, axes: Sequence[ResampledAxis]) -> Sizes:
     counts = {axis.dimension: axis.count for axis in axes}
     return tuple(counts.get(dimension, size) for dimension, size in enumerate(sizes))
 
 
-def _follows(rank: int, axes: Sequence[Axis]) -> tuple[int | None, ...]:
+def _follows(rank: int, axes: Sequence[ResampledAxis]) -> tuple[int | None, ...]:
     moved = {axis.dimension for axis in axes}
     return tuple(None if dimension in moved else dimension for dimension in range(rank))
 
@@ -152,7 +166,7 @@ def _follows(rank: int, axes: Sequence[Axis]) -> tuple[int | None, ...]:
 # ---- bodies whose last dimension, of taps, is added up
 
 
-def antialiased(source: Source, axis: Axis) -> Body:
+def antialiased(source: Source, axis: ResampledAxis) -> Body:
     """Return what each of the elements under a triangle adds along one axis: {output sizes.., taps}; their sum where
     they are few.
 
@@ -178,7 +192,7 @@ def antialiased(source: Source, axis: Axis) -> Body:
     return Element(ANTIALIASED_SUM, DataType.FLOAT32, sizes, inputs, values, follows=follows, portable=True)
 
 
-def _most_under(axis: Axis, reach: np.float32, lowest: np.float32, highest: np.float32) -> int:
+def _most_under(axis: ResampledAxis, reach: np.float32, lowest: np.float32, highest: np.float32) -> int:
     """Return how many elements of the input, at most, lie under a triangle: exactly, or a few more for a long axis."""
     if axis.count > LONGEST_LISTED:
         return min(axis.size, math.ceil(2 * float(reach) * (1 + COORDINATE_ERROR)) + 3)
@@ -187,7 +201,7 @@ def _most_under(axis: Axis, reach: np.float32, lowest: np.float32, highest: np.f
     return int((last - first).max()) + 1
 
 
-def gradient(source: Source, axis: Axis, rounding: Rounding | None) -> Body:
+def gradient(source: Source, axis: ResampledAxis, rounding: Rounding | None) -> Body:
     """Return what each output element of the forward operator adds to the gradient of an element of its input along one
     axis: {input sizes.., taps}.
 
@@ -204,13 +218,13 @@ def gradient(source: Source, axis: Axis, rounding: Rounding | None) -> Body:
     return _tapped(GRADIENT, source, axis, (axis.size, taps), values)
 
 
-def _tapped(file: str, source: Source, axis: Axis, made: Sizes, values: Constants) -> Body:
+def _tapped(file: str, source: Source, axis: ResampledAxis, counts: Sizes, values: Constants) -> Body:
     """Return a body of so many elements and taps in the place of an axis.
 
     Raises:
         NotSupported: when scale and offsets let so many elements meet that looking at all pairs would not end.
     """
-    size, taps = made
+    size, taps = counts
     if size * taps > max(MOST_PAIRS, 8 * (axis.size + axis.count)):
         raise NotSupported(
             f"scales[{axis.dimension}] ({axis.scale:g}) and its pixel offsets make {size} elements look at {taps}"
@@ -225,7 +239,7 @@ def _tapped(file: str, source: Source, axis: Axis, made: Sizes, values: Constant
 # ---- which output elements use an element of the input
 
 
-def users(axis: Axis, rounding: Rounding | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def users(axis: ResampledAxis, rounding: Rounding | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """For each element of the input the first output element that uses it, and the one after the last."""
     elements = np.arange(axis.size)
     x = axis.places(rounding)
@@ -235,7 +249,7 @@ def users(axis: Axis, rounding: Rounding | None) -> tuple[NDArray[np.int64], NDA
 
 
 @dataclass(frozen=True)
-class Line:
+class IntegerLine:
     """Whole numbers ``max(step * i + start, 0) / divisor``, rounded down, in 32-bit integers."""
 
     step: int
@@ -247,13 +261,13 @@ class Line:
         return np.maximum(elements * self.step + self.start, 0) // self.divisor
 
 
-def _slope(axis: Axis) -> Fraction | None:
+def _slope(axis: ResampledAxis) -> Fraction | None:
     """Return a ratio near the scale, of numbers with which a line stays in 32-bit integers, or None."""
     most = int(min(4096, (1 << 29) / max(axis.count, axis.size * axis.scale, 1.0)))
     return Fraction(axis.scale).limit_denominator(most) if most >= 1 else None
 
 
-def estimated_line(axis: Axis, rounding: Rounding | None) -> tuple[Line, int]:
+def estimated_line(axis: ResampledAxis, rounding: Rounding | None) -> tuple[IntegerLine, int]:
     """Return what ``line_below`` returns without looking at every element: a line as near, and a few numbers more.
 
     The users of element i are the output elements whose coordinates lie between ``i + low`` and ``i + high``. Exact
@@ -263,7 +277,7 @@ def estimated_line(axis: Axis, rounding: Rounding | None) -> tuple[Line, int]:
     largest = (axis.count + abs(behind)) / scale + abs(before)
     ratio = _slope(axis)
     if ratio is None or largest > LARGEST_COORDINATE:
-        return Line(0, 0, 1), axis.count
+        return IntegerLine(0, 0, 1), axis.count
     error = Fraction(COORDINATE_ERROR) * largest
     low = -1 if rounding is None or rounding.increasing else 0
     high = 1 if rounding is None or not rounding.increasing else 0
@@ -271,21 +285,164 @@ def estimated_line(axis: Axis, rounding: Rounding | None) -> tuple[Line, int]:
     ends = (0, axis.size - 1)
     first = (low - error + before) * scale + behind
     start = min(0, math.floor(min(element * drift + first for element in ends) * divisor))
-    line = Line(ratio.numerator, max(start, -(axis.size - 1) * ratio.numerator), divisor)
+    line = IntegerLine(ratio.numerator, max(start, -(axis.size - 1) * ratio.numerator), divisor)
     past = (high + error + before) * scale + behind + 1  # behind the last user of element 0
     inner = max(element * drift + past - Fraction(line.start, divisor) for element in ends) + 1
     edge = axis.count - int(line.at(np.array([axis.size - 1]))[0])  # all that lie behind the input use its last element
     return line, min(axis.count, max(math.ceil(inner), edge, 1))
 
 
-def line_below(axis: Axis, begin: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[Line, int]:
+def line_below(axis: ResampledAxis, begin: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[IntegerLine, int]:
     """Return a line, near the users of all elements of the input and never behind their first, and how many numbers
     from there on reach the last one of each."""
     used = np.flatnonzero(end > begin)
     ratio = _slope(axis)
-    line = Line(0, 0, 1)
+    line = IntegerLine(0, 0, 1)
     if ratio is not None:
         inner = used[used > 0]
         starts = begin[inner] * ratio.denominator - inner * ratio.numerator
-        line = Line(ratio.numerator, int(starts.min(initial=0)), ratio.denominator)
+        line = IntegerLine(ratio.numerator, int(starts.min(initial=0)), ratio.denominator)
     return line, int((end[used] - line.at(used)).max())
+
+
+Factors = Mapping[int, int]
+"""How often each element is repeated along a dimension, by dimension; those that are not split are not named."""
+
+_INTEGERS = {8: DataType.UINT8, 16: DataType.UINT16, 32: DataType.UINT32}
+"""By bits: what moves elements of any type as they are and, as numbers do, repeats one for a unit."""
+
+
+def split_repeats(body: Body, output: Tensor) -> tuple[Body, Tensor]:
+    """Return an element-wise tree with nearest neighbours by whole factors among its leaves, and its output, with these
+    as strides over split dimensions; other trees as they are, and those that repeat whole runs of neighbours."""
+    factors: dict[int, int] = {}
+    if not _gather(body, factors, set()) or not any(output.strides[dimension] == 1 for dimension in factors):
+        return body, output
+    body = body if _keeps_coordinates(body) else identity(body)
+    sizes = _split(output.sizes, factors, lambda size, factor: (size // factor, factor))
+    split_output = replace(output, sizes=sizes, strides=_split(output.strides, factors, _steps))
+    body = _over_split(body, sizes, factors, {})
+    if body.moves:
+        return _as_integers(body, {}), _integer(split_output)
+    return body, split_output
+
+
+def _gather(source: Source, factors: dict[int, int], seen: set[int]) -> bool:
+    """Gather the factors of nearest neighbours; return whether all of the tree is what ``split_repeats`` says, with one
+    factor along each dimension."""
+    if id(source) in seen:
+        return True
+    seen.add(id(source))
+    if isinstance(source, Tensor):
+        return source.view is not View.INDEX
+    if _keeps_coordinates(source):
+        return all(_gather(child, factors, seen) for child in source.children)
+    repeats = _factors(source)
+    return repeats is not None and all(factors.setdefault(dimension, n) == n for dimension, n in repeats.items())
+
+
+def _keeps_coordinates(source: Source) -> TypeGuard[Body]:
+    return isinstance(source, Apply) or is_identity(source)
+
+
+def _factors(source: Source) -> Factors | None:
+    """Return how often a nearest neighbour, or an affine view of one, repeats the elements of a tensor in memory; None
+    for another source, and where it does not repeat all equally often."""
+    view, lookup = _view_of(source)
+    if not isinstance(lookup, Body) or lookup.file != NEAREST or not isinstance(lookup.children[0], Tensor):
+        return None
+    values, factors = dict(lookup.constants), {}
+    for axis in values["axes"]:
+        row, start = view.steps[axis.dimension], view.start[axis.dimension]
+        columns = [column for column, step in enumerate(row) if step]
+        factor = _factor(axis, Rounding(values["increasing"]))
+        if factor is None or start or len(columns) != 1 or row[columns[0]] != 1 or columns[0] in factors:
+            return None
+        others = (other for number, other in enumerate(view.steps) if number != axis.dimension)
+        if source.sizes[columns[0]] != axis.count or any(other[columns[0]] for other in others):
+            return None
+        factors[columns[0]] = factor
+    return factors
+
+
+def _view_of(source: Source) -> tuple[Affine, Source]:
+    """Return what a view sees and how; for another source the map of its own coordinates."""
+    if isinstance(source, AffineView):
+        return source.affine, source.source
+    return Affine.box((0,) * len(source.sizes)), source
+
+
+def _factor(axis: ResampledAxis, rounding: Rounding) -> int | None:
+    """Return how often nearest neighbour repeats each element of an axis, if it does so equally often."""
+    factor = axis.count // axis.size
+    if factor * axis.size != axis.count or axis.count > LONGEST_LISTED:
+        return None
+    repeated = np.arange(axis.count) // factor
+    return factor if np.array_equal(axis.places(rounding), repeated) else None
+
+
+def _steps(stride: int, factor: int) -> tuple[int, int]:
+    return stride * factor, stride
+
+
+def _split(values: Sequence[int], factors: Factors, parts: Callable[[int, int], tuple[int, int]]) -> tuple[int, ...]:
+    """Return numbers of dimensions with two in the place of each that is split."""
+    numbers: list[int] = []
+    for dimension, value in enumerate(values):
+        numbers += parts(value, factors[dimension]) if dimension in factors else (value,)
+    return tuple(numbers)
+
+
+def _over_split(source: Source, sizes: tuple[int, ...], factors: Factors, memo: dict[int, Source]) -> Any:
+    """Return a tree over the split dimensions; what is shared in it stays shared."""
+    if id(source) in memo:
+        return memo[id(source)]
+    result: Source
+    if isinstance(source, Tensor):
+        result = replace(source, sizes=sizes, strides=_split(source.strides, factors, _steps))
+    elif _keeps_coordinates(source):
+        body = source.over([_over_split(child, sizes, factors, memo) for child in source.children])
+        result = replace(body, sizes=sizes)
+        if isinstance(result, Element):  # an identity
+            result = replace(result, follows=(tuple(range(len(sizes))),))
+    else:
+        result = _repeated(source, sizes, factors)
+    memo[id(source)] = result
+    return result
+
+
+def _repeated(source: Source, sizes: tuple[int, ...], factors: Factors) -> Tensor:
+    """Return the tensor that a nearest neighbour, or a view of one, sees over the split dimensions."""
+    view, lookup = _view_of(source)
+    assert isinstance(lookup, Body)
+    axes = [axis.dimension for axis in dict(lookup.constants)["axes"]]
+    moved = {view.steps[axis].index(1) for axis in axes}  # all the others of a column are 0
+    (tensor,) = lookup.children
+    assert isinstance(tensor, Tensor)
+    seen = view.of(tensor, source.sizes)
+    strides: list[int] = []
+    for dimension, stride in enumerate(seen.strides):
+        if dimension in moved:
+            strides += (stride, 0)
+        else:
+            strides += _steps(stride, factors[dimension]) if dimension in factors else (stride,)
+    return replace(seen, sizes=sizes, strides=tuple(strides))
+
+
+def _as_integers(source: Source, memo: dict[int, Source]) -> Any:
+    """Return a tree that moves elements as one of integers with their bits."""
+    if isinstance(source, Tensor):
+        return _integer(source)
+    assert isinstance(source, Body)
+    if id(source) not in memo:
+        data_type = _INTEGERS.get(source.data_type.bits, source.data_type)
+        memo[id(source)] = replace(
+            source.over([_as_integers(child, memo) for child in source.children]), data_type=data_type
+        )
+    return memo[id(source)]
+
+
+def _integer(tensor: Tensor) -> Tensor:
+    if tensor.data_type.bits not in _INTEGERS:
+        return tensor
+    return replace(tensor, data_type=_INTEGERS[tensor.data_type.bits], view=View.COMPUTE)

@@ -6,10 +6,31 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from dmlgpu.compiler.plan import Affine, AffineView, Apply, Body, Element, Held, Sizes, Source, Tensor, View, Virtual
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.compiler.plan import (
+    Affine,
+    AffineView,
+    Apply,
+    Body,
+    Element,
+    RegisterValue,
+    Sizes,
+    Source,
+    Tensor,
+    View,
+    Virtual,
+    apply,
+    constants,
+)
 
 IDENTITY = "elementwise/element_wise_identity"
 CONVERT = "elementwise/cast"
+HARDMAX, HARDMAX_FLAT = "softmax/activation_hardmax1", "softmax/activation_hardmax1_flat"
+
+NUMBER = "normalization/number"
+
+LOOPING = ("regions/largest", "regions/reaching", "regions/roi_align1", "regions/touched", "regions/winner")
+"""Bodies that loop over regions or samples, so that they are long."""
 
 AnySource = TypeVar("AnySource", bound=Source)
 
@@ -81,6 +102,18 @@ def identity(source: Source) -> Element:
     return Element(IDENTITY, source.data_type, source.sizes, (("input", source),), follows=(follows,))
 
 
+def number(value: int, sizes: tuple[int, ...]) -> Body:
+    """Return a virtual tensor of one whole number that compilers know: they leave out what it does not change."""
+    return apply(NUMBER, DataType.FLOAT32, sizes, portable=True, values=constants(value=f"{value}.0f"))
+
+
+def as_type(source: Tensor, data_type: DataType) -> Body:
+    """Return a tensor converted to a type, or its bits where it has that type."""
+    if source.data_type is data_type:
+        return identity(replace(source, view=View.RAW))
+    return apply(CONVERT, data_type, source.sizes, portable=True, input=source)
+
+
 def fold_views(root: AnySource) -> AnySource:
     """Return the tree with affine views of tensors in memory turned into tensors of other strides."""
 
@@ -109,7 +142,7 @@ def permuted(source: AnySource, order: Sequence[int]) -> AnySource:
         match node:
             case Tensor():
                 return replace(node, sizes=sizes, strides=tuple(node.strides[dimension] for dimension in order))
-            case Held():
+            case RegisterValue():
                 return replace(node, sizes=sizes)
             case Apply():
                 return replace(node.over(map(permute, node.children)), sizes=sizes)
@@ -161,14 +194,19 @@ def computed(root: AnySource) -> AnySource:
 def is_plain(root: Source) -> bool:
     """Return whether a tree has nothing but tensors in memory and functions of single elements, so that its dimensions
     may be split."""
-    return all(isinstance(node, Tensor | Held | Apply) for node in nodes(root))
+    return all(isinstance(node, Tensor | RegisterValue | Apply) for node in nodes(root))
 
 
 def is_elementwise(root: Source) -> bool:
     """Return whether every node of the tree keeps its coordinates, so that dimensions may be merged."""
-    return all(isinstance(node, Tensor | Held | Apply) or is_identity(node) for node in nodes(root))
+    return all(isinstance(node, Tensor | RegisterValue | Apply) or is_identity(node) for node in nodes(root))
 
 
 def is_identity(source: Source) -> bool:
     """Return whether a source hands its input on, and does nothing else."""
     return isinstance(source, Body) and source.file == IDENTITY
+
+
+def is_costly(body: Body) -> bool:
+    """Return whether a body loops so long that it is never computed as part of another kernel."""
+    return body.file in LOOPING

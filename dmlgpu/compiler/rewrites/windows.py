@@ -1,4 +1,4 @@
-"""What windows see, as virtual tensors: pooling, convolution, folding.
+"""Sliding windows as virtual tensors, for pooling, convolution and folding.
 
 Reductions and products read these without a copy in memory:
 
@@ -36,6 +36,7 @@ TAKEN = "window/taken"
 WITHIN = "window/within"
 COVERING = "window/covering"
 MAX_POOLING = "pooling/max_pooling2"
+WINDOW_SUM = "normalization/window_sum"
 
 LEAD = 3
 """Dimensions before the spatial ones of what convolutions read: batch, groups, channels."""
@@ -123,7 +124,7 @@ def largest_places(source: Tensor, windows: Windows) -> tuple[Reduce, Tensor]:
 
 
 def place_values(windows: Windows) -> dict[str, Any]:
-    """Return what bodies know of the places in windows over {batch, channels, spatial..}."""
+    """Return the template values of bodies for places in windows over {batch, channels, spatial..}."""
     return {"lead": 2, "axes": windows, "count": math.prod(sizes_of(windows))}
 
 

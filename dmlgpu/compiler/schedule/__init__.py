@@ -4,7 +4,7 @@ import importlib
 import pkgutil
 
 from dmlgpu.compiler.schedule.scheduling import schedule
-from dmlgpu.compiler.schedule.steps import Schedule, Scheduled
+from dmlgpu.compiler.schedule.steps.base import Schedule, Scheduled
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")

@@ -3,7 +3,7 @@
 A workgroup takes a tile of rows and goes through the keys block by block. Its invocations share the scores of a block,
 agree on the largest one of each row so far, leave the weights in workgroup memory, and then share the columns of the
 weighted sum; what was summed before is scaled down to the new top. Two barriers a block are few enough for any adapter.
-For few rows, on a processor, they share heads instead of keys, and put the scores together in workgroup memory.
+For few rows, on a CPU adapter, they share heads instead of keys, and put the scores together in workgroup memory.
 
 Processors do better by rows: an invocation holds some rows and their weighted sums in registers, and goes through the
 keys one by one, with no workgroup memory at all. Neighbours take rows of the same head, and hand each other what they
@@ -18,17 +18,18 @@ sum, its top and its mass of weights; a map merges them.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
-from dmlgpu.compiler.plan import Attend, Body, Held, Map, Source, Tensor, View, apply, constants, element
+from dmlgpu.compiler.plan import Attend, Body, Map, RegisterValue, Source, Tensor, View, apply, constants, element
 from dmlgpu.compiler.rewrites.packing import UNIT, pack_source, pack_tensor, packs_source
 from dmlgpu.compiler.rewrites.sources import CONVERT, identity
 from dmlgpu.compiler.schedule.launch import Launch, fold
 from dmlgpu.compiler.schedule.operands import pack_output
-from dmlgpu.compiler.schedule.scheduling import schedule_step
-from dmlgpu.compiler.schedule.steps import AttentionTile, Form, Operand, ScheduledAttend, Steps
+from dmlgpu.compiler.schedule.scheduling import Candidate, first_fitting, schedule_step
+from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
+from dmlgpu.compiler.schedule.steps.products import AttentionTile, Operand, OperandLayout, ScheduledAttend
 from dmlgpu.compiler.target import Profile, Target
 
 FLOAT32 = DataType.FLOAT32
@@ -36,8 +37,8 @@ MERGE = "attention/merge"
 
 
 @schedule_step.register
-def _attend(step: Attend, target: Target) -> Steps:
-    return _Planner(step, target).steps()
+def _attend(step: Attend, target: Target) -> ScheduledSteps:
+    return _AttentionPlanner(step, target).steps()
 
 
 # ---- tiles and parts
@@ -49,7 +50,7 @@ BUSY_ON_CPU, BUSY_ON_GPU = 8, 128
 """Workgroups that keep an adapter busy."""
 
 ALONE = 8
-"""Neighbours, each with a head or a part of the keys of its own, that a processor runs in step."""
+"""Neighbours, each with a head or a part of the keys of its own, that a CPU adapter runs in step."""
 
 FEWEST_BLOCKS = 4
 """Blocks that make a part worth a workgroup."""
@@ -60,10 +61,20 @@ FEWEST_KEYS, MOST_KEYS = 64, 1024
 
 def choose_tile(attention: Attend, target: Target) -> AttentionTile:
     """Return the tile that suits an adapter and the sizes."""
-    units = -(-attention.output.sizes[-1] // UNIT)
-    if target.profile is not Profile.CPU:
-        return _tile_on_gpu(attention, units)
-    return _tile_by_rows(attention, units, target) or _tile_on_cpu(attention, units)
+    return first_fitting(ATTENTION_SCHEDULES, AttentionProblem(attention, target))
+
+
+@dataclass(frozen=True)
+class AttentionProblem:
+    """Attention and its target."""
+
+    attention: Attend
+    target: Target
+
+    @property
+    def units(self) -> int:
+        """Units of four columns of the output."""
+        return -(-self.attention.output.sizes[-1] // UNIT)
 
 
 MOST_UNITS, MOST_HELD, LITTLE_HELD = 32, 64, 16
@@ -74,9 +85,12 @@ COSTS_BY_ROWS = {4: 1.0, 2: 1.2, 1: 1.4}
 """What a row costs where an invocation takes so many, in terms of one of four; measured on lavapipe for heads of 64."""
 
 
-def _tile_by_rows(attention: Attend, units: int, target: Target) -> AttentionTile | None:
-    """Return the tile of an invocation that takes rows by itself; None where heads do not allow it, or where it would
-    read what its neighbours read too and nothing can be handed on."""
+def _tile_by_rows(problem: AttentionProblem) -> AttentionTile | None:
+    """Return the tile of an invocation that takes rows by itself; None if heads do not allow it, or if it would read
+    what its neighbours read too and nothing can be handed on."""
+    attention, units, target = problem.attention, problem.units, problem.target
+    if target.profile is not Profile.CPU:
+        return None
     head, little = attention.query.sizes[-1], _is_little(attention, units)
     held, most = max(-(-head // UNIT), units), LITTLE_HELD if little else MOST_HELD
     in_units = all(_packs_along(source) for source in (attention.query, attention.key))
@@ -106,8 +120,11 @@ def _packs_along(source: Source) -> bool:
     return source.sizes[last] % UNIT == 0 and packs_source(source, last, UNIT)
 
 
-def _tile_on_cpu(attention: Attend, units: int) -> AttentionTile:
-    """Much work for each of eight invocations, which run in step."""
+def _tile_on_cpu(problem: AttentionProblem) -> AttentionTile | None:
+    """Return a tile with much work for each of eight invocations, which run in step."""
+    attention, units = problem.attention, problem.units
+    if problem.target.profile is not Profile.CPU:
+        return None
     if _is_little(attention, units):
         return AttentionTile(min(2, attention.rows), 1, min(-(-units // 8), 2), 8, 1)
     rows = min(16, _power_of_two(attention.rows))
@@ -135,12 +152,21 @@ def _with_dots(attention: Attend, tile: AttentionTile) -> AttentionTile:
     return replace(tile, key_units=min(tile.key_units, MOST_PRODUCTS // (UNIT * tile.across * tile.rows)), dots=dots)
 
 
-def _tile_on_gpu(attention: Attend, units: int) -> AttentionTile:
-    """Few rows and keys for each of many invocations."""
+def _tile_on_gpu(problem: AttentionProblem) -> AttentionTile:
+    """Return a tile with few rows and keys for each of many invocations."""
+    attention, units = problem.attention, problem.units
     rows = min(4, _power_of_two(attention.rows))
     down = min(8, _power_of_two(-(-attention.rows // rows)))
     across = 16 if down > 1 else 64
     return AttentionTile(rows, 1, min(-(-units // across), 4), across, down)
+
+
+ATTENTION_SCHEDULES: tuple[Candidate[AttentionProblem, AttentionTile], ...] = (
+    Candidate("rows", "heads that fit in registers, on CPU adapters: an invocation takes rows alone", _tile_by_rows),
+    Candidate("blocks", "other CPU adapters: much work for each of eight invocations in step", _tile_on_cpu),
+    Candidate("workgroups", "GPUs: few rows and keys for each of many invocations", _tile_on_gpu),
+)
+"""The tiles of attention, in the order in which they are tried."""
 
 
 def _power_of_two(number: int) -> int:
@@ -180,15 +206,15 @@ LEAST_REUSE = 4
 """Times that an operand is read, from which on laying it out anew pays."""
 
 
-class _Planner:
+class _AttentionPlanner:
     """The kernels of one attention."""
 
     def __init__(self, attention: Attend, target: Target):
         self.attention, self.target = attention, target
         self.tile = choose_tile(attention, target)
-        self.before = Steps()
+        self.before = ScheduledSteps()
 
-    def steps(self) -> Steps:
+    def steps(self) -> ScheduledSteps:
         """Return all kernels."""
         attention, output = self.attention, self.attention.output
         share = _share(attention, self.tile, self.target)
@@ -204,10 +230,10 @@ class _Planner:
 
     def _epilogue(self, output: Tensor) -> Body:
         """Return what stores a row's columns."""
-        held = Held.product(FLOAT32, output.sizes)
+        held = RegisterValue.product(FLOAT32, output.sizes)
         return apply(CONVERT, output.data_type, output.sizes, portable=True, input=held)
 
-    def _kernels(self, epilogue: Body, output: Tensor, parts: int, share: int) -> Steps:
+    def _kernels(self, epilogue: Body, output: Tensor, parts: int, share: int) -> ScheduledSteps:
         attention, tile = self.attention, self.tile
         row_tiles, column_tiles = tile.groups(attention.rows, -(-attention.output.sizes[-1] // UNIT))
         blocks = -(-attention.keys // tile.block)
@@ -243,7 +269,7 @@ class _Planner:
             share,
             reason=self._why(parts),
         )
-        return self.before + Steps((kernel,))
+        return self.before + ScheduledSteps((kernel,))
 
     def _why(self, parts: int) -> str:
         """Return why the tile and the parts are as they are."""
@@ -264,12 +290,12 @@ class _Planner:
         """Queries or keys: element by element, or laid out anew in units of four rows or keys."""
         batch, own, size = source.sizes[:2], source.sizes[2:-1], source.sizes[-1]
         if not in_units or reuse < LEAST_REUSE:
-            return Operand(source, Form.SINGLE, batch, own, True)
+            return Operand(source, OperandLayout.SINGLE, batch, own, True)
         count = -(-math.prod(own) // UNIT) * UNIT
         room = Tensor.temporary(what, FLOAT32, (*batch, size, count))
         strides = (*room.strides[:2], *packed_strides(own), count)
         self._lay_out(source, replace(room, sizes=source.sizes, strides=strides), what)
-        return Operand(pack_tensor(room, 3, UNIT), Form.ACROSS, batch, (count,), False)
+        return Operand(pack_tensor(room, 3, UNIT), OperandLayout.ACROSS, batch, (count,), False)
 
     def _in_units(self, source: Source, what: str, reuse: int) -> Source:
         """Return queries, keys or values in units of four along the head, laid out anew if they do not lie so, or if
@@ -296,7 +322,7 @@ class _Planner:
 def _along(source: Source) -> Operand:
     """Return queries or keys that are in units of four along the head."""
     last = len(source.sizes) - 1
-    return Operand(source, Form.ALONG, source.sizes[:2], source.sizes[2:last], True)
+    return Operand(source, OperandLayout.ALONG, source.sizes[:2], source.sizes[2:last], True)
 
 
 def _merged(partials: Tensor, output: Tensor) -> Body:

@@ -1,7 +1,14 @@
-"""Convolutions as matrix products, with the windows as a virtual operand.
+"""Convolutions as matrix products, and depthwise ones. What picks among all schedules is in ``convolution_choice``.
 
-A window of one element that never leaves the input is no window at all: the operand is a view of the input. Other
-schedules, and what picks among them, are in ``convolution_choice``.
+Products take the windows as a virtual operand. A window of one element that never leaves the input is no window at all:
+the operand is a view of the input.
+
+Depthwise convolutions have one input channel per group, so that there is nothing to sum but the window: little
+arithmetic for much memory. An invocation computes a tile of positions over the last two spatial dimensions, of one
+output channel. It holds the filter in registers, goes through the rows of the patch that its windows see, reads each
+once, in units of four if possible, and adds each element to every position that sees it. Outer dimensions of the
+window, and rows if the window is large, are loops around that. Without such loops CPU adapters read a filter in units,
+too, if the initialization can lay it out for that.
 """
 
 from __future__ import annotations
@@ -10,15 +17,33 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dmlgpu.compiler.plan import Contract, Convolution, Convolve, Product, Sizes, Source, Space, Tensor
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import packed_strides
+from dmlgpu.compiler.plan import (
+    Body,
+    Contract,
+    Convolution,
+    Convolve,
+    Map,
+    Product,
+    Sizes,
+    Source,
+    Space,
+    Tensor,
+    apply,
+    constants,
+    element,
+)
 from dmlgpu.compiler.plan.windows import positions_of
-from dmlgpu.compiler.rewrites.packing import running_dimension
-from dmlgpu.compiler.rewrites.sources import is_elementwise, leaves, permuted, rewrite, stepped
+from dmlgpu.compiler.rewrites.packing import UNIT, running_dimension
+from dmlgpu.compiler.rewrites.sources import CONVERT, is_elementwise, leaves, permuted, rewrite, stepped
 from dmlgpu.compiler.rewrites.windows import taken
 from dmlgpu.compiler.schedule import gemm_choice
 from dmlgpu.compiler.schedule.scheduling import schedule_step
-from dmlgpu.compiler.schedule.steps import Steps
-from dmlgpu.compiler.target import Target
+from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
+from dmlgpu.compiler.schedule.steps.products import Patch
+from dmlgpu.compiler.schedule.tiles import MOST_ACROSS, packed_patch, tile_columns, tile_rows, tiles
+from dmlgpu.compiler.target import Profile, Target
 
 IMPLICIT_GEMM = "implicit-gemm"
 
@@ -26,13 +51,13 @@ OUTPUT = 2
 """The dimension of the result along which the outputs of a group lie."""
 
 CHANNEL = 2
-"""The dimension of the input along which the channels of a group lie."""
+"""The dimension of input and filter along which the channels of a group lie."""
 
 FEW_POSITIONS = 4
 """Positions below which outputs make better columns."""
 
 
-def implicit_gemm(step: Convolve, target: Target, *, keeps_neighbours: bool = False) -> Steps:
+def implicit_gemm(step: Convolve, target: Target, *, keeps_neighbours: bool = False) -> ScheduledSteps:
     """Schedule a convolution as a product, per group, of the filter and what the windows see.
 
     The positions of all images are its columns, or, where memory runs along the outputs (NHWC), its rows. What the
@@ -111,3 +136,63 @@ def _without_window(source: Source) -> Source:
         return replace(node, sizes=node.sizes[:3])
 
     return rewrite(source, drop)
+
+
+DEPTHWISE = "convolution/depthwise"
+
+SPATIAL = 3
+"""The first spatial dimension of input, filter and output."""
+
+
+def depthwise_fits(convolution: Convolution, target: Target) -> bool:
+    """Return whether the schedule can compute a convolution."""
+    looped = math.prod(axis.size for axis in convolution.windows)
+    below_limit = target.loop_limit is None or looped < target.loop_limit
+    return convolution.input.sizes[CHANNEL] == 1 and convolution.windows[-1].size <= MOST_ACROSS and below_limit
+
+
+def depthwise_steps(convolution: Convolution, epilogue: Body, output: Tensor, target: Target) -> ScheduledSteps:
+    """Return the steps that compute a convolution that fits: a single kernel.
+
+    Args:
+        convolution: what is summed.
+        epilogue: over {batch, groups, outputs per group, positions..}, with a leaf ``RegisterValue``.
+        output: where the result goes.
+        target: the adapter.
+    """
+    columns = tile_columns(convolution.windows[-1].positions, target)
+    rows = tile_rows(convolution.windows, columns, target)
+    source, across = packed_patch(convolution.input, convolution.windows[-1], columns, target)
+    down = Patch(convolution.windows[-2], rows) if rows else None
+    looped = convolution.windows[: -2 if rows else -1]
+    taps, laid_out = _taps(convolution, target) if not looped else (convolution.filter, ScheduledSteps())
+    values = constants(
+        looped=looped,
+        in_units=taps is not convolution.filter,
+        down=down,
+        across=across,
+        channel=CHANNEL,
+        spatial=SPATIAL,
+    )
+    inputs = {"input": source, "taps": taps}
+    body = element(DEPTHWISE, convolution.accumulator, output.sizes, portable=True, values=values, **inputs)
+    ones = (1,) * (SPATIAL + len(looped))
+    tile = (*ones, rows, columns) if rows else (*ones, columns)
+    return laid_out.as_initialization + tiles("depthwise", body, tile, epilogue, output, target=target)
+
+
+def _taps(convolution: Convolution, target: Target) -> tuple[Source, ScheduledSteps]:
+    """Return the filter in whole units for each output, and the steps that lay it out so.
+
+    It stays as it is where it may change with every execution, or where reading elements costs no more.
+    """
+    source, accumulator = convolution.filter, convolution.accumulator
+    groups, outputs, _, *window = source.sizes
+    if not convolution.filter_owned or target.profile is not Profile.CPU or accumulator.bits != DataType.FLOAT32.bits:
+        return source, ScheduledSteps()
+    units = -(-math.prod(window) // UNIT)
+    strides = (outputs * units * UNIT, units * UNIT, 1, *packed_strides(window))
+    room = Tensor.persistent("taps", accumulator, source.sizes, strides)
+    read = replace(room, sizes=(groups, outputs, units), strides=(outputs * units, units, 1), lanes=UNIT)
+    copied = apply(CONVERT, accumulator, source.sizes, portable=True, input=source)
+    return read, schedule_step(Map("lay out taps", copied, room), target).because("windows are read in units of four")

@@ -17,10 +17,9 @@ from dataclasses import dataclass, field, replace
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.compiler.plan import Convolution, Convolve
 from dmlgpu.compiler.schedule import gemm_choice
-from dmlgpu.compiler.schedule.convolution import IMPLICIT_GEMM, implicit_gemm
-from dmlgpu.compiler.schedule.depthwise import depthwise_fits, depthwise_steps
+from dmlgpu.compiler.schedule.convolution import IMPLICIT_GEMM, depthwise_fits, depthwise_steps, implicit_gemm
 from dmlgpu.compiler.schedule.scheduling import schedule_step
-from dmlgpu.compiler.schedule.steps import Steps
+from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.transposed import transposed_steps
 from dmlgpu.compiler.schedule.winograd import winograd_fits, winograd_pays, winograd_steps
 from dmlgpu.compiler.target import Profile, Target
@@ -49,7 +48,7 @@ class ConvolutionSchedule:
     fits: Callable[[Convolution, Target], bool]
     suits: Callable[[Convolution, Target], bool]
     reason: str
-    build: Callable[[Convolve, Target], Steps]
+    build: Callable[[Convolve, Target], ScheduledSteps]
 
 
 def _winograd(name: str, reason: str, *, is_fastest: bool) -> ConvolutionSchedule:
@@ -97,14 +96,14 @@ def _named(name: str) -> ConvolutionSchedule:
 
 
 @dataclass(frozen=True)
-class Choice:
+class ConvolutionChoice:
     """The name of a schedule, and why it was chosen, for people."""
 
     name: str
     reason: str = field(default="", compare=False)
 
 
-def choose(convolution: Convolution, target: Target) -> Choice:
+def choose(convolution: Convolution, target: Target) -> ConvolutionChoice:
     """Return the schedule for a convolution: ``Target.schedule``, if it is set.
 
     Raises:
@@ -117,7 +116,7 @@ def choose(convolution: Convolution, target: Target) -> Choice:
         raise InvalidArgument(f"convolutions have no schedule {name!r}; there are {', '.join(NAMES)}")
     if not _named(name).fits(convolution, target):
         raise InvalidArgument(f"the schedule {name!r} does not fit this convolution")
-    return Choice(name, f"{name!r} is asked for")
+    return ConvolutionChoice(name, f"{name!r} is asked for")
 
 
 def alternatives(convolution: Convolution, target: Target) -> tuple[str, ...]:
@@ -149,7 +148,7 @@ def saved_by_channels_last(step: Convolve, target: Target) -> float:
             return -count
 
 
-def _suited(convolution: Convolution, target: Target) -> Choice:
+def _suited(convolution: Convolution, target: Target) -> ConvolutionChoice:
     """Return what tuning found fastest, if it fits, or else the built-in choice."""
     image, filters = ("x".join(map(str, source.sizes)) for source in (convolution.input, convolution.filter))
     windows = ", ".join(
@@ -158,15 +157,15 @@ def _suited(convolution: Convolution, target: Target) -> Choice:
     question = f"convolution {image} with {filters}: {windows}"
     answer = target.tuned.answer(question, lambda: alternatives(convolution, target))
     if answer and answer in alternatives(convolution, target):
-        return Choice(answer, "dmlgpu tune found it fastest on this adapter")
+        return ConvolutionChoice(answer, "dmlgpu tune found it fastest on this adapter")
     return _built_in(convolution, target)
 
 
-def _built_in(convolution: Convolution, target: Target) -> Choice:
+def _built_in(convolution: Convolution, target: Target) -> ConvolutionChoice:
     """Return the choice that does not depend on tuning."""
     schedule = next(each for each in CONVOLUTION_SCHEDULES if each.suits(convolution, target))
     objection = f"; {_objection(convolution, target)}" if schedule.name == IMPLICIT_GEMM else ""
-    return Choice(schedule.name, schedule.reason + objection)
+    return ConvolutionChoice(schedule.name, schedule.reason + objection)
 
 
 def _objection(convolution: Convolution, target: Target) -> str:
@@ -180,7 +179,7 @@ def _objection(convolution: Convolution, target: Target) -> str:
 
 
 @schedule_step.register
-def _convolve(step: Convolve, target: Target) -> Steps:
+def _convolve(step: Convolve, target: Target) -> ScheduledSteps:
     """Compute a convolution by the schedule that suits it, or by that which ``Target.schedule`` names."""
     if step.transposed:
         return transposed_steps(step, target, _convolve)

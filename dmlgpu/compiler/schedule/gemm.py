@@ -3,8 +3,8 @@
 1. ``choose`` (gemm_choice) picks schedule, tile and parts from the sizes and the target alone; ``Target.schedule``
    overrides it by name.
 2. Rows and columns are exchanged where memory runs along rows (element-wise sources only).
-3. Each operand gets a ``Form``: read in units of four along its own dimension (ACROSS), along the inner one (ALONG),
-   or element by element (SINGLE).
+3. Each operand gets an ``OperandLayout``: read in units of four along its own dimension (ACROSS), along the inner one
+   (ALONG), or element by element (SINGLE).
 4. Where a tile in registers would read or convert the elements of an operand again and again, it is first laid out anew
    (``_relaid``), in units of four along its own dimension: by the initialisation, in a persistent tensor, if it is
    OWNED_BY_DML; else in a temporary tensor before each product.
@@ -24,9 +24,9 @@ from dmlgpu.compiler.plan import (
     Body,
     Contract,
     Element,
-    Held,
     Map,
     Product,
+    RegisterValue,
     Sizes,
     Space,
     Tensor,
@@ -36,13 +36,13 @@ from dmlgpu.compiler.plan import (
 )
 from dmlgpu.compiler.rewrites.packing import UNIT, in_pairs, running_dimension
 from dmlgpu.compiler.rewrites.sources import CONVERT, is_plain, permuted, rewrite
-from dmlgpu.compiler.schedule.gemm_choice import Choice, Shape, broadcasts, choose
-from dmlgpu.compiler.schedule.launch import Launch, fold, loop_launch
-from dmlgpu.compiler.schedule.operand_forms import Operands, window_of
-from dmlgpu.compiler.schedule.operands import pack_output, packs_along
+from dmlgpu.compiler.schedule.gemm_choice import ProductChoice, Shape, broadcasts, choose
+from dmlgpu.compiler.schedule.launch import Launch, choose_walk, fold, loop_launch
+from dmlgpu.compiler.schedule.operands import ProductOperands, pack_output, packs_along, window_of
 from dmlgpu.compiler.schedule.scheduling import schedule_step
-from dmlgpu.compiler.schedule.steps import Form, Operand, ProductSchedule, ScheduledContract, ScheduledMap, Steps
-from dmlgpu.compiler.schedule.walk import choose_walk
+from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
+from dmlgpu.compiler.schedule.steps.maps import ScheduledMap
+from dmlgpu.compiler.schedule.steps.products import Operand, OperandLayout, ProductSchedule, ScheduledContract
 from dmlgpu.compiler.target import Profile, Target
 
 CHUNK = 1024
@@ -53,10 +53,10 @@ MERGE = "schedules/gemm_merge"
 
 
 @schedule_step.register
-def _contract(step: Contract, target: Target) -> Steps:
+def _contract(step: Contract, target: Target) -> ScheduledSteps:
     step = _oriented(step)
     shape = _shape(step.product, target)
-    return _Planner(step, choose(shape, target), target).steps()
+    return _ProductPlanner(step, choose(shape, target), target).steps()
 
 
 def _shape(product: Product, target: Target) -> Shape:
@@ -65,7 +65,7 @@ def _shape(product: Product, target: Target) -> Shape:
     return Shape.of(product.space, along=packs_along(product), taps=taps)
 
 
-def interleaved_steps(step: Contract, interleaved: int, target: Target) -> Steps | None:
+def interleaved_steps(step: Contract, interleaved: int, target: Target) -> ScheduledSteps | None:
     """Schedule a product whose rows, along the last of their dimensions, lie side by side in the output.
 
     Args:
@@ -82,7 +82,7 @@ def interleaved_steps(step: Contract, interleaved: int, target: Target) -> Steps
     whole = output.lanes == UNIT and step.product.space.columns[-1] % UNIT == 0 and choice.tile.rows % interleaved == 0
     if choice.schedule is ProductSchedule.SMALL or choice.parts > 1 or not whole:
         return None
-    return _Planner(step, choice, target, interleaved).steps()
+    return _ProductPlanner(step, choice, target, interleaved).steps()
 
 
 def chunk_of(inner: Sizes, share: int) -> int:
@@ -140,18 +140,18 @@ def _order(first: int, second: int, third: int) -> Sizes:
 # ---- steps
 
 UNROLLED = 2
-"""Steps of a turn of the loop on processors, which write all sums anew in each; four take too many registers."""
+"""Steps of a turn of the loop on CPU adapters, which write all sums anew in each; four take too many registers."""
 
 
-class _Planner:
+class _ProductPlanner:
     """The steps of one product, under a schedule that is chosen already."""
 
-    def __init__(self, step: Contract, choice: Choice, target: Target, interleaved: int = 1):
+    def __init__(self, step: Contract, choice: ProductChoice, target: Target, interleaved: int = 1):
         self.step, self.product, self.space = step, step.product, step.product.space
         self.choice, self.target, self.interleaved = choice, target, interleaved
-        self.shape, self.operands = Shape.of(self.space), Operands(self.product, choice, target)
+        self.shape, self.operands = Shape.of(self.space), ProductOperands(self.product, choice, target)
 
-    def steps(self) -> Steps:
+    def steps(self) -> ScheduledSteps:
         """Return all kernels: what is laid out anew, the product, and the sum of its parts."""
         step, accumulator = self.step, self.product.accumulator
         share, parts = self._shares()
@@ -159,7 +159,7 @@ class _Planner:
             last = self._contract(step.epilogue, step.output, share, parts, keeps_neighbours=step.keeps_neighbours)
         else:
             partials = Tensor.temporary("partial sums", accumulator, (parts, *step.output.sizes))
-            held = Held.product(accumulator, step.output.sizes)
+            held = RegisterValue.product(accumulator, step.output.sizes)
             sums = apply(CONVERT, accumulator, step.output.sizes, portable=True, input=held)
             total = _with_sum(step.epilogue, _merged(partials))
             merge = Map("sum of parts", total, step.output, step.keeps_neighbours)
@@ -177,24 +177,24 @@ class _Planner:
 
     def _contract(
         self, epilogue: Body, output: Tensor, share: int, parts: int, *, keeps_neighbours: bool = False
-    ) -> Steps:
+    ) -> ScheduledSteps:
         product, choice, target = self.product, self.choice, self.target
         a, b = self.operands.a(), self.operands.b()
         label = f"{choice.schedule}{' split' if parts > 1 else ''}"
         if choice.schedule is ProductSchedule.SMALL:
-            if a.form is not b.form:
+            if a.layout is not b.layout:
                 a, b = (
-                    replace(operand, source=source, form=Form.SINGLE)
+                    replace(operand, source=source, layout=OperandLayout.SINGLE)
                     for operand, source in ((a, product.a), (b, product.b))
                 )
             body = self._small_body((a, b), epilogue, output, share=share, parts=parts)
             walk = choose_walk(output, keeps_neighbours)
             launch = loop_launch(walk.items(output), target)
-            return Steps((ScheduledMap(label, launch, output, body, walk, reason=choice.reason),))
+            return ScheduledSteps((ScheduledMap(label, launch, output, body, walk, reason=choice.reason),))
         epilogue, output = pack_output(epilogue, output)
         if self._takes_pairs:
             output = in_pairs(output)
-            b = replace(b, source=in_pairs(b.source)) if b.form is Form.ACROSS else b
+            b = replace(b, source=in_pairs(b.source)) if b.layout is OperandLayout.ACROSS else b
         across, down = choice.tile.groups(self.shape.rows, self.shape.columns)
         total = across * down * self.shape.batch * parts
         launch = Launch(choice.tile.workgroup, 1, fold(total, target), total)
@@ -219,7 +219,7 @@ class _Planner:
             self._takes_pairs,
             reason=f"{choice.reason}; {_tile_text(choice)}",
         )
-        return Steps((kernel,))
+        return ScheduledSteps((kernel,))
 
     def _sharing(self) -> int:
         """Return how many invocations share what they read of the rows."""
@@ -238,7 +238,7 @@ class _Planner:
             return 1
         if b.window is not None:
             return b.window.axis.size
-        if Form.ALONG in (a.form, b.form):
+        if OperandLayout.ALONG in (a.layout, b.layout):
             return UNIT
         *outer, last = self.space.inner
         whole = last % UNROLLED == 0 and (outer or (share % UNROLLED == 0 and chunk % UNROLLED == 0))
@@ -253,7 +253,7 @@ class _Planner:
             batch=len(self.space.batch),
             rows=len(self.space.rows),
             inner=self.space.inner,
-            step=UNIT if a.form is Form.ALONG else 1,
+            step=UNIT if a.layout is OperandLayout.ALONG else 1,
             parts=parts,
             share=share,
             chunk=chunk_of(self.space.inner, share),
@@ -264,7 +264,7 @@ class _Planner:
         return _with_sum(epilogue, total)
 
 
-def _tile_text(choice: Choice) -> str:
+def _tile_text(choice: ProductChoice) -> str:
     tile = choice.tile
     parts = f", sums in {choice.parts} parts" if choice.parts > 1 else ""
     return f"each invocation computes {tile.rows} x {tile.units * UNIT} outputs{parts}"
@@ -284,4 +284,4 @@ def _merged(partials: Tensor) -> Body:
 
 def _with_sum(epilogue: Body, total: Body) -> Body:
     """Return an epilogue on sums that a body computes."""
-    return rewrite(epilogue, lambda node: total if isinstance(node, Held) else node)
+    return rewrite(epilogue, lambda node: total if isinstance(node, RegisterValue) else node)

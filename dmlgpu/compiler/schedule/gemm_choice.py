@@ -21,7 +21,7 @@ from typing import TypeAlias
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.compiler.plan import Space
 from dmlgpu.compiler.rewrites.packing import UNIT
-from dmlgpu.compiler.schedule.steps import ProductSchedule, ProductTile
+from dmlgpu.compiler.schedule.steps.products import ProductSchedule, ProductTile
 from dmlgpu.compiler.target import FEWEST_LANES, Profile, Target
 
 SPLIT = "-split"
@@ -63,7 +63,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Choice:
+class ProductChoice:
     """A schedule, its tile, and into how many parts sums are split (1: not at all).
 
     Attributes:
@@ -99,7 +99,7 @@ FEWEST_STEPS = 256
 MOST_PARTS = 64
 
 
-def choose(shape: Shape, target: Target, name: str = "") -> Choice:
+def choose(shape: Shape, target: Target, name: str = "") -> ProductChoice:
     """Return the schedule for a product.
 
     Args:
@@ -121,24 +121,25 @@ def choose(shape: Shape, target: Target, name: str = "") -> Choice:
     return _built_in(shape, target, name)
 
 
-def _built_in(shape: Shape, target: Target, name: str = "") -> Choice:
+def _built_in(shape: Shape, target: Target, name: str = "") -> ProductChoice:
     """Return the choice that does not depend on tuning."""
     if name and name not in NAMES:
         raise InvalidArgument(f"matrix products have no schedule {name!r}; there are {', '.join(NAMES)}")
     if name:
         schedule, reason = ProductSchedule(name.removesuffix(SPLIT)), f"{name!r} is asked for"
     else:
-        schedule, reason = _suited(shape, target)
+        suit = next(suit for suit in PRODUCT_SCHEDULES if suit.fits(shape, target))
+        schedule, reason = suit.schedule, suit.reason.format(shape=shape, little=_little(target))
     tile = _TILES[schedule](shape, target)
     needed = -(-shape.inner // longest(target))
     if name.endswith(SPLIT):
-        return Choice(schedule, tile, max(needed, _most_parts(shape), 2), reason)
+        return ProductChoice(schedule, tile, max(needed, _most_parts(shape), 2), reason)
     useful = 1 if name else _useful_parts(shape, schedule, tile, target)
     if needed > 1:
         reason += f"; the driver stops an invocation before it has added up {shape.inner:,} products"
     elif useful > 1:
         reason += f"; {shape.outputs:,} outputs leave the adapter idle unless {useful} invocations share their sums"
-    return Choice(schedule, tile, max(needed, useful), reason)
+    return ProductChoice(schedule, tile, max(needed, useful), reason)
 
 
 TOO_SLOW = 2.0
@@ -148,10 +149,10 @@ MOST_SMALL = 1 << 18
 """Multiplications up to which the schedule ``small`` is one."""
 
 
-def alternatives(shape: Shape, target: Target) -> dict[str, Choice]:
+def alternatives(shape: Shape, target: Target) -> dict[str, ProductChoice]:
     """Return the choices that may be fastest, by their texts, the built-in one first.
 
-    On processors workgroup memory is no faster than other memory, so that nothing is gained from it.
+    On CPU adapters workgroup memory is no faster than other memory, so that nothing is gained from it.
     """
     chosen = _built_in(shape, target)
     choices = {chosen.text: chosen}
@@ -164,7 +165,7 @@ def alternatives(shape: Shape, target: Target) -> dict[str, Choice]:
         least = -(-shape.inner // longest(target))
         useful = max(least, _useful_parts(shape, schedule, tile, target))
         for parts in sorted({least, useful, min(2 * useful, max(least, _most_parts(shape)))}):
-            choice = Choice(schedule, tile, parts)
+            choice = ProductChoice(schedule, tile, parts)
             choices.setdefault(choice.text, choice)
     return choices
 
@@ -208,12 +209,12 @@ PRODUCT_SCHEDULES = (
     Suit(
         ProductSchedule.SMALL,
         lambda shape, target: target.profile is Profile.CPU and shape.rows == 1 and shape.along,
-        "one row by columns that lie in one piece, on a processor",
+        "one row by columns that lie in one piece, on a CPU adapter",
     ),
     Suit(
         ProductSchedule.REGISTER,
         lambda shape, target: target.profile is Profile.CPU,
-        "processors are fastest with tiles in registers",
+        "CPU adapters are fastest with tiles in registers",
     ),
     Suit(
         ProductSchedule.REGISTER,
@@ -229,12 +230,6 @@ PRODUCT_SCHEDULES = (
 """Which schedule suits which products: the first that fits is chosen."""
 
 
-def _suited(shape: Shape, target: Target) -> tuple[ProductSchedule, str]:
-    """Return the schedule that suits a product, and why."""
-    suit = next(suit for suit in PRODUCT_SCHEDULES if suit.fits(shape, target))
-    return suit.schedule, suit.reason.format(shape=shape, little=_little(target))
-
-
 def _useful_parts(shape: Shape, schedule: ProductSchedule, tile: ProductTile, target: Target) -> int:
     """Return the parts that fill the adapter where there are too few outputs to do so."""
     if schedule is ProductSchedule.SMALL:
@@ -248,10 +243,6 @@ def _useful_parts(shape: Shape, schedule: ProductSchedule, tile: ProductTile, ta
 def _most_parts(shape: Shape) -> int:
     """Return the parts that are long enough to be worth an invocation each."""
     return max(1, min(shape.inner // FEWEST_STEPS, MOST_PARTS))
-
-
-def _single(shape: Shape, target: Target) -> ProductTile:
-    return ProductTile()
 
 
 FEW_ROWS = 16
@@ -302,7 +293,7 @@ class _Registers:
         )
 
     def cost(self, tile: ProductTile, shape: Shape, target: Target) -> float:
-        """Return the time for a product, empty parts of tiles and idle processors included."""
+        """Return the time for a product, empty parts of tiles and idle cores included."""
         across, down = tile.groups(shape.rows, shape.columns)
         idle = max(1.0, self.groups / (across * down * shape.batch * _most_parts(shape)))
         multiplying = tile.covered(shape.rows, shape.columns) * self._costs(tile, shape, target)[tile.rows, tile.units]
@@ -410,7 +401,7 @@ def expected_cost(shape: Shape, target: Target) -> float:
 
 
 MANY_GROUPS = 256
-"""Workgroups from which on large tiles leave no processor idle."""
+"""Workgroups from which on large tiles leave no core idle."""
 
 
 def _in_workgroup_memory(shape: Shape, target: Target) -> ProductTile:
@@ -432,7 +423,7 @@ def _shared_tiles(target: Target) -> list[ProductTile]:
 
 
 _TILES = {
-    ProductSchedule.SMALL: _single,
+    ProductSchedule.SMALL: lambda shape, target: ProductTile(),
     ProductSchedule.REGISTER: _in_registers,
     ProductSchedule.SHARED: _in_workgroup_memory,
 }

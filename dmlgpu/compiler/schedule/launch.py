@@ -1,10 +1,12 @@
-"""Workgroups: how many, how large."""
+"""Workgroups: how many, how large; and the order in which a kernel visits the units of its output."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from dmlgpu.catalog.tensor_desc import WORD_BITS
 from dmlgpu.common.errors import NotSupported
+from dmlgpu.compiler.plan import Tensor
 from dmlgpu.compiler.target import Profile, Target
 
 
@@ -14,13 +16,13 @@ class Launch:
 
     Attributes:
         workgroup: invocations of a workgroup.
-        each: consecutive work items of one invocation.
+        items_per_invocation: consecutive work items of one invocation.
         grid: workgroups along x, y, z; the number of a workgroup is x + y * grid[0].
         total: work items in all; numbers from there on do nothing.
     """
 
     workgroup: int
-    each: int
+    items_per_invocation: int
     grid: tuple[int, int, int]
     total: int
 
@@ -40,8 +42,8 @@ def fold(groups: int, target: Target) -> tuple[int, int, int]:
 
 def map_launch(total: int, target: Target) -> Launch:
     """Return one invocation per few items: CPU adapters like several neighbouring ones, GPUs one."""
-    each, workgroup = 4 if target.profile is Profile.CPU else 1, min(256, target.max_workgroup_invocations)
-    return Launch(workgroup, each, fold(-(-total // (workgroup * each)), target), total)
+    items, workgroup = 4 if target.profile is Profile.CPU else 1, min(256, target.max_workgroup_invocations)
+    return Launch(workgroup, items, fold(-(-total // (workgroup * items)), target), total)
 
 
 def item_launch(total: int, target: Target) -> Launch:
@@ -79,3 +81,111 @@ def row_launch(rows: int, units: int, target: Target) -> Launch:
     """Return one workgroup per row of so many units, no larger than the row needs."""
     workgroup = min(max(32, 1 << (units - 1).bit_length()), 256, target.max_workgroup_invocations)
     return Launch(workgroup, 1, fold(rows, target), rows)
+
+
+SPARSE = 4
+"""A span this many times the units makes walking by words dearer than storing each unit with compare-exchange."""
+
+
+@dataclass(frozen=True)
+class Digit:
+    """How one coordinate comes out of a running number: divide by ``stride``, keep the remainder for the next digit."""
+
+    dimension: int
+    size: int
+    stride: int
+    checked: bool = False
+
+
+@dataclass(frozen=True)
+class Walk:
+    """A way over the units of a tensor.
+
+    Attributes:
+        digits: outermost first; dimensions of size 1 have stride 0 and coordinate 0.
+        count: how many units the running number goes through, gaps included.
+        gaps: whether a remainder above 0 after the last digit is a gap.
+        by_words: the running number counts units in memory, and one invocation owns each 32-bit word.
+        exchange: units share words with others' units: store them with compare-exchange.
+        word, first: by words, the word in which the tensor begins, and the units in it before its first.
+        keeps_neighbours: by words, what belongs to no unit of the tensor stays as it is.
+    """
+
+    digits: tuple[Digit, ...]
+    count: int
+    gaps: bool = False
+    by_words: bool = False
+    exchange: bool = False
+    word: int = 0
+    first: int = 0
+    keeps_neighbours: bool = False
+
+    @property
+    def reason(self) -> str:
+        """Why it does not simply go from unit to unit, for people; empty where it does."""
+        if self.by_words:
+            return "elements share 32-bit words, each of which one invocation owns"
+        if self.exchange:
+            return "elements share 32-bit words with others far apart, and are stored by compare-exchange"
+        return ""
+
+    def items(self, output: Tensor) -> int:
+        """Return the work items of the walk over a tensor: words, or units."""
+        return -(-(self.first + self.count) * output.unit_bits // WORD_BITS) if self.by_words else self.count
+
+
+def choose_walk(output: Tensor, keeps_neighbours: bool = False) -> Walk:
+    """Return units of whole words go in stride order without gaps; smaller ones by the words they lie in, if that is
+    cheap.
+
+    Args:
+        output: what is walked over.
+        keeps_neighbours: whether what lies between and beside its units belongs to others, who write it at another
+            time.
+    """
+    if output.unit_bits >= WORD_BITS:
+        return _dense(output)
+    nested = _nested(output)
+    units = 1
+    for size in output.sizes:
+        units *= size
+    if nested is None or nested.count > SPARSE * units:
+        return _dense(output, exchange=True)
+    word, first = divmod(output.offset, WORD_BITS // output.unit_bits)
+    return replace(nested, word=word, first=first, keeps_neighbours=keeps_neighbours)
+
+
+def _ordered(output: Tensor) -> tuple[list[int], tuple[Digit, ...]]:
+    """Return the dimensions by stride, largest first, and the digits of those of size 1."""
+    wide = [d for d in range(output.rank) if output.sizes[d] > 1]
+    wide.sort(key=lambda d: -output.strides[d])
+    return wide, tuple(Digit(d, 1, 0) for d in range(output.rank) if output.sizes[d] == 1)
+
+
+def _dense(output: Tensor, exchange: bool = False) -> Walk:
+    wide, digits = _ordered(output)
+    stride, inner = 1, []
+    for dimension in reversed(wide):
+        inner.append(Digit(dimension, output.sizes[dimension], stride))
+        stride *= output.sizes[dimension]
+    return Walk(digits + tuple(reversed(inner)), stride, exchange=exchange)
+
+
+def _nested(output: Tensor) -> Walk | None:
+    """Return the walk over memory; None when a stride lies within the span of the smaller ones."""
+    wide, digits = _ordered(output)
+    nested: list[Digit] = []
+    reach, gaps = 1, False
+    for dimension in reversed(wide):
+        size, stride = output.sizes[dimension], output.strides[dimension]
+        if stride < reach:
+            return None
+        if nested:
+            inner = nested[-1]
+            overruns = stride > inner.stride * inner.size
+            nested[-1] = Digit(inner.dimension, inner.size, inner.stride, checked=overruns)
+        else:
+            gaps = stride > 1
+        nested.append(Digit(dimension, size, stride))
+        reach += (size - 1) * stride
+    return Walk(digits + tuple(reversed(nested)), reach, gaps, by_words=True)

@@ -6,26 +6,28 @@ import functools
 from dataclasses import replace
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.catalog.tensor_desc import WORD_BITS
-from dmlgpu.compiler.plan import Body, Map, Source, Tensor, View
+from dmlgpu.common.errors import NotSupported
+from dmlgpu.compiler.plan import Body, Map, Tensor, View, apply, constants, element
 from dmlgpu.compiler.rewrites.collapse import collapse
-from dmlgpu.compiler.rewrites.packing import UNIT, pack, running_dimension
-from dmlgpu.compiler.rewrites.regions import is_costly
-from dmlgpu.compiler.rewrites.repeats import split_repeats
-from dmlgpu.compiler.rewrites.sources import computed, fold_views, is_identity
-from dmlgpu.compiler.schedule.antialiased import find_antialiased
-from dmlgpu.compiler.schedule.blocks import find_blocks
-from dmlgpu.compiler.schedule.downsample import find_downsample
-from dmlgpu.compiler.schedule.launch import loop_launch, map_launch
-from dmlgpu.compiler.schedule.ranges import near_copy
+from dmlgpu.compiler.rewrites.packing import UNIT, pack
+from dmlgpu.compiler.rewrites.resampling import split_repeats
+from dmlgpu.compiler.rewrites.sources import CONVERT, HARDMAX, HARDMAX_FLAT, computed, fold_views, is_costly, nodes
+from dmlgpu.compiler.rewrites.windows import WINDOW_SUM
+from dmlgpu.compiler.schedule.copies import (
+    find_blocks,
+    find_interleave,
+    find_transpose,
+    find_word_rows,
+    run_of_words,
+    tighten_binding,
+)
+from dmlgpu.compiler.schedule.launch import choose_walk, loop_launch, map_launch
+from dmlgpu.compiler.schedule.resampling import find_antialiased, find_downsample, find_upsample
 from dmlgpu.compiler.schedule.runs import find_runs
 from dmlgpu.compiler.schedule.scheduling import Candidate, first_fitting, schedule_step
-from dmlgpu.compiler.schedule.steps import Scheduled, ScheduledMap, ScheduledWordRows, Steps
-from dmlgpu.compiler.schedule.steps.maps import WORDS
-from dmlgpu.compiler.schedule.transpose import find_transpose
-from dmlgpu.compiler.schedule.upsample import find_upsample
-from dmlgpu.compiler.schedule.walk import choose_walk
-from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.schedule.steps.base import Scheduled, ScheduledSteps
+from dmlgpu.compiler.schedule.steps.maps import WORDS, ScheduledMap
+from dmlgpu.compiler.target import Target
 
 
 class MapProblem:
@@ -38,7 +40,7 @@ class MapProblem:
     def merged(self) -> tuple[Body, Tensor]:
         """Body and output with views folded into strides and dimensions merged."""
         folded, output = split_repeats(fold_views(self.step.body), self.step.output)
-        return near_copy(*collapse(folded if folded.moves else computed(folded), output))
+        return tighten_binding(*collapse(folded if folded.moves else computed(folded), output))
 
     @functools.cached_property
     def packed(self) -> tuple[Body, Tensor]:
@@ -49,14 +51,14 @@ class MapProblem:
     @functools.cached_property
     def run(self) -> int | None:
         """The dimension along which a copy of bytes finds whole words."""
-        return _run_of_words(*self.packed, self.target)
+        return run_of_words(*self.packed, self.target)
 
 
-def _single(kernel: Scheduled | None) -> Steps | None:
-    return None if kernel is None else Steps((kernel,))
+def _single(kernel: Scheduled | None) -> ScheduledSteps | None:
+    return None if kernel is None else ScheduledSteps((kernel,))
 
 
-MAP_SCHEDULES: tuple[Candidate[MapProblem], ...] = (
+MAP_SCHEDULES: tuple[Candidate[MapProblem, ScheduledSteps], ...] = (
     Candidate(
         "upsample",
         "resampling by whole factors: every output element of an input element has constant weights",
@@ -78,6 +80,11 @@ MAP_SCHEDULES: tuple[Candidate[MapProblem], ...] = (
         lambda problem: _single(find_transpose(problem.step.label, *problem.merged, problem.target)),
     ),
     Candidate(
+        "interleave",
+        "plain copies between planes and groups of few elements: whole units on both sides",
+        lambda problem: _single(find_interleave(problem.step.label, *problem.merged, problem.target)),
+    ),
+    Candidate(
         "blocks",
         "lookups of whole blocks on CPU adapters: where a block lies is computed once",
         lambda problem: _single(find_blocks(problem.step.label, *problem.packed, problem.target)),
@@ -94,16 +101,50 @@ MAP_SCHEDULES: tuple[Candidate[MapProblem], ...] = (
     Candidate(
         "word rows",
         "copies of bytes on CPU adapters in rows that have words of their own: whole words are copied",
-        lambda problem: _single(_rows_of_words(problem)),
+        lambda problem: _single(find_word_rows(problem.step, *problem.packed, problem.run, problem.target)),
     ),
-    Candidate("map", "everything else: every unit by itself", lambda problem: Steps((_units(problem),))),
+    Candidate("map", "everything else: every unit by itself", lambda problem: ScheduledSteps((_units(problem),))),
 )
 """The schedules of maps, in the order in which they are tried."""
 
 
 @schedule_step.register
-def _map(step: Map, target: Target) -> Steps:
-    return first_fitting(MAP_SCHEDULES, MapProblem(step, target))
+def _map(step: Map, target: Target) -> ScheduledSteps:
+    _check_loops(step.body, target)
+    body, output = _flat_hardmax(step.body, step.output)
+    return first_fitting(MAP_SCHEDULES, MapProblem(replace(step, body=body, output=output), target))
+
+
+def _check_loops(body: Body, target: Target) -> None:
+    """Raise NotSupported if the driver would stop the loop over a window before its end."""
+    limit = target.loop_limit
+    for node in nodes(body) if limit is not None else ():
+        if isinstance(node, Body) and node.file == WINDOW_SUM:
+            axis, before, after = (dict(node.constants)[name] for name in ("axis", "before", "after"))
+            longest = min(before + after + 1, node.sizes[axis])
+            if limit is not None and longest > limit:
+                raise NotSupported(
+                    f"a region of {longest} elements in a row exceeds the loops that {target.name!r} runs to their end"
+                    f" ({limit})"
+                )
+
+
+def _flat_hardmax(body: Body, output: Tensor) -> tuple[Body, Tensor]:
+    """Return what compares places in rows that no unit divides, and the output as one row, which units do; other maps
+    as they are."""
+    if body.file != HARDMAX or output.rank != 2 or dict(body.constants)["axes"] != (1,):
+        return body, output
+    rows, columns = output.sizes
+    divides = columns % UNIT == 0 or rows * columns % UNIT != 0
+    if divides or columns < UNIT or output.strides != (columns, 1):
+        return body, output
+    (first,) = body.children
+    assert isinstance(first, Tensor)
+    places = replace(first, sizes=(rows,), strides=first.strides[:1], view=View.INDEX)
+    flat = replace(output, sizes=(rows * columns,), strides=(1,))
+    values = constants(columns=columns)
+    ones = element(HARDMAX_FLAT, DataType.UINT32, flat.sizes, portable=True, values=values, first=places)
+    return apply(CONVERT, output.data_type, flat.sizes, portable=True, input=ones), flat
 
 
 def _units(problem: MapProblem) -> ScheduledMap:
@@ -115,67 +156,6 @@ def _units(problem: MapProblem) -> ScheduledMap:
     launch = (loop_launch if costly else map_launch)(items if run is None else -(-items // WORDS), target)
     reason = "; ".join(filter(None, (_why_units(output), walk.reason)))
     return ScheduledMap(step.label, launch, output, body, walk, costly, run, reason=reason)
-
-
-SHORTEST_RUN = 8
-"""Words of a run below which too many lie at its ends."""
-
-
-def _run_of_words(body: Body, output: Tensor, target: Target) -> int | None:
-    """Return the dimension along which a copy of bytes finds whole words; None where it finds few, for halves of words,
-    where that gains nothing, and on GPUs."""
-    run, is_bytes = running_dimension(output), WORD_BITS // output.unit_bits == UNIT
-    if target.profile is not Profile.CPU or not is_bytes or run is None or not is_identity(body):
-        return None
-    source = body.children[0]
-    if not isinstance(source, Tensor) or source.strides[run] != 1 or source.unit_bits != output.unit_bits:
-        return None
-    return run if output.sizes[run] >= SHORTEST_RUN * UNIT else None
-
-
-def _rows_of_words(problem: MapProblem) -> ScheduledWordRows | None:
-    """Return the copy row by row; None if there are no such rows, or they share words. It goes through no word that is
-    not its own, however many lie between the rows."""
-    step, run, target, (body, output) = problem.step, problem.run, problem.target, problem.packed
-    if run is None:
-        return None
-    blocks, words = _own_blocks(output, run, WORDS * UNIT), _own_blocks(output, run, UNIT)
-    wide = blocks is not None and target.has("shader-int64") and _ends_in_blocks(body.children[0], output)
-    walked = blocks if wide else words
-    if walked is None:
-        return None
-    units = WORDS * UNIT if wide else UNIT
-    sizes = walked.sizes if wide else tuple(-(-n // WORDS) if d == run else n for d, n in enumerate(walked.sizes))
-    walk = choose_walk(replace(walked, sizes=sizes))
-    first = output.offset % units
-    rows = ScheduledWordRows(
-        step.label, map_launch(walk.count, target), output, body, walk, run, first, step.keeps_neighbours, wide
-    )
-    count, what = walked.sizes[run], "blocks of 16 bytes" if wide else "words"
-    at_once = "" if wide else f", {WORDS} of which an invocation copies at once"
-    return replace(rows, reason=f"each row has {count} {what} of its own{at_once}")
-
-
-def _own_blocks(output: Tensor, run: int, units: int) -> Tensor | None:
-    """Return a tensor of bytes as one of blocks of so many; None where its rows share blocks."""
-    count = -(-(output.offset % units + output.sizes[run]) // units)
-    reach = count
-    strides = [0] * output.rank
-    others = (d for d in range(output.rank) if d != run and output.sizes[d] > 1)
-    for dimension in sorted(others, key=lambda d: output.strides[d]):
-        strides[dimension], rest = divmod(output.strides[dimension], units)
-        if rest or strides[dimension] < reach:
-            return None
-        reach += (output.sizes[dimension] - 1) * strides[dimension]
-    strides[run] = 1
-    sizes = tuple(count if d == run else size for d, size in enumerate(output.sizes))
-    return Tensor(output.binding, DataType.UINT32, sizes, tuple(strides))
-
-
-def _ends_in_blocks(source: Source, output: Tensor) -> bool:
-    """Return whether what is bound holds whole 64-bit numbers of the source, and whole blocks of the output."""
-    assert isinstance(source, Tensor)
-    return source.reach % 8 == 0 and output.reach % 16 == 0
 
 
 def _why_units(output: Tensor) -> str:

@@ -40,7 +40,7 @@ class Arena:
 
 
 @dataclass(frozen=True)
-class Memory:
+class MemoryLayout:
     """Where the tensors lie that a schedule allocates.
 
     Attributes:

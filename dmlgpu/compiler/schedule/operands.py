@@ -1,37 +1,45 @@
-"""Operands of products in units: whether a form can read them, and how they lie in it."""
+"""Operands of products: the layout in which a schedule reads them best, laid out anew in memory if that pays."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
-from dmlgpu.compiler.plan import Body, Product, Source, Space, Tensor
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import packed_strides
+from dmlgpu.compiler.plan import Body, Map, Product, Sizes, Source, Space, Tensor, View, apply
 from dmlgpu.compiler.plan.windows import Windows
 from dmlgpu.compiler.rewrites.packing import UNIT, pack_source, pack_tensor, packs_source, packs_tensor
-from dmlgpu.compiler.schedule.patches import packed_patch
-from dmlgpu.compiler.schedule.steps import Form, Operand
-from dmlgpu.compiler.target import Target
+from dmlgpu.compiler.rewrites.sources import CONVERT, identity, is_plain, leaves, rewrite, split
+from dmlgpu.compiler.rewrites.windows import seen_by
+from dmlgpu.compiler.schedule.gemm_choice import ProductChoice, Shape
+from dmlgpu.compiler.schedule.scheduling import schedule_step
+from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
+from dmlgpu.compiler.schedule.steps.products import Operand, OperandLayout, ProductSchedule
+from dmlgpu.compiler.schedule.tiles import packed_patch
+from dmlgpu.compiler.target import Profile, Target
 
 
-def _dimension(operand: Operand, form: Form) -> int:
-    """Return the dimension along which a form takes units: the last own or the last inner one."""
+def _dimension(operand: Operand, layout: OperandLayout) -> int:
+    """Return the dimension along which a layout takes units: the last own or the last inner one."""
     first, second = len(operand.batch) + len(operand.own) - 1, len(operand.source.sizes) - 1
     if operand.own_first:
-        return first if form is Form.ACROSS else second
-    return second if form is Form.ACROSS else len(operand.source.sizes) - len(operand.own) - 1
+        return first if layout is OperandLayout.ACROSS else second
+    return second if layout is OperandLayout.ACROSS else len(operand.source.sizes) - len(operand.own) - 1
 
 
-def packs(operand: Operand, form: Form) -> bool:
-    """Return whether an operand can be read in a form."""
-    dimension = _dimension(operand, form)
+def packs(operand: Operand, layout: OperandLayout) -> bool:
+    """Return whether an operand can be read in a layout."""
+    dimension = _dimension(operand, layout)
     return operand.source.sizes[dimension] % UNIT == 0 and packs_source(operand.source, dimension, UNIT)
 
 
 def packs_along(product: Product) -> bool:
     """Return whether both operands can be read in units along the inner dimension."""
     space = product.space
-    a = Operand(product.a, Form.SINGLE, space.batch, space.rows, own_first=True)
-    b = Operand(product.b, Form.SINGLE, space.batch, space.columns, own_first=False)
-    return packs(a, Form.ALONG) and packs(b, Form.ALONG)
+    a = Operand(product.a, OperandLayout.SINGLE, space.batch, space.rows, own_first=True)
+    b = Operand(product.b, OperandLayout.SINGLE, space.batch, space.columns, own_first=False)
+    return packs(a, OperandLayout.ALONG) and packs(b, OperandLayout.ALONG)
 
 
 MOST_TAPS = 8
@@ -51,14 +59,14 @@ def with_window(source: Source, windows: Windows, space: Space, target: Target) 
     if last.positions % UNIT or not 1 < last.size <= MOST_TAPS:
         return None
     source, window = packed_patch(source, last, UNIT, target)
-    return Operand(source, Form.WINDOW, space.batch, space.columns, False, tuple(outer), window)
+    return Operand(source, OperandLayout.WINDOW, space.batch, space.columns, False, tuple(outer), window)
 
 
-def packed(operand: Operand, form: Form) -> Operand:
-    """Return an operand in the units of a form."""
-    if form is Form.SINGLE:
+def packed(operand: Operand, layout: OperandLayout) -> Operand:
+    """Return an operand in the units of a layout."""
+    if layout is OperandLayout.SINGLE:
         return operand
-    return replace(operand, source=pack_source(operand.source, _dimension(operand, form), UNIT), form=form)
+    return replace(operand, source=pack_source(operand.source, _dimension(operand, layout), UNIT), layout=layout)
 
 
 def pack_output(epilogue: Body, output: Tensor) -> tuple[Body, Tensor]:
@@ -68,3 +76,173 @@ def pack_output(epilogue: Body, output: Tensor) -> tuple[Body, Tensor]:
     if not packs_tensor(output, last, UNIT) or not packs_source(epilogue, own, UNIT):
         return epilogue, output
     return pack_source(epilogue, own, UNIT), pack_tensor(output, last, UNIT)
+
+
+LEAST_REUSE = 16
+"""Times that each element of an operand is read, from which on laying it out anew pays."""
+
+LEAST_REUSE_OF_ROWS = 128
+"""The same for elements of a that need no conversion: a workgroup reads one at a time, all invocations the same."""
+
+LEAST_REUSE_OF_PANELS = 256
+"""The same for operands that lie in units already: only panels are gained."""
+
+
+def window_of(product: Product, target: Target) -> Operand | None:
+    """Return the columns of a product as windows that can be read row by row; None if they are none, or cannot."""
+    seen = seen_by(product.b)
+    return None if seen is None else with_window(*seen, product.space, target)
+
+
+class ProductOperands:
+    """The operands of one product, under a schedule that is chosen already.
+
+    Attributes:
+        before, initialization: the kernels that lay them out anew, each time or once.
+    """
+
+    def __init__(self, product: Product, choice: ProductChoice, target: Target):
+        self.product, self.space, self.choice, self.target = product, product.space, choice, target
+        self.shape = Shape.of(self.space)
+        self.before, self.initialization = ScheduledSteps(), ScheduledSteps()
+
+    def a(self) -> Operand:
+        """Return the rows."""
+        return self._operand(self.product.a, self.space.rows, True, self.product.a_owned)
+
+    def b(self) -> Operand:
+        """Return the columns."""
+        windowed = self._window()
+        return windowed or self._operand(self.product.b, self.space.columns, False, self.product.b_owned)
+
+    def _window(self) -> Operand | None:
+        """Return the columns as windows that are read row by row, if they are windows, on CPU adapters, which would
+        check each element by itself."""
+        if self.choice.schedule is not ProductSchedule.REGISTER or self.target.profile is not Profile.CPU:
+            return None
+        return window_of(self.product, self.target)
+
+    def _operand(self, source: Source, own: Sizes, own_first: bool, owned: bool) -> Operand:
+        """Return an operand in the best layout that the schedule reads, laid out anew if that pays."""
+        operand = Operand(source, OperandLayout.SINGLE, self.space.batch, own, own_first)
+        layouts = self._layouts(own_first)
+        layout = next((layout for layout in layouts if packs(operand, layout)), OperandLayout.SINGLE)
+        if self._is_worth_relaying(operand, layout, owned):
+            operand, layout = self._relaid(operand, owned), OperandLayout.ACROSS
+        return packed(operand, layout)
+
+    def _layouts(self, is_a: bool) -> tuple[OperandLayout, ...]:
+        """Return the layouts in which the schedule can read an operand, the best first."""
+        match self.choice.schedule:
+            case ProductSchedule.SMALL:
+                return (OperandLayout.ALONG,)
+            case ProductSchedule.REGISTER if is_a:
+                return (OperandLayout.ACROSS,) if self.choice.tile.rows % UNIT == 0 else ()
+            case _:
+                return (OperandLayout.ACROSS, OperandLayout.ALONG)
+
+    def _is_worth_relaying(self, operand: Operand, layout: OperandLayout, owned: bool) -> bool:
+        """Only tiles in registers gain: the others read each element few times, or convert it once per slab."""
+        is_a, shape, tile = operand.own_first, self.shape, self.choice.tile
+        if self.choice.schedule is not ProductSchedule.REGISTER or (is_a and tile.rows % UNIT):
+            return False
+        if self.product.a_stays if is_a else self.product.b_stays:
+            return False
+        if self.target.profile is not Profile.CPU and not owned:
+            return False
+        reuse = shape.columns if is_a else shape.rows
+        own = -(-math.prod(operand.own) // UNIT) * UNIT
+        size = 4 * math.prod(_varying(operand)) * math.prod(self.space.inner) * own
+        fits = size <= self.target.max_binding_size
+        return fits and reuse >= self._least_reuse(operand, layout, owned)
+
+    def _least_reuse(self, operand: Operand, layout: OperandLayout, owned: bool) -> float:
+        plain = isinstance(operand.source, Tensor) and operand.source.data_type.bits == DataType.FLOAT32.bits
+        if plain and layout is OperandLayout.ACROSS:
+            return LEAST_REUSE_OF_PANELS if self._panels(operand)[0] > 1 else math.inf
+        return LEAST_REUSE_OF_ROWS if plain and operand.own_first and not owned else LEAST_REUSE
+
+    def _relaid(self, operand: Operand, owned: bool) -> Operand:
+        """Return the operand in units of four along its own dimensions, in panels of a tile's width where these divide
+        it.
+
+        A workgroup then reads its panel from end to end. Without panels the last unit may be half empty; what lies
+        there is never written and of no account: it only reaches outputs that are not stored.
+        """
+        inner, batch = self.space.inner, _varying(operand)
+        panels, width = self._panels(operand)
+        if panels > 1:
+            operand = _split(operand, width)
+        laid = (*batch, panels, *inner, width)
+        strides = packed_strides(laid)
+        batch_strides = tuple(stride if size > 1 else 0 for size, stride in zip(batch, strides, strict=False))
+        inner_strides, own_strides = strides[len(batch) + 1 : -1], (strides[len(batch)], 1)
+        make = Tensor.persistent if owned else Tensor.temporary
+        room = make("operand laid out", self.product.accumulator, laid, strides)
+
+        def over(own: Sizes, own_strides: Sizes, batch_sizes: Sizes) -> Tensor:
+            middle = ((own, own_strides), (inner, inner_strides))
+            groups = middle if operand.own_first else middle[::-1]
+            return replace(
+                room,
+                sizes=batch_sizes + groups[0][0] + groups[1][0],
+                strides=batch_strides + groups[0][1] + groups[1][1],
+            )
+
+        written = over(operand.own, own_strides if panels > 1 else packed_strides(operand.own), batch)
+        label = f"lay out {'a' if operand.own_first else 'b'}"
+        reuse = self.shape.columns if operand.own_first else self.shape.rows
+        copied = schedule_step(Map(label, self._copied(operand, written), written), self.target).because(
+            f"the product reads each element {reuse} times, faster from units that lie as its tiles do"
+        )
+        if owned:
+            self.initialization += copied
+        else:
+            self.before += copied
+        return replace(operand, source=over((panels, width), own_strides, operand.batch), own=(panels, width))
+
+    def _panels(self, operand: Operand) -> tuple[int, int]:
+        """Return the panels of an operand and the width of each; one that is rounded up to units where it can't be
+        split."""
+        tile, count = self.choice.tile, math.prod(operand.own)
+        width = tile.down * tile.rows if operand.own_first else tile.across * tile.units * UNIT
+        if len(operand.own) == 1 and count % width == 0 and width % UNIT == 0 and is_plain(operand.source):
+            return count // width, width
+        return 1, -(-count // UNIT) * UNIT
+
+    def _copied(self, operand: Operand, written: Tensor) -> Body:
+        """Return what is written: bits where the type stays, else converted elements."""
+        source = _narrowed(operand.source, written.sizes)
+        if isinstance(source, Tensor) and source.data_type is written.data_type:
+            return identity(replace(source, view=View.RAW))
+        if isinstance(source, Body) and source.data_type is written.data_type:
+            return source
+        return apply(CONVERT, written.data_type, written.sizes, portable=True, input=source)
+
+
+def _split(operand: Operand, width: int) -> Operand:
+    """Return an element-wise operand with its only own dimension as two: the number of a panel, the place in it."""
+    own = (operand.own[0] // width, width)
+    return replace(operand, source=split(operand.source, operand.own_at, width), own=own)
+
+
+def _varying(operand: Operand) -> Sizes:
+    """Return the batch dimensions, those along which an element-wise operand does not change as 1."""
+    if not is_plain(operand.source):
+        return operand.batch
+    tensors = list(leaves(operand.source))
+    return tuple(
+        size if any(tensor.strides[dimension] for tensor in tensors) else 1
+        for dimension, size in enumerate(operand.batch)
+    )
+
+
+def _narrowed(source: Source, sizes: Sizes) -> Source:
+    """Return an element-wise tree over the first of the elements along some dimensions."""
+    if source.sizes == sizes:
+        return source
+
+    def narrow(node: Source) -> Source:
+        return replace(node, sizes=sizes)
+
+    return rewrite(source, narrow)

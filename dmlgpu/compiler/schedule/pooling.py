@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import WORD_BITS
-from dmlgpu.compiler.plan import Plan, Pool, Step, Tensor, constants, element
+from dmlgpu.compiler.plan import Pool, Step, Tensor, constants, element
 from dmlgpu.compiler.plan.windows import Windows
 from dmlgpu.compiler.rewrites.packing import UNIT
 from dmlgpu.compiler.rewrites.windows import largest_places, taken_from_places
 from dmlgpu.compiler.schedule.launch import light_tile_launch, tile_launch
-from dmlgpu.compiler.schedule.patches import Patch, packed_patch, tile_columns, tile_rows
-from dmlgpu.compiler.schedule.scheduling import schedule_step, schedule_steps
-from dmlgpu.compiler.schedule.steps import Steps
-from dmlgpu.compiler.schedule.tiles import tiles, unchanged
+from dmlgpu.compiler.schedule.scheduling import (
+    Candidate,
+    StepProblem,
+    first_fitting,
+    plain_steps,
+    schedule_step,
+    schedule_steps,
+)
+from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
+from dmlgpu.compiler.schedule.steps.products import Patch
+from dmlgpu.compiler.schedule.tiles import MOST_ACROSS, packed_patch, tile_columns, tile_rows, tiles, unchanged
 from dmlgpu.compiler.target import Profile, Target
 
 SPATIAL = 2
@@ -29,18 +36,10 @@ what holding more in registers costs."""
 _UNSIGNED = {8: DataType.UINT8, 16: DataType.UINT16, 32: DataType.UINT32}
 
 
-MOST_ACROSS = 32
-"""Elements of a window along its last dimension up to which a kernel may go through them one by one."""
-
-
-def in_plain_steps(plan: Plan, target: Target) -> Plan:
-    """Return a plan whose pools, unless they are computed in tiles, are a reduction to places and a map: graphs fuse
-    these with other steps, and they keep padding."""
-
-    def plain(step: Step) -> tuple[Step, ...]:
-        return _by_places(step) if isinstance(step, Pool) and not _is_tiled(step, target) else (step,)
-
-    return replace(plan, steps=tuple(itertools.chain.from_iterable(map(plain, plan.steps))))
+@plain_steps.register
+def _plain_pool(step: Pool, target: Target) -> Sequence[Step]:
+    """A reduction to places and a map, unless the pool is computed in tiles."""
+    return (step,) if _is_tiled(step, target) else _by_places(step)
 
 
 def _is_tiled(step: Pool, target: Target) -> bool:
@@ -56,14 +55,18 @@ def _by_places(step: Pool) -> tuple[Step, Step]:
     return replace(finding, label=step.label), taken_from_places(step, places)
 
 
-@schedule_step.register
-def _pool(step: Pool, target: Target) -> Steps:
-    """Return a single kernel, to which elements are unsigned numbers of their bits; or those of ``in_plain_steps``."""
+def _in_tiles(problem: StepProblem[Pool]) -> ScheduledSteps | None:
+    """Return a single kernel, to which elements are unsigned numbers of their bits."""
+    step, target = problem.step, problem.target
     if not _is_tiled(step, target):
-        return schedule_steps(_by_places(step), target)
+        return None
     windows, output = step.windows, _bits(step.output)
     is_light = _is_light(windows)
-    rows, columns = _light_tile(windows) if is_light else _tile(windows, target)
+    if is_light:
+        rows, columns = min(len(windows) - 1, 1), min(UNIT, windows[-1].positions)
+    else:
+        columns = tile_columns(windows[-1].positions, target)
+        rows = tile_rows(windows, columns, target)
     source, across = packed_patch(_bits(step.input), windows[-1], columns, target)
     looped = windows[: -2 if rows else -1]
     values = constants(
@@ -84,21 +87,30 @@ def _pool(step: Pool, target: Target) -> Steps:
     )
 
 
+POOL_SCHEDULES: tuple[Candidate[StepProblem[Pool], ScheduledSteps], ...] = (
+    Candidate(
+        "tiles",
+        "short windows on CPU adapters: an invocation chooses for a tile of positions, from rows that it reads once",
+        _in_tiles,
+    ),
+    Candidate(
+        "places",
+        "everything else: a reduction to the place of the largest element, and a map that takes it from there",
+        lambda problem: schedule_steps(_by_places(problem.step), problem.target),
+    ),
+)
+"""The schedules of maximum pooling, in the order in which they are tried."""
+
+
+@schedule_step.register
+def _pool(step: Pool, target: Target) -> ScheduledSteps:
+    return first_fitting(POOL_SCHEDULES, StepProblem(step, target))
+
+
 def _is_light(windows: Windows) -> bool:
     """Return whether windows are small and share no place."""
     share_none = all(axis.stride >= axis.reach for axis in windows)
     return share_none and math.prod(axis.size for axis in windows) <= FEW_PLACES
-
-
-def _light_tile(windows: Windows) -> tuple[int, int]:
-    """Return the rows and columns of a tile of windows that share no place: a unit."""
-    return min(len(windows) - 1, 1), min(UNIT, windows[-1].positions)
-
-
-def _tile(windows: Windows, target: Target) -> tuple[int, int]:
-    """Return the rows and columns of a tile of windows that share places; 0 rows where they are looped over."""
-    columns = tile_columns(windows[-1].positions, target)
-    return tile_rows(windows, columns, target), columns
 
 
 def _bits(tensor: Tensor) -> Tensor:

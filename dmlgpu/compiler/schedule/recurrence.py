@@ -9,7 +9,8 @@ from dmlgpu.compiler.rewrites.packing import UNIT, pack_tensor, packs_tensor
 from dmlgpu.compiler.schedule.gemm import CHUNK
 from dmlgpu.compiler.schedule.launch import Launch, fold
 from dmlgpu.compiler.schedule.scheduling import schedule_step
-from dmlgpu.compiler.schedule.steps import ScheduledRecurrence, Steps
+from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
+from dmlgpu.compiler.schedule.steps.products import ScheduledRecurrence
 from dmlgpu.compiler.target import Profile, Target
 
 STATE, ROW, INNER = 3, 2, 3
@@ -24,7 +25,7 @@ BUSY = {Profile.CPU: 64, Profile.INTEGRATED: 1 << 12, Profile.DISCRETE: 1 << 14}
 
 
 @schedule_step.register
-def _recurrence(step: Recurrence, target: Target) -> Steps:
+def _recurrence(step: Recurrence, target: Target) -> ScheduledSteps:
     hidden, weights, output = step.hidden, step.weights, step.output
     wide, along = _is_wide(weights, output, target), False
     if wide:
@@ -43,7 +44,9 @@ def _recurrence(step: Recurrence, target: Target) -> Steps:
         step.label, launch, output, hidden, weights, step.sums, step.states, along, rows, groups, tiles, CHUNK
     )
     how = "four elements of a state" if wide else "an element of a state, summed in units" if along else "an element"
-    return Steps((kernel,)).because(f"an invocation takes {how}, of {rows} sequences that read the same weights")
+    return ScheduledSteps((kernel,)).because(
+        f"an invocation takes {how}, of {rows} sequences that read the same weights"
+    )
 
 
 def _is_wide(weights: Tensor, output: Tensor, target: Target) -> bool:

@@ -12,10 +12,10 @@ from dmlgpu.compiler.plan import Body, Reduce, Reduction, Source, Tensor
 from dmlgpu.compiler.rewrites.collapse import merge_tensor, merge_tree, row_groups
 from dmlgpu.compiler.rewrites.packing import pack_source, pack_tensor, packs_source, packs_tensor, running_dimension
 from dmlgpu.compiler.rewrites.sources import computed, fold_views, is_elementwise, leaves
-from dmlgpu.compiler.schedule.launch import Launch, group_launch, loop_launch, map_launch
-from dmlgpu.compiler.schedule.scheduling import schedule_step
-from dmlgpu.compiler.schedule.steps import ReduceSchedule, ScheduledReduce, Steps
-from dmlgpu.compiler.schedule.walk import Walk, choose_walk
+from dmlgpu.compiler.schedule.launch import Launch, Walk, choose_walk, group_launch, loop_launch, map_launch
+from dmlgpu.compiler.schedule.scheduling import Candidate, StepProblem, first_fitting, schedule_step
+from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
+from dmlgpu.compiler.schedule.steps.reductions import ReduceSchedule, ScheduledReduce
 from dmlgpu.compiler.target import Profile, Target
 
 SHORT = 4
@@ -29,14 +29,14 @@ ABSORBING = ("reduction/reduce_l1_float", "reduction/reduce_sum_float")
 numbers, and of which ``close`` makes an accumulator: that costs less than to lift and merge each, and needs float64."""
 
 COMPARED = 8
-"""Units of which a walk compares the best one with the best so far: the fewer turns, the faster on processors."""
+"""Units of which a walk compares the best one with the best so far: the fewer turns, the faster on CPU adapters."""
 
 WORTH_COMPARING = 256
 """Elements of a row without units from which it is faster to compare several at once."""
 
 
 @schedule_step.register
-def _reduce(step: Reduce, target: Target) -> Steps:
+def _reduce(step: Reduce, target: Target) -> ScheduledSteps:
     """Return one kernel where a row is short enough for its schedule, two where it is not: partial results, then
     theirs."""
     if step.reduction.longest is not None:
@@ -54,43 +54,78 @@ def limited(target: Target, loop_limit: int) -> Target:
     return replace(target, loop_limit=min(loop_limit, target.loop_limit or loop_limit))
 
 
-def canonical_reduce(step: Reduce, target: Target) -> Steps:
+def canonical_reduce(step: Reduce, target: Target) -> ScheduledSteps:
     """Schedule a reduction along the last dimensions, already merged, of a source whose views are folded."""
+    return first_fitting(REDUCE_SCHEDULES, ReduceProblem(step, target))
+
+
+class ReduceProblem(StepProblem[Reduce]):
+    """A reduction along the last dimensions, already merged, of a source whose views are folded, and its target."""
+
+    def rows_and_count(self, sizes: tuple[int, ...]) -> tuple[int, int]:
+        """Return how many rows there are in a source of some sizes, and units in each."""
+        return math.prod(sizes[: self.step.axes[0]]), math.prod(sizes[axis] for axis in self.step.axes)
+
+
+REDUCE_SCHEDULES: tuple[Candidate[ReduceProblem, ScheduledSteps], ...] = (
+    Candidate(
+        "along",
+        "rows that lie in memory in units: an invocation or a workgroup takes a row unit by unit, or a part of one",
+        lambda problem: _along(problem, _packed(problem.step.source, problem.step.axes[-1])),
+    ),
+    Candidate(
+        "across",
+        "neighbours in memory that belong to different rows: an invocation walks several rows side by side",
+        lambda problem: _across(problem, _outer_dimension(problem.step.source, problem.step.axes)),
+    ),
+    Candidate(
+        "elements",
+        "everything else: an invocation or a workgroup takes a row element by element, or a part of one",
+        lambda problem: _along(problem, problem.step.source),
+    ),
+)
+"""The schedules of reductions, in the order in which they are tried. Each takes two kernels, partial results and
+theirs, if rows are too long for one or too few to keep the adapter busy."""
+
+
+def _kernels(problem: ReduceProblem, units: _ReduceUnits) -> ScheduledSteps:
+    """Return the kernel that reduces rows in these units, or those of their partial results."""
+    step, target = problem.step, problem.target
     reduction, output = step.reduction, step.output
-    units = _choose_units(_Problem(reduction, step.axes, output, target, step.epilogue is not None), step.source)
     if output.lanes > 1 and units.across is not None and units.parts == 1:
         # A result of several numbers is stored by an invocation that takes its row alone.
         units = replace(units, source=step.source, output=output, across=None, width=1)
-    first = _Kernel(step, units.source, units.output, units.schedule)
+    first = _ReduceKernel(step, units.source, units.output, units.schedule)
     reason = _why(step, units)
     if units.parts == 1:
-        return Steps((first.scheduled(target, units),)).because(reason)
+        return ScheduledSteps((first.scheduled(target, units),)).because(reason)
     partials = _partials(reduction, output, units)
     schedule = choose_schedule(math.prod(output.sizes), units.parts, target, outer=units.across is not None)
-    second = _Kernel(step, partials, output, schedule, of_partials=True)
+    second = _ReduceKernel(step, partials, output, schedule, of_partials=True)
     first = replace(first, output=partials, schedule=ReduceSchedule.PARTIAL)
-    made, merged = Steps((first.scheduled(target, units),)), Steps((second.scheduled(target),))
-    return made.because(reason) + merged.because(f"combines the {units.parts} partial results of each row")
+    return ScheduledSteps((first.scheduled(target, units),)).because(reason) + ScheduledSteps(
+        (second.scheduled(target),)
+    ).because(f"combines the {units.parts} partial results of each row")
 
 
-def _why(step: Reduce, units: _Units) -> str:
+def _why(step: Reduce, units: _ReduceUnits) -> str:
     """Return why a row is reduced in these units and parts."""
     rows = math.prod(step.output.sizes)
     count = math.prod(units.source.sizes[axis] for axis in step.axes)
-    given = f"{rows:,} rows of {count:,} units"
+    what = f"{rows:,} rows of {count:,} units"
     beside = "; neighbours in memory belong to different rows, walked side by side" if units.across is not None else ""
     if units.parts > 1:
-        return f"{given}: {units.parts} partial results of each keep the adapter busy and walks short{beside}"
+        return f"{what}: {units.parts} partial results of each keep the adapter busy and walks short{beside}"
     alone = (
         "are short enough for one invocation each"
         if units.schedule is ReduceSchedule.SERIAL
         else "take a workgroup each"
     )
-    return f"{given} {alone}{beside}"
+    return f"{what} {alone}{beside}"
 
 
 @dataclass(frozen=True)
-class _Kernel:
+class _ReduceKernel:
     """One of the kernels of a reduction."""
 
     step: Reduce
@@ -99,7 +134,7 @@ class _Kernel:
     schedule: ReduceSchedule
     of_partials: bool = False
 
-    def scheduled(self, target: Target, units: _Units | None = None) -> ScheduledReduce:
+    def scheduled(self, target: Target, units: _ReduceUnits | None = None) -> ScheduledReduce:
         """Return the kernel with its walk and its launch."""
         step, across = self.step, None if units is None else units.across
         if units is not None and across is not None:
@@ -184,13 +219,13 @@ def canonical(
     if not ordered and isinstance(source, Tensor):
         reduced.sort(key=lambda axis: -abs(source.strides[axis]))
     beside = () if epilogue is None else leaves(epilogue)
-    kept, rows = row_groups(source.sizes, reduced, list(leaves(source)), [output, *beside])
-    merged = merge_tensor(output, kept)
+    others, rows = row_groups(source.sizes, reduced, list(leaves(source)), [output, *beside])
+    merged = merge_tensor(output, others)
     return (
-        merge_tree(source, kept + rows),
-        tuple(range(len(kept), len(kept) + len(rows))),
+        merge_tree(source, others + rows),
+        tuple(range(len(others), len(others) + len(rows))),
         replace(merged, sizes=merged.sizes + (1,) * len(rows), strides=merged.strides + (0,) * len(rows)),
-        None if epilogue is None else merge_tree(epilogue, kept + rows),
+        None if epilogue is None else merge_tree(epilogue, others + rows),
     )
 
 
@@ -198,7 +233,7 @@ def canonical(
 
 
 @dataclass(frozen=True)
-class _Units:
+class _ReduceUnits:
     """A reduction in the units that its first kernel takes.
 
     Attributes:
@@ -217,59 +252,37 @@ class _Units:
     width: int = 1
 
 
-@dataclass(frozen=True)
-class _Problem:
-    """What is done to a source whose units are yet to be chosen; whether an epilogue computes what is stored."""
-
-    reduction: Reduction
-    axes: tuple[int, ...]
-    output: Tensor
-    target: Target
-    has_epilogue: bool = False
-
-    def rows_and_count(self, sizes: tuple[int, ...]) -> tuple[int, int]:
-        """Return how many rows there are in a source of some sizes, and units in each."""
-        return math.prod(sizes[: self.axes[0]]), math.prod(sizes[axis] for axis in self.axes)
-
-
-def _choose_units(problem: _Problem, source: Source) -> _Units:
-    """Return units along the rows if possible, else across them, else single elements."""
-    packed = _packed(source, problem.axes[-1])
-    if packed is not None:
-        return _along(problem, packed)
-    across = _outer_dimension(source, problem.axes)
-    units = None if across is None else _across(problem, source, across)
-    return units or _along(problem, source)
-
-
-def _along(problem: _Problem, source: Source) -> _Units:
-    """Invocations, or groups of them, take a row each."""
+def _along(problem: ReduceProblem, source: Source | None) -> ScheduledSteps | None:
+    """Return the kernels whose invocations, or groups of them, take a row each."""
+    if source is None:
+        return None
     rows, count = problem.rows_and_count(source.sizes)
     parts, together = _shares(choose_parts(rows, count, problem.target), SIDE_BY_SIDE, problem.target)
-    return _Units(source, problem.output, parts, choose_schedule(rows, count, problem.target), together)
+    schedule = choose_schedule(rows, count, problem.target)
+    return _kernels(problem, _ReduceUnits(source, problem.step.output, parts, schedule, together))
 
 
-def _across(problem: _Problem, source: Source, across: int) -> _Units | None:
-    """Invocations take several rows each. None where they could not store results without tearing a word."""
+def _across(problem: ReduceProblem, across: int | None) -> ScheduledSteps | None:
+    """Return the kernels whose invocations take several rows each, along a dimension; None if there is none, or they
+    could not store results without tearing a word."""
+    if across is None:
+        return None
+    source, output, epilogue = problem.step.source, problem.step.output, problem.step.epilogue
     packed = _packed(source, across) or source
     width = _width(problem, packed, across)
     sizes = (*packed.sizes[:across], -(-packed.sizes[across] // width), *packed.sizes[across + 1 :])
     rows, count = problem.rows_and_count(sizes)
     parts = choose_parts(rows, count, problem.target, outer=True)
     parts, together = _shares(parts, max(1, SIDE_BY_SIDE // rows), problem.target)
-    units = _Units(packed, problem.output, parts, ReduceSchedule.SERIAL, together, across, width)
-    bits = problem.output.data_type.bits
+    units = _ReduceUnits(packed, output, parts, ReduceSchedule.SERIAL, together, across, width)
+    bits = output.data_type.bits
+    if parts > 1:
+        return _kernels(problem, units)
     whole_words = packed.lanes * bits >= WORD_BITS  # else neighbouring units would tear each other's words
-    if (
-        parts == 1
-        and packed.lanes > 1
-        and not problem.has_epilogue
-        and bits < 64
-        and whole_words
-        and packs_tensor(problem.output, across, packed.lanes)
-    ):
-        return replace(units, output=pack_tensor(problem.output, across, packed.lanes))
-    return units if parts > 1 or bits >= 32 else None
+    is_packed = packed.lanes > 1 and epilogue is None and bits < 64 and whole_words
+    if is_packed and packs_tensor(output, across, packed.lanes):
+        return _kernels(problem, replace(units, output=pack_tensor(output, across, packed.lanes)))
+    return _kernels(problem, units) if bits >= WORD_BITS else None
 
 
 def _outer_dimension(source: Source, axes: tuple[int, ...]) -> int | None:
@@ -290,13 +303,13 @@ def _packed(source: Source, dimension: int) -> Source | None:
     return None
 
 
-def _width(problem: _Problem, source: Source, dimension: int) -> int:
+def _width(problem: ReduceProblem, source: Source, dimension: int) -> int:
     """Return units that one invocation takes side by side: on CPU adapters 64 bytes, a line of a cache, where that
     is worth a larger kernel. Accumulators beyond what registers hold would cost more than they gain."""
     if problem.target.profile is not Profile.CPU or math.prod(source.sizes) < WORTH_WIDTH:
         return 1
     line = LINE_BITS // (source.data_type.bits * source.lanes)
-    held = REGISTERS // (source.lanes * problem.reduction.lanes)
+    held = REGISTERS // (source.lanes * problem.step.reduction.lanes)
     return max(1, min(line, held, source.sizes[dimension]))
 
 
@@ -308,7 +321,7 @@ def _shares(parts: int, together: int, target: Target) -> tuple[int, int]:
     return -(-parts // together) * together, together
 
 
-def _partials(reduction: Reduction, output: Tensor, units: _Units) -> Tensor:
+def _partials(reduction: Reduction, output: Tensor, units: _ReduceUnits) -> Tensor:
     """Return the accumulators of every row: side by side as those of them that are computed side by side."""
     sizes = (*output.sizes, units.parts)
     outermost = (*packed_strides(output.sizes), math.prod(output.sizes))
@@ -363,12 +376,12 @@ def choose_parts(rows: int, count: int, target: Target, *, outer: bool = False) 
         for_lanes = min(-(-count // 64), PARTS_IN_FLIGHT // rows) if few else 1
         is_long = count >= WORTH_SHARING and rows * count >= WORTH_WIDTH
         for_pages = SIDE_BY_SIDE if is_long and not outer else 1
-        wanted = max(-(-count // _longest_walk(target)), for_lanes, for_pages)
+        parts = max(-(-count // _longest_walk(target)), for_lanes, for_pages)
     elif outer:
-        wanted = max(-(-count // SERIAL_ON_CPU), min(-(-count // SERIAL_ON_GPU), -(-WALKS_ON_GPU // rows)))
+        parts = max(-(-count // SERIAL_ON_CPU), min(-(-count // SERIAL_ON_GPU), -(-WALKS_ON_GPU // rows)))
     else:
-        wanted = 1 if count <= TREE_ON_GPU else min(TREE_ON_GPU, -(-count // 256))
-    return max(1, min(wanted, count))
+        parts = 1 if count <= TREE_ON_GPU else min(TREE_ON_GPU, -(-count // 256))
+    return max(1, min(parts, count))
 
 
 def _longest_walk(target: Target) -> int:

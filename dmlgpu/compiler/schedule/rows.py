@@ -13,16 +13,28 @@ from typing import TypeAlias
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import WORD_BITS
-from dmlgpu.compiler.plan import Body, Held, Map, Rows, Source, Stage, Step, Tensor, apply, reduce_stage, row_sizes
+from dmlgpu.compiler.plan import (
+    Body,
+    Map,
+    RegisterValue,
+    Rows,
+    Source,
+    Stage,
+    Step,
+    Tensor,
+    apply,
+    reduce_stage,
+    row_sizes,
+)
 from dmlgpu.compiler.rewrites.collapse import merge_tensor, merge_tree, row_groups
 from dmlgpu.compiler.rewrites.packing import pack_along, pack_source
 from dmlgpu.compiler.rewrites.sources import is_elementwise, leaves, rewrite, sameness
-from dmlgpu.compiler.schedule.launch import Launch, fold, loop_launch, row_launch
+from dmlgpu.compiler.schedule.launch import Launch, Walk, choose_walk, fold, loop_launch, row_launch
 from dmlgpu.compiler.schedule.reduce import AT_ONCE, canonical_reduce, choose_parts, choose_schedule, limited
 from dmlgpu.compiler.schedule.runs import fixed_leaves
 from dmlgpu.compiler.schedule.scheduling import Candidate, first_fitting, schedule_step
-from dmlgpu.compiler.schedule.steps import ReduceSchedule, ScheduledRows, Steps
-from dmlgpu.compiler.schedule.walk import Walk, choose_walk
+from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
+from dmlgpu.compiler.schedule.steps.reductions import ReduceSchedule, ScheduledRows
 from dmlgpu.compiler.target import Profile, Target
 
 _Named: TypeAlias = tuple[tuple[str, Tensor], ...]
@@ -76,7 +88,7 @@ WORTH_HOLDING = 4
 
 ROWS_OF_A_SUBGROUP, WORKGROUPS = 32, 32
 """Most rows that a subgroup takes one after the other, which saves the beginning of a kernel, and the workgroups that
-keep processors busy."""
+keep CPUs busy."""
 
 
 class RowsProblem:
@@ -117,7 +129,7 @@ def _merged(step: Rows) -> Rows:
 # ---- one kernel
 
 
-def _whole_rows(problem: RowsProblem) -> Steps | None:
+def _whole_rows(problem: RowsProblem) -> ScheduledSteps | None:
     """Return all in one kernel, if rows are short enough for that and no word of the output is shared between rows."""
     (rows, _), along, target = problem.packed, problem.is_along, problem.target
     source, body, output, axes = rows.source, rows.body, rows.output, rows.axes
@@ -158,10 +170,10 @@ def _whole_rows(problem: RowsProblem) -> Steps | None:
         runs=tuple(RUNS.get(stage.file, RUN) for stage in stages),
         reason=reason + ("; it keeps them in registers" if held else ""),
     )
-    return Steps((kernel,))
+    return ScheduledSteps((kernel,))
 
 
-def _held_by_subgroups(problem: RowsProblem) -> Steps | None:
+def _held_by_subgroups(problem: RowsProblem) -> ScheduledSteps | None:
     """Return the kernel whose subgroups hold rows in registers, where adapter and rows suit it: what is loaded, and
     what several stages compute of an element alike, is there for all of them."""
     (rows, _), target = problem.packed, problem.target
@@ -181,8 +193,8 @@ def _held_by_subgroups(problem: RowsProblem) -> Steps | None:
         return None
     if walk.count < WORTH_HOLDING * numbers or walk.count * units < WORTH_TOGETHER:
         return None
-    each = max(1, min(ROWS_OF_A_SUBGROUP, walk.count // WORKGROUPS))
-    launch = Launch(SUBGROUP, each, fold(-(-walk.count // each), target), walk.count)
+    turns = max(1, min(ROWS_OF_A_SUBGROUP, walk.count // WORKGROUPS))
+    launch = Launch(SUBGROUP, turns, fold(-(-walk.count // turns), target), walk.count)
     kernel = ScheduledRows(
         "subgroup",
         launch,
@@ -195,9 +207,9 @@ def _held_by_subgroups(problem: RowsProblem) -> Steps | None:
         walk,
         held=held,
         group=max(1, AT_ONCE // output.lanes),
-        reason=f"subgroups of {SUBGROUP} keep rows of {units:,} units in registers, and take {each} of them in turn",
+        reason=f"subgroups of {SUBGROUP} keep rows of {units:,} units in registers, and take {turns} of them in turn",
     )
-    return Steps((kernel,))
+    return ScheduledSteps((kernel,))
 
 
 def _why_together(body: Body, output: Tensor, axes: tuple[int, ...], walk: Walk, target: Target) -> str:
@@ -214,14 +226,14 @@ def _why_together(body: Body, output: Tensor, axes: tuple[int, ...], walk: Walk,
 
 def _read_once(
     source: Source, body: Body, axes: tuple[int, ...], *, together: bool
-) -> tuple[Body, Tensor | Held, _Named, _Named]:
+) -> tuple[Body, Tensor | RegisterValue, _Named, _Named]:
     """Return the body on what is reduced, the leaf that stands for this, and the leaves that are read once for a row
     and for rows that are stored together."""
-    if isinstance(source, Tensor | Held):
-        element: Tensor | Held = source
+    if isinstance(source, Tensor | RegisterValue):
+        element: Tensor | RegisterValue = source
     else:
         same = sameness()
-        element = Held("unit", source.data_type, source.sizes, lanes=source.lanes)
+        element = RegisterValue("unit", source.data_type, source.sizes, lanes=source.lanes)
         body = rewrite(body, lambda node: element if same(node, source) else node)
     fixed = tuple((name, leaf) for name, leaf in fixed_leaves(body, axes) if leaf != element)
     shared = tuple((name, leaf) for name, leaf in shared_leaves(body, axes) if leaf != element) if together else ()
@@ -251,10 +263,10 @@ def _pack(body: Body, output: Tensor, axes: tuple[int, ...], target: Target) -> 
 # ---- a kernel per stage
 
 
-def _split_rows(problem: RowsProblem) -> Steps:
+def _split_rows(problem: RowsProblem) -> ScheduledSteps:
     """Return a reduction per stage, its results in temporary tensors, and a map."""
     rows, target = problem.rows, problem.target
-    steps = Steps()
+    steps = ScheduledSteps()
     results: dict[str, Source] = {}
     for stage in rows.stages:
         source: Source = rows.source
@@ -267,7 +279,7 @@ def _split_rows(problem: RowsProblem) -> Steps:
         results |= result
 
     def replaced(node: Source) -> Source:
-        return results[node.name] if isinstance(node, Held) else node
+        return results[node.name] if isinstance(node, RegisterValue) else node
 
     last: Step = Map("map", rewrite(rows.body, replaced), rows.output)
     split = "rows are long, or share words of the output: each stage is a reduction of its own, then a map"
@@ -277,7 +289,7 @@ def _split_rows(problem: RowsProblem) -> Steps:
 # ---- the choice
 
 
-ROW_SCHEDULES: tuple[Candidate[RowsProblem], ...] = (
+ROW_SCHEDULES: tuple[Candidate[RowsProblem, ScheduledSteps], ...] = (
     Candidate(
         "subgroup",
         "many rows of moderate length on CPU adapters: a subgroup holds a row in registers and reads it once",
@@ -298,5 +310,5 @@ ROW_SCHEDULES: tuple[Candidate[RowsProblem], ...] = (
 
 
 @schedule_step.register
-def _rows(step: Rows, target: Target) -> Steps:
+def _rows(step: Rows, target: Target) -> ScheduledSteps:
     return first_fitting(ROW_SCHEDULES, RowsProblem(step, target))

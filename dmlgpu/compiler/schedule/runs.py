@@ -11,9 +11,8 @@ from dataclasses import replace
 from dmlgpu.catalog.tensor_desc import WORD_BITS
 from dmlgpu.compiler.plan import Apply, Body, Element, Source, Tensor, View, row_sizes
 from dmlgpu.compiler.rewrites.sources import is_elementwise, leaves, rewrite
-from dmlgpu.compiler.schedule.launch import loop_launch
-from dmlgpu.compiler.schedule.steps import ScheduledRuns
-from dmlgpu.compiler.schedule.walk import choose_walk
+from dmlgpu.compiler.schedule.launch import choose_walk, loop_launch
+from dmlgpu.compiler.schedule.steps.maps import ScheduledRuns
 from dmlgpu.compiler.target import Profile, Target
 
 SHORTEST_RUN = 16
@@ -28,12 +27,12 @@ LONGEST_STEP = 1024
 
 def fixed_leaves(body: Body, axes: Sequence[int]) -> list[tuple[str, Tensor]]:
     """Return the tensors in memory of a tree that are the same along all these dimensions, each with a name."""
-    tensors = dict.fromkeys(leaf for leaf in leaves(body) if all(_is_fixed(leaf, axis) for axis in axes))
+
+    def is_fixed(tensor: Tensor) -> bool:
+        return all(tensor.strides[axis] == 0 or tensor.sizes[axis] == 1 for axis in axes)
+
+    tensors = dict.fromkeys(filter(is_fixed, leaves(body)))
     return [(f"fixed{number}", tensor) for number, tensor in enumerate(tensors)]
-
-
-def _is_fixed(tensor: Tensor, axis: int) -> bool:
-    return tensor.strides[axis] == 0 or tensor.sizes[axis] == 1
 
 
 def find_runs(label: str, body: Body, output: Tensor, target: Target) -> ScheduledRuns | None:
@@ -52,7 +51,7 @@ def find_runs(label: str, body: Body, output: Tensor, target: Target) -> Schedul
     body, output, axis = (body, output, best) if parts == 1 else _split(body, output, best, parts)
     walk = choose_walk(replace(output, sizes=row_sizes(output.sizes, (axis,))))
     shared = f"{saved[best]} of {read} tensors are the same along {output.sizes[axis]} units: read once"
-    reason = f"on a processor, {shared if read else 'an invocation writes whole runs of what is read nowhere'}"
+    reason = f"on a CPU adapter, {shared if read else 'an invocation writes whole runs of what is read nowhere'}"
     launch = loop_launch(walk.count, target)
     return ScheduledRuns(label, launch, output, body, walk, axis, tuple(fixed_leaves(body, [axis])), reason=reason)
 

@@ -17,10 +17,10 @@ from dmlgpu.compiler.plan import Compact, Constants, Map, Scan, Scanning, Source
 from dmlgpu.compiler.rewrites.collapse import merge_dimensions
 from dmlgpu.compiler.rewrites.packing import pack_tensor, packs_tensor
 from dmlgpu.compiler.rewrites.sources import identity
-from dmlgpu.compiler.schedule.launch import Launch, loop_launch, row_launch
-from dmlgpu.compiler.schedule.scheduling import schedule_step
-from dmlgpu.compiler.schedule.steps import TOTAL, ScanSchedule, ScheduledScan, Steps
-from dmlgpu.compiler.schedule.walk import choose_walk
+from dmlgpu.compiler.schedule.launch import Launch, choose_walk, loop_launch, row_launch
+from dmlgpu.compiler.schedule.scheduling import Candidate, first_fitting, schedule_step
+from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
+from dmlgpu.compiler.schedule.steps.reductions import TOTAL, ScanSchedule, ScheduledScan
 from dmlgpu.compiler.target import Profile, Target
 
 STORE = "schedules/scan_store"
@@ -28,20 +28,20 @@ STORE = "schedules/scan_store"
 
 
 @schedule_step.register
-def _scan(step: Scan, target: Target) -> Steps:
+def _scan(step: Scan, target: Target) -> ScheduledSteps:
     source, output = canonical(step.source, step.axis, step.output)
     axis = source.rank - 1
     schedule = choose_schedule(source, output, target)
     source, output, across = _pack(source, output, schedule)
     lines, units = math.prod(source.sizes[:axis]), source.sizes[axis]
     length = block_length(lines, units, schedule, target)
-    whole = _Scan(
+    whole = _BlockedScan(
         step.scanning, source.data_type, source, (axis,), output, schedule, length, -(-units // length), across=across
     )
     return _in_blocks(whole, target).because(_why(lines, units, whole))
 
 
-def _why(lines: int, units: int, whole: _Scan) -> str:
+def _why(lines: int, units: int, whole: _BlockedScan) -> str:
     """Return why lines are walked so."""
     who = "an invocation" if whole.schedule is ScanSchedule.SERIAL else "a workgroup"
     cut = f"cut into {whole.blocks} blocks, whose totals are scanned first" if whole.blocks > 1 else "walked as a whole"
@@ -49,7 +49,7 @@ def _why(lines: int, units: int, whole: _Scan) -> str:
 
 
 @schedule_step.register
-def _compact(step: Compact, target: Target) -> Steps:
+def _compact(step: Compact, target: Target) -> ScheduledSteps:
     """Return a running count over all elements as one line, with an empty block after the last one, before which all
     are."""
     sizes, (strides,) = merge_dimensions(step.source.sizes, step.source.strides)
@@ -60,7 +60,7 @@ def _compact(step: Compact, target: Target) -> Steps:
     line = pack_tensor(line, last, lanes) if lanes > 1 else line
     units = math.prod(line.sizes)
     length = block_length(1, units, schedule, target)
-    whole = _Scan(
+    whole = _BlockedScan(
         Scanning("scanning/cumulative_summation", DataType.UINT32, 1, portable=False),
         DataType.UINT32,
         replace(apply(step.predicate, DataType.UINT32, line.sizes, input=line), lanes=lanes),
@@ -111,7 +111,7 @@ def _pack(source: Tensor, output: Tensor, schedule: ScanSchedule) -> tuple[Tenso
 
 
 @dataclass(frozen=True)
-class _Scan:
+class _BlockedScan:
     """A scan in blocks (see ``ScheduledScan``)."""
 
     scanning: Scanning
@@ -133,36 +133,19 @@ class _Scan:
         """Sizes of the source, 1 along the lines."""
         return row_sizes(self.source.sizes, self.axes)
 
-    def scheduled(self, label: str, target: Target) -> Steps:
+    def scheduled(self, label: str, target: Target) -> ScheduledSteps:
         """Return the kernel; its label gets the schedule, and what is special about it."""
         parts = [label, self.schedule.value, "across" if self.across else "", "of totals" if self.of_totals else ""]
         blocks = math.prod(self.line_sizes) * self.blocks
         is_serial = self.schedule is ScanSchedule.SERIAL
         launch = loop_launch(blocks, target) if is_serial else tree_launch(blocks, self.length, target)
         lines = Tensor(self.output.binding, DataType.UINT32, self.line_sizes, packed_strides(self.line_sizes))
-        kernel = ScheduledScan(
-            " ".join(part for part in parts if part),
-            launch,
-            self.output,
-            self.scanning,
-            self.element,
-            self.source,
-            self.axes,
-            self.schedule,
-            choose_walk(lines),
-            self.length,
-            units_held(self.length),
-            self.blocks,
-            self.advance,
-            self.starts,
-            self.of_totals,
-            self.across,
-            self.constants,
-        )
-        return Steps((kernel,))
+        label = " ".join(part for part in parts if part)
+        held, walk = units_held(self.length), choose_walk(lines)
+        return ScheduledSteps((ScheduledScan(label, launch, walk=walk, held=held, **vars(self)),))
 
 
-def _in_blocks(whole: _Scan, target: Target, totals: Tensor | None = None) -> Steps:
+def _in_blocks(whole: _BlockedScan, target: Target, totals: Tensor | None = None) -> ScheduledSteps:
     """Return a scan as it is where a line is one block; else totals of the blocks, their scan, and the scan from there
     on.
 
@@ -178,7 +161,7 @@ def _in_blocks(whole: _Scan, target: Target, totals: Tensor | None = None) -> St
     return first.scheduled("totals", target) + before + last.scheduled("from", target)
 
 
-def _block_totals(whole: _Scan) -> Tensor:
+def _block_totals(whole: _BlockedScan) -> Tensor:
     """Make room for the accumulators of the blocks: lines along the first dimension, side by side, blocks along the
     last one."""
     lines = math.prod(whole.line_sizes) * (whole.source.lanes if whole.across else 1)
@@ -192,12 +175,12 @@ def _block_totals(whole: _Scan) -> Tensor:
     )
 
 
-def _scan_of_totals(whole: _Scan, totals: Tensor, target: Target) -> _Scan:
+def _scan_of_totals(whole: _BlockedScan, totals: Tensor, target: Target) -> _BlockedScan:
     """Return the scan that puts what lies before each block in the place of what the block adds up to."""
     scanning = replace(whole.scanning, exclusive=True, decreasing=False)
-    schedule = _schedule(whole.blocks, totals.strides[-1] <= NEAR, target)
+    schedule = choose_schedule(totals, totals, target)
     length = block_length(totals.sizes[0], whole.blocks, schedule, target)
-    return _Scan(
+    return _BlockedScan(
         scanning,
         whole.element,
         totals,
@@ -248,14 +231,39 @@ _ON_CPU = _Cut(enough=64, in_flight=1024, shortest_line=2048, shortest_block=512
 _ON_GPU = _Cut(enough=16384, in_flight=32768, shortest_line=256, shortest_block=64)
 
 
+@dataclass(frozen=True)
+class ScanProblem:
+    """Lines to be scanned, and their target.
+
+    Attributes:
+        count: elements of a line.
+        stride: elements of memory from one to the next.
+    """
+
+    count: int
+    stride: int
+    target: Target
+
+
+SCAN_SCHEDULES: tuple[Candidate[ScanProblem, ScanSchedule], ...] = (
+    Candidate(
+        "tree",
+        "lines that run along memory, on GPUs: a workgroup takes a block tile by tile",
+        lambda lines: (
+            ScanSchedule.TREE
+            if lines.target.profile is not Profile.CPU and lines.stride <= NEAR and lines.count > SERIAL_ON_GPU
+            else None
+        ),
+    ),
+    Candidate("serial", "everything else: an invocation takes a block", lambda lines: ScanSchedule.SERIAL),
+)
+"""The schedules of scans, in the order in which they are tried."""
+
+
 def choose_schedule(source: Tensor, output: Tensor, target: Target) -> ScanSchedule:
-    """Return a workgroup per block for lines that run along memory, on GPUs; else an invocation per block."""
-    return _schedule(source.sizes[-1], max(source.strides[-1], output.strides[-1]) <= NEAR, target)
-
-
-def _schedule(count: int, near: bool, target: Target) -> ScanSchedule:
-    shared = target.profile is not Profile.CPU and near and count > SERIAL_ON_GPU
-    return ScanSchedule.TREE if shared else ScanSchedule.SERIAL
+    """Return who takes a block of a line along the last dimension."""
+    stride = max(source.strides[-1], output.strides[-1])
+    return first_fitting(SCAN_SCHEDULES, ScanProblem(source.sizes[-1], stride, target))
 
 
 def block_length(lines: int, units: int, schedule: ScanSchedule, target: Target) -> int:
@@ -263,15 +271,11 @@ def block_length(lines: int, units: int, schedule: ScanSchedule, target: Target)
     if schedule is ScanSchedule.TREE:
         return _tree_length(lines, units, target)
     cut = _ON_CPU if target.profile is Profile.CPU else _ON_GPU
-    blocks = -(-units // _longest_walk(target))
+    limit = target.loop_limit  # which a few walks must not reach
+    blocks = -(-units // (LONGEST_WALK if limit is None else min(LONGEST_WALK, limit // 4)))
     if lines < cut.enough and units >= cut.shortest_line:
         blocks = max(blocks, min(units // cut.shortest_block, cut.in_flight // lines))
     return -(-units // blocks)
-
-
-def _longest_walk(target: Target) -> int:
-    """Return a few such walks stay below the iterations at which an invocation is stopped."""
-    return LONGEST_WALK if target.loop_limit is None else min(LONGEST_WALK, target.loop_limit // 4)
 
 
 def _tree_length(lines: int, units: int, target: Target) -> int:

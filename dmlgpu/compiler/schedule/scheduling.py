@@ -11,11 +11,19 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.plan import MOST_KERNELS, Allocation, Binding, Map, Plan, Repeat, Role, Step, Tensor, View
-from dmlgpu.compiler.plan.parts import replace_parts, tensors
+from dmlgpu.compiler.plan.parts import read, replace_parts, tensors, written
 from dmlgpu.compiler.rewrites.sources import identity
-from dmlgpu.compiler.schedule.memory import Memory, Use, lay_out, lay_out_persistent, least_size
-from dmlgpu.compiler.schedule.steps import AnyScheduled, Schedule, Scheduled, ScheduledRepeat, Steps, in_turns
-from dmlgpu.compiler.target import Target
+from dmlgpu.compiler.schedule.memory import MemoryLayout, Use, lay_out, lay_out_persistent, least_size
+from dmlgpu.compiler.schedule.splitting import in_parts
+from dmlgpu.compiler.schedule.steps.base import (
+    AnyScheduled,
+    Schedule,
+    Scheduled,
+    ScheduledRepeat,
+    ScheduledSteps,
+    in_turns,
+)
+from dmlgpu.compiler.target import MAX_SLOTS, Target
 
 
 def schedule(plan: Plan, target: Target, inputs: Sequence[TensorDesc | None] = ()) -> Schedule:
@@ -29,12 +37,12 @@ def schedule(plan: Plan, target: Target, inputs: Sequence[TensorDesc | None] = (
     Raises:
         NotSupported: when the adapter lacks a limit that the plan needs.
     """
-    once = (schedule_step(step, target).as_initialization for step in plan.initialization)
-    steps = sum(once, Steps()) + schedule_steps(plan.steps, target)
+    once = (schedule_in_parts(step, target).as_initialization for step in plan.initialization)
+    steps = sum(once, ScheduledSteps()) + schedule_steps(plan.steps, target)
     return as_schedule(plan.operator, steps, target, inputs)
 
 
-def as_schedule(operator: str, steps: Steps, target: Target, inputs: Sequence[TensorDesc | None]) -> Schedule:
+def as_schedule(operator: str, steps: ScheduledSteps, target: Target, inputs: Sequence[TensorDesc | None]) -> Schedule:
     """Return the schedule of all steps of a plan; for arguments and errors see ``schedule``."""
     steps = _keep_owned(steps, inputs, target)
     count = sum(turns for _, turns in in_turns((*steps.steps, *steps.initialization)))
@@ -43,12 +51,12 @@ def as_schedule(operator: str, steps: Steps, target: Target, inputs: Sequence[Te
     return Schedule(operator, target, steps.steps, steps.initialization, _memory(steps), target.moves_doubles)
 
 
-def _memory(steps: Steps) -> Memory:
+def _memory(steps: ScheduledSteps) -> MemoryLayout:
     """Return where the allocations of steps lie: temporary ones share bytes if they are never alive together."""
     initial, executed = _uses(steps.initialization), _uses(steps.steps)
     temporary = executed[Role.TEMPORARY]
     persistent = lay_out_persistent(initial[Role.PERSISTENT], executed[Role.PERSISTENT])
-    return Memory(lay_out(temporary, reuse=True), persistent, least_size(temporary))
+    return MemoryLayout(lay_out(temporary, reuse=True), persistent, least_size(temporary))
 
 
 def _uses(steps: Sequence[AnyScheduled]) -> dict[Role, list[Use]]:
@@ -64,7 +72,7 @@ def _uses(steps: Sequence[AnyScheduled]) -> dict[Role, list[Use]]:
     return uses
 
 
-def _keep_owned(steps: Steps, inputs: Sequence[TensorDesc | None], target: Target) -> Steps:
+def _keep_owned(steps: ScheduledSteps, inputs: Sequence[TensorDesc | None], target: Target) -> ScheduledSteps:
     """Return steps that read OWNED_BY_DML inputs from the persistent resource. The initialization copies there what it
     has not laid out anew itself."""
     if not any(desc is not None and desc.owned_by_dml for desc in inputs):
@@ -72,7 +80,7 @@ def _keep_owned(steps: Steps, inputs: Sequence[TensorDesc | None], target: Targe
     bindings = {tensor.binding for step, _ in in_turns(steps.steps) for tensor in tensors(step)}
     read = {binding.index for binding in bindings if binding.role is Role.INPUT}
     owned: dict[int | Allocation, int | Allocation] = {}
-    copies = Steps()
+    copies = ScheduledSteps()
     for number, desc in enumerate(inputs):
         if desc is None or not desc.owned_by_dml or number not in read:
             continue
@@ -90,19 +98,49 @@ def _keep_owned(steps: Steps, inputs: Sequence[TensorDesc | None], target: Targe
     if not owned:
         return steps
     redirected = tuple(replace_parts(step, Binding, moved) for step in steps.steps)
-    return Steps(redirected, steps.initialization) + copies.as_initialization
+    return ScheduledSteps(redirected, steps.initialization) + copies.as_initialization
 
 
-def schedule_steps(steps: Iterable[Step], target: Target) -> Steps:
+def can_bind(step: Step, target: Target) -> bool:
+    """Return whether a step's kernels can bind all that it reads and writes; some schedules take one buffer more."""
+    bound = {tensor.binding for tensor in (*read(step), *written(step))}
+    spare = 0 if isinstance(step, Map) else 1
+    return len(bound) + spare <= min(target.max_storage_buffers, MAX_SLOTS)
+
+
+def schedule_steps(steps: Iterable[Step], target: Target) -> ScheduledSteps:
     """Schedule several steps, one after the other."""
-    return sum((schedule_step(step, target) for step in steps), Steps())
+    return sum((schedule_in_parts(step, target) for step in steps), ScheduledSteps())
 
 
+def schedule_in_parts(step: Step, target: Target) -> ScheduledSteps:
+    """Schedule a step, in parts if its tensors exceed what a kernel can bind.
+
+    Raises:
+        NotSupported: as ``schedule_step``.
+    """
+    parts = in_parts(step, target)
+    if len(parts) == 1:
+        return schedule_step(step, target)
+    reason = f"one of {len(parts)} parts: the tensors exceed what a kernel can bind"
+    return sum((schedule_step(part, target).because(reason) for part in parts), ScheduledSteps())
+
+
+AnyStep = TypeVar("AnyStep", bound=Step)
 Problem = TypeVar("Problem")
+Built = TypeVar("Built")
 
 
 @dataclass(frozen=True)
-class Candidate(Generic[Problem]):
+class StepProblem(Generic[AnyStep]):
+    """A step to be scheduled, and its target."""
+
+    step: AnyStep
+    target: Target
+
+
+@dataclass(frozen=True)
+class Candidate(Generic[Problem, Built]):
     """One of the schedules for a kind of step; lists of them are tried in order.
 
     Attributes:
@@ -113,26 +151,44 @@ class Candidate(Generic[Problem]):
 
     name: str
     purpose: str
-    build: Callable[[Problem], Steps | None]
+    build: Callable[[Problem], Built | None]
 
 
-def first_fitting(candidates: Sequence[Candidate[Problem]], problem: Problem) -> Steps:
-    """Return the kernels of the first candidate that fits; the last one fits every problem."""
-    return next(steps for candidate in candidates if (steps := candidate.build(problem)) is not None)
+def first_fitting(candidates: Sequence[Candidate[Problem, Built]], problem: Problem) -> Built:
+    """Return what the first candidate that fits builds; the last one fits every problem."""
+    return next(built for candidate in candidates if (built := candidate.build(problem)) is not None)
 
 
 @functools.singledispatch
-def schedule_step(step: Step, target: Target) -> Steps:
+def schedule_step(step: Step, target: Target) -> ScheduledSteps:
     """Choose the kernels of a step.
 
     Raises:
         NotSupported: when the adapter lacks a limit that the step needs.
     """
-    raise TypeError(f"no schedule for {type(step).__name__}")
+    plain = plain_steps(step, target)
+    if len(plain) == 1 and plain[0] is step:
+        raise TypeError(f"no schedule for {type(step).__name__}")
+    return schedule_steps(plain, target)
+
+
+@functools.singledispatch
+def plain_steps(step: Step, target: Target) -> Sequence[Step]:
+    """Return the plainer steps that compute what a step does on a target; itself if it has kernels of its own.
+
+    Raises:
+        NotSupported: when the adapter lacks a limit that the step needs.
+    """
+    return (step,)
+
+
+def in_plain_steps(plan: Plan, target: Target) -> Plan:
+    """Return a plan of plain steps: graphs fuse these with other steps, and they keep padding."""
+    return replace(plan, steps=tuple(plain for step in plan.steps for plain in plain_steps(step, target)))
 
 
 @schedule_step.register
-def _repeat(step: Repeat, target: Target) -> Steps:
+def _repeat(step: Repeat, target: Target) -> ScheduledSteps:
     inner = schedule_steps(step.steps, target)
     kernels = tuple(kernel for kernel in inner.steps if isinstance(kernel, Scheduled))
-    return Steps((ScheduledRepeat(kernels, step.turns, step.advances),), inner.initialization)
+    return ScheduledSteps((ScheduledRepeat(kernels, step.turns, step.advances),), inner.initialization)

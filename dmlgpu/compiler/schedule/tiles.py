@@ -1,4 +1,8 @@
-"""Tiles: kernels whose invocations compute several neighbouring elements from what they read only once."""
+"""Tiles: kernels whose invocations compute several neighbouring elements from what they read only once.
+
+Of a convolution's input a tile of positions sees a patch: neighbouring windows overlap. A tile reads each element that
+its windows see once, in units of four if the input allows that, and its windows find their elements among these.
+"""
 
 from __future__ import annotations
 
@@ -6,27 +10,31 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.compiler.plan import Body, Held, Sizes, Tensor, Tiles, apply
-from dmlgpu.compiler.rewrites.packing import UNIT, in_pairs, pack_source, pack_tensor, packs_source, packs_tensor
+from dmlgpu.compiler.plan import Body, RegisterValue, Sizes, Source, Tensor, apply
+from dmlgpu.compiler.plan.windows import WindowAxis, Windows
+from dmlgpu.compiler.rewrites.packing import (
+    UNIT,
+    in_pairs,
+    is_paired,
+    pack_source,
+    pack_tensor,
+    packs_source,
+    packs_tensor,
+)
 from dmlgpu.compiler.rewrites.sources import CONVERT
-from dmlgpu.compiler.schedule.launch import Launch, tile_launch
-from dmlgpu.compiler.schedule.scheduling import schedule_step
-from dmlgpu.compiler.schedule.steps import ScheduledTiles, Steps
-from dmlgpu.compiler.schedule.walk import Walk, choose_walk
+from dmlgpu.compiler.schedule.launch import Launch, Walk, choose_walk, tile_launch
+from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
+from dmlgpu.compiler.schedule.steps.products import Patch, ScheduledTiles
 from dmlgpu.compiler.target import Profile, Target
 
+MOST_ACROSS = 32
+"""Places of a window along the last dimension up to which they are written out one by one."""
 
-@schedule_step.register
-def _tiles(step: Tiles, target: Target) -> Steps:
-    """Return the kernel of tiles whose numbers are stored as they are."""
-    body, output = step.body, step.output
-    epilogue, first = unchanged(output.data_type, output.sizes), None
-    if target.profile is Profile.CPU:  # whose invocations that are neighbours run in step
-        first = step.alike
-    steps = tiles(step.label, body, step.tile, epilogue, output, target=target, first=first)
-    return steps.because(
-        f"an invocation computes {'x'.join(map(str, step.tile))} elements, from what it reads only once"
-    )
+MOST_PLACES, MOST_PLACES_ON_GPU = 800, 320
+"""Places, of all windows of a tile together, up to which they are written out one by one."""
+
+MOST_ROWS, MOST_ROWS_ON_GPU = 4, 2
+"""Rows of a tile: fewer where many invocations hide how long memory takes."""
 
 
 def tiles(
@@ -39,7 +47,7 @@ def tiles(
     target: Target,
     launch: Callable[[int, Target], Launch] = tile_launch,
     first: int | None = None,
-) -> Steps:
+) -> ScheduledSteps:
     """Return the kernel, packed where tile, output and epilogue allow (see ``ScheduledTiles``).
 
     Args:
@@ -54,7 +62,7 @@ def tiles(
         if target.moves_doubles and tile[last] % (2 * UNIT) == 0:
             output = in_pairs(output)
     walk = _walk(tile, output, first)
-    return Steps((ScheduledTiles(label, launch(walk.count, target), output, body, tile, epilogue, walk),))
+    return ScheduledSteps((ScheduledTiles(label, launch(walk.count, target), output, body, tile, epilogue, walk),))
 
 
 def _walk(tile: Sizes, output: Tensor, first: int | None) -> Walk:
@@ -70,4 +78,41 @@ def _walk(tile: Sizes, output: Tensor, first: int | None) -> Walk:
 
 def unchanged(data_type: DataType, sizes: Sizes) -> Body:
     """Return the epilogue that stores the numbers as they are."""
-    return apply(CONVERT, data_type, sizes, portable=True, input=Held.product(data_type, sizes))
+    return apply(CONVERT, data_type, sizes, portable=True, input=RegisterValue.product(data_type, sizes))
+
+
+# ---- patches
+
+
+def packed_patch(source: Source, axis: WindowAxis, tile: int, target: Target) -> tuple[Source, Patch]:
+    """Return the patch along the last dimension, and the source in units of four, or pairs of them, if it and the tile
+    allow that."""
+    last = len(source.sizes) - 1
+    packs = tile * axis.stride % UNIT == 0 and axis.spatial % UNIT == 0 and packs_source(source, last, UNIT)
+    if not packs:
+        return source, Patch(axis, tile)
+    units = pack_source(source, last, UNIT)
+    if target.moves_doubles and tile * axis.stride % (2 * UNIT) == 0:
+        units = in_pairs(units)
+    return units, Patch(axis, tile, UNIT, is_paired(units))
+
+
+def tile_columns(positions: int, target: Target) -> int:
+    """Return the columns of a tile: one unit, or two on a CPU adapter if no tile is then less than half full."""
+    two = target.profile is Profile.CPU and positions % (2 * UNIT) in (0, *range(UNIT + 1, 2 * UNIT))
+    return 2 * UNIT if two else min(UNIT, positions)
+
+
+def tile_rows(windows: Windows, columns: int, target: Target) -> int:
+    """Return the rows of a tile; 0 where the last dimension but one is looped over, or missing.
+
+    A single row shares nothing with others: on a CPU adapter, whose compiler takes seconds for a window that is written
+    out, a loop does the same.
+    """
+    if len(windows) < 2:
+        return 0
+    *_, down, across = windows
+    on_cpu = target.profile is Profile.CPU
+    most = min(MOST_ROWS if on_cpu else MOST_ROWS_ON_GPU, down.positions)
+    several, places = range(most, 1 if on_cpu else 0, -1), MOST_PLACES if on_cpu else MOST_PLACES_ON_GPU
+    return next((rows for rows in several if rows * columns * down.size * across.size <= places), 0)

@@ -24,20 +24,20 @@ from dmlgpu.compiler.plan import (
     Convolution,
     Convolve,
     Element,
-    Held,
     Map,
     Product,
+    RegisterValue,
     Sizes,
     Source,
     Space,
     constants,
 )
-from dmlgpu.compiler.plan.windows import Axis, Windows
+from dmlgpu.compiler.plan.windows import WindowAxis, Windows
 from dmlgpu.compiler.rewrites.sources import AnySource, is_plain, permuted, rewrite, split, stepped
 from dmlgpu.compiler.schedule.convolution import IMPLICIT_GEMM, implicit_gemm
 from dmlgpu.compiler.schedule.gemm import interleaved_steps
-from dmlgpu.compiler.schedule.scheduling import schedule_step
-from dmlgpu.compiler.schedule.steps import Steps
+from dmlgpu.compiler.schedule.scheduling import Candidate, first_fitting, schedule_step
+from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.target import Target
 
 SPREAD, ZERO = "layout/slice_grad", "layout/zero"
@@ -53,7 +53,7 @@ LEAD = (0, 0, 0)
 
 
 @dataclass(frozen=True)
-class Part:
+class PhaseAxis:
     """A phase along one dimension.
 
     Attributes:
@@ -64,7 +64,7 @@ class Part:
 
     first: int
     stride: int
-    axis: Axis
+    axis: WindowAxis
     tap: int
     step: int
 
@@ -73,7 +73,7 @@ class Part:
 class Phase:
     """One phase along every dimension."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[PhaseAxis, ...]
 
     @property
     def windows(self) -> Windows:
@@ -97,7 +97,7 @@ def phases(windows: Windows) -> Iterator[Phase]:
         yield Phase(parts)
 
 
-def _parts(axis: Axis) -> Iterator[Part]:
+def _parts(axis: WindowAxis) -> Iterator[PhaseAxis]:
     common = math.gcd(axis.dilation, axis.stride)
     step, dilation = axis.stride // common, axis.dilation // common
     for first in range(min(axis.stride, axis.spatial)):
@@ -106,14 +106,16 @@ def _parts(axis: Axis) -> Iterator[Part]:
         size = max(0, -((tap - axis.size) // step))
         nearest = (reached - tap * axis.dilation) // axis.stride
         positions = -((first - axis.spatial) // axis.stride)
-        window = Axis(axis.positions, positions, size, 1, dilation, (size - 1) * dilation - nearest)
-        yield Part(first, axis.stride, window, tap + (size - 1) * step, -step)
+        window = WindowAxis(axis.positions, positions, size, 1, dilation, (size - 1) * dilation - nearest)
+        yield PhaseAxis(first, axis.stride, window, tap + (size - 1) * step, -step)
 
 
 # ---- steps
 
 
-def transposed_steps(step: Convolve, target: Target, convolve: Callable[[Convolve, Target], Steps]) -> Steps:
+def transposed_steps(
+    step: Convolve, target: Target, convolve: Callable[[Convolve, Target], ScheduledSteps]
+) -> ScheduledSteps:
     """Schedule a transposed convolution.
 
     Args:
@@ -123,29 +125,56 @@ def transposed_steps(step: Convolve, target: Target, convolve: Callable[[Convolv
     Raises:
         InvalidArgument: for an unknown name of a schedule, or of one that does not fit.
     """
-    transposed = step.convolution
-    count = math.prod(min(axis.stride, axis.spatial) for axis in transposed.windows)
-    if count > MOST_PHASES:
-        spread = replace(step, convolution=_spread_out(transposed), transposed=False)
-        return convolve(spread, target).because(f"{count} phases are too many kernels: the input is spread out instead")
-    if count == 1:
-        (phase,) = phases(transposed.windows)
-        plain = replace(step, convolution=_convolution(transposed, phase), transposed=False)
-        return convolve(plain, target).because("strides of 1: the same as a convolution with the filter reversed")
-    products = replace(target, schedule="") if target.schedule == IMPLICIT_GEMM else target
-    steps = _at_once(step, products)
-    if steps is not None:
-        return steps.because(f"windows that do not overlap: one product computes the {count} phases of the strides")
-    return _in_phases(step, products).because(f"each of {count} phases of the strides is a convolution of its own")
+    return first_fitting(TRANSPOSED_SCHEDULES, TransposedProblem(step, target, convolve))
+
+
+@dataclass(frozen=True)
+class TransposedProblem:
+    """A transposed convolution and its target; ``convolve`` schedules plain convolutions."""
+
+    step: Convolve
+    target: Target
+    convolve: Callable[[Convolve, Target], ScheduledSteps]
+
+    @property
+    def count(self) -> int:
+        """How many phases there are."""
+        return math.prod(min(axis.stride, axis.spatial) for axis in self.step.convolution.windows)
+
+    @property
+    def product_target(self) -> Target:
+        """The target, whose schedule is one of matrix products, if it names any."""
+        return replace(self.target, schedule="") if self.target.schedule == IMPLICIT_GEMM else self.target
+
+    def convolved(self, convolution: Convolution) -> ScheduledSteps:
+        """Return the kernels of a plain convolution that computes the same."""
+        return self.convolve(replace(self.step, convolution=convolution, transposed=False), self.target)
+
+
+def _spread(problem: TransposedProblem) -> ScheduledSteps | None:
+    """Return a plain convolution of the input with zeros between its elements, if phases are many."""
+    if problem.count <= MOST_PHASES:
+        return None
+    why = f"{problem.count} phases are too many kernels: the input is spread out instead"
+    return problem.convolved(_spread_out(problem.step.convolution)).because(why)
+
+
+def _reversed(problem: TransposedProblem) -> ScheduledSteps | None:
+    """Return a plain convolution with the filter reversed, if there is one phase."""
+    if problem.count > 1:
+        return None
+    (phase,) = phases(problem.step.convolution.windows)
+    why = "strides of 1: the same as a convolution with the filter reversed"
+    return problem.convolved(_convolution(problem.step.convolution, phase)).because(why)
 
 
 INTERLEAVED = (2, 4)
 """Taps along the last dimension for which a tile of a product holds whole units of the output."""
 
 
-def _at_once(step: Convolve, target: Target) -> Steps | None:
+def _at_once(problem: TransposedProblem) -> ScheduledSteps | None:
     """Return one product for all phases of a filter that is as large as its stride; None where that does not fit."""
-    convolution, windows = step.convolution, step.convolution.windows
+    step, convolution, windows = problem.step, problem.step.convolution, problem.step.convolution.windows
     taps = tuple(axis.size for axis in windows)
     sources = convolution.input, convolution.filter, step.epilogue
     if not all(map(_is_apart, windows)) or taps[-1] not in INTERLEAVED or not all(map(is_plain, sources)):
@@ -156,10 +185,12 @@ def _at_once(step: Convolve, target: Target) -> Steps | None:
     filters, seen = permuted(convolution.filter, (0, 1, *spatial, 2)), permuted(convolution.input, (1, 2, 0, *spatial))
     product = Product(space, filters, seen, convolution.accumulator, a_owned=convolution.filter_owned)
     contract = Contract(step.label, product, _by_taps(step.epilogue, taps), _by_taps(step.output, taps), True)
-    return interleaved_steps(contract, taps[-1], target)
+    steps = interleaved_steps(contract, taps[-1], problem.product_target)
+    why = f"windows that do not overlap: one product computes the {problem.count} phases of the strides"
+    return None if steps is None else steps.because(why)
 
 
-def _is_apart(axis: Axis) -> bool:
+def _is_apart(axis: WindowAxis) -> bool:
     """Return whether windows lie side by side, and cover the output."""
     dense = axis.size == axis.stride and axis.dilation == 1
     return dense and axis.start == 0 and axis.spatial == axis.size * axis.positions
@@ -174,9 +205,10 @@ def _by_taps(source: AnySource, taps: Sizes) -> AnySource:
     return permuted(source, (1, 2, *along[1::2], 0, *along[::2], len(source.sizes) - 1))
 
 
-def _in_phases(step: Convolve, target: Target) -> Steps:
+def _in_phases(problem: TransposedProblem) -> ScheduledSteps:
     """Return each phase as a matrix product of its own."""
-    steps, empty = Steps(), Steps()
+    step, target = problem.step, problem.product_target
+    steps, empty = ScheduledSteps(), ScheduledSteps()
     for phase in phases(step.convolution.windows):
         epilogue, output = _part_of(step.epilogue, phase), _part_of(step.output, phase)
         if phase.is_empty:
@@ -185,7 +217,16 @@ def _in_phases(step: Convolve, target: Target) -> Steps:
         else:
             part = Convolve(step.label, _convolution(step.convolution, phase), epilogue, output)
             steps += implicit_gemm(part, target, keeps_neighbours=True)
-    return steps + empty
+    return (steps + empty).because(f"each of {problem.count} phases of the strides is a convolution of its own")
+
+
+TRANSPOSED_SCHEDULES: tuple[Candidate[TransposedProblem, ScheduledSteps], ...] = (
+    Candidate("spread", "more phases than are worth a kernel each: zeros between the elements of the input", _spread),
+    Candidate("reversed", "strides of 1: a plain convolution", _reversed),
+    Candidate("at once", "filters as large as their strides: one product for all phases", _at_once),
+    Candidate("phases", "everything else: a plain convolution for each phase of the strides", _in_phases),
+)
+"""The schedules of transposed convolutions, in the order in which they are tried."""
 
 
 def _convolution(transposed: Convolution, phase: Phase) -> Convolution:
@@ -207,7 +248,7 @@ def _without_sum(epilogue: Body) -> Body:
     """Return an epilogue on sums of nothing."""
 
     def empty(node: Source) -> Source:
-        return Element(ZERO, node.data_type, node.sizes) if isinstance(node, Held) else node
+        return Element(ZERO, node.data_type, node.sizes) if isinstance(node, RegisterValue) else node
 
     return rewrite(epilogue, empty)
 

@@ -27,13 +27,12 @@ from fractions import Fraction
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.plan import Body, Contract, Convolution, Product, Sizes, Space, Tensor, constants, element
-from dmlgpu.compiler.plan.windows import Axis
 from dmlgpu.compiler.rewrites.packing import UNIT, pack_tensor, packs_tensor
 from dmlgpu.compiler.schedule.gemm_choice import Shape, expected_cost
-from dmlgpu.compiler.schedule.patches import Patch, packed_patch
 from dmlgpu.compiler.schedule.scheduling import schedule_step
-from dmlgpu.compiler.schedule.steps import Steps
-from dmlgpu.compiler.schedule.tiles import tiles, unchanged
+from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
+from dmlgpu.compiler.schedule.steps.products import Patch
+from dmlgpu.compiler.schedule.tiles import packed_patch, tiles, unchanged
 from dmlgpu.compiler.target import Profile, Target
 
 FILTERS, PATCHES, RESULTS = (f"convolution/winograd_{what}" for what in ("filters", "patches", "results"))
@@ -152,7 +151,8 @@ def winograd_fits(convolution: Convolution, target: Target, tile: int) -> bool:
     windows = convolution.windows
     if target.keeps_digits:
         return False
-    if len(windows) != 2 or convolution.accumulator is not FLOAT32 or not all(map(_is_dense, windows)):
+    is_dense = all((axis.size, axis.stride, axis.dilation) == (WINDOW, 1, 1) for axis in windows)
+    if len(windows) != 2 or convolution.accumulator is not FLOAT32 or not is_dense:
         return False
     sides = _Sides.of(convolution, tile)
     largest = max(math.prod(sizes) for sizes in (sides.filters, sides.patches, sides.results))
@@ -175,16 +175,14 @@ def winograd_pays(convolution: Convolution, target: Target, tile: int) -> bool:
     return fewest >= FEWEST_CHANNELS and fewest * sides.batch * sides.down * sides.across >= FEWEST_SHARED
 
 
-def _is_dense(axis: Axis) -> bool:
-    return (axis.size, axis.stride, axis.dilation) == (WINDOW, 1, 1)
-
-
-def winograd_steps(convolution: Convolution, epilogue: Body, output: Tensor, target: Target, tile: int) -> Steps:
+def winograd_steps(
+    convolution: Convolution, epilogue: Body, output: Tensor, target: Target, tile: int
+) -> ScheduledSteps:
     """Return the steps that compute a convolution that fits.
 
     Args:
         convolution: what is summed.
-        epilogue: over {batch, groups, outputs per group, positions..}, with a leaf ``Held``.
+        epilogue: over {batch, groups, outputs per group, positions..}, with a leaf ``RegisterValue``.
         output: where the result goes.
         target: the adapter; its ``schedule`` is that of the products.
         tile: 2 or 4.
@@ -204,7 +202,7 @@ def winograd_steps(convolution: Convolution, epilogue: Body, output: Tensor, tar
     )
 
 
-def _filters(convolution: Convolution, sides: _Sides, filters: Tensor, target: Target) -> Steps:
+def _filters(convolution: Convolution, sides: _Sides, filters: Tensor, target: Target) -> ScheduledSteps:
     rows = tuple(map(terms, TRANSFORMS[sides.tile].filter))
     values = constants(rows=rows, outputs=sides.outputs)
     body = element(FILTERS, FLOAT32, filters.sizes, portable=True, values=values, taps=convolution.filter)
@@ -213,7 +211,7 @@ def _filters(convolution: Convolution, sides: _Sides, filters: Tensor, target: T
     )
 
 
-def _patches(convolution: Convolution, sides: _Sides, patches: Tensor, target: Target) -> Steps:
+def _patches(convolution: Convolution, sides: _Sides, patches: Tensor, target: Target) -> ScheduledSteps:
     vertical, horizontal = convolution.windows
     side_by_side = _side_by_side(sides, target)
     source, across = packed_patch(convolution.input, horizontal, sides.tile * side_by_side, target)
@@ -268,7 +266,7 @@ def _turned(matrices: Tensor) -> Tensor:
     return replace(matrices, sizes=sizes, strides=strides)
 
 
-def _results(sides: _Sides, results: Tensor, epilogue: Body, output: Tensor, target: Target) -> Steps:
+def _results(sides: _Sides, results: Tensor, epilogue: Body, output: Tensor, target: Target) -> ScheduledSteps:
     last = results.rank - 1
     side_by_side = _side_by_side(sides, target) if packs_tensor(results, last, UNIT) else 1
     values = constants(

@@ -24,7 +24,7 @@ _WORD_FUNCTIONS = {"+": "add_words", "-": "subtract_words", "*": "multiply_words
 
 
 @dataclass(frozen=True)
-class Value:
+class TypedValue:
     """A WGSL expression, the scalar it evaluates to, and the tensor type it stands for.
 
     ``is_hidden`` holds for an attribute that compilers must not know. What it is multiplied with, or divided, is hidden
@@ -38,7 +38,7 @@ class Value:
     is_hidden: bool = False
 
     @classmethod
-    def attribute(cls, number: float, data_type: DataType, target: Target) -> Value:
+    def attribute(cls, number: float, data_type: DataType, target: Target) -> TypedValue:
         """Return an attribute, as a number of the type that a body computes in."""
         kind = scalar_of(data_type, target, portable=False)
         text = attribute_literal(number, kind)
@@ -54,51 +54,51 @@ class Value:
 
     # ---- arithmetic
 
-    def __add__(self, other: Operand) -> Value:
+    def __add__(self, other: Operand) -> TypedValue:
         return self._combine("+", other)
 
-    def __sub__(self, other: Operand) -> Value:
+    def __sub__(self, other: Operand) -> TypedValue:
         return self._combine("-", other)
 
-    def __mul__(self, other: Operand) -> Value:
+    def __mul__(self, other: Operand) -> TypedValue:
         return self._combine("*", other)
 
-    def __truediv__(self, other: Operand) -> Value:
+    def __truediv__(self, other: Operand) -> TypedValue:
         return self._combine("/", other) if self.is_float else self._divide("quotient", other)
 
-    def remainder(self, other: Operand) -> Value:
+    def remainder(self, other: Operand) -> TypedValue:
         """Return what division leaves, with the sign of this value; all ones for integers divided by zero."""
         return self._divide("fmod", other)
 
-    def floor_remainder(self, other: Operand) -> Value:
+    def floor_remainder(self, other: Operand) -> TypedValue:
         """Return what division rounded down leaves, with the sign of the divisor; all ones for integers divided by
         zero."""
         return self._divide("floor_mod", other)
 
-    def _divide(self, function: str, other: Operand) -> Value:
+    def _divide(self, function: str, other: Operand) -> TypedValue:
         """Integers of 8 and 16 bits have faster functions, which expect numbers of that range."""
         return self.call(f"narrow_{function}" if _is_narrow_integer(self.data_type) else function, other)
 
-    def __radd__(self, other: float) -> Value:
+    def __radd__(self, other: float) -> TypedValue:
         return self.constant(other) + self
 
-    def __rsub__(self, other: float) -> Value:
+    def __rsub__(self, other: float) -> TypedValue:
         return self.constant(other) - self
 
-    def __rmul__(self, other: float) -> Value:
+    def __rmul__(self, other: float) -> TypedValue:
         return self.constant(other) * self
 
-    def __rtruediv__(self, other: float) -> Value:
+    def __rtruediv__(self, other: float) -> TypedValue:
         return self.constant(other) / self
 
-    def __neg__(self) -> Value:
+    def __neg__(self) -> TypedValue:
         if self.kind is Scalar.U32:
             return self._with(f"(0u - {self})")
         if self.text.startswith("-"):
             return self._with(self.text[1:])  # a literal; two signs in a row are WGSL's decrement
         return self._with(f"negate_words({self})" if self.kind.is_words else f"(-{self})")
 
-    def _combine(self, operator: str, other: Operand) -> Value:
+    def _combine(self, operator: str, other: Operand) -> TypedValue:
         right = self._like(other)
         if not self.kind.is_words:
             left = self
@@ -111,63 +111,63 @@ class Value:
 
     # ---- bits (the template language has no operators for them)
 
-    def bits_and(self, other: Operand) -> Value:
+    def bits_and(self, other: Operand) -> TypedValue:
         """Return the bits that are 1 in both. WGSL's operators on bits are right for pairs of words as well."""
         return self._with(f"({self} & {self._like(other)})")
 
-    def bits_or(self, other: Operand) -> Value:
+    def bits_or(self, other: Operand) -> TypedValue:
         """Return the bits that are 1 in one of them."""
         return self._with(f"({self} | {self._like(other)})")
 
-    def bits_xor(self, other: Operand) -> Value:
+    def bits_xor(self, other: Operand) -> TypedValue:
         """Return the bits that differ."""
         return self._with(f"({self} ^ {self._like(other)})")
 
-    def bits_inverted(self) -> Value:
+    def bits_inverted(self) -> TypedValue:
         """Return every bit turned round."""
         return self._with(f"(~{self})")
 
-    def bit_count(self) -> Value:
+    def bit_count(self) -> TypedValue:
         """Return how many bits are 1, as UINT32."""
-        return Value(f"bit_count_{self.kind}({self})", Scalar.U32, DataType.UINT32, self.target)
+        return TypedValue(f"bit_count_{self.kind}({self})", Scalar.U32, DataType.UINT32, self.target)
 
     # ---- comparison
 
-    def __lt__(self, other: Operand) -> Value:
+    def __lt__(self, other: Operand) -> TypedValue:
         return self._compare("less", "<", other)
 
-    def __gt__(self, other: Operand) -> Value:
+    def __gt__(self, other: Operand) -> TypedValue:
         return self._like(other)._compare("less", "<", self)
 
-    def __le__(self, other: Operand) -> Value:
+    def __le__(self, other: Operand) -> TypedValue:
         return self._compare("less_equal", "<=", other)
 
-    def __ge__(self, other: Operand) -> Value:
+    def __ge__(self, other: Operand) -> TypedValue:
         return self._like(other)._compare("less_equal", "<=", self)
 
-    def equals(self, other: Operand) -> Value:
+    def equals(self, other: Operand) -> TypedValue:
         """Return whether two values are equal, as a truth value."""
         if self.kind.is_words and self.kind is not Scalar.F64_WORDS:
             return self._truth(f"all({self} == {self._like(other)})")
         return self._compare("equal", "==", other)
 
-    def test(self, function: str) -> Value:
+    def test(self, function: str) -> TypedValue:
         """Return a library function that gives a truth value: ``is_nan`` becomes ``is_nan_f32``."""
         return self._truth(str(self._wide().call(function)))
 
-    def negated(self) -> Value:
+    def negated(self) -> TypedValue:
         """Return the opposite of a truth value."""
         return self._with(f"!({self})")
 
-    def both(self, other: Value) -> Value:
+    def both(self, other: TypedValue) -> TypedValue:
         """Return whether two truth values hold."""
         return self._with(f"({self} && {other})")
 
-    def either(self, other: Value) -> Value:
+    def either(self, other: TypedValue) -> TypedValue:
         """Return whether one of two truth values holds."""
         return self._with(f"({self} || {other})")
 
-    def _compare(self, function: str, operator: str, other: Operand) -> Value:
+    def _compare(self, function: str, operator: str, other: Operand) -> TypedValue:
         left, right = self._wide(), self._like(other)._wide()
         if left.kind is Scalar.F64_WORDS:
             raise self._lacks("comparison")
@@ -175,41 +175,41 @@ class Value:
             return self._truth(f"{function}_{left.kind}({left}, {right})")
         return self._truth(f"({left} {operator} {right})")
 
-    def select(self, yes: Value, no: Value) -> Value:
+    def select(self, yes: TypedValue, no: TypedValue) -> TypedValue:
         """``yes`` where this truth value holds, else ``no``."""
         return yes._with(f"select({no}, {yes}, {self})")
 
-    def minimum(self, other: Operand) -> Value:
+    def minimum(self, other: Operand) -> TypedValue:
         """Return the smaller of two values; NaN if there is one, -0 rather than 0."""
         right = self._like(other)
         return self.call("min", right) if self.is_float else (right < self).select(right, self)
 
-    def maximum(self, other: Operand) -> Value:
+    def maximum(self, other: Operand) -> TypedValue:
         """Return the larger of two values; NaN if there is one, 0 rather than -0."""
         right = self._like(other)
         return self.call("max", right) if self.is_float else (self < right).select(right, self)
 
-    def clipped(self, low: Operand, high: Operand) -> Value:
+    def clipped(self, low: Operand, high: Operand) -> TypedValue:
         """``max(low, min(self, high))``; NaN if there is one."""
         return self.call("clip", low, high) if self.is_float else self.minimum(high).maximum(low)
 
-    def absolute(self) -> Value:
+    def absolute(self) -> TypedValue:
         """Return the value without its sign; the smallest integer stays what it is."""
         return self.call("size_of") if self.is_float else (self < 0).select(-self, self)
 
     # ---- types
 
-    def to(self, data_type: DataType, portable: bool = True) -> Value:
+    def to(self, data_type: DataType, portable: bool = True) -> TypedValue:
         """Return the value converted as CAST converts (spec: truncate and saturate floats, wrap integers, NaN gives
         0)."""
         kind = scalar_of(data_type, self.target, portable)
-        return Value(convert(self, data_type, kind), kind, data_type, self.target)
+        return TypedValue(convert(self, data_type, kind), kind, data_type, self.target)
 
-    def constant(self, number: float) -> Value:
+    def constant(self, number: float) -> TypedValue:
         """Return a number of the same type."""
         return self._with(literal(number, self.kind))
 
-    def call(self, function: str, *others: Operand) -> Value:
+    def call(self, function: str, *others: Operand) -> TypedValue:
         """Return a library function, chosen by the value's type: ``min`` becomes ``min_f32``. Native halves go
         through f32."""
         if self.kind is Scalar.F16:
@@ -218,22 +218,22 @@ class Value:
         arguments = ", ".join(str(value) for value in (self, *(self._like(other) for other in others)))
         return self._with(f"{function}_{self.kind}({arguments})")
 
-    def _wide(self) -> Value:
+    def _wide(self) -> TypedValue:
         """Return a native half as f32, which is exact."""
-        return Value(f"f32({self})", Scalar.F32, self.data_type, self.target) if self.kind is Scalar.F16 else self
+        return TypedValue(f"f32({self})", Scalar.F32, self.data_type, self.target) if self.kind is Scalar.F16 else self
 
-    def _like(self, other: Operand) -> Value:
-        if not isinstance(other, Value):
+    def _like(self, other: Operand) -> TypedValue:
+        if not isinstance(other, TypedValue):
             return self.constant(other)
         if other.kind is not self.kind:
             raise TypeError(f"{self.kind} and {other.kind}: a body mixes types")
         return other
 
-    def _with(self, text: str) -> Value:
-        return Value(text, self.kind, self.data_type, self.target)
+    def _with(self, text: str) -> TypedValue:
+        return TypedValue(text, self.kind, self.data_type, self.target)
 
-    def _truth(self, text: str) -> Value:
-        return Value(text, Scalar.BOOL, DataType.UINT8, self.target)
+    def _truth(self, text: str) -> TypedValue:
+        return TypedValue(text, Scalar.BOOL, DataType.UINT8, self.target)
 
     def _lacks(self, what: str) -> NotSupported:
         feature = "shader-f64" if self.kind is Scalar.F64_WORDS else "shader-int64"
@@ -242,14 +242,14 @@ class Value:
         )
 
 
-Operand: TypeAlias = Value | float
+Operand: TypeAlias = TypedValue | float
 
 
 def _is_narrow_integer(data_type: DataType) -> bool:
     return not data_type.is_float and data_type.bits < 32
 
 
-def convert(value: Value, data_type: DataType, kind: Scalar) -> str:
+def convert(value: TypedValue, data_type: DataType, kind: Scalar) -> str:
     """Return the text of a conversion; narrow integers still wrap at their store or edge, so only floats need
     clamping."""
     source = value.kind

@@ -11,14 +11,15 @@ from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.plan import Allocation, Binding
 from dmlgpu.compiler.plan.parts import signature
 from dmlgpu.compiler.program import Copy, Kernel, Program, Slot
-from dmlgpu.compiler.schedule.memory import Memory
-from dmlgpu.compiler.schedule.steps import AnyScheduled, Schedule, Scheduled, ScheduledRepeat
-from dmlgpu.compiler.target import Target
-from dmlgpu.compiler.wgsl.builder import Builder
+from dmlgpu.compiler.schedule.memory import MemoryLayout
+from dmlgpu.compiler.schedule.steps.base import AnyScheduled, Schedule, Scheduled, ScheduledRepeat
+from dmlgpu.compiler.target import MAX_SLOTS, Target
+from dmlgpu.compiler.wgsl.spreading import Part, parts_of, slots_of, spread
 from dmlgpu.compiler.wgsl.steps import render_step
+from dmlgpu.compiler.wgsl.writer import ShaderWriter
 
-Rendered: TypeAlias = tuple[str, tuple[Binding, ...], tuple[int, ...]]
-"""Text, bindings in order, and the bytes of each."""
+Rendered: TypeAlias = tuple[str, tuple[Binding, ...], tuple[Part, ...]]
+"""Text, and in the order of the slots what each binds: a resource, and the part of it."""
 
 
 def render(schedule: Schedule) -> Program:
@@ -50,11 +51,11 @@ def _kernels(schedule: Schedule, step: AnyScheduled, texts: _Texts) -> Iterator[
     advances = dict(repeat.advances)
     rendered = [(kernel, *texts.of(kernel)) for kernel in repeat.steps]
     for turn in range(repeat.turns):
-        for kernel, text, bindings, sizes in rendered:
+        for kernel, text, bindings, parts in rendered:
             label = f"{schedule.operator.lower()} {kernel.label}" + (f" x{kernel.lanes}" if kernel.lanes > 1 else "")
             slots = tuple(
-                _slot(binding, size, turn * advances.get(binding, 0), schedule.memory)
-                for binding, size in zip(bindings, sizes, strict=True)
+                _slot(binding, part, turn * advances.get(binding, 0), schedule.memory)
+                for binding, part in zip(bindings, parts, strict=True)
             )
             yield Kernel(label, text, slots, kernel.launch.grid, copy=_copy(kernel, bindings))
 
@@ -83,32 +84,37 @@ class _Texts:
             return _rendered(step, self._target, self._doubles)
         if key not in self._rendered:
             self._rendered[key] = _rendered(step, self._target, self._doubles), bindings
-        (text, bound, sizes), before = self._rendered[key]
+        (text, bound, parts), before = self._rendered[key]
         own = dict(zip(before, bindings, strict=True))
-        return text, tuple(own[binding] for binding in bound), sizes
+        return text, tuple(own[binding] for binding in bound), parts
 
 
 def _rendered(step: Scheduled, target: Target, doubles: bool) -> Rendered:
-    builder = Builder(target, doubles)
-    text = builder.finish(render_step(step, builder))
-    bindings = tuple(buffer.binding for buffer in builder.buffers)
-    if len(bindings) > target.max_storage_buffers:
+    writer = ShaderWriter(target, doubles)
+    text = writer.finish(render_step(step, writer))
+    bound = [(buffer.binding, step.bound[buffer.binding]) for buffer in writer.buffers]
+    parts = [parts_of(size, target.max_binding_size) for _, size in bound]
+    limit = min(target.max_storage_buffers, MAX_SLOTS)
+    if len(bound) > limit:
+        raise NotSupported(f"{len(bound)} buffers in one kernel exceed what {target.name!r} binds ({limit})")
+    if sum(map(len, parts)) > limit:
+        binding, size = max(bound, key=lambda each: each[1])
+        what = binding.index.label if isinstance(binding.index, Allocation) else binding.index
         raise NotSupported(
-            f"{len(bindings)} buffers in one kernel exceed what {target.name!r} binds ({target.max_storage_buffers})"
+            f"{binding.role} {what} takes {size:,} bytes, but {target.name!r} binds at most "
+            f"{target.max_binding_size:,} at once and has {limit} bindings; split the tensors, for example along axis 0"
         )
-    bound = step.bound
-    sizes = tuple(bound[binding] for binding in bindings)
-    for binding, size in zip(bindings, sizes, strict=True):
-        if size > target.max_binding_size:
-            what = binding.index.label if isinstance(binding.index, Allocation) else binding.index
-            raise NotSupported(
-                f"{binding.role} {what} takes {size:,} bytes,"
-                f" but {target.name!r} binds at most {target.max_binding_size:,} at once"
-            )
-    return text, bindings, sizes
+    numbers = slots_of(parts)
+    text = spread(text, parts) if len(numbers) > len(bound) else text
+    return (
+        text,
+        tuple(bound[number][0] for number, _ in numbers),
+        tuple(parts[number][part] for number, part in numbers),
+    )
 
 
-def _slot(binding: Binding, size: int, moved: int, memory: Memory) -> Slot:
+def _slot(binding: Binding, part: Part, moved: int, memory: MemoryLayout) -> Slot:
+    offset = binding.offset + moved + part.offset
     if isinstance(binding.index, Allocation):
-        return Slot(binding.role, 0, memory.offset(binding) + binding.offset + moved, size)
-    return Slot(binding.role, binding.index, binding.offset + moved, size)
+        return Slot(binding.role, 0, memory.offset(binding) + offset, part.size, part.is_continued)
+    return Slot(binding.role, binding.index, offset, part.size, part.is_continued)

@@ -92,7 +92,7 @@ def block_of(bits: int) -> str:
 
 
 @dataclass(frozen=True)
-class Access:
+class TensorAccess:
     """How a kernel reads or writes one tensor.
 
     Attributes:
@@ -133,11 +133,11 @@ class Access:
         return {64: 1, 128: 2}.get(self.unit_bits, 0)
 
 
-def access(tensor: Tensor, target: Target, portable: bool = False) -> Access:
+def access(tensor: Tensor, target: Target, portable: bool = False) -> TensorAccess:
     """Return how a kernel for ``target`` accesses a tensor."""
     kind = Scalar.U32 if tensor.view is not View.COMPUTE else scalar_of(tensor.data_type, target, portable)
     splat = isinstance(tensor, PackedTensor) and tensor.broadcast
-    return Access(tensor.data_type, tensor.view, kind, tensor.lanes, splat, tensor.unit_bits)
+    return TensorAccess(tensor.data_type, tensor.view, kind, tensor.lanes, splat, tensor.unit_bits)
 
 
 def vector(kind: Scalar, lanes: int) -> str:
@@ -156,22 +156,18 @@ def _word_of(lane: int, unit_bits: int, bits: int) -> tuple[str, str]:
     return ("word" if unit_bits == 32 else f"word.{LANE_NAMES[position // 32]}"), f"{position % 32}u"
 
 
-def decode(a: Access) -> str:
+def decode(a: TensorAccess) -> str:
     """Return the expression that turns a loaded block into a unit; it reads ``word`` and, below 32 bits, ``shift``."""
     if a.view is View.RAW:
         return "word" if a.unit_bits >= 32 else f"extractBits(word, shift, {a.unit_bits}u)"
     if a.data_type.bits == 64:
-        return _decode_wide(a)
+        return {Scalar.I64: "i64_of_words(word)", Scalar.U64: "u64_of_words(word)"}.get(a.kind, "word")
     width = a.data_type.bits
     lanes = [_decode_lane(a, *_word_of(lane, a.unit_bits, width)) for lane in range(1 if a.splat else a.lanes)]
     return lanes[0] if a.lanes == 1 else f"{a.unit}({', '.join(lanes)})"
 
 
-def _decode_wide(a: Access) -> str:
-    return {Scalar.I64: "i64_of_words(word)", Scalar.U64: "u64_of_words(word)"}.get(a.kind, "word")
-
-
-def _decode_lane(a: Access, word: str, shift: str) -> str:
+def _decode_lane(a: TensorAccess, word: str, shift: str) -> str:
     bits = a.data_type.bits
     if a.data_type is DataType.FLOAT16:
         return f"{a.kind}_of_half(extractBits({word}, {shift}, 16u))"
@@ -181,7 +177,7 @@ def _decode_lane(a: Access, word: str, shift: str) -> str:
     return word if a.kind is Scalar.U32 else f"bitcast<{a.kind.wgsl}>({word})"
 
 
-def encode(a: Access) -> str:
+def encode(a: TensorAccess) -> str:
     """Return the expression that turns the unit ``value`` into a block (its low bits, below 32)."""
     if a.view is View.RAW:
         return "value"
@@ -199,7 +195,7 @@ def encode(a: Access) -> str:
     return joined[0] if len(joined) == 1 else f"{a.block}({', '.join(joined)})"
 
 
-def _encode_lane(a: Access, value: str) -> str:
+def _encode_lane(a: TensorAccess, value: str) -> str:
     bits = a.data_type.bits
     if a.data_type is DataType.FLOAT16:
         return f"half_of_{a.kind}({value})"

@@ -8,57 +8,39 @@ share nothing with the shaders or the NumPy reference.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu.catalog.descs import (
-    ActivationLogSoftmax1,
-    ActivationSoftmax1,
-    AveragePooling1,
-    BatchNormalization,
-    Convolution,
-    CumulativeSummation,
-    Gemm,
-    LocalResponseNormalization,
-    LpNormalization,
-    MeanVarianceNormalization2,
-    MultiheadAttention,
-    Reduce,
-)
-from dmlgpu.catalog.enums import (
-    AxisDirection,
-    ConvolutionDirection,
-    ConvolutionMode,
-    DataType,
-    MatrixTransform,
-    MultiheadAttentionMaskType,
-    ReduceFunction,
-)
+from dmlgpu.catalog.descs import BatchNormalization, Convolution
+from dmlgpu.catalog.enums import ConvolutionDirection, DataType, ExecutionFlags, ReduceFunction
 from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.catalog.samples import SAMPLES, Sizes
 from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.conformance.accuracy import truths
+from dmlgpu.conformance.accuracy import ground_truth
 from dmlgpu.conformance.accuracy.functions import Doubles
-from dmlgpu.conformance.accuracy.truths import Truth
-
-Sizes: TypeAlias = tuple[int, ...]
+from dmlgpu.conformance.accuracy.ground_truth import Truth
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.evaluate import run_compiled
 
 FLOAT32, FLOAT16 = DataType.FLOAT32, DataType.FLOAT16
 
 
 @dataclass(frozen=True)
-class Workload:
+class AccuracyWorkload:
     """An operator on ordinary numbers, and how it is to be computed.
 
     Attributes:
         operator: its stem.
         way: the schedule, or what is special about the numbers.
         limit: roundings that the result may be off by, see ``operator_errors.Errors``.
-        build: the description for a data type.
         truth: the true result of inputs in float64, and what its errors are measured by.
+        sizes: of its sample (``catalog.samples``), by name.
+        attributes: fields of the description that differ from the sample's.
         scale, offset: of the normal distribution that the first input is drawn from; the others are standard normal.
         data_types: types that it is measured in.
         schedule: the name that ``Target.schedule`` gets; empty: the adapter's choice.
@@ -69,8 +51,9 @@ class Workload:
     operator: str
     way: str
     limit: float
-    build: Callable[[DataType], OperatorDesc]
     truth: Callable[..., Truth]
+    sizes: Sizes
+    attributes: Mapping[str, Any] = field(default_factory=dict)
     scale: float = 1.0
     offset: float = 0.0
     data_types: tuple[DataType, ...] = (FLOAT32, FLOAT16)
@@ -81,6 +64,14 @@ class Workload:
     def name(self, data_type: DataType) -> str:
         """The name of its case in a type: ``gemm-accuracy-float32-register``."""
         return f"{self.operator}-accuracy-{data_type.name.lower()}-{self.way}"
+
+    def desc(self, data_type: DataType) -> OperatorDesc:
+        """The description for a data type."""
+        desc = SAMPLES[self.operator.upper()].desc(self.sizes, data_type, **self.attributes)
+        if isinstance(desc, Convolution) and desc.direction is ConvolutionDirection.BACKWARD:
+            outputs, channels, *window = desc.filter_tensor.sizes
+            return desc.replace(filter_tensor=TensorDesc(data_type, (channels, outputs, *window)))
+        return desc
 
     @property
     def needs_shaders(self) -> bool:
@@ -100,194 +91,209 @@ class Workload:
 
 # ---- products and convolutions
 
-
-def _gemm(data_type: DataType) -> Gemm:
-    a, b, output = (TensorDesc(data_type, (1, 1, *sizes)) for sizes in ((64, 1024), (1024, 48), (64, 48)))
-    return Gemm(
-        a_tensor=a,
-        b_tensor=b,
-        output_tensor=output,
-        trans_a=MatrixTransform.NONE,
-        trans_b=MatrixTransform.NONE,
-        alpha=1.0,
-        beta=0.0,
-    )
-
-
-def _convolution(
-    channels: int, outputs: int, groups: int, *, backward: bool = False
-) -> Callable[[DataType], OperatorDesc]:
-    """Windows of 3 x 3 over 16 x 16 positions, with a border of one."""
-    filters = (channels, outputs) if backward else (outputs, channels // groups)
-
-    def build(data_type: DataType) -> Convolution:
-        return Convolution(
-            input_tensor=TensorDesc(data_type, (1, channels, 16, 16)),
-            filter_tensor=TensorDesc(data_type, (*filters, 3, 3)),
-            output_tensor=TensorDesc(data_type, (1, outputs, 16, 16)),
-            mode=ConvolutionMode.CROSS_CORRELATION,
-            direction=ConvolutionDirection.BACKWARD if backward else ConvolutionDirection.FORWARD,
-            strides=(1, 1),
-            dilations=(1, 1),
-            start_padding=(1, 1),
-            end_padding=(1, 1),
-            output_padding=(0, 0),
-            group_count=groups,
-        )
-
-    return build
-
-
-_DENSE = _convolution(64, 32, 1)
+_PRODUCT: Sizes = {"m": 64, "k": 1024, "n": 48}
+_DENSE: Sizes = {"channels": 64, "height": 16, "width": 16, "filters": 32}
+_DEPTHWISE: Sizes = {**_DENSE, "channels": 32, "groups": 32}
+_BACKWARD = {"direction": ConvolutionDirection.BACKWARD}
 
 PRODUCTS = (
     *(
-        Workload("gemm", way, 6.0, _gemm, truths.product, schedule=way)
+        AccuracyWorkload("gemm", way, 6.0, ground_truth.product, _PRODUCT, schedule=way)
         for way in ("small", "register", "shared", "small-split", "register-split", "shared-split")
     ),
-    Workload("gemm", "half-precision", 6.0, _gemm, truths.product, data_types=(FLOAT16,), half_precision=True),
+    AccuracyWorkload(
+        "gemm", "half-precision", 6.0, ground_truth.product, _PRODUCT, data_types=(FLOAT16,), half_precision=True
+    ),
     *(
-        Workload("convolution", way, limit, _DENSE, truths.convolution, schedule=way)
+        AccuracyWorkload("convolution", way, limit, ground_truth.convolution, _DENSE, schedule=way)
         for way, limit in (("implicit-gemm", 6.0), ("winograd-2", 6.0), ("winograd-4", 100.0))
     ),
-    Workload("convolution", "precise", 6.0, _DENSE, truths.convolution, precise=True),
-    Workload("convolution", "depthwise", 6.0, _convolution(32, 32, 32), truths.convolution),
-    Workload("convolution", "transposed", 6.0, _convolution(64, 32, 1, backward=True), truths.transposed, precise=True),
+    AccuracyWorkload("convolution", "precise", 6.0, ground_truth.convolution, _DENSE, precise=True),
+    AccuracyWorkload(
+        "convolution", "depthwise", 6.0, ground_truth.convolution, {**_DENSE, "channels": 32, "groups": 32}
+    ),
+    AccuracyWorkload("convolution", "transposed", 6.0, ground_truth.transposed, _DENSE, _BACKWARD, precise=True),
 )
 
 # ---- normalisations
 
-
-def _mean_variance(data_type: DataType) -> MeanVarianceNormalization2:
-    tensor = TensorDesc(data_type, (1, 1, 32, 1024))
-    return MeanVarianceNormalization2(
-        input_tensor=tensor, output_tensor=tensor, axes=(3,), use_mean=True, use_variance=True, epsilon=1e-5
-    )
-
-
-def _batch(data_type: DataType) -> BatchNormalization:
-    tensor, parameter = TensorDesc(data_type, (2, 16, 16, 16)), TensorDesc(data_type, (1, 16, 1, 1))
-    return BatchNormalization(
-        input_tensor=tensor,
-        mean_tensor=parameter,
-        variance_tensor=parameter,
-        scale_tensor=parameter,
-        bias_tensor=parameter,
-        output_tensor=tensor,
-        spatial=True,
-        epsilon=1e-5,
-    )
-
-
-def _local_response(data_type: DataType) -> LocalResponseNormalization:
-    tensor = TensorDesc(data_type, (1, 32, 16, 16))
-    return LocalResponseNormalization(
-        input_tensor=tensor, output_tensor=tensor, cross_channel=True, local_size=5, alpha=0.5, beta=0.75, bias=1.0
-    )
-
-
-def _lp(data_type: DataType) -> LpNormalization:
-    tensor = TensorDesc(data_type, (1, 1, 32, 1024))
-    return LpNormalization(input_tensor=tensor, output_tensor=tensor, axis=3, epsilon=0.0, p=2)
-
+_MEAN_VARIANCE = "mean_variance_normalization2"
+_LINES: Sizes = {"rows": 32, "columns": 1024}
+_UNSCALED = {"scale_tensor": None, "bias_tensor": None, "epsilon": 1e-5}
 
 NORMALIZATIONS = (
-    Workload("mean_variance_normalization2", "centred", 4.0, _mean_variance, truths.mean_variance),
-    Workload("mean_variance_normalization2", "mean-100", 4.0, _mean_variance, truths.mean_variance, offset=100.0),
-    Workload("batch_normalization", "default", 4.0, _batch, truths.batch),
-    Workload("local_response_normalization", "default", 8.0, _local_response, truths.local_response),
-    Workload("lp_normalization", "default", 4.0, _lp, truths.lp),
+    *(
+        AccuracyWorkload(
+            "mean_variance_normalization2", way, 4.0, ground_truth.mean_variance, _LINES, _UNSCALED, offset=offset
+        )
+        for way, offset in (("centred", 0.0), ("mean-100", 100.0))
+    ),
+    AccuracyWorkload(
+        "batch_normalization",
+        "default",
+        4.0,
+        ground_truth.batch,
+        {"batch": 2, "channels": 16, "height": 16, "width": 16},
+        {"epsilon": 1e-5},
+    ),
+    AccuracyWorkload(
+        "local_response_normalization",
+        "default",
+        8.0,
+        ground_truth.local_response,
+        {"channels": 32, "height": 16, "width": 16},
+        {"alpha": 0.5, "beta": 0.75, "bias": 1.0},
+    ),
+    AccuracyWorkload("lp_normalization", "default", 4.0, ground_truth.lp, _LINES, {"epsilon": 0.0}),
 )
 
 # ---- softmax, attention
 
-
-def _softmax(desc: type[ActivationSoftmax1] | type[ActivationLogSoftmax1]) -> Callable[[DataType], OperatorDesc]:
-    def build(data_type: DataType) -> OperatorDesc:
-        tensor = TensorDesc(data_type, (1, 1, 32, 1000))
-        return desc(input_tensor=tensor, output_tensor=tensor, axes=(3,))
-
-    return build
-
-
-def _attention(data_type: DataType) -> MultiheadAttention:
-    rows, keys = TensorDesc(data_type, (1, 64, 128)), TensorDesc(data_type, (1, 200, 128))
-    return MultiheadAttention(
-        query_tensor=rows,
-        key_tensor=keys,
-        value_tensor=keys,
-        output_tensor=rows,
-        scale=0.125,
-        mask_filter_value=-1e9,
-        head_count=2,
-        mask_type=MultiheadAttentionMaskType.NONE,
-    )
-
+_LOGITS: Sizes = {"rows": 32, "columns": 1000}
+_HEADS: Sizes = {"heads": 2, "queries": 64, "keys": 200}
 
 SOFTMAX = (
-    Workload("activation_softmax1", "default", 4.0, _softmax(ActivationSoftmax1), truths.softmax, scale=4.0),
-    Workload("activation_log_softmax1", "default", 4.0, _softmax(ActivationLogSoftmax1), truths.log_softmax, scale=4.0),
-    Workload("multihead_attention", "default", 3.0, _attention, truths.attention),
+    AccuracyWorkload("activation_softmax1", "default", 4.0, ground_truth.softmax, _LOGITS, scale=4.0),
+    AccuracyWorkload("activation_log_softmax1", "default", 4.0, ground_truth.log_softmax, _LOGITS, scale=4.0),
+    AccuracyWorkload("multihead_attention", "default", 3.0, ground_truth.attention, _HEADS),
 )
 
 # ---- reductions
 
 
-def _reduce(function: ReduceFunction, count: int) -> Callable[[DataType], OperatorDesc]:
-    def build(data_type: DataType) -> Reduce:
-        sizes = (1, 1, 16, count)
-        return Reduce(
-            function=function,
-            input_tensor=TensorDesc(data_type, sizes),
-            output_tensor=TensorDesc(data_type, (*sizes[:3], 1)),
-            axes=(3,),
-        )
-
-    return build
-
-
-def _running_sum(data_type: DataType) -> CumulativeSummation:
-    tensor = TensorDesc(data_type, (1, 1, 4, 8192))
-    return CumulativeSummation(
-        input_tensor=tensor,
-        output_tensor=tensor,
-        axis=3,
-        axis_direction=AxisDirection.INCREASING,
-        has_exclusive_sum=False,
-    )
-
-
-def _average_pooling(data_type: DataType) -> AveragePooling1:
-    return AveragePooling1(
-        input_tensor=TensorDesc(data_type, (1, 8, 32, 32)),
-        output_tensor=TensorDesc(data_type, (1, 8, 26, 26)),
-        strides=(1, 1),
-        window_size=(7, 7),
-        start_padding=(0, 0),
-        end_padding=(0, 0),
-        dilations=(1, 1),
-        include_padding=False,
-    )
+def _reduction(
+    function: ReduceFunction,
+    columns: int,
+    truth: Callable[..., Truth],
+    limit: float = 1.0,
+    *,
+    scale: float = 1.0,
+    offset: float = 0.0,
+) -> AccuracyWorkload:
+    way, sizes = function.name.lower().replace("_", "-"), {"rows": 16, "columns": columns}
+    return AccuracyWorkload("reduce", way, limit, truth, sizes, {"function": function}, scale, offset)
 
 
 _LONG = 20000
 
 REDUCTIONS = (
-    Workload("reduce", "sum", 1.0, _reduce(ReduceFunction.SUM, _LONG), truths.total),
-    Workload("reduce", "average", 1.0, _reduce(ReduceFunction.AVERAGE, _LONG), truths.average),
-    Workload("reduce", "sum-square", 1.0, _reduce(ReduceFunction.SUM_SQUARE, _LONG), truths.sum_square),
-    Workload("reduce", "l2", 1.0, _reduce(ReduceFunction.L2, _LONG), truths.l2),
-    Workload("reduce", "log-sum-exp", 2.0, _reduce(ReduceFunction.LOG_SUM_EXP, 2000), truths.log_sum_exp),
-    Workload("reduce", "multiply", 1.0, _reduce(ReduceFunction.MULTIPLY, 200), truths.multiply, scale=0.01, offset=1.0),
-    Workload("cumulative_summation", "default", 1.0, _running_sum, truths.running_sum),
-    Workload("average_pooling1", "default", 2.0, _average_pooling, truths.average_pooling),
+    _reduction(ReduceFunction.SUM, _LONG, ground_truth.total),
+    _reduction(ReduceFunction.AVERAGE, _LONG, ground_truth.average),
+    _reduction(ReduceFunction.SUM_SQUARE, _LONG, ground_truth.sum_square),
+    _reduction(ReduceFunction.L2, _LONG, ground_truth.l2),
+    _reduction(ReduceFunction.LOG_SUM_EXP, 2000, ground_truth.log_sum_exp, limit=2.0),
+    _reduction(ReduceFunction.MULTIPLY, 200, ground_truth.multiply, scale=0.01, offset=1.0),
+    AccuracyWorkload("cumulative_summation", "default", 1.0, ground_truth.running_sum, {"rows": 4, "columns": 8192}),
+    AccuracyWorkload(
+        "average_pooling1",
+        "default",
+        2.0,
+        ground_truth.average_pooling,
+        {"channels": 8, "height": 32, "width": 32, "window": 7, "stride": 1},
+    ),
 )
 
 WORKLOADS = (*PRODUCTS, *NORMALIZATIONS, *SOFTMAX, *REDUCTIONS)
 
 
-def true_result(workload: Workload, inputs: tuple[NDArray[np.floating], ...]) -> tuple[Doubles, Doubles]:
+def true_result(workload: AccuracyWorkload, inputs: tuple[NDArray[np.floating], ...]) -> tuple[Doubles, Doubles]:
     """The true result, and what its errors are measured by, both of the output's sizes."""
     with np.errstate(under="ignore"):
         truth, terms = workload.truth(*(array.astype(np.float64) for array in inputs))
     return truth, np.broadcast_to(terms, truth.shape)
+
+
+# ---- errors ----------------------------------------------------------------------------------------------------------
+
+
+ROUNDING = 2.0**-24
+"""What rounding to float32 changes a number by, at most, in proportion to it."""
+
+
+@dataclass(frozen=True)
+class OperatorErrors:
+    """A result and the true one.
+
+    Attributes:
+        got: in the type of the operator's output.
+        true: in float64.
+        terms: the sum of the absolute values of what was added up for each element (see ``ground_truth``).
+        inputs: what it was computed from.
+        kernels: what ran.
+    """
+
+    got: NDArray[np.floating]
+    true: Doubles
+    terms: Doubles
+    inputs: tuple[NDArray[np.floating], ...] = ()
+    kernels: tuple[str, ...] = ()
+
+    @cached_property
+    def absolute(self) -> Doubles:
+        """The differences; infinite where there is no number."""
+        difference = np.abs(self.got.astype(np.float64) - self.true)
+        return np.where(np.isfinite(difference), difference, np.inf)
+
+    @cached_property
+    def ulp(self) -> Doubles:
+        """The differences in units of the last place of the true result, in the output's type."""
+        return self.absolute / self.units
+
+    @cached_property
+    def roundings(self) -> Doubles:
+        """The differences beyond the last rounding, to the output's type, in roundings of the terms to float32.
+
+        1 is what one rounding of the sum of the terms' absolute values may lose; a good sum of many terms of both signs
+        loses less than its every addition, because their errors cancel.
+        """
+        return np.maximum(self.absolute - self.units / 2, 0.0) / (self.terms * ROUNDING)
+
+    @cached_property
+    def units(self) -> Doubles:
+        """A unit of the last place of each true result, in the output's type."""
+        smallest = np.finfo(self.got.dtype).tiny
+        return np.spacing(np.maximum(np.abs(self.true), smallest).astype(self.got.dtype)).astype(np.float64)
+
+    @property
+    def summary(self) -> Mapping[str, float]:
+        """The errors by what they are told in.
+
+        ``largest``: the largest difference, of the largest result; ``rms``: the root mean square of the differences, of
+        that of the results; ``ulp_max``, ``ulp_rms``: in units of the last place; ``roundings``: the most.
+        """
+        squares = float(np.mean(self.true**2))
+        return {
+            "largest": float(self.absolute.max() / np.abs(self.true).max()),
+            "rms": float(np.sqrt(np.mean(self.absolute**2) / squares)),
+            "ulp_max": float(self.ulp.max()),
+            "ulp_rms": float(np.sqrt(np.mean(self.ulp**2))),
+            "roundings": float(self.roundings.max()),
+        }
+
+
+def operator_errors(workload: AccuracyWorkload, data_type: DataType, device: Device) -> OperatorErrors:
+    """The errors of a workload in a type on a device, computed by the way that the workload says.
+
+    Raises:
+        NotSupported: when the adapter lacks what the operator needs.
+    """
+    desc = workload.desc(data_type)
+    inputs = workload.inputs(desc)
+    flags = ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION if workload.half_precision else ExecutionFlags.NONE
+    backend = device.backend
+    own = Device(device.adapter, precise=workload.precise or device.backend.target.precise)
+    try:
+        # The profile is the given device's: its family of schedules is what is measured.
+        own.backend.target = replace(own.backend.target, profile=backend.target.profile, schedule=workload.schedule)
+        compiled = own.compile_operator(own.create_operator(desc), flags)
+        remaining = iter(inputs)
+        tensors = [port.desc for port in compiled.inputs]
+        arrays = [None if tensor is None else next(remaining) for tensor in tensors]
+        (raw,) = [data for data in run_compiled(compiled, arrays, tensors, desc.operator) if data is not None]
+        kernels = () if compiled.program is None else compiled.program.summaries
+    finally:
+        own.remove()
+    output = desc.outputs[0].tensor
+    assert output is not None
+    true, terms = true_result(workload, inputs)
+    return OperatorErrors(output.decode(raw), true, terms, inputs, kernels)

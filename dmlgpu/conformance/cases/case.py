@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu import reference
-from dmlgpu.catalog.enums import FeatureLevel
+from dmlgpu.catalog.enums import DataType, FeatureLevel
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.catalog.validation import validate
@@ -95,8 +95,8 @@ class Case:
 
     def magnitudes(self, inputs: Arrays) -> tuple[Bound | None, ...]:
         """What ``Accumulated`` needs to know of each output."""
-        found = None if self.magnitude is None else self.magnitude(inputs)
-        return found if isinstance(found, tuple) else (found,) * len(self.desc.outputs)
+        magnitudes = None if self.magnitude is None else self.magnitude(inputs)
+        return magnitudes if isinstance(magnitudes, tuple) else (magnitudes,) * len(self.desc.outputs)
 
     def __str__(self) -> str:
         return self.name
@@ -108,3 +108,29 @@ def _as_stored(desc: TensorDesc | None, array: Array | None) -> Array | None:
         return None
     repeats = any(stride == 0 and size > 1 for size, stride in zip(desc.sizes, desc.element_strides, strict=True))
     return desc.decode(desc.encode(array)) if repeats else array
+
+
+def of_first(function: Callable[[Array], Bound]) -> Callable[[Arrays], Bound]:
+    """A ``magnitude`` that depends on the first input only."""
+
+    def magnitude(inputs: Arrays) -> Bound:
+        assert inputs[0] is not None
+        return function(inputs[0])
+
+    return magnitude
+
+
+def evaluate_in_float32(desc: OperatorDesc, inputs: Arrays, **changes: Any) -> tuple[Bound, ...]:
+    """What the reference computes with all tensors but indices packed and in FLOAT32, where large sums stay finite."""
+    slots = (*desc.inputs, *desc.outputs)
+    wide = {
+        slot.field: TensorDesc(DataType.FLOAT32, slot.tensor.sizes)
+        for slot in slots
+        if slot.tensor is not None and "indices" not in slot.field
+    }
+    arrays = tuple(
+        array if array is None or "indices" in slot.field else array.astype(np.float32)
+        for slot, array in zip(desc.inputs, inputs, strict=True)
+    )
+    results = reference.evaluate(desc.replace(**wide, **changes), arrays)
+    return tuple(np.zeros(0) if result is None else result.astype(np.float64) for result in results)

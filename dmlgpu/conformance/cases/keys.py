@@ -1,15 +1,17 @@
-"""Keys: what names a case, and few of them that cover the properties of many."""
+"""Keys, which name cases; few keys that cover the properties of many; and the profiles that choose among cases."""
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.conformance.cases.layouts import Layout
+from dmlgpu.conformance.cases.layouts import TensorLayout
 
 Types = tuple[DataType, ...]
 Sizes = tuple[int, ...]
@@ -37,7 +39,7 @@ class Key:
 
     types: Types
     sizes: Sizes
-    layout: Layout
+    layout: TensorLayout
     variant: str = PLAIN
     seed: int = 0
 
@@ -51,7 +53,7 @@ class Combination:
     """What a key combines, before its sizes are drawn."""
 
     types: Types
-    layout: Layout
+    layout: TensorLayout
     variant: str
     rank: int
 
@@ -69,7 +71,7 @@ def covering(combinations: Sequence[Combination], candidates: int) -> Iterator[C
     met = 0
     while order or remaining:
         fresh, order = order[: candidates - len(remaining)], order[candidates - len(remaining) :]
-        remaining += [(one, *_coverage(one, bits)) for one in fresh]
+        remaining += [(combination, *_coverage(combination, bits)) for combination in fresh]
         # A property is worth more than all pairs of a combination.
         scores = [100 * (single & ~met).bit_count() + (pairs & ~met).bit_count() for _, single, pairs in remaining]
         chosen, single, pairs = remaining.pop(scores.index(max(scores)))
@@ -86,5 +88,28 @@ def _coverage(combination: Combination, bits: dict[object, int]) -> tuple[int, i
         ("rank", combination.rank),
     ]
     pairs = itertools.combinations(properties, 2)
-    single, double = (sum(1 << bits.setdefault(one, len(bits)) for one in found) for found in (properties, pairs))
+    single, double = (sum(1 << bits.setdefault(item, len(bits)) for item in items) for items in (properties, pairs))
     return single, double
+
+
+# ---- profiles --------------------------------------------------------------------------------------------------------
+
+
+PROFILES = ("quick", "standard", "full")
+"""Each has what the one before it has, and more: listed cases, a covering selection, every combination."""
+
+QUICK = Path(__file__).with_name("quick.txt")
+"""Names of cases, a line each, as ``scripts/choose_quick.py`` chose them."""
+
+QUICK_FAULTS = Path(__file__).with_name("quick_faults.txt")
+"""Names of cases that notice faults in shaders (``--suite mutants``) which none of the chosen ones does."""
+
+
+@functools.cache
+def quick_names() -> Mapping[str, tuple[str, ...]]:
+    """The names of the quick cases by the operator's stem."""
+    names_by_stem: dict[str, list[str]] = {}
+    for path in (QUICK, QUICK_FAULTS):
+        for name in path.read_text(encoding="utf-8").split():
+            names_by_stem.setdefault(name.partition("-")[0], []).append(name)
+    return {stem: tuple(names) for stem, names in names_by_stem.items()}

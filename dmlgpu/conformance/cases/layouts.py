@@ -17,7 +17,7 @@ EDGE_SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 11, 13, 15, 16, 17, 31, 32, 33, 63, 64, 65
 """Extents at and one off the widths that packing, alignment and workgroups care about, and primes."""
 
 
-class Layout(enum.StrEnum):
+class TensorLayout(enum.StrEnum):
     """How a tensor's elements lie in memory."""
 
     PACKED = "packed"  # no strides given
@@ -34,21 +34,21 @@ class Layout(enum.StrEnum):
 
 
 def draw_tensor(
-    data_type: DataType, sizes: Sequence[int], layout: Layout, rng: np.random.Generator, *, output: bool = False
+    data_type: DataType, sizes: Sequence[int], layout: TensorLayout, rng: np.random.Generator, *, output: bool = False
 ) -> TensorDesc:
     """A tensor description with the given layout. Outputs never get strides that overlap."""
     sizes = tuple(sizes)
-    if layout is Layout.MIXED:
-        layout = list(Layout)[rng.integers(len(Layout) - 1)]
-    if layout is Layout.BROADCAST and output:
-        layout = Layout.PERMUTED
-    if layout is Layout.SLACK:
+    if layout is TensorLayout.MIXED:
+        layout = list(TensorLayout)[rng.integers(len(TensorLayout) - 1)]
+    if layout is TensorLayout.BROADCAST and output:
+        layout = TensorLayout.PERMUTED
+    if layout is TensorLayout.SLACK:
         total = buffer_size(data_type, sizes) + 4 * int(rng.integers(1, 12))
         return TensorDesc(data_type, sizes, total_tensor_size_in_bytes=total)
     return TensorDesc(data_type, sizes, strides(sizes, layout, rng))
 
 
-def strides(sizes: Sequence[int], layout: Layout, rng: np.random.Generator) -> tuple[int, ...] | None:
+def strides(sizes: Sequence[int], layout: TensorLayout, rng: np.random.Generator) -> tuple[int, ...] | None:
     """Strides in elements for a layout; None where the layout gives none (PACKED, SLACK, MIXED)."""
     maker = _MAKERS.get(layout)
     return None if maker is None else maker(sizes, rng)
@@ -135,15 +135,15 @@ def _strided(sizes: Sequence[int], rng: np.random.Generator) -> tuple[int, ...]:
     return tuple(step * stride for stride in packed_strides(sizes))
 
 
-_MAKERS: Mapping[Layout, Callable[[Sequence[int], np.random.Generator], tuple[int, ...]]] = {
-    Layout.EXPLICIT: lambda sizes, rng: packed_strides(sizes),
-    Layout.PERMUTED: _permuted,
-    Layout.ALIGNED: _aligned,
-    Layout.NEAR: _near,
-    Layout.PADDED: _padded,
-    Layout.STRIDED: _strided,
-    Layout.INTERLEAVED: _interleaved,
-    Layout.BROADCAST: _broadcast,
+_MAKERS: Mapping[TensorLayout, Callable[[Sequence[int], np.random.Generator], tuple[int, ...]]] = {
+    TensorLayout.EXPLICIT: lambda sizes, rng: packed_strides(sizes),
+    TensorLayout.PERMUTED: _permuted,
+    TensorLayout.ALIGNED: _aligned,
+    TensorLayout.NEAR: _near,
+    TensorLayout.PADDED: _padded,
+    TensorLayout.STRIDED: _strided,
+    TensorLayout.INTERLEAVED: _interleaved,
+    TensorLayout.BROADCAST: _broadcast,
 }
 
 

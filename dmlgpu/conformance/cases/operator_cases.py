@@ -17,24 +17,34 @@ import itertools
 import math
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from dmlgpu.catalog import loader
+from dmlgpu.catalog import enums, loader
 from dmlgpu.catalog.enums import DataType, FeatureLevel, TensorFlags
+from dmlgpu.catalog.loader import OperatorSchema
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.overlap import has_overlap
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, TensorDesc
 from dmlgpu.common.errors import InvalidArgument
-from dmlgpu.conformance.cases.case import Case
-from dmlgpu.conformance.cases.examples import documented_examples, read_example
-from dmlgpu.conformance.cases.keys import INPLACE, OWNED, PLAIN, Combination, Key, SizesList, Types, covering
-from dmlgpu.conformance.cases.layouts import Layout, draw_sizes, draw_tensor
-from dmlgpu.conformance.cases.profiles import PROFILES, quick_names
-from dmlgpu.conformance.cases.telling import Telling, with_telling
+from dmlgpu.conformance.cases.case import Array, Arrays, Case
+from dmlgpu.conformance.cases.discriminating import DiscriminatingInputs, with_discriminating
+from dmlgpu.conformance.cases.keys import (
+    INPLACE,
+    OWNED,
+    PLAIN,
+    PROFILES,
+    Combination,
+    Key,
+    SizesList,
+    Types,
+    covering,
+    quick_names,
+)
+from dmlgpu.conformance.cases.layouts import TensorLayout, draw_sizes, draw_tensor
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT
 
 
@@ -44,23 +54,31 @@ class OperatorCases(ABC):
     Attributes:
         desc_class: its description.
         type_fields: the tensors that a case's types belong to; none stands for the operator's first one.
+        variant_names: what can be special about a case of any types.
         standard_count: how many of its combinations the standard profile takes.
         candidates: among how many the next one that it takes is chosen. More cover everything with fewer keys.
-        telling: inputs that tell the operator from its nearest wrong neighbours; each case has some of them.
+        discriminating: inputs that tell the operator from its nearest wrong neighbours; each case has some of them.
         large_sizes: sizes that only the full profile runs, above 65,535 workgroups.
         long_sizes: sizes of long axes, in the standard profile too.
+        added_keys: further keys of the standard profile.
     """
 
-    desc_class: ClassVar[type[OperatorDesc]]
+    desc_class: type[OperatorDesc]
     type_fields: ClassVar[tuple[str, ...]] = ()
-    telling: ClassVar[tuple[Telling, ...]] = ()
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN,)
+    discriminating: ClassVar[tuple[DiscriminatingInputs, ...]] = ()
     standard_count: ClassVar[int] = 60
     candidates: ClassVar[int] = 24
     large_sizes: ClassVar[SizesList] = ((65537, 129),)
     long_sizes: ClassVar[SizesList] = ()
+    added_keys: ClassVar[tuple[Key, ...]] = ()
     random_count: ClassVar[int] = 100
     ranks: ClassVar[tuple[int, ...]] = tuple(range(1, MAX_DIMENSIONS + 1))
     """Dimension counts of the (first) input."""
+
+    def __init__(self, desc_class: type[OperatorDesc], **attributes: Any):
+        self.desc_class = desc_class
+        vars(self).update(attributes)
 
     # ---- What an operator says -------------------------------------------------------------------------------------
 
@@ -73,15 +91,15 @@ class OperatorCases(ABC):
 
     def variants(self, types: Types) -> tuple[str, ...]:
         """What can be special about a case with these types, beside OWNED and INPLACE."""
-        return (PLAIN,)
+        return self.variant_names
 
     def chosen_keys(self) -> Iterable[Key]:
         """Keys whose variants nothing else has; ``standard_keys`` yields them, too."""
         return ()
 
-    def telling_of(self, key: Key) -> tuple[Telling, ...]:
+    def discriminating_of(self, key: Key) -> tuple[DiscriminatingInputs, ...]:
         """What tells the operator, of the numbers that a case of this key can judge."""
-        return self.telling
+        return self.discriminating
 
     @abstractmethod
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
@@ -99,10 +117,10 @@ class OperatorCases(ABC):
         """The operator's entry in the catalog."""
         return loader.operator(self.desc_class.operator)
 
-    def allowed_variants(self, types: Types, layout: Layout) -> tuple[str, ...]:
+    def allowed_variants(self, types: Types, layout: TensorLayout) -> tuple[str, ...]:
         """All variants that go with the types and the layout."""
         common = [*self.variants(types), *([OWNED] if self.schema.owned_inputs else [])]
-        if self.schema.in_place and layout not in (Layout.BROADCAST, Layout.MIXED):
+        if self.schema.in_place and layout not in (TensorLayout.BROADCAST, TensorLayout.MIXED):
             common.append(INPLACE)
         return tuple(common)
 
@@ -134,11 +152,17 @@ class OperatorCases(ABC):
             return self._example(name, int(rest.removeprefix("example")))
         return self.case_of(self._parse(name, rest))
 
+    def uniform_tensors(self, key: Key, rng: np.random.Generator) -> dict[str, Any]:
+        """All tensors by field, of the key's first type and sizes."""
+        fields = self.schema.tensor_fields
+        tensors = draw_tensors(key, rng, *((key.types[0], key.sizes, field.kind == "output") for field in fields))
+        return dict(zip((field.python_name for field in fields), tensors, strict=True))
+
     def case_of(self, key: Key) -> Case:
         """The case of a key."""
         name = f"{self.stem}-{key}"
         rng = np.random.default_rng([zlib.crc32(name.encode()), 0])
-        case = with_telling(self.build(key, name, rng), self.telling_of(key))
+        case = with_discriminating(self.build(key, name, rng), self.discriminating_of(key))
         if key.variant == OWNED:
             return with_owned_input(case, rng)
         return _in_place(case, rng) if key.variant == INPLACE else case
@@ -155,20 +179,21 @@ class OperatorCases(ABC):
         floats = [types for types in self.types if types[0] is DataType.FLOAT32]
         for number, sizes in enumerate(self.large_sizes):
             choices = floats if floats and not number else self.types
-            yield Key(choices[by_chance.integers(len(choices))], sizes, Layout.PACKED)
+            yield Key(choices[by_chance.integers(len(choices))], sizes, TensorLayout.PACKED)
 
     def standard_keys(self) -> Iterator[Key]:
         """What the standard profile runs: a selection that covers every property of the combinations, and long axes."""
         yield from self._selection
         yield from (
-            Key(types, sizes, Layout.PACKED) for sizes, types in zip(self.long_sizes, self._cycle(), strict=False)
+            Key(types, sizes, TensorLayout.PACKED) for sizes, types in zip(self.long_sizes, self._cycle(), strict=False)
         )
+        yield from self.added_keys
 
     @functools.cached_property
     def _selection(self) -> tuple[Key, ...]:
         """Combinations that cover every property; the first few of them cover most."""
         chosen = covering(list(self.combinations()), self.candidates)
-        return tuple(self.key_of(one) for one in itertools.islice(chosen, self.standard_count))
+        return tuple(self.key_of(combination) for combination in itertools.islice(chosen, self.standard_count))
 
     def _cycle(self) -> Iterator[Types]:
         return itertools.cycle(self.types)
@@ -176,7 +201,7 @@ class OperatorCases(ABC):
     def combinations(self) -> Iterator[Combination]:
         """Every combination of types, layout and variant, with all ranks in turn."""
         ranks = itertools.cycle(self.ranks)
-        for types, layout in itertools.product(self.types, Layout):
+        for types, layout in itertools.product(self.types, TensorLayout):
             for variant in self.allowed_variants(types, layout):
                 yield Combination(types, layout, variant, next(ranks))
 
@@ -189,7 +214,7 @@ class OperatorCases(ABC):
     def _draw(self, seed: int) -> Key:
         rng = np.random.default_rng([zlib.crc32(self.stem.encode()), seed])
         types = self.types[rng.integers(len(self.types))]
-        layout = list(Layout)[rng.integers(len(Layout))]
+        layout = list(TensorLayout)[rng.integers(len(TensorLayout))]
         variants = self.allowed_variants(types, layout)
         sizes = draw_sizes(rng, int(rng.choice(self.ranks)), most=20000)
         return Key(types, sizes, layout, variants[rng.integers(len(variants))], seed)
@@ -200,7 +225,7 @@ class OperatorCases(ABC):
         try:
             types = tuple(DataType[part.upper()] for part in parts[:count])
             sizes = tuple(int(part) for part in parts[count].split("x"))
-            layout, seed = Layout(parts[count + 1]), int(parts[-1].removeprefix("s"))
+            layout, seed = TensorLayout(parts[count + 1]), int(parts[-1].removeprefix("s"))
             variant = "-".join(parts[count + 2 : -1])
         except (KeyError, ValueError, IndexError) as error:
             raise InvalidArgument(f"{name!r} names no case of {self.desc_class.operator}") from error
@@ -237,14 +262,25 @@ REGISTRY: dict[str, OperatorCases] = {}
 
 
 def cases(desc_class: type[OperatorDesc]) -> Callable[[Cases], Cases]:
-    """Register a subclass of ``OperatorCases`` as what tests ``desc_class``."""
+    """Register a subclass of ``OperatorCases`` as the cases of an operator."""
 
-    def register(cls: Cases) -> Cases:
-        cls.desc_class = desc_class
-        REGISTRY[desc_class.operator.lower()] = cls()
-        return cls
+    def decorate(family: Cases) -> Cases:
+        register(family, desc_class)
+        return family
 
-    return register
+    return decorate
+
+
+def register(family: type[OperatorCases], *desc_classes: type[OperatorDesc], **attributes: Any) -> None:
+    """Register the cases of operators that differ from each other in attributes of their class of cases only.
+
+    Args:
+        family: the class of cases.
+        desc_classes: the operators' descriptions.
+        attributes: of the class, with values for these operators.
+    """
+    for desc_class in desc_classes:
+        REGISTRY[desc_class.operator.lower()] = family(desc_class, **attributes)
 
 
 def draw_axes(key: Key, rng: np.random.Generator) -> tuple[int, ...]:
@@ -286,14 +322,83 @@ def with_owned_input(case: Case, rng: np.random.Generator) -> Case:
 
 def _in_place(case: Case, rng: np.random.Generator) -> Case:
     """The case with its output in an input's buffer, and so in its layout."""
-    made = case.desc.outputs[0].tensor
-    assert made is not None
+    output = case.desc.outputs[0].tensor
+    assert output is not None
     candidates = [
         number
         for number, slot in enumerate(case.desc.inputs)
-        if slot.tensor is not None and (slot.tensor.data_type, slot.tensor.sizes) == (made.data_type, made.sizes)
+        if slot.tensor is not None and (slot.tensor.data_type, slot.tensor.sizes) == (output.data_type, output.sizes)
     ]
     index = candidates[int(rng.integers(len(candidates)))]
     tensor = case.desc.inputs[index].tensor
     assert tensor is not None and not has_overlap(tensor.sizes, tensor.element_strides)
     return replace(case, desc=case.desc.replace(**{case.desc.outputs[0].field: tensor}), in_place=index)
+
+
+# ---- the examples that DirectML's pages print ------------------------------------------------------------------------
+
+
+def documented_examples(schema: OperatorSchema) -> dict[int, Any]:
+    """The examples by number, from 1, that show the operator at all: BIT_XOR's page prints one of another operator."""
+    required = {field.name for field in schema.tensor_fields if not field.optional}
+    numbered = enumerate(schema.examples, start=1)
+    return {number: example for number, example in numbered if required <= _entries(example).keys()}
+
+
+def read_example(
+    desc_class: type[OperatorDesc], schema: OperatorSchema, example: Any
+) -> tuple[OperatorDesc, Arrays, tuple[Array, ...]]:
+    """Description, inputs and outputs of an example; anything for absent outputs."""
+    entries = _entries(example)
+    attributes = entries.pop("attributes", example["attributes"])
+    tensors = {field: _tensors(entry) for field, entry in entries.items()}
+    fields: dict[str, Any] = {}
+    for field in schema.python_fields:
+        if field.name in tensors:
+            fields[field.python_name] = tensors[field.name][0]
+        elif field.name in attributes:
+            fields[field.python_name] = _attribute(field.type, attributes[field.name])
+    desc = desc_class(**fields)
+    arrays = {
+        (field.python_name, position): array
+        for field in schema.tensor_fields
+        if field.name in tensors
+        for position, array in tensors[field.name][1].items()
+    }
+    inputs = tuple(arrays.get((slot.field, slot.position)) for slot in desc.inputs)
+    outputs = tuple(arrays.get((slot.field, slot.position), np.empty(0)) for slot in desc.outputs)
+    return desc, inputs, outputs
+
+
+def _entries(example: Mapping[str, Any]) -> dict[str, Any]:
+    """What an example gives, corrected where the page is wrong."""
+    return {**example["tensors"], **example.get("corrected", {})}
+
+
+def _tensors(entry: Any) -> tuple[Any, dict[int | None, Array]]:
+    """The value of a tensor field as the catalog prints it, and the contents by position in the array, if it is one."""
+    if isinstance(entry, list):
+        tensors = [_tensor(element) for element in entry]
+        return tuple(desc for desc, _ in tensors), {position: array for position, (_, array) in enumerate(tensors)}
+    desc, array = _tensor(entry)
+    return desc, {None: array}
+
+
+def _tensor(entry: Any) -> tuple[TensorDesc, Array]:
+    """Description and contents of a tensor as the catalog prints it."""
+    data_type = DataType[entry["type"]]
+    strides = entry.get("strides")
+    desc = TensorDesc(data_type, tuple(entry["sizes"]), None if strides is None else tuple(strides))
+    return desc, np.array(entry["values"]).astype(data_type.numpy).reshape(desc.sizes)
+
+
+def _attribute(kind: str, value: Any) -> Any:
+    """An attribute as the catalog prints it; enumeration members are spelled in full, numbers not used are left out."""
+    if value is None:
+        return 0.0
+    if not kind.startswith("DML_"):
+        return value
+    if kind == "DML_TENSOR_DATA_TYPE":
+        return DataType[value.removeprefix("DML_TENSOR_DATA_TYPE_")]
+    name = "".join(word.capitalize() for word in kind.removeprefix("DML_").split("_"))
+    return getattr(enums, name)[value.removeprefix(f"{kind}_")]

@@ -1,7 +1,7 @@
 """How far a result may lie from the reference.
 
-Every operator declares one of these classes; graphs have bounds of their own (``Given``). None of them is an aggregate:
-a single bad element fails, and is shown.
+Every operator declares one of these classes; graphs have bounds of their own (``GivenBound``). None of them is an
+aggregate: a single bad element fails, and is shown.
 
 WGSL lets an implementation flush subnormal numbers to zero, in operands and in results. The classes that allow it
 (``flush_to_zero``) take a zero of either sign for a subnormal result; results from flushed operands are among the
@@ -170,8 +170,30 @@ class Ulp(Tolerance):
         return f"{self.count:g} ULP"
 
 
+class Bounded(Tolerance):
+    """Within a bound per element; infinities and NaN must agree, and numbers where the bound is 0."""
+
+    def accepts(self, expected: Array, got: Array, magnitude: Bound | None) -> NDArray[np.bool_]:
+        """Within the bound, equal, or flushed."""
+        difference, bound = _difference(expected, got), self.bound(expected, magnitude)
+        near = np.isfinite(difference) & (difference <= bound) & (bound > 0)
+        return near | (ulp_distance(expected, got) == 0) | self._accepts_flush(expected, got)
+
+    def errors(self, expected: Array, got: Array, magnitude: Bound | None) -> Bound:
+        """The difference, of the bound."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            share = _difference(expected, got) / self.bound(expected, magnitude)
+        share = np.where(np.isfinite(share), share, np.inf)
+        return np.where((ulp_distance(expected, got) == 0) | self._accepts_flush(expected, got), 0.0, share)
+
+
+def _difference(expected: Array, got: Array) -> Bound:
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.abs(expected.astype(np.float64) - got.astype(np.float64)))
+
+
 @dataclass(frozen=True)
-class Accumulated(Tolerance):
+class Accumulated(Bounded):
     """A sum of ``terms`` floats: the bound grows with the terms and their absolute sum; integers exactly.
 
     Adding n numbers, pairwise or in tiles of at most 64, gives an error of at most
@@ -180,15 +202,6 @@ class Accumulated(Tolerance):
     """
 
     terms: int
-
-    def accepts(self, expected: Array, got: Array, magnitude: Bound | None) -> NDArray[np.bool_]:
-        """Within the bound; infinities and NaN must agree."""
-        if expected.dtype.kind != "f":
-            return expected == got
-        with np.errstate(invalid="ignore"):
-            difference = np.abs(expected.astype(np.float64) - got.astype(np.float64))
-        near = np.isfinite(expected) & np.isfinite(got) & (difference <= self.bound(expected, magnitude))
-        return near | (ulp_distance(expected, got) == 0) | self._accepts_flush(expected, got)
 
     def bound(self, expected: Array, magnitude: Bound | None) -> Bound:
         """The bound above; ``magnitude`` is ``sum(|x|)``.
@@ -202,16 +215,6 @@ class Accumulated(Tolerance):
             raise ValueError("Accumulated needs the sum of absolute values of every output element")
         unit = 2.0**-53 if expected.dtype == np.float64 else 2.0**-24
         return self.growth * unit * magnitude + ulp(expected)
-
-    def errors(self, expected: Array, got: Array, magnitude: Bound | None) -> Bound:
-        """The difference, of the bound."""
-        if expected.dtype.kind != "f":
-            return super().errors(expected, got, magnitude)
-        with np.errstate(invalid="ignore"):
-            difference = np.abs(expected.astype(np.float64) - got.astype(np.float64))
-            share = difference / self.bound(expected, magnitude)
-        share = np.where(np.isfinite(difference) & np.isfinite(share), share, np.inf)
-        return np.where((ulp_distance(expected, got) == 0) | self._accepts_flush(expected, got), 0.0, share)
 
     @property
     def growth(self) -> float:
@@ -241,27 +244,12 @@ class Transformed(Accumulated):
 
 
 @dataclass(frozen=True)
-class Given(Tolerance):
+class GivenBound(Bounded):
     """Within a bound that is given for each element as its ``magnitude``; equal numbers where that is 0."""
-
-    def accepts(self, expected: Array, got: Array, magnitude: Bound | None) -> NDArray[np.bool_]:
-        """Within the bound; infinities and NaN must agree."""
-        with np.errstate(invalid="ignore"):
-            difference = np.abs(expected.astype(np.float64) - got.astype(np.float64))
-        near = np.isfinite(difference) & (difference <= self.bound(expected, magnitude))
-        return near | (ulp_distance(expected, got) == 0) | self._accepts_flush(expected, got)
 
     def bound(self, expected: Array, magnitude: Bound | None) -> Bound:
         """The bound that is given."""
         return np.zeros(expected.shape) if magnitude is None else magnitude
-
-    def errors(self, expected: Array, got: Array, magnitude: Bound | None) -> Bound:
-        """The difference, of the bound."""
-        with np.errstate(invalid="ignore", divide="ignore"):
-            difference = np.abs(expected.astype(np.float64) - got.astype(np.float64))
-            share = difference / self.bound(expected, magnitude)
-        share = np.where(np.isfinite(share), share, np.inf)
-        return np.where((ulp_distance(expected, got) == 0) | self._accepts_flush(expected, got), 0.0, share)
 
     def __str__(self) -> str:
         return "what the nodes' errors add up to"

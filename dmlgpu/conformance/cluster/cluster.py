@@ -4,17 +4,234 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+import uuid
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from distributed import CancelledError, Client, Future, wait
 from distributed.comm import parse_address
 from distributed.comm.registry import get_backend
 
 from dmlgpu.common.errors import InvalidArgument
-from dmlgpu.conformance.cluster.registry import RESULT_LIMIT, ClusterAdapter, ClusterJob, WorkerRegistry
-from dmlgpu.conformance.cluster.shards import Shard, ShardQueue
-from dmlgpu.conformance.cluster.worker import run_shard
-from dmlgpu.conformance.running.outcome import Outcome
+from dmlgpu.compiler.target import AdapterInfo
+from dmlgpu.conformance.cluster.worker import Announcement, announce_task, differences, run_shard
+from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.pool import Job
+from dmlgpu.conformance.running.records import machine
+from dmlgpu.conformance.suites.registry import list_digest
+
+Shard: TypeAlias = tuple[str, ...]
+
+SHARD_SIZE = 32
+"""Cases at once: enough to make up for starting a child process, few enough that progress is seen."""
+
+
+LOST = "lost by the cluster: "
+"""How the messages of cases begin that no worker ran to an end."""
+
+
+def is_lost(outcome: Outcome) -> bool:
+    """Whether the cluster lost a case, which says nothing about the adapter."""
+    return outcome.message.startswith(LOST)
+
+
+class ShardQueue:
+    """The cases that one adapter has to run. Every one of them gets exactly one outcome, whatever happens to workers.
+
+    Attributes:
+        missing: cases without an outcome, in order.
+    """
+
+    def __init__(self, names: Sequence[str], size: int = SHARD_SIZE):
+        self.missing = dict.fromkeys(names)
+        starts = range(0, len(names), size)
+        self._waiting: deque[Shard] = deque(tuple(names[start : start + size]) for start in starts)
+
+    def next(self) -> Shard | None:
+        """The next shard to run, without what came in meanwhile; None when none waits."""
+        while self._waiting:
+            left = self._left(self._waiting.popleft())
+            if left:
+                return left
+        return None
+
+    def put_back(self, shard: Shard) -> None:
+        """A shard that nobody runs after all goes first."""
+        self._waiting.appendleft(shard)
+
+    def complete(self, shard: Shard, outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
+        """Take the outcomes of a shard, and yield the first one of each case; later ones do not count."""
+        for outcome in outcomes:
+            if outcome.case in self.missing:
+                del self.missing[outcome.case]
+                yield outcome
+        if self._left(shard):
+            yield from self.fail(shard, "the worker returned no outcome of it")
+
+    def fail(self, shard: Shard, reason: str) -> Iterator[Outcome]:
+        """A shard came to nothing: its cases are tried one by one, and one that failed alone is lost."""
+        left = self._left(shard)
+        if len(shard) > 1:
+            self._waiting.extend((name,) for name in left)
+        else:
+            yield from self._lose(left, reason)
+
+    def give_up(self, reason: str) -> Iterator[Outcome]:
+        """Nothing runs any more: what is missing is lost."""
+        self._waiting.clear()
+        yield from self._lose(tuple(self.missing), reason)
+
+    def _lose(self, names: Shard, reason: str) -> Iterator[Outcome]:
+        for name in names:
+            del self.missing[name]
+            yield Outcome(name, Status.DEVICE_LOST, message=LOST + reason)
+
+    def _left(self, shard: Shard) -> Shard:
+        return tuple(name for name in shard if name in self.missing)
+
+
+ANSWER_LIMIT = 180.0
+"""Seconds for the workers to say what they have: they look at every driver, and may have other tasks to end first."""
+
+RESULT_LIMIT = 10.0
+"""Seconds for a result to come from where it lies."""
+
+
+@dataclass(frozen=True)
+class ClusterJob:
+    """What the workers are to do.
+
+    Attributes:
+        job: the suite and the limits of its cases; each worker puts in its own adapter.
+        profile, patterns: by which the cases were selected.
+        names: the cases.
+        processes: children at once for one adapter of a worker.
+        patience: seconds to wait for another worker when the last one that has an adapter is lost.
+    """
+
+    job: Job
+    profile: str
+    patterns: tuple[str, ...]
+    names: tuple[str, ...]
+    processes: int = 1
+    patience: float = 60.0
+
+
+@dataclass(frozen=True)
+class ClusterAdapter:
+    """An adapter that at least one worker has.
+
+    Attributes:
+        resource: what Dask knows it by.
+        info: the adapter.
+        machine: software and computer of the first worker that announced it.
+    """
+
+    resource: str
+    info: AdapterInfo
+    machine: Mapping[str, str]
+
+
+def workers(client: Client) -> dict[str, Any]:
+    """What a scheduler says of its workers, by their addresses: nothing while it does not answer."""
+    # Asked for anew: `Client.scheduler_info` now and then returns what the client keeps, where workers are left out.
+    if client.scheduler is None:  # the connection broke
+        return {}
+    try:
+        identities: dict[str, Any] = client.sync(client.scheduler.identity, n_workers=-1)["workers"]
+    except OSError:
+        return {}
+    return identities
+
+
+class WorkerRegistry:
+    """The workers of a cluster. Those that come later are asked too, and get cases if they are like this machine."""
+
+    def __init__(self, client: Client, job: ClusterJob, warn: Callable[[str], None]):
+        self._client, self._job, self._warn = client, job, warn
+        self._address = client.scheduler.address
+        self._own, self._cases = machine(), list_digest(job.names)
+        self._present: dict[str, dict[str, float]] = {}  # resources by address
+        self._known: dict[str, Future | Announcement | str] = {}  # a text says why there are no cases
+
+    def query_all(self) -> tuple[ClusterAdapter, ...]:
+        """Ask all workers that are there; each distinct adapter once.
+
+        Raises:
+            InvalidArgument: when there is no worker, or one that could not run the same cases.
+        """
+        self._refresh()
+        if not self._known:
+            raise InvalidArgument(f"the cluster at {self._address} has no workers")
+        end = time.monotonic() + ANSWER_LIMIT
+        while self._pending() and time.monotonic() < end:
+            time.sleep(0.1)
+            self._refresh()
+        refused = [f"{address}: {why}" for address, why in self._known.items() if isinstance(why, str)]
+        if refused:
+            raise InvalidArgument("\n  ".join(["these workers cannot run the same cases:", *refused]))
+        for address in self._pending():
+            self._warn(f"{address} did not say within {ANSWER_LIMIT:g} s which adapters it has")
+        if not self._answers():
+            raise InvalidArgument(f"no worker of the cluster at {self._address} says which adapters it has")
+        return self._adapters()
+
+    def _adapters(self) -> tuple[ClusterAdapter, ...]:
+        adapters: dict[str, ClusterAdapter] = {}
+        for answer in self._answers().values():
+            for name, info in answer.adapters.items():
+                adapters.setdefault(name, ClusterAdapter(name, info, answer.machine))
+        return tuple(sorted(adapters.values(), key=lambda adapter: str(adapter.info)))
+
+    def capacity(self) -> Counter[str]:
+        """How many shards the workers that are there now can run at once, by resource; newcomers are asked."""
+        for address in self._refresh():
+            self._warn(f"{address} gets no cases: {self._known[address]}")
+        capacity: Counter[str] = Counter()
+        for address, answer in self._answers().items():
+            capacity.update({name: int(self._present[address].get(name, 0)) for name in answer.adapters})
+        return capacity
+
+    def _refresh(self) -> list[str]:
+        """Ask who has come, forget who has gone, take what was answered; whom that leaves without cases."""
+        self._present = {address: facts["resources"] for address, facts in workers(self._client).items()}
+        self._known = {address: state for address, state in self._known.items() if address in self._present}
+        refused = []
+        for address, resources in self._present.items():
+            state = self._known.get(address)
+            if isinstance(state, Future) and state.done():
+                self._known[address] = self._answer(address, state)
+                state.release()
+                refused += [address] if isinstance(self._known[address], str) else []
+            elif state is None or (isinstance(state, Announcement) and not state.adapters.keys() <= resources.keys()):
+                self._known[address] = self._ask(address)
+        return refused
+
+    def _answers(self) -> dict[str, Announcement]:
+        return {address: state for address, state in self._known.items() if isinstance(state, Announcement)}
+
+    def _pending(self) -> list[str]:
+        return [address for address, state in self._known.items() if isinstance(state, Future)]
+
+    def _ask(self, address: str) -> Future:
+        ask = announce_task(self._job.job.suite, self._job.profile, self._job.patterns)
+        return self._client.submit(ask, key=f"announce-{uuid.uuid4()}", workers=[address], allow_other_workers=False)
+
+    def _answer(self, address: str, future: Future) -> Announcement | str:
+        """What a worker announced, or why it gets no cases."""
+        try:
+            answer = Announcement.of_answer(future.result(RESULT_LIMIT))
+        except Exception as error:  # whatever another version, or none, of dmlgpu raises
+            return f"{type(error).__name__}: {error}"
+        for problem in answer.problems:
+            self._warn(f"{address}: {problem}")
+        differing = ", ".join(differences(self._own, answer.machine))
+        if not differing and answer.cases != self._cases:
+            differing = f"it has other cases in the suite {self._job.job.suite!r}"
+        return differing or answer
+
 
 CONNECT_LIMIT = 10.0
 """Seconds for a scheduler to answer."""
@@ -126,7 +343,7 @@ class Cluster:
             while any(run.queue.missing for run in runs):
                 capacity = self._registry.capacity()
                 for run in runs:
-                    yield from ((run.adapter, one) for one in run.poll(capacity[run.adapter.resource]))
+                    yield from ((run.adapter, outcome) for outcome in run.poll(capacity[run.adapter.resource]))
                 self._pause([future for run in runs for future in run.running])
         finally:
             for run in runs:

@@ -68,15 +68,15 @@ def announce(suite: str, profile: str, patterns: Sequence[str]) -> dict[str, Any
     Raises:
         InvalidArgument: for a suite, profile or pattern that this worker lacks.
     """
-    here, cases = machine(), list_digest(select(suite_by_name(suite), profile, patterns))
-    found = _found()
-    named = [(_resource(one.info, here), one) for one in found.adapters]
+    software, cases = machine(), list_digest(select(suite_by_name(suite), profile, patterns))
+    discovery_ = _found()
+    named = [(_resource(adapter.info, software), adapter) for adapter in discovery_.adapters]
     _idle.update({name: queue.SimpleQueue() for name, _ in named})
-    for name, one in named:
-        _idle[name].put(one)
+    for name, located in named:
+        _idle[name].put(located)
     _set_resources(get_worker(), Counter(name for name, _ in named))
-    adapters = {name: asdict(one.info) for name, one in named}
-    return {"machine": here, "cases": cases, "adapters": adapters, "problems": found.problems}
+    adapters = {name: asdict(located.info) for name, located in named}
+    return {"machine": software, "cases": cases, "adapters": adapters, "problems": discovery_.problems}
 
 
 def announce_task(suite: str, profile: str, patterns: Sequence[str]) -> Callable[[], dict[str, Any]]:
@@ -130,14 +130,14 @@ def run_shard(job: Job, resource: str, names: Sequence[str], workers: int) -> tu
         return tuple(run_cases(there, names, workers))
 
 
-def _resource(info: AdapterInfo, here: Mapping[str, str]) -> str:
+def _resource(info: AdapterInfo, software: Mapping[str, str]) -> str:
     """A name that two workers share if they have the same adapter, driver and version of everything.
 
     Limits are left out: some depend on how much memory the machine has.
     """
     adapter = [asdict(info)[name] for name in _IDENTITY]
-    software = [_comparable(name, here[name]) for name in _COMPARED if name != "commit"]
-    return f"dmlgpu-{hashlib.sha256(json.dumps([adapter, software]).encode()).hexdigest()[:16]}"
+    versions = [_comparable(name, software[name]) for name in _COMPARED if name != "commit"]
+    return f"dmlgpu-{hashlib.sha256(json.dumps([adapter, versions]).encode()).hexdigest()[:16]}"
 
 
 def _set_resources(worker: Worker, counts: Mapping[str, int]) -> None:
@@ -151,9 +151,9 @@ def differences(own: Mapping[str, str], theirs: Mapping[str, str]) -> tuple[str,
     """
     pairs = ((name, _comparable(name, own[name]), _comparable(name, theirs[name])) for name in _COMPARED)
     return tuple(
-        f"{name} {there} there, {here} here"
-        for name, here, there in pairs
-        if here != there and not (name == "commit" and "" in (here, there))
+        f"{name} {their_version} there, {own_version} here"
+        for name, own_version, their_version in pairs
+        if own_version != their_version and not (name == "commit" and "" in (own_version, their_version))
     )
 
 

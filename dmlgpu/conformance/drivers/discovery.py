@@ -4,18 +4,15 @@ The Vulkan loader offers all drivers of its search path at once, never two versi
 each driver's manifest gets an environment, which the children that run cases there are given; a driver that crashes or
 hangs when it is asked what there is costs a message.
 
-    python -m dmlgpu.conformance.drivers.discovery
-
-prints the adapters of its environment as a line of JSON: that is how the others are listed.
+A child process that calls ``main`` here lists the adapters of its environment.
 """
 
 from __future__ import annotations
 
-import json
+import glob
 import os
 import re
 import shlex
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,10 +21,75 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from dmlgpu.common import folders
+from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.common.processes import (
+    ChildLost,
+    ChildProcess,
+    NoAnswer,
+    answer_stream,
+    exit_with_parent,
+    python_command,
+    send_answer,
+)
 from dmlgpu.compiler.target import AdapterInfo
-from dmlgpu.conformance.drivers.manifests import MANIFEST_VARIABLES, machine_manifests, manifests_at
-from dmlgpu.conformance.running.child_process import describe_exit, reserved_stdout
 from dmlgpu.runtime.adapters import adapters
+
+MANIFEST_VARIABLES = ("VK_DRIVER_FILES", "VK_ICD_FILENAMES", "VK_ADD_DRIVER_FILES")
+"""Variables that list manifests, or folders of such."""
+
+SWIFTSHADER_MANIFESTS = (
+    "/usr/lib*/chromium*/vk_swiftshader_icd.json",
+    "/opt/google/chrome*/vk_swiftshader_icd.json",
+    "~/.cache/ms-playwright/chromium*/*/vk_swiftshader_icd.json",
+)
+"""Where browsers keep SwiftShader, which they bring for themselves."""
+
+
+def manifests_at(path: Path) -> tuple[Path, ...]:
+    """A driver's manifest, or those that a folder holds.
+
+    Raises:
+        InvalidArgument: when there is none.
+    """
+    if path.is_file():
+        return (path.absolute(),)
+    manifests = tuple(sorted(path.absolute().glob("*.json")))
+    if not manifests:
+        raise InvalidArgument(f"{path} must be a Vulkan driver's manifest, or a folder with such files (*.json)")
+    return manifests
+
+
+def machine_manifests() -> tuple[Path, ...]:
+    """The manifests of the machine's Vulkan drivers, on Linux: where the loader looks, and browsers' SwiftShader."""
+    if not sys.platform.startswith("linux"):
+        return ()
+    named = [Path(text) for name in MANIFEST_VARIABLES for text in _paths(os.environ.get(name, ""))]
+    places = [Path(text, "vulkan", "icd.d") for text in _loader_folders()]
+    browsers = [Path(text) for pattern in SWIFTSHADER_MANIFESTS for text in glob.glob(os.path.expanduser(pattern))]
+    unique: dict[Path, Path] = {}
+    for path in (*named, *places, *browsers):
+        for manifest in [path] if path.is_file() else sorted(path.glob("*.json")):
+            unique.setdefault(manifest.resolve(), manifest.absolute())
+    return tuple(unique.values())
+
+
+def _loader_folders() -> list[str]:
+    """Where Vulkan's loader looks on Linux, in its order."""
+    home = folders.home()
+    texts = (
+        os.environ.get("XDG_CONFIG_HOME") or str(home / ".config" if home else ""),
+        os.environ.get("XDG_CONFIG_DIRS") or "/etc/xdg",
+        "/usr/local/etc:/etc",
+        os.environ.get("XDG_DATA_HOME") or str(home / ".local/share" if home else ""),
+        os.environ.get("XDG_DATA_DIRS") or "/usr/local/share:/usr/share",
+    )
+    return [folder for text in texts for folder in _paths(text)]
+
+
+def _paths(text: str) -> list[str]:
+    return [path for path in text.split(os.pathsep) if path]
+
 
 Environment: TypeAlias = tuple[tuple[str, str], ...]
 """Variables and their values."""
@@ -153,13 +215,13 @@ def _driver(manifest: Path) -> _Source:
 
 def _found(sources: Sequence[_Source], paths: Sequence[Path]) -> Discovery:
     """What some sources and the drivers at some paths bring."""
-    wanted = {path: tuple(map(_driver, manifests_at(path))) for path in paths}
-    every = tuple(dict.fromkeys((*sources, *(source for drivers in wanted.values() for source in drivers))))
+    drivers_of = {path: tuple(map(_driver, manifests_at(path))) for path in paths}
+    every = tuple(dict.fromkeys((*sources, *(source for drivers in drivers_of.values() for source in drivers))))
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         answers = dict(zip(every, pool.map(_listed, every), strict=True))
     problems = [answer for answer in answers.values() if isinstance(answer, str)]
     # Most drivers of a machine have no card there; only those that somebody named must bring something.
-    useless = [path for path, drivers in wanted.items() if not any(answers[driver] for driver in drivers)]
+    useless = [path for path, drivers in drivers_of.items() if not any(answers[driver] for driver in drivers)]
     lists = [answer for answer in answers.values() if not isinstance(answer, str)]
     return Discovery(_merged(lists), (*problems, *(f"{path}: the driver has no adapter" for path in useless)))
 
@@ -168,11 +230,11 @@ def _merged(lists: Iterable[Sequence[LocatedAdapter]]) -> tuple[LocatedAdapter, 
     """Each adapter once, as the first list shows it; numpy last. Two equal cards stay two."""
     known: set[tuple[str, ...]] = set()
     merged: list[LocatedAdapter] = []
-    for found in lists:
-        fresh = [one for one in found if _identity(one.info) not in known]
+    for located in lists:
+        fresh = [adapter for adapter in located if _identity(adapter.info) not in known]
         merged += fresh
-        known |= {_identity(one.info) for one in fresh}
-    return with_labels(sorted(merged, key=lambda one: one.info.backend == "NumPy"))
+        known |= {_identity(adapter.info) for adapter in fresh}
+    return with_labels(sorted(merged, key=lambda adapter: adapter.info.backend == "NumPy"))
 
 
 def _identity(info: AdapterInfo) -> tuple[str, ...]:
@@ -181,23 +243,18 @@ def _identity(info: AdapterInfo) -> tuple[str, ...]:
 
 def _listed(source: _Source) -> tuple[LocatedAdapter, ...] | str:
     """A source's adapters, listed in a process of its own; or what went wrong."""
+    child = ChildProcess(python_command(__name__), dict(source.environment), startup_limit=0)
     try:
-        done = subprocess.run(
-            [sys.executable, "-m", __name__],
-            env={**os.environ, **dict(source.environment)},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=LISTING_LIMIT,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
+        records = next(child.ask(None, LISTING_LIMIT))
+    except NoAnswer:
         return f"{source.name}: the adapters were not listed within {LISTING_LIMIT:g} s"
-    if done.returncode:
-        ended = describe_exit(done.returncode, done.stderr.decode(errors="replace"))
-        return f"{source.name}: the adapters could not be listed: {ended}"
-    infos = [info_from_json(record) for record in json.loads(done.stdout)]
-    found = (LocatedAdapter(info, number, source.environment) for number, info in enumerate(infos))
-    return tuple(one for one in found if one.info.backend == "Vulkan" or not source.only_vulkan)
+    except ChildLost as error:
+        return f"{source.name}: the adapters could not be listed: {error}"
+    finally:
+        child.close()
+    infos = [info_from_json(record) for record in records]
+    located = (LocatedAdapter(info, number, source.environment) for number, info in enumerate(infos))
+    return tuple(adapter for adapter in located if adapter.info.backend == "Vulkan" or not source.only_vulkan)
 
 
 def info_from_json(record: Mapping[str, Any]) -> AdapterInfo:
@@ -206,9 +263,10 @@ def info_from_json(record: Mapping[str, Any]) -> AdapterInfo:
 
 
 def main() -> int:
-    """The command."""
-    with reserved_stdout() as output:
-        json.dump([asdict(info) for info in adapters()], output)
+    """Answer with the adapters of this process."""
+    exit_with_parent()
+    with answer_stream() as answers:
+        send_answer(answers, [asdict(info) for info in adapters()])
     return 0
 
 
@@ -217,14 +275,14 @@ def main() -> int:
 
 def with_labels(adapters_: Iterable[LocatedAdapter]) -> tuple[LocatedAdapter, ...]:
     """The adapters with labels: ``llvmpipe Vulkan``; where that is not enough, with a version, then with a number."""
-    found = tuple(adapters_)
-    names = _disambiguated([_name(one.info) for one in found], lambda index: _version(found[index].info))
+    located = tuple(adapters_)
+    names = _disambiguated([_name(adapter.info) for adapter in located], lambda index: _version(located[index].info))
     counts: Counter[str] = Counter()
     numbered = []
     for name in names:
         counts[name] += 1
         numbered.append(f"{name} #{counts[name]}" if names.count(name) > 1 else name)
-    return tuple(replace(one, label=name) for one, name in zip(found, numbered, strict=True))
+    return tuple(replace(adapter, label=name) for adapter, name in zip(located, numbered, strict=True))
 
 
 def _disambiguated(names: Sequence[str], more: Callable[[int], str]) -> list[str]:
@@ -239,9 +297,5 @@ def _name(info: AdapterInfo) -> str:
 
 def _version(info: AdapterInfo) -> str:
     """The first number with a dot in the driver's text."""
-    found = _VERSION.search(info.driver)
-    return found[0] if found else ""
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    match = _VERSION.search(info.driver)
+    return match[0] if match else ""

@@ -75,11 +75,11 @@ class Distance:
 
     def combined_with(self, other: Distance) -> Distance:
         """Of both together."""
-        worse = max(self, other, key=lambda one: (one.wrong > 0, one.of_bound, one.max_ulp))
-        counted = [one for one in (self, other) if one.wrong or not worse.wrong]
+        worse = max(self, other, key=lambda distance_: (distance_.wrong > 0, distance_.of_bound, distance_.max_ulp))
+        counted = [distance_ for distance_ in (self, other) if distance_.wrong or not worse.wrong]
         return replace(
             worse,
-            max_ulp=max(one.max_ulp for one in counted),
+            max_ulp=max(distance_.max_ulp for distance_ in counted),
             elements=self.elements + other.elements,
             differing=self.differing + other.differing,
             wrong=self.wrong + other.wrong,
@@ -96,12 +96,12 @@ def distance(a: Sequence[Array], b: Sequence[Array], allowance: Allowance) -> Di
     if kinds[0] != kinds[1]:
         raise InvalidArgument(f"outputs of equal types and sizes are needed, got {kinds[0]} and {kinds[1]}")
     magnitudes = allowance.magnitudes or (None,) * len(a)
-    found = (
+    distances = (
         _distance_of_block(number, start, arrays, allowance.tolerance, magnitude)
         for number, (*arrays, magnitude) in enumerate(zip(a, b, magnitudes, strict=True))
         for start in range(0, arrays[0].size, BLOCK)
     )
-    return functools.reduce(Distance.combined_with, found, Distance(0))
+    return functools.reduce(Distance.combined_with, distances, Distance(0))
 
 
 def _distance_of_block(
@@ -166,7 +166,7 @@ def agreement(
 
 
 class Agreement(enum.StrEnum):
-    """What came of comparing two adapters."""
+    """Whether two adapters agree on a case."""
 
     AGREE = "agree"
     DISAGREE = "disagree"
@@ -182,13 +182,13 @@ class Agreement(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class Pair:
+class AdapterPair:
     """One case on two adapters.
 
     Attributes:
         case: its name.
         adapters: the labels of the two.
-        agreement: what came of it.
+        agreement: whether they agree.
         tolerance: the class of the bound.
         distance: how far they lie apart; None where one has no result.
         message: why there is no result, or why a disagreement is fine.
@@ -213,7 +213,7 @@ class Pair:
         return record
 
     @classmethod
-    def from_json(cls, record: Mapping[str, Any]) -> Pair:
+    def from_json(cls, record: Mapping[str, Any]) -> AdapterPair:
         """What ``to_json`` made.
 
         Raises:
@@ -227,10 +227,10 @@ _FLOATS = ("of_bound", "max_ulp")
 
 
 def _read_distance(value: Any) -> Distance:
-    found = Distance(**fields.read_fields(value, _DISTANCE_READERS, "elements"))
-    if found.wrong and not (found.worst and found.values):
+    read = Distance(**fields.read_fields(value, _DISTANCE_READERS, "elements"))
+    if read.wrong and not (read.worst and read.values):
         raise ValueError("must say which element is the worst, and its values")
-    return found
+    return read
 
 
 def _read_labels(value: Any) -> tuple[str, ...]:
@@ -259,12 +259,12 @@ def _filled(record: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in record.items() if value}
 
 
-def expected_to_disagree(pair: Pair, reason: str) -> Pair:
+def expected_to_disagree(pair: AdapterPair, reason: str) -> AdapterPair:
     """The same where somebody expected one of the two to fail."""
     return pair if pair.agreement.is_good else replace(pair, agreement=Agreement.EXPECTED, message=reason)
 
 
-def outlier(pairs: Iterable[Pair]) -> str:
+def outlier(pairs: Iterable[AdapterPair]) -> str:
     """The adapter with which no other agrees while these agree among themselves, of one case; "" where there is none.
 
     It takes three adapters; those that refuse the case don't count.
@@ -293,27 +293,27 @@ class Comparison:
     """
 
     facts: dict[str, Any]
-    pairs: tuple[Pair, ...]
+    pairs: tuple[AdapterPair, ...]
     is_complete: bool = True
 
     @functools.cached_property
-    def by_case(self) -> Mapping[str, tuple[Pair, ...]]:
+    def by_case(self) -> Mapping[str, tuple[AdapterPair, ...]]:
         """The pairs of each case."""
-        found: dict[str, list[Pair]] = {}
+        pairs_of: dict[str, list[AdapterPair]] = {}
         for pair in self.pairs:
-            found.setdefault(pair.case, []).append(pair)
-        return {case: tuple(pairs) for case, pairs in found.items()}
+            pairs_of.setdefault(pair.case, []).append(pair)
+        return {case: tuple(pairs) for case, pairs in pairs_of.items()}
 
     @functools.cached_property
-    def by_adapters(self) -> Mapping[tuple[str, str], tuple[Pair, ...]]:
-        """What came of comparing each two adapters."""
-        found: dict[tuple[str, str], list[Pair]] = {}
+    def by_adapters(self) -> Mapping[tuple[str, str], tuple[AdapterPair, ...]]:
+        """The pairs of each two adapters."""
+        pairs_of: dict[tuple[str, str], list[AdapterPair]] = {}
         for pair in self.pairs:
-            found.setdefault(pair.adapters, []).append(pair)
-        return {labels: tuple(pairs) for labels, pairs in found.items()}
+            pairs_of.setdefault(pair.adapters, []).append(pair)
+        return {labels: tuple(pairs) for labels, pairs in pairs_of.items()}
 
     @property
-    def disagreements(self) -> tuple[tuple[str, str, tuple[Pair, ...]], ...]:
+    def disagreements(self) -> tuple[tuple[str, str, tuple[AdapterPair, ...]], ...]:
         """The cases on which adapters disagree, who differs from the others ("" if nobody alone does), the pairs."""
         return tuple(
             (case, outlier(pairs), pairs)

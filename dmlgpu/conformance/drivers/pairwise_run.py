@@ -1,4 +1,4 @@
-"""Running cases on several adapters at once, to compare these with each other."""
+"""Running cases on several adapters at once, without the reference, to compare these with each other."""
 
 from __future__ import annotations
 
@@ -8,21 +8,92 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from dmlgpu.common.errors import InvalidArgument
-from dmlgpu.conformance.cases.case import Array
-from dmlgpu.conformance.drivers.outputs import OutputSuite
-from dmlgpu.conformance.drivers.pairwise import Agreement, Allowance, Distance, Pair, distance
+from dmlgpu.common.errors import DmlError, InvalidArgument, NotSupported
+from dmlgpu.conformance.cases.case import Array, Case
+from dmlgpu.conformance.cases.tolerance import Bound
+from dmlgpu.conformance.drivers.pairwise import AdapterPair, Agreement, Allowance, Distance, distance
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.pool import Job, WorkerProcess, map_unordered, run_repeatedly
-from dmlgpu.conformance.running.runner import POISON
+from dmlgpu.conformance.running.runner import POISON, inputs_without_subnormals, outputs_of
+from dmlgpu.conformance.suites.registry import Suite
+from dmlgpu.runtime.device import Device
+
+
+@runtime_checkable
+class OutputSuite(Protocol):
+    """What a suite offers for its cases to be compared between adapters."""
+
+    def outputs(self, name: str, device: Device, poison: int) -> tuple[Array, ...]:
+        """What a device computes, in memory that held ``poison`` in every byte. Raises as a suite's ``run``."""
+
+    def allowance(self, name: str) -> Allowance:
+        """How far a case's outputs may lie from the truth."""
+
+
+@runtime_checkable
+class SuiteWithCases(Protocol):
+    """A suite that hands out the cases that its names spell."""
+
+    def case(self, name: str) -> Case:
+        """The case with a name."""
+
+
+def as_output_suite(suite: Suite, name: str) -> OutputSuite:
+    """A suite, by its name, as one that can be run without the reference.
+
+    Raises:
+        InvalidArgument: when it cannot.
+    """
+    if isinstance(suite, OutputSuite):
+        return suite
+    if isinstance(suite, SuiteWithCases):
+        return CaseOutputs(suite)
+    raise InvalidArgument(f"the suite {name!r} cannot be run without the reference: it does not hand out outputs")
+
+
+@dataclass(frozen=True)
+class CaseOutputs:
+    """The cases of a suite."""
+
+    suite: SuiteWithCases
+
+    def outputs(self, name: str, device: Device, poison: int) -> tuple[Array, ...]:
+        """What a device computes.
+
+        Raises:
+            NotSupported: when the adapter lacks what the case needs.
+            DmlError: when the case cannot be run although the adapter has what it needs.
+        """
+        case = self.suite.case(name)
+        try:
+            with np.errstate(all="ignore"):  # the numpy adapter, on special values
+                return outputs_of(case, device, poison)
+        except NotSupported as refusal:
+            if case.needs is None or case.needs in device.adapter.features:
+                raise DmlError(f"every adapter must run it, but: {refusal}") from refusal
+            raise
+
+    def allowance(self, name: str) -> Allowance:
+        """The case's tolerance."""
+        case = self.suite.case(name)
+
+        def measure() -> tuple[Bound | None, ...]:
+            with np.errstate(all="ignore"):
+                bounds = case.magnitudes(inputs_without_subnormals(case))
+            return tuple(
+                bound for bound, slot in zip(bounds, case.desc.outputs, strict=True) if slot.tensor is not None
+            )
+
+        return Allowance(case.tolerance, measure, case.alternatives is None)
 
 
 def run_pairwise(
     jobs: Mapping[str, Job], suite: OutputSuite, names: Sequence[str], workers: int = 1
-) -> Iterator[tuple[Pair, ...]]:
+) -> Iterator[tuple[AdapterPair, ...]]:
     """Compare adapters case by case, several cases at once; each case's pairs come when they are there.
 
     A caller that stops early, or an exception in it, ends the children.
@@ -53,7 +124,7 @@ class AdapterProcesses:
             for number, (job, folder) in enumerate(zip(jobs.values(), self._folders, strict=True))
         ]
 
-    def run(self, name: str) -> tuple[Pair, ...]:
+    def run(self, name: str) -> tuple[AdapterPair, ...]:
         """Run a case on all adapters and compare each two."""
         results = [
             AdapterResult(label, run_repeatedly(worker, name), folder)
@@ -61,7 +132,7 @@ class AdapterProcesses:
         ]
         are_two = sum(result.outcome.status is Status.PASS for result in results) > 1
         allowance = self._suite.allowance(name) if are_two else None
-        pairs = tuple(compare_results(one, other, allowance) for one, other in itertools.combinations(results, 2))
+        pairs = tuple(compare_results(result, other, allowance) for result, other in itertools.combinations(results, 2))
         for path in self._folder.glob("*/*.npy"):
             path.unlink()
         return pairs
@@ -100,25 +171,25 @@ class AdapterResult:
         return "" if outcome.status is Status.PASS else f"{self.label}: {outcome.status}: {outcome.message}{ran}"
 
 
-def compare_results(one: AdapterResult, other: AdapterResult, allowance: Allowance | None) -> Pair:
+def compare_results(result: AdapterResult, other: AdapterResult, allowance: Allowance | None) -> AdapterPair:
     """Two results compared, as far as they are there; the allowance is needed where both are."""
     tolerance = "" if allowance is None else str(allowance.tolerance)
-    pair = Pair(one.outcome.case, (one.label, other.label), Agreement.AGREE, tolerance)
-    statuses = one.outcome.status, other.outcome.status
+    pair = AdapterPair(result.outcome.case, (result.label, other.label), Agreement.AGREE, tolerance)
+    statuses = result.outcome.status, other.outcome.status
     if statuses != (Status.PASS, Status.PASS) or allowance is None:
         failed = any(status.is_failure for status in statuses)
-        message = "; ".join(filter(None, (one.problem, other.problem)))
+        message = "; ".join(filter(None, (result.problem, other.problem)))
         return replace(pair, agreement=Agreement.NO_RESULT if failed else Agreement.REFUSED, message=message)
-    if one.outcome.digest and one.outcome.digest == other.outcome.digest:
-        return replace(pair, distance=Distance(one.outcome.elements))
+    if result.outcome.digest and result.outcome.digest == other.outcome.digest:
+        return replace(pair, distance=Distance(result.outcome.elements))
     try:
-        found = distance(one.outputs, other.outputs, allowance)
+        difference = distance(result.outputs, other.outputs, allowance)
     except InvalidArgument as error:
         return replace(pair, agreement=Agreement.DISAGREE, message=str(error))
-    if not found.wrong:
-        return replace(pair, distance=found)
-    kernels = one.outcome.kernels, other.outcome.kernels
-    pair = replace(pair, distance=found, kernels=kernels if any(kernels) else ())
+    if not difference.wrong:
+        return replace(pair, distance=difference)
+    kernels = result.outcome.kernels, other.outcome.kernels
+    pair = replace(pair, distance=difference, kernels=kernels if any(kernels) else ())
     if allowance.is_unique:
         return replace(pair, agreement=Agreement.DISAGREE)
     return replace(pair, agreement=Agreement.UNDECIDED, message="several results are right")

@@ -21,7 +21,7 @@ from dmlgpu.conformance.mutation.formulas import FORMULAS
 
 
 @dataclass(frozen=True)
-class Rule:
+class MutationRule:
     """A kind of fault.
 
     Attributes:
@@ -36,8 +36,8 @@ class Rule:
     replacement: str
 
 
-def _rule(name: str, pattern: str, replacement: str) -> Rule:
-    return Rule(name, re.compile(pattern), replacement)
+def _rule(name: str, pattern: str, replacement: str) -> MutationRule:
+    return MutationRule(name, re.compile(pattern), replacement)
 
 
 _VALUE = r"\w+(?:\.\w+)*(?:\[\w+\])?"
@@ -114,17 +114,17 @@ class Mutant:
     file: str
     line: int
     column: int
-    rule: Rule
+    rule: MutationRule
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}:{self.rule.name}"
 
     @property
     def _match(self) -> re.Match[str]:
-        found = self.rule.pattern.match(_lines(self.file)[self.line - 1], self.column - 1)
-        if found is None:
+        match = self.rule.pattern.match(_lines(self.file)[self.line - 1], self.column - 1)
+        if match is None:
             raise InvalidArgument(f"{self}: nothing there to change")
-        return found
+        return match
 
     @property
     def before(self) -> str:
@@ -157,7 +157,7 @@ def _lines(file: str) -> Sequence[str]:
 def _returned(lines: Sequence[str]) -> str:
     """What the last function that begins in the lines returns."""
     types = (re.search(r"-> (.+) \{", line) for line in reversed(lines))
-    return next((found[1] for found in types if found), "")
+    return next((data_type[1] for data_type in types if data_type), "")
 
 
 def mutant_by_name(name: str) -> Mutant:
@@ -175,7 +175,7 @@ def mutant_by_name(name: str) -> Mutant:
     return mutant
 
 
-def mutants_of(file: str, rules: Sequence[Rule] = RULES) -> Iterator[Mutant]:
+def mutants_of(file: str, rules: Sequence[MutationRule] = RULES) -> Iterator[Mutant]:
     """All mutants of a shader file by these rules, in the order of the text."""
     for number, line in enumerate(_lines(file), start=1):
         code = line.split("//")[0]
@@ -190,12 +190,12 @@ def mutants_of(file: str, rules: Sequence[Rule] = RULES) -> Iterator[Mutant]:
 
 def sample(file: str, most: int) -> Sequence[Mutant]:
     """At most so many slips of a file: the same on every call, and of as many rules as possible."""
-    found = list(mutants_of(file, SLIPS))
+    mutants = list(mutants_of(file, SLIPS))
     rng = np.random.default_rng(zlib.crc32(file.encode()))
-    rng.shuffle(found)
+    rng.shuffle(mutants)
     turn: dict[str, int] = {}
     ranked: list[tuple[int, int, Mutant]] = []
-    for mutant in found:
+    for mutant in mutants:
         turn[mutant.rule.name] = turn.get(mutant.rule.name, -1) + 1
         ranked.append((turn[mutant.rule.name], len(ranked), mutant))
     return [mutant for *_, mutant in sorted(ranked, key=lambda entry: entry[:2])[:most]]

@@ -1,27 +1,28 @@
-"""The suite ``mutants``: does the quick profile catch faults in shaders?
-
-Its cases are mutants (see ``rules.py``), named ``indexing/gather_nd1:14:58:true_for_false``. One passes when a quick
-case of the operators, of their special values, of the hazards or of the math library fails with it, crashes or hangs;
-it fails when all of them pass. Each mutant meets the cases whose kernels it changes, under the schedules for processors
-and under those for GPUs.
-
-Mutants that make no shader are refused; those that change no kernel of any of these cases fail as well. Those that
-change no result are expected to fail, with the reason why, in ``survivors.toml``.
-"""
+"""Which cases a mutant can change: those whose shaders hold the changed text. The rest need not run."""
 
 from __future__ import annotations
 
 import functools
+import re
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.common.errors import InvalidArgument, NotSupported, ShaderError
+from dmlgpu.compiler import aliasing
+from dmlgpu.compiler import stages as compiler
+from dmlgpu.compiler.plan import Role
+from dmlgpu.compiler.program import Kernel, Slot
 from dmlgpu.compiler.target import Profile, Target
-from dmlgpu.conformance.mutation.coverage import KernelCoverage
+from dmlgpu.compiler.wgsl import linker, templates
+from dmlgpu.compiler.wgsl.sharing import share, shared_texts
+from dmlgpu.conformance.accuracy.functions import FUNCTIONS, LibraryFunction, kernel
+from dmlgpu.conformance.cases.case import Case
+from dmlgpu.conformance.cases.registry import case_by_name
 from dmlgpu.conformance.mutation.rules import (
     NEARLY_RIGHT,
     SLIPS,
@@ -31,15 +32,133 @@ from dmlgpu.conformance.mutation.rules import (
     sample,
     shader_files,
 )
-from dmlgpu.conformance.mutation.runs import SEPARATOR, UNCHANGED
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.pool import Job, WorkerProcess
+from dmlgpu.conformance.running.runner import run_case, with_folded_grids
 from dmlgpu.conformance.suites.accuracy import AccuracySuite
 from dmlgpu.conformance.suites.hazards import HazardSuite
 from dmlgpu.conformance.suites.operators import OperatorSuite
-from dmlgpu.conformance.suites.special_values import SpecialValueSuite
+from dmlgpu.conformance.suites.programs import DispatchStep
+from dmlgpu.conformance.suites.special_values import INFIX, SpecialValueSuite
+from dmlgpu.runtime import wgpu as gpu
 from dmlgpu.runtime.adapters import adapters
 from dmlgpu.runtime.device import Device
+
+PROFILES = (Profile.CPU, Profile.DISCRETE)
+"""Schedules for CPUs and for GPUs: each adapter runs both kinds."""
+
+HAZARDS = HazardSuite()
+
+_TAKEN_IN = re.compile(r"\{% (?:include|import) ([^%]*)%\}")
+_PATH = re.compile(r"\"(\w+/\w+)\"")
+_RENDERED = re.compile(r"^// ---- shaders/([\w/]+)\.wgsl$", re.MULTILINE)
+_DECLARED = re.compile(r"^(?:fn|const|struct|alias)\s+(\w+)")
+
+
+def case_of(name: str) -> Case:
+    """A case of the operators, or of their special values."""
+    return SpecialValueSuite().case(name) if INFIX in name else case_by_name(name)
+
+
+def function_of(name: str) -> LibraryFunction | None:
+    """The function of the math library that a case measures; None for another case."""
+    return next((function for function in FUNCTIONS if function.name == name.partition("-")[0]), None)
+
+
+def clear_caches() -> None:
+    """Make rendering start anew: what is kept from the shader files is no longer true."""
+    compiler.programs.clear()
+    shared_texts.clear()
+    for cached in (linker.library, linker.calls):
+        cached.cache_clear()
+
+
+def shaders(name: str, target: Target) -> tuple[str, ...]:
+    """The text of the kernels of a case; nothing where the adapter lacks what it needs."""
+    function = function_of(name)
+    if function is not None:
+        return (kernel(function.name, function.operands, 1, target.has("immediates")),)
+    if HAZARDS.has(name):
+        program = HAZARDS.program(name)
+        target = replace(target, deterministic=target.deterministic or program.deterministic)
+        steps = dict.fromkeys(step for steps in program.lists for step in steps)
+        return tuple(dict.fromkeys(text for step in steps for text in _shaders_as_bound(step, target)))
+    return tuple(kernel.wgsl for kernel in _kernels_of(case_of(name).desc, target))
+
+
+def _kernels_of(desc: OperatorDesc, target: Target) -> tuple[Kernel, ...]:
+    try:
+        program = compiler.compile_operator(desc, target)
+    except NotSupported:
+        return ()
+    return (*program.kernels, *program.initialization)
+
+
+def _shaders_as_bound(step: DispatchStep, target: Target) -> Iterator[str]:
+    """The text of a dispatch's kernels, rendered for the slots that meet in its memory."""
+    tensors = {Role.INPUT: step.sources, Role.OUTPUT: step.targets}
+
+    def place(slot: Slot) -> aliasing.Range:
+        bound = tensors[slot.role][slot.index] if slot.role in tensors else None
+        if bound is None:
+            return (slot.role, slot.index), slot.offset, slot.size
+        return bound[1].buffer, bound[1].offset + slot.offset, slot.size
+
+    for alone in _kernels_of(step.desc, target):
+        layout = aliasing.layout(list(map(place, alone.slots)), alone.bindings, aliasing.OFFSET_ALIGNMENT)
+        yield share(step.desc.operator, alone, layout.bindings).wgsl
+
+
+class KernelCoverage:
+    """The cases of a list, on a target, by what they are made of.
+
+    Args:
+        names: of the cases.
+        target: of the adapter; its profile does not matter.
+    """
+
+    def __init__(self, names: Sequence[str], target: Target):
+        self._texts = {
+            (profile, name): "\n".join(shaders(name, replace(target, profile=profile)))
+            for profile in PROFILES
+            for name in names
+            if profile is Profile.CPU or function_of(name) is None
+        }
+
+    def cases_of(self, mutant: Mutant) -> Iterator[tuple[Profile, str]]:
+        """What a mutant may change."""
+        if mutant.file.startswith("lib/"):
+            word = re.compile(rf"\b{_declaration(mutant)}\b")
+            yield from (key for key, text in self._texts.items() if word.search(text))
+            return
+        files = _including(mutant.file)
+        for key, text in self._texts.items():
+            if not files.isdisjoint(_RENDERED.findall(text)):
+                yield key
+
+
+def _declaration(mutant: Mutant) -> str:
+    """The name of the library's function or constant that a mutant changes."""
+    lines = templates.original(mutant.file).split("\n")[: mutant.line]
+    matches = (_DECLARED.match(line) for line in reversed(lines))
+    return next(match[1] for match in matches if match)
+
+
+@functools.cache
+def _includes() -> Mapping[str, frozenset[str]]:
+    """What each file takes in."""
+    files = (file for folder in templates.folders() for file in templates.files(folder))
+    return {file: frozenset(_PATH.findall(" ".join(_TAKEN_IN.findall(templates.original(file))))) for file in files}
+
+
+@functools.cache  # bounded by the files
+def _including(file: str) -> frozenset[str]:
+    """A file and all that take it in, directly or not."""
+    files = {file}
+    while more := {other for other, taken in _includes().items() if taken & files} - files:
+        files |= more
+    return frozenset(files)
+
 
 PER_FILE = {"quick": 1, "standard": 4, "full": None}
 """Slips of each shader file, by profile. From standard on, all formulas that are nearly right come too."""
@@ -68,8 +187,8 @@ class MutantSuite:
     def names(self, profile: str) -> tuple[str, ...]:
         """The names of the mutants of a profile."""
         most = PER_FILE[profile]
-        found = (mutants_of(file, SLIPS) if most is None else sample(file, most) for file in shader_files())
-        slips = [str(mutant) for mutants in found for mutant in mutants]
+        mutants_by_file = (mutants_of(file, SLIPS) if most is None else sample(file, most) for file in shader_files())
+        slips = [str(mutant) for mutants in mutants_by_file for mutant in mutants]
         return tuple(slips) if profile == "quick" else (*slips, *formula_names())
 
     def has(self, name: str) -> bool:
@@ -107,9 +226,12 @@ class MutantSuite:
 
     def _cases(self, mutant: Mutant, device: Device) -> Iterator[tuple[Profile, str]]:
         """The cases that a mutant may change, operators mixed: most faults show in many of them."""
-        found = list(self._coverage(device.backend.target.exact).cases_of(mutant))
-        order = np.random.default_rng(zlib.crc32(str(mutant).encode())).permutation(len(found))
-        yield from sorted((found[number] for number in order), key=lambda found: found[0] is not Profile.CPU)
+        cases = list(self._coverage(device.backend.target.exact).cases_of(mutant))
+        order = np.random.default_rng(zlib.crc32(str(mutant).encode())).permutation(len(cases))
+        yield from sorted(
+            (cases[number] for number in order),
+            key=lambda case: case[0] is not Profile.CPU,
+        )
 
     def _run_one(self, name: str, device: Device) -> Outcome:
         if self._worker is None:
@@ -128,5 +250,101 @@ class MutantSuite:
 
 
 def _outcome(name: str, status: Status, message: str, start: float) -> Outcome:
-    """What came of a mutant whose runs began then."""
+    """Return the outcome of a mutant whose runs began at ``start``."""
     return Outcome(name, status, message=message, seconds=time.perf_counter() - start)
+
+
+SEPARATOR = "|"
+
+UNCHANGED = "the kernels are the same"
+
+
+class MutantRunSuite:
+    """Any case with any mutant."""
+
+    profiles = ("quick",)
+
+    def __init__(self) -> None:
+        self._devices: dict[Profile, Device] = {}
+        self._cases: dict[str, Case] = {}
+        self._targets: dict[Profile, Target] = {}
+        self._folded: dict[tuple[str, Profile], Target] = {}
+        self._originals: dict[tuple[str, Profile], tuple[str, ...]] = {}
+
+    def names(self, profile: str) -> tuple[str, ...]:
+        """None: there are far too many to list."""
+        return ()
+
+    def has(self, name: str) -> bool:
+        """Whether a name spells a run."""
+        return name.count(SEPARATOR) == 2
+
+    def run(self, name: str, device: Device) -> Outcome:
+        """Run a case with shaders that have a fault.
+
+        Returns:
+            A failure where the case notices it, NOT_SUPPORTED where the mutant makes no shader, else a pass.
+        """
+        mutant, profile, case = name.split(SEPARATOR)
+        faulty = self._device(device, Profile(profile))
+        faulty.backend.target = self._target(case, Profile(profile))
+        sound = self._original_shaders(case, faulty)
+        known_mutant = mutant_by_name(mutant)
+        clear_caches()  # of programs of another mutant, and of those without any
+        with templates.replaced(known_mutant.file, known_mutant.text):
+            try:
+                if shaders(case, faulty.backend.target.exact) == sound:
+                    return Outcome(name, Status.PASS, message=UNCHANGED)
+            except Exception as error:  # whatever a faulty template does
+                return Outcome(name, Status.NOT_SUPPORTED, message=f"{type(error).__name__}: {error}")
+            return self._run_case(name, case, faulty)
+
+    def _run_case(self, name: str, case: str, faulty: Device) -> Outcome:
+        try:
+            if function_of(case) is not None:
+                return replace(AccuracySuite().run(case, faulty), case=name)
+            if HAZARDS.has(case):
+                return replace(HAZARDS.run(case, faulty), case=name)
+            verdict = run_case(self._with_reference(case), faulty)
+        except ShaderError as error:
+            return Outcome(name, Status.NOT_SUPPORTED, message=str(error))
+        return Outcome(name, Status.PASS if verdict.ok else Status.FAIL, message=str(verdict), kernels=verdict.kernels)
+
+    def _device(self, device: Device, profile: Profile) -> Device:
+        """A device that takes the schedules of a profile, on the same adapter."""
+        if profile not in self._devices:
+            backend = gpu.GpuBackend(device.adapter, precise=device.backend.target.precise)
+            backend.target = replace(backend.target, profile=profile)
+            self._devices[profile] = Device.from_backend(backend)
+            self._targets[profile] = backend.target
+        return self._devices[profile]
+
+    def _target(self, case: str, profile: Profile) -> Target:
+        """What a case is compiled for: an operator with grids of two dimensions, found without a mutant."""
+        plain = self._targets[profile]
+        if function_of(case) is not None or HAZARDS.has(case):
+            return plain
+        if (case, profile) not in self._folded:
+            clear_caches()
+            try:
+                self._folded[case, profile] = with_folded_grids(case_of(case).desc, plain.exact)
+            except NotSupported:
+                self._folded[case, profile] = plain
+        return self._folded[case, profile]
+
+    def _with_reference(self, name: str) -> Case:
+        """The case with its reference's results: computed once, compared often."""
+        if name not in self._cases:
+            case = case_of(name)
+            with np.errstate(all="ignore"):
+                self._cases[name] = replace(case, documented=case.expected(case.inputs()))
+        return self._cases[name]
+
+    def _original_shaders(self, case: str, device: Device) -> tuple[str, ...]:
+        """The kernels of a case without a mutant."""
+        target = device.backend.target.exact
+        key = case, target.profile
+        if key not in self._originals:
+            clear_caches()
+            self._originals[key] = shaders(case, target)
+        return self._originals[key]

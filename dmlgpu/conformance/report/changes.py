@@ -8,12 +8,11 @@ from dataclasses import dataclass
 
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.conformance.report.model import selection_of
-from dmlgpu.conformance.running.outcome import Outcome, Status
-from dmlgpu.conformance.running.records import Run
-from dmlgpu.conformance.running.wording import counted
+from dmlgpu.conformance.running.outcome import Outcome, Status, counted
+from dmlgpu.conformance.running.records import RecordedRun
 
 
-class Kind(enum.StrEnum):
+class ChangeKind(enum.StrEnum):
     """How a case changed, the worst kind first."""
 
     REGRESSION = "regression"
@@ -27,7 +26,7 @@ class Kind(enum.StrEnum):
 
     def counted(self, count: int) -> str:
         """``1 regression``, ``2 regressions``, ``2 missing``: the others are adjectives."""
-        return counted(count, self) if self is Kind.REGRESSION else f"{count:,} {self}"
+        return counted(count, self) if self is ChangeKind.REGRESSION else f"{count:,} {self}"
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class Change:
         before, after: its outcomes; None where a run lacks it.
     """
 
-    kind: Kind
+    kind: ChangeKind
     before: Outcome | None
     after: Outcome | None
 
@@ -51,7 +50,7 @@ class Change:
         return outcome.case
 
 
-def changes(before: Run, after: Run) -> tuple[Change, ...]:
+def changes(before: RecordedRun, after: RecordedRun) -> tuple[Change, ...]:
     """The cases that came out otherwise, regressions first; in one kind by name.
 
     Of runs that were asked for different cases, those that both have: no other is missing or new.
@@ -59,36 +58,36 @@ def changes(before: Run, after: Run) -> tuple[Change, ...]:
     old = {outcome.case: outcome for outcome in before.outcomes}
     new = {outcome.case: outcome for outcome in after.outcomes}
     if selection_of(before) != selection_of(after):
-        old, new = ({name: one[name] for name in old.keys() & new.keys()} for one in (old, new))
-    found = []
+        old, new = ({name: outcomes[name] for name in old.keys() & new.keys()} for outcomes in (old, new))
+    result = []
     for name in sorted(old.keys() | new.keys()):
         kind = _kind(old.get(name), new.get(name))
         if kind is not None:
-            found.append(Change(kind, old.get(name), new.get(name)))
-    order = list(Kind)
-    return tuple(sorted(found, key=lambda change: order.index(change.kind)))
+            result.append(Change(kind, old.get(name), new.get(name)))
+    order = list(ChangeKind)
+    return tuple(sorted(result, key=lambda change: order.index(change.kind)))
 
 
-def _kind(before: Outcome | None, after: Outcome | None) -> Kind | None:
+def _kind(before: Outcome | None, after: Outcome | None) -> ChangeKind | None:
     if before is None or after is None:
-        return Kind.NEW if before is None else Kind.MISSING
+        return ChangeKind.NEW if before is None else ChangeKind.MISSING
     if before.status is not after.status:
         return _of_statuses(before.status, after.status)
     errors = (before.of_bound or 0.0, after.of_bound or 0.0)
     if errors[0] != errors[1]:
-        return Kind.LESS_ACCURATE if errors[1] > errors[0] else Kind.MORE_ACCURATE
-    return Kind.OTHER_BITS if before.digest != after.digest else None
+        return ChangeKind.LESS_ACCURATE if errors[1] > errors[0] else ChangeKind.MORE_ACCURATE
+    return ChangeKind.OTHER_BITS if before.digest != after.digest else None
 
 
-def _of_statuses(before: Status, after: Status) -> Kind:
+def _of_statuses(before: Status, after: Status) -> ChangeKind:
     if after.is_failure and not before.is_failure:
-        return Kind.REGRESSION
+        return ChangeKind.REGRESSION
     if before is Status.PASS and after is Status.NOT_SUPPORTED:
-        return Kind.REGRESSION
-    return Kind.REPAIRED if before.is_failure and not after.is_failure else Kind.CHANGED
+        return ChangeKind.REGRESSION
+    return ChangeKind.REPAIRED if before.is_failure and not after.is_failure else ChangeKind.CHANGED
 
 
-def pairs(before: Sequence[Run], after: Sequence[Run]) -> tuple[tuple[Run, Run], ...]:
+def pairs(before: Sequence[RecordedRun], after: Sequence[RecordedRun]) -> tuple[tuple[RecordedRun, RecordedRun], ...]:
     """Runs that belong together: the only ones of two files, whatever they ran on, else those of equal adapters.
 
     An adapter that is there with several drivers is paired by these as far as they are the same.
@@ -98,11 +97,11 @@ def pairs(before: Sequence[Run], after: Sequence[Run]) -> tuple[tuple[Run, Run],
     """
     if len(before) == len(after) == 1:
         return ((before[0], after[0]),)
-    matched: dict[int, Run] = {}
+    matched: dict[int, RecordedRun] = {}
     left = list(before)
     for key in (_with_driver, _name):
         for number, run in enumerate(after):
-            old = next((index for index, one in enumerate(left) if key(one) == key(run)), None)
+            old = next((index for index, other in enumerate(left) if key(other) == key(run)), None)
             if number not in matched and old is not None:
                 matched[number] = left.pop(old)
     if not matched:
@@ -112,13 +111,13 @@ def pairs(before: Sequence[Run], after: Sequence[Run]) -> tuple[tuple[Run, Run],
     return tuple((matched[number], run) for number, run in enumerate(after) if number in matched)
 
 
-def _name(run: Run) -> tuple[str, ...]:
+def _name(run: RecordedRun) -> tuple[str, ...]:
     return run.facts["suite"], run.facts["adapter"]["backend"], run.facts["adapter"]["name"]
 
 
-def _with_driver(run: Run) -> tuple[str, ...]:
+def _with_driver(run: RecordedRun) -> tuple[str, ...]:
     return *_name(run), run.facts["adapter"]["driver"]
 
 
-def _text(run: Run) -> str:
+def _text(run: RecordedRun) -> str:
     return ": ".join(_name(run)[1:])

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dmlgpu.conformance.report.model import Report
-from dmlgpu.conformance.running.outcome import Outcome
-from dmlgpu.conformance.running.wording import ulp_text
+from dmlgpu.conformance.running.outcome import Outcome, ulp_text
 
 WIDTH, HEIGHT = 300.0, 120.0
 """Of the area in which the lines are, in pixels of the drawing."""
@@ -27,7 +26,7 @@ Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Line:
+class ChartLine:
     """One adapter's.
 
     Attributes:
@@ -59,7 +58,7 @@ class Chart:
 
     function: str
     bound: float | None
-    lines: tuple[Line, ...]
+    lines: tuple[ChartLine, ...]
 
     @cached_property
     def worst(self) -> float:
@@ -92,7 +91,7 @@ class Chart:
         part = math.log1p(distance) / math.log1p(self.top) if self.is_logarithmic else distance / self.top
         return round(HEIGHT * (1 - part), 1) if math.isfinite(part) else 0.0
 
-    def path(self, line: Line) -> str:
+    def path(self, line: ChartLine) -> str:
         """A line as the points of a polyline."""
         return " ".join(f"{self.across(exponent):g},{self.down(distance):g}" for exponent, distance in line.curve)
 
@@ -127,19 +126,19 @@ def _round_steps(top: float) -> tuple[float, ...]:
 
 def charts(report: Report) -> tuple[Chart, ...]:
     """One per function whose cases measured a curve, by name."""
-    found: dict[str, list[tuple[int, Outcome]]] = {}
+    outcomes_of: dict[str, list[tuple[int, Outcome]]] = {}
     for number, run in enumerate(report.runs):
         for outcome in run.outcomes:
             if outcome.curve:
-                found.setdefault(outcome.operator, []).append((number, outcome))
-    styles = _styles([number for measured in found.values() for number, _ in measured])
+                outcomes_of.setdefault(outcome.operator, []).append((number, outcome))
+    styles = _styles([number for measured in outcomes_of.values() for number, _ in measured])
     return tuple(
         Chart(
             function,
             _bound([outcome for _, outcome in measured]),
-            tuple(Line(number, styles[number], outcome.curve) for number, outcome in measured),
+            tuple(ChartLine(number, styles[number], outcome.curve) for number, outcome in measured),
         )
-        for function, measured in sorted(found.items())
+        for function, measured in sorted(outcomes_of.items())
     )
 
 
@@ -150,5 +149,5 @@ def _styles(numbers: Sequence[int]) -> dict[int, int]:
 
 def _bound(outcomes: Sequence[Outcome]) -> float | None:
     """What all of them are allowed, where their tolerance is a number of ULP."""
-    found = [_BOUND.match(outcome.tolerance) for outcome in outcomes]
-    return max((float(match[1]) for match in found if match), default=None)
+    matches = [_BOUND.match(outcome.tolerance) for outcome in outcomes]
+    return max((float(match[1]) for match in matches if match), default=None)

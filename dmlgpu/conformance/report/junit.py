@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from xml.etree import ElementTree
 
-from dmlgpu.conformance.report.model import Report, reproduce
+from dmlgpu.conformance.report.model import Report, Times, reproduce
 from dmlgpu.conformance.report.pairs import PairReport, difference
-from dmlgpu.conformance.report.times import Times
 from dmlgpu.conformance.running.outcome import Outcome, Status
-from dmlgpu.conformance.running.records import Run
+from dmlgpu.conformance.running.records import RecordedRun
 
 _ERRORS = (Status.CRASH, Status.TIME_OUT, Status.DEVICE_LOST)
 """What ended before there was anything to compare."""
@@ -56,13 +55,13 @@ def _suite(root: ElementTree.Element, name: str, facts: Mapping[str, Any], secon
 
 def _timed_cases(suite: ElementTree.Element, times: Times) -> None:
     """A case per measurement; its time is that of a dispatch."""
-    for one in times.times:
-        case = ElementTree.SubElement(suite, "testcase", classname=_text(one.where), name=_text(one.name))
-        case.set("time", f"{one.seconds or 0:.9f}")
-        if one.kind == "bad":
-            ElementTree.SubElement(case, "failure", message=_text(one.result), type=one.result).text = _text(one.time)
-        elif one.kind == "refused":
-            ElementTree.SubElement(case, "skipped", message=_text(one.time))
+    for row in times.times:
+        case = ElementTree.SubElement(suite, "testcase", classname=_text(row.where), name=_text(row.name))
+        case.set("time", f"{row.seconds or 0:.9f}")
+        if row.kind == "bad":
+            ElementTree.SubElement(case, "failure", message=_text(row.result), type=row.result).text = _text(row.time)
+        elif row.kind == "refused":
+            ElementTree.SubElement(case, "skipped", message=_text(row.time))
 
 
 def _flat(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -90,7 +89,7 @@ def _tag(status: Status) -> str:
     return "" if status is Status.PASS else "skipped"
 
 
-def _case(suite: ElementTree.Element, run: Run, outcome: Outcome) -> None:
+def _case(suite: ElementTree.Element, run: RecordedRun, outcome: Outcome) -> None:
     case = ElementTree.SubElement(
         suite, "testcase", classname=outcome.operator, name=_text(outcome.case), time=f"{outcome.seconds:.3f}"
     )
@@ -99,8 +98,8 @@ def _case(suite: ElementTree.Element, run: Run, outcome: Outcome) -> None:
     if tag == "skipped":
         ElementTree.SubElement(case, tag, message=_text(f"{outcome.status}: {message}"))
     elif tag:
-        found = ElementTree.SubElement(case, tag, type=outcome.status, message=_text(message))
-        found.text = _text("\n".join(_details(run, outcome)))
+        element = ElementTree.SubElement(case, tag, type=outcome.status, message=_text(message))
+        element.text = _text("\n".join(_details(run, outcome)))
 
 
 def _compared_cases(suite: ElementTree.Element, pairs: PairReport) -> None:
@@ -111,11 +110,11 @@ def _compared_cases(suite: ElementTree.Element, pairs: PairReport) -> None:
             disagreement = disagreements[name]
             said = [f"{' / '.join(pair.adapters)}: {difference(pair)}" for pair in disagreement.pairs]
             message = f"{disagreement.outlier or 'nobody alone'} differs"
-            found = ElementTree.SubElement(case, "failure", type="disagree", message=_text(message))
-            found.text = _text("\n".join([*said, *disagreement.kernels, f"again: {disagreement.command}"]))
+            element = ElementTree.SubElement(case, "failure", type="disagree", message=_text(message))
+            element.text = _text("\n".join([*said, *disagreement.kernels, f"again: {disagreement.command}"]))
 
 
-def _details(run: Run, outcome: Outcome) -> Iterator[str]:
+def _details(run: RecordedRun, outcome: Outcome) -> Iterator[str]:
     if outcome.wrong:
         yield outcome.wrong_elements
     if outcome.kernels:

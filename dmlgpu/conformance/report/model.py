@@ -3,22 +3,151 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from dmlgpu import catalog as schema
 from dmlgpu.compiler import operators
 from dmlgpu.conformance.drivers.discovery import in_environment
 from dmlgpu.conformance.drivers.pairwise import Comparison
-from dmlgpu.conformance.report.labels import Label, labels
-from dmlgpu.conformance.report.times import Time, Times
-from dmlgpu.conformance.running.outcome import Outcome, Status
-from dmlgpu.conformance.running.records import Run
-from dmlgpu.conformance.running.wording import share_text
+from dmlgpu.conformance.running.outcome import Outcome, Status, moment_text, share_text
+from dmlgpu.conformance.running.records import RecordedRun
 from dmlgpu.conformance.suites.registry import DEFAULT, suite_option
+
+_PARENTHESES = re.compile(r"\s*\([^)]*\)")
+_NAMED_VERSION = re.compile(r"[A-Za-z]+ \d+(?:\.\d+)+")
+_VERSION = re.compile(r"\d+(?:\.\d+)+")
+
+
+@dataclass(frozen=True)
+class Label:
+    """What a run is called.
+
+    Attributes:
+        name: the adapter's: ``llvmpipe``.
+        details: its backend, its driver, and whatever else sets it apart: ``Vulkan, Mesa 25.0.7``.
+    """
+
+    name: str
+    details: str
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.details})"
+
+    def with_detail(self, detail: str) -> Label:
+        """The same, told apart from others by one thing more."""
+        return replace(self, details=f"{self.details}, {detail}") if detail else self
+
+
+def labels(runs: Sequence[RecordedRun]) -> tuple[Label, ...]:
+    """One per run; equal ones only for runs that nothing in their facts tells apart, or of different suites."""
+    labels_ = [Label(_name(run), _driver(run.facts["adapter"])) for run in runs]
+    for detail in _DETAILS:
+        texts: dict[tuple[str, Label], set[str]] = {}
+        for run, label in zip(runs, labels_, strict=True):
+            texts.setdefault((run.facts["suite"], label), set()).add(detail(run.facts))
+        labels_ = [
+            label.with_detail(detail(run.facts)) if len(texts[run.facts["suite"], label]) > 1 else label
+            for run, label in zip(runs, labels_, strict=True)
+        ]
+    return tuple(labels_)
+
+
+_DETAILS: Sequence[Callable[[Mapping[str, Any]], str]] = (
+    lambda facts: facts["adapter"]["name"],
+    lambda facts: facts["adapter"]["driver"],
+    lambda facts: "precise" if facts.get("precise") else "",
+    lambda facts: facts["profile"],
+    lambda facts: facts["pattern"] and shlex.join(["-k", facts["pattern"]]),
+    lambda facts: facts["dmlgpu"],
+    lambda facts: facts["commit"],
+    lambda facts: moment_text(facts["started"]),
+)
+"""What may tell runs apart, in the order in which it is tried."""
+
+
+def _name(run: RecordedRun) -> str:
+    """The adapter's name without what stands in parentheses."""
+    return _PARENTHESES.sub("", run.facts["adapter"]["name"]) or run.facts["adapter"]["name"]
+
+
+def _driver(adapter: Mapping[str, Any]) -> str:
+    """The backend and the driver's version, as short as it can be said."""
+    match = _NAMED_VERSION.search(adapter["driver"]) or _VERSION.search(adapter["driver"])
+    backend, version = adapter["backend"], match[0] if match else ""
+    return version if version.startswith(f"{backend} ") else ", ".join(filter(None, (backend, version)))
+
+
+@dataclass(frozen=True)
+class FactTable:
+    """Runs beside each other.
+
+    Attributes:
+        numbers: of the runs.
+        rows: a text per run for each fact; empty where a run has none.
+    """
+
+    numbers: tuple[int, ...]
+    rows: Mapping[str, tuple[str, ...]]
+
+
+def features(report: Report) -> FactTable:
+    """Every feature that some adapter has: ``yes`` or empty."""
+    return _of_adapters(report, lambda adapter: dict.fromkeys(sorted(adapter["features"]), "yes"))
+
+
+def limits(report: Report) -> FactTable:
+    """Every limit of the adapters."""
+    return _of_adapters(report, lambda adapter: {name: _text(value) for name, value in adapter["limits"].items()})
+
+
+def _of_adapters(report: Report, values: Callable[[dict[str, Any]], Mapping[str, str]]) -> FactTable:
+    """Each adapter once, however many suites ran on it."""
+    seen: list[dict[str, Any]] = []
+    numbers = []
+    for number, run in enumerate(report.runs):
+        if run.facts["adapter"] not in seen:
+            seen.append(run.facts["adapter"])
+            numbers.append(number)
+    return _side_by_side(tuple(numbers), [values(adapter) for adapter in seen], in_order=sorted)
+
+
+def run_facts(report: Report) -> FactTable:
+    """Everything else that a run says of itself: the adapter, versions, the list of cases, times."""
+    columns = []
+    for number, run in enumerate(report.runs):
+        adapter = {f"adapter {name}": value for name, value in run.facts["adapter"].items()}
+        facts = {
+            **adapter,
+            **run.facts,
+            "started": moment_text(run.facts["started"]),
+            "time in cases": f"{report.totals[number].seconds:.1f} s",
+        }
+        hidden = ("adapter", "adapter features", "adapter limits", "format")
+        columns.append({name.replace("_", " "): _text(value) for name, value in facts.items() if name not in hidden})
+    return _side_by_side(tuple(range(len(columns))), columns, in_order=list)
+
+
+def _side_by_side(
+    numbers: tuple[int, ...], columns: Sequence[Mapping[str, str]], in_order: Callable[[Iterable[str]], list[str]]
+) -> FactTable:
+    names = in_order(dict.fromkeys(name for column in columns for name in column))
+    rows = {name: tuple(column.get(name, "") for column in columns) for name in names}
+    return FactTable(numbers, {name: texts for name, texts in rows.items() if any(texts)})
+
+
+def _text(value: Any) -> str:
+    """Numbers by thousands, lists and tables as their entries."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}={_text(entry)}" for name, entry in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_text, value))
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
 @dataclass(frozen=True)
@@ -34,8 +163,8 @@ class Cell:
     @cached_property
     def counts(self) -> Mapping[Status, int]:
         """How many cases came out how, in the order of the statuses."""
-        found = Counter(outcome.status for outcome in self.outcomes)
-        return {status: found[status] for status in Status if found[status]}
+        counts = Counter(outcome.status for outcome in self.outcomes)
+        return {status: counts[status] for status in Status if counts[status]}
 
     @property
     def kind(self) -> str:
@@ -50,7 +179,7 @@ class Cell:
     @cached_property
     def of_bound(self) -> float | None:
         """The largest error, in units of what is allowed; None where nothing was compared."""
-        return max((one.of_bound for one in self.outcomes if one.of_bound is not None), default=None)
+        return max((outcome.of_bound for outcome in self.outcomes if outcome.of_bound is not None), default=None)
 
     @property
     def seconds(self) -> float:
@@ -126,9 +255,9 @@ class Matrix:
     def groups(self) -> Mapping[str, tuple[str, ...]]:
         """What is by name: operators, then functions, then others; without those that are empty."""
         of_operators = [family for family in self.families if family.name not in _LAST]
-        found = {"operators": tuple(sorted(name for family in of_operators for name in family.operators))}
-        found |= {family.name: family.operators for family in self.families if family not in of_operators}
-        return {name: operators for name, operators in found.items() if operators}
+        groups = {"operators": tuple(sorted(name for family in of_operators for name in family.operators))}
+        groups |= {family.name: family.operators for family in self.families if family not in of_operators}
+        return {name: operators for name, operators in groups.items() if operators}
 
 
 @dataclass(frozen=True)
@@ -141,7 +270,7 @@ class Report:
         times: what was measured.
     """
 
-    runs: tuple[Run, ...]
+    runs: tuple[RecordedRun, ...]
     comparisons: tuple[Comparison, ...] = ()
     times: tuple[Times, ...] = ()
 
@@ -153,40 +282,43 @@ class Report:
     @cached_property
     def matrices(self) -> tuple[Matrix, ...]:
         """One per suite and selection of its cases, in the order in which the runs bring them."""
-        found: dict[tuple[str, str], list[int]] = {}
+        numbers_of: dict[tuple[str, str], list[int]] = {}
         for suite, numbers in self.suites.items():
             for number in numbers:
-                found.setdefault((suite, selection_of(self.runs[number])), []).append(number)
+                numbers_of.setdefault((suite, selection_of(self.runs[number])), []).append(number)
         return tuple(
             Matrix(suite, selection, len(numbers) == len(self.suites[suite]), tuple(numbers), self._families(numbers))
-            for (suite, selection), numbers in found.items()
+            for (suite, selection), numbers in numbers_of.items()
         )
 
     @cached_property
     def suites(self) -> Mapping[str, tuple[int, ...]]:
         """The runs of each suite, in the order in which they bring them."""
-        found: dict[str, tuple[int, ...]] = {}
+        suites: dict[str, tuple[int, ...]] = {}
         for number, run in enumerate(self.runs):
-            found[run.facts["suite"]] = (*found.get(run.facts["suite"], ()), number)
-        return found
+            suites[run.facts["suite"]] = (*suites.get(run.facts["suite"], ()), number)
+        return suites
 
     def _families(self, numbers: Sequence[int]) -> tuple[Family, ...]:
-        found: dict[str, list[str]] = {}
-        measured = {operator for (operator, _), cell in self._cells.items() if any(one.curve for one in cell.outcomes)}
+        families: dict[str, list[str]] = {}
+        measured = {
+            operator for (operator, _), cell in self._cells.items() if any(outcome.curve for outcome in cell.outcomes)
+        }
         for operator in sorted({operator for operator, number in self._cells if number in numbers}):
             name = FUNCTIONS if operator in measured else family_of(operator) or OTHERS
-            found.setdefault(name, []).append(operator)
+            families.setdefault(name, []).append(operator)
         return tuple(
-            Family(name, tuple(found[name])) for name in sorted(found, key=lambda name: (_LAST.get(name, 0), name))
+            Family(name, tuple(families[name]))
+            for name in sorted(families, key=lambda name: (_LAST.get(name, 0), name))
         )
 
     @cached_property
     def _cells(self) -> Mapping[tuple[str, int], Cell]:
-        found: dict[tuple[str, int], list[Outcome]] = {}
+        outcomes_of: dict[tuple[str, int], list[Outcome]] = {}
         for number, run in enumerate(self.runs):
             for outcome in run.outcomes:
-                found.setdefault((outcome.operator, number), []).append(outcome)
-        return {key: Cell(tuple(outcomes)) for key, outcomes in found.items()}
+                outcomes_of.setdefault((outcome.operator, number), []).append(outcome)
+        return {key: Cell(tuple(outcomes)) for key, outcomes in outcomes_of.items()}
 
     def cell(self, operator: str, number: int) -> Cell | None:
         """An operator in a run; None where the run has no case of it."""
@@ -215,8 +347,10 @@ class Report:
 
     def not_passed(self) -> Iterator[tuple[int, Outcome]]:
         """What did not simply pass, by name, each with the number of its run."""
-        found = ((number, outcome) for number, run in enumerate(self.runs) for outcome in run.outcomes)
-        yield from sorted((one for one in found if one[1].status is not Status.PASS), key=lambda one: one[1].case)
+        numbered = ((number, outcome) for number, run in enumerate(self.runs) for outcome in run.outcomes)
+        yield from sorted(
+            (pair for pair in numbered if pair[1].status is not Status.PASS), key=lambda pair: pair[1].case
+        )
 
 
 def family_of(operator: str) -> str:
@@ -231,13 +365,13 @@ def family_of(operator: str) -> str:
     return family_of(newer)
 
 
-def selection_of(run: Run) -> str:
+def selection_of(run: RecordedRun) -> str:
     """Which cases of its suite were asked for: ``quick``, or ``quick, -k softmax``."""
     pattern = run.facts["pattern"]
     return f"{run.facts['profile']}, {shlex.join(['-k', pattern])}" if pattern else str(run.facts["profile"])
 
 
-def command(run: Run) -> str:
+def command(run: RecordedRun) -> str:
     """The command that runs a case again on a run's adapter, up to the case's name."""
     adapter = f"{run.facts['adapter']['backend']}: {run.facts['adapter']['name']}"
     precise = ["--precise"] if run.facts.get("precise") else []
@@ -245,6 +379,58 @@ def command(run: Run) -> str:
     return in_environment(text, run.facts.get("environment", {}))
 
 
-def reproduce(run: Run, outcome: Outcome) -> str:
+def reproduce(run: RecordedRun, outcome: Outcome) -> str:
     """The command that runs a case again on the same adapter."""
     return f"{command(run)} {shlex.quote(outcome.case)}"
+
+
+@dataclass(frozen=True)
+class Time:
+    """A measurement.
+
+    Attributes:
+        name: what was measured.
+        operator: DirectML's name, ``GRAPH`` or ``MODEL``.
+        adapter: what the adapter is called; ``where`` with the schedule that was asked for.
+        where: likewise.
+        time: how long it took and how sure that is, or why it was not measured.
+        phases, work: other times; rates and shares of ceilings.
+        result: ``right``, ``wrong``, ``unchecked``, or the status of what was not measured.
+        kind: ``good``, ``known`` for what is doubtful, ``refused`` or ``bad``.
+        warnings: what makes it doubtful.
+        seconds: per dispatch; None where nothing was measured.
+    """
+
+    name: str
+    operator: str
+    adapter: str
+    where: str
+    time: str
+    phases: str = ""
+    work: str = ""
+    result: str = ""
+    kind: str = "good"
+    warnings: tuple[str, ...] = ()
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Times:
+    """What one command measured.
+
+    Attributes:
+        facts: what was measured on what.
+        adapters: as people name them in full, by what they are called.
+        times: the measurements.
+        is_complete: whether it came to its end.
+    """
+
+    facts: Mapping[str, Any]
+    adapters: Mapping[str, str]
+    times: tuple[Time, ...]
+    is_complete: bool = True
+
+    @property
+    def bad(self) -> tuple[Time, ...]:
+        """What is wrong, or failed."""
+        return tuple(time for time in self.times if time.kind == "bad")

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from dmlgpu.conformance.drivers.pairwise import Agreement, Comparison, Pair
-from dmlgpu.conformance.running.wording import bound_text, counted
+from dmlgpu.conformance.drivers.pairwise import AdapterPair, Agreement, Comparison
+from dmlgpu.conformance.running.outcome import bound_text, counted
 
 
 @dataclass(frozen=True)
 class PairCounts:
-    """What came of comparing two adapters.
+    """The comparison of two adapters.
 
     Attributes:
         adapters: their labels.
@@ -22,7 +22,7 @@ class PairCounts:
     """
 
     adapters: tuple[str, str]
-    pairs: tuple[Pair, ...]
+    pairs: tuple[AdapterPair, ...]
 
     @cached_property
     def counts(self) -> Mapping[Agreement, int]:
@@ -53,7 +53,7 @@ class Disagreement:
 
     case: str
     outlier: str
-    pairs: tuple[Pair, ...]
+    pairs: tuple[AdapterPair, ...]
     command: str
 
     @property
@@ -74,8 +74,10 @@ class PairReport:
 
     @property
     def agreements(self) -> tuple[Agreement, ...]:
-        """What came of some pair, in the order of ``Agreement``."""
-        return tuple(one for one in Agreement if any(pair.agreement is one for pair in self.comparison.pairs))
+        """The agreements that occur, in the order of ``Agreement``."""
+        return tuple(
+            agreement for agreement in Agreement if any(pair.agreement is agreement for pair in self.comparison.pairs)
+        )
 
     @property
     def rows(self) -> tuple[PairCounts, ...]:
@@ -85,25 +87,25 @@ class PairReport:
     @property
     def alone(self) -> Mapping[str, int]:
         """Per adapter, on how many cases it alone differs from the others."""
-        found = Counter(dispute.outlier for dispute in self.disagreements)
-        return {label: found[label] for label in self.comparison.facts["adapters"]}
+        counts = Counter(dispute.outlier for dispute in self.disagreements)
+        return {label: counts[label] for label in self.comparison.facts["adapters"]}
 
     @cached_property
     def disagreements(self) -> tuple[Disagreement, ...]:
         """By the case's name."""
-        found = (
+        disputes = (
             Disagreement(
                 case, outlier, tuple(pair for pair in pairs if not pair.agreement.is_good), self._command(case)
             )
             for case, outlier, pairs in self.comparison.disagreements
         )
-        return tuple(sorted(found, key=lambda dispute: dispute.case))
+        return tuple(sorted(disputes, key=lambda dispute: dispute.case))
 
     def _command(self, case: str) -> str:
         return shlex.join([*self.comparison.facts["command"], "-k", case])
 
 
-def kernels_of(pairs: Iterable[Pair]) -> tuple[str, ...]:
+def kernels_of(pairs: Iterable[AdapterPair]) -> tuple[str, ...]:
     """What ran on the adapters of some pairs of a case, as far as these say it: a text for those that ran the same."""
     by_adapter = {
         label: kernels for pair in pairs for label, kernels in zip(pair.adapters, pair.kernels, strict=False) if kernels
@@ -114,7 +116,7 @@ def kernels_of(pairs: Iterable[Pair]) -> tuple[str, ...]:
     return tuple(f"{', '.join(labels)} ran as: {'; '.join(kernels)}" for kernels, labels in by_kernels.items())
 
 
-def difference(pair: Pair) -> str:
+def difference(pair: AdapterPair) -> str:
     """Who differs from whom by how much, or why there is no result."""
     if pair.distance is None or not pair.distance.wrong:
         return pair.message or str(pair.agreement)

@@ -1,21 +1,21 @@
-"""What came of all runs, in one sentence: what a report opens with."""
+"""The verdict on all runs in one sentence, and all that did not simply pass, grouped by cause."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from dmlgpu.conformance.report.model import Report, kind_of
 from dmlgpu.conformance.report.pairs import PairReport
-from dmlgpu.conformance.running.outcome import Status
-from dmlgpu.conformance.running.wording import counted
+from dmlgpu.conformance.running.outcome import Outcome, Status, counted
 
 NAMES = 3
 """Runs, and operators of each, that are named; of others it is said how many there are."""
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ReportVerdict:
     """A sentence, and what it comes to.
 
     Attributes:
@@ -27,13 +27,13 @@ class Verdict:
     text: str
 
 
-def verdict(report: Report) -> Verdict:
+def verdict(report: Report) -> ReportVerdict:
     """Of the runs, of the comparisons between adapters, and of measurements."""
     wrong = [*_wrong_runs(report), *_wrong_times(report), *_disagreements(report), *_cut_off(report)]
     if wrong:
-        return Verdict("bad", _sentence(wrong))
+        return ReportVerdict("bad", _sentence(wrong))
     good = [*_good_runs(report), *_agreements(report), *_good_times(report)]
-    return Verdict("good", _sentence(good))
+    return ReportVerdict("good", _sentence(good))
 
 
 def _sentence(parts: Sequence[str]) -> str:
@@ -42,18 +42,18 @@ def _sentence(parts: Sequence[str]) -> str:
 
 
 def _wrong_runs(report: Report) -> Iterator[str]:
-    found: list[str] = []
+    texts: list[str] = []
     for number, run in enumerate(report.runs):
         bad = [outcome for outcome in run.outcomes if kind_of(outcome.status) == "bad"]
         if bad:
             names = _some(sorted({outcome.operator for outcome in bad}), "operator")
-            went = "went wrong " if not found else ""
-            found.append(
+            went = "went wrong " if not texts else ""
+            texts.append(
                 f"{len(bad):,} of {counted(len(run.outcomes), 'case')} {went}on {report.labels[number]}: {names}"
             )
-    yield from found[:NAMES]
-    if len(found) > NAMES:
-        yield f"and cases of {counted(len(found) - NAMES, 'more run')}"
+    yield from texts[:NAMES]
+    if len(texts) > NAMES:
+        yield f"and cases of {counted(len(texts) - NAMES, 'more run')}"
 
 
 def _disagreements(report: Report) -> Iterator[str]:
@@ -65,10 +65,10 @@ def _disagreements(report: Report) -> Iterator[str]:
 
 
 def _wrong_times(report: Report) -> Iterator[str]:
-    bad = [one for times in report.times for one in times.bad]
+    bad = [measurement for times in report.times for measurement in times.bad]
     if bad:
         every = sum(len(times.times) for times in report.times)
-        names = _some(list(dict.fromkeys(one.name for one in bad)), "measurement")
+        names = _some(list(dict.fromkeys(measurement.name for measurement in bad)), "measurement")
         yield f"{len(bad):,} of {counted(every, 'measurement')} failed or computed wrong: {names}"
 
 
@@ -116,3 +116,82 @@ def _some(names: Sequence[str], noun: str) -> str:
     """The first names, and how many more there are."""
     more = len(names) - NAMES
     return ", ".join([*names[:NAMES], *([f"and {counted(more, f'more {noun}')}"] if more > 0 else [])])
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Cases of one run that came out alike.
+
+    Attributes:
+        number: of the run.
+        status: theirs.
+        text: why, in the words of the first: the reason of an expected failure, the feature that is missing, or what
+            went wrong.
+        outcomes: by name.
+    """
+
+    number: int
+    status: Status
+    text: str
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def kind(self) -> str:
+        """``bad``, ``known`` or ``refused``."""
+        return kind_of(self.status)
+
+    @cached_property
+    def operators(self) -> tuple[str, ...]:
+        """Of these cases, by name."""
+        return tuple(sorted({outcome.operator for outcome in self.outcomes}))
+
+    @property
+    def message(self) -> str:
+        """What the driver or the compiler said to the first, in its lines; empty where that is one line or none."""
+        lines = [_printable(line) for line in self.outcomes[0].message.splitlines()]
+        return "\n".join(lines) if len(list(filter(None, lines))) > 1 else ""
+
+    @cached_property
+    def cases(self) -> tuple[str, ...]:
+        """Those that one error of compiling fails, by name; none for other causes and where it fails only one."""
+        names = tuple(outcome.case for outcome in self.outcomes if outcome.compile_error)
+        return names if len(names) > 1 else ()
+
+    @cached_property
+    def worst(self) -> Outcome:
+        """The case that is farthest off; the first where none is."""
+        return max(self.outcomes, key=lambda outcome: outcome.of_bound or 0.0)
+
+
+def causes(report: Report) -> tuple[Cause, ...]:
+    """The bad ones by operator, one for each status, or by the error of compiling that several operators may have; the
+    others by their reason. Sorted by kind, then by run."""
+    outcomes_of: dict[tuple[str, int, Status, str], list[Outcome]] = {}
+    for number, outcome in report.not_passed():
+        kind = kind_of(outcome.status)
+        cause = (outcome.compile_error or outcome.operator) if kind == "bad" else _why(outcome)
+        outcomes_of.setdefault((kind, number, outcome.status, cause), []).append(outcome)
+    return tuple(
+        Cause(number, status, _why(outcomes[0]), tuple(outcomes))
+        for (_, number, status, _), outcomes in sorted(outcomes_of.items(), key=lambda entry: entry[0])
+    )
+
+
+def of_kind(all_causes: Iterable[Cause], kind: str) -> tuple[Cause, ...]:
+    """Those that are ``bad``, ``known`` or ``refused``."""
+    return tuple(cause for cause in all_causes if cause.kind == kind)
+
+
+def _why(outcome: Outcome) -> str:
+    """In a line."""
+    if outcome.status is Status.NOT_SUPPORTED and outcome.missing:
+        return f"needs {outcome.missing}"
+    text = outcome.reason or outcome.message
+    if not text and outcome.wrong:
+        text = f"expected {outcome.expected}, got {outcome.got}"
+    return "; ".join(filter(None, map(_printable, text.splitlines())))
+
+
+def _printable(line: str) -> str:
+    """Without what moves a terminal's cursor; tabs as spaces."""
+    return "".join(filter(str.isprintable, line.expandtabs(4))).rstrip()

@@ -25,7 +25,7 @@ _VERSION = re.compile(r"\d+(?:\.\d+)+")
 
 
 @dataclass(frozen=True)
-class Expectation:
+class ExpectedFailure:
     """Cases that fail on some adapters.
 
     Attributes:
@@ -54,11 +54,11 @@ class Expectation:
         )
 
     def _covers(self, driver: str) -> bool:
-        found = _VERSION.search(driver)
-        return not self.driver or (found is not None and Version(found[0]) in SpecifierSet(self.driver))
+        version = _VERSION.search(driver)
+        return not self.driver or (version is not None and Version(version[0]) in SpecifierSet(self.driver))
 
 
-def load(path: Path) -> tuple[Expectation, ...]:
+def load(path: Path) -> tuple[ExpectedFailure, ...]:
     """The expectations of a file.
 
     Raises:
@@ -78,7 +78,7 @@ def load(path: Path) -> tuple[Expectation, ...]:
     return tuple(_expectation(f"{path}: expected[{number}]", entry) for number, entry in enumerate(entries))
 
 
-def _expectation(where: str, entry: Mapping[str, Any]) -> Expectation:
+def _expectation(where: str, entry: Mapping[str, Any]) -> ExpectedFailure:
     """One entry, its fields checked."""
     for name in sorted(entry.keys() - {"cases", *_TEXTS}):
         raise ModelError(f"{where}.{name}", f"is unknown; there are cases, {', '.join(_TEXTS)}")
@@ -94,12 +94,14 @@ def _expectation(where: str, entry: Mapping[str, Any]) -> Expectation:
         SpecifierSet(texts.get("driver", ""))
     except InvalidSpecifier as error:
         raise ModelError(f"{where}.driver", f"must be versions such as '>=25.0, <25.1': {error}") from error
-    return Expectation(cases=tuple(cases), **texts)
+    return ExpectedFailure(cases=tuple(cases), **texts)
 
 
-def with_expectation(outcome: Outcome, info: AdapterInfo, expectations: Iterable[Expectation]) -> Outcome:
+def with_expectation(outcome: Outcome, info: AdapterInfo, expectations: Iterable[ExpectedFailure]) -> Outcome:
     """The outcome, marked where a failure was expected."""
-    found = next((entry for entry in expectations if entry.applies(outcome.case, info)), None)
-    if found is None:
+    expectation = next((entry for entry in expectations if entry.applies(outcome.case, info)), None)
+    if expectation is None:
         return outcome
-    return outcome.expected_to_fail(f"{found.reason} ({found.link})" if found.link else found.reason)
+    return outcome.expected_to_fail(
+        f"{expectation.reason} ({expectation.link})" if expectation.link else expectation.reason
+    )

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from dmlgpu.compiler.target import AdapterInfo
-from dmlgpu.frontends.dxdispatch.node import shown
+from dmlgpu.frontends.dxdispatch.json_node import shown
 
 T = TypeVar("T")
 Member = TypeVar("Member", bound=StrEnum)
@@ -49,13 +49,13 @@ def read_known(record: Any, readers: Mapping[str, Reader[Any]], *required: str) 
     for name in required:
         if name not in mapping(record):
             raise ValueError(f"{name!r} is missing")
-    found = {}
+    known = {}
     for name in readers.keys() & mapping(record).keys():
         try:
-            found[name] = readers[name](record[name])
+            known[name] = readers[name](record[name])
         except ValueError as error:
             raise ValueError(f"{name!r} {error}") from error
-    return found
+    return known
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
@@ -97,28 +97,28 @@ def _integer(value: Any, low: int) -> int:
 
 def error(value: Any) -> float:
     """Read a distance: a number from 0 on, which may be infinite or NaN, written as text."""
-    found = _NOT_FINITE.get(value) if isinstance(value, str) else value
-    if isinstance(found, bool) or not isinstance(found, int | float) or found < 0:
+    number = _NOT_FINITE.get(value) if isinstance(value, str) else value
+    if isinstance(number, bool) or not isinstance(number, int | float) or number < 0:
         raise ValueError(f"must be a number from 0 on, 'inf' or 'nan', got {shown(value)}")
     try:
-        return float(found)
+        return float(number)
     except OverflowError as overflow:
         raise ValueError(f"must be in the range of float64, got {shown(value)}") from overflow
 
 
 def seconds(value: Any) -> float:
     """Read a time in seconds, of a thousand years at most."""
-    found = error(value)
-    if not found < 3e10:
+    number = error(value)
+    if not number < 3e10:
         raise ValueError(f"must be a time in seconds, got {shown(value)}")
-    return found
+    return number
 
 
 def member_of(members: type[Member]) -> Reader[Member]:
     """Read a member of an enumeration of texts."""
 
     def read(value: Any) -> Member:
-        if value not in [str(one) for one in members]:
+        if value not in [str(member) for member in members]:
             raise ValueError(f"must be one of {', '.join(members)}, got {shown(value)}")
         return members(value)
 
@@ -138,7 +138,7 @@ def list_of(read: Reader[T]) -> Reader[tuple[T, ...]]:
 
 def mapping_of(read: Reader[T]) -> Reader[dict[str, T]]:
     """Read an object whose values are alike."""
-    return lambda value: {name: read(one) for name, one in mapping(value).items()}
+    return lambda value: {name: read(item) for name, item in mapping(value).items()}
 
 
 def point(value: Any) -> tuple[float, float]:

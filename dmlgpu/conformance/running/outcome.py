@@ -1,8 +1,10 @@
-"""What came of a case on an adapter, and how that is written down."""
+"""The outcome of a case on an adapter: compared with the reference, element by element, recorded, and in words."""
 
 from __future__ import annotations
 
+import datetime
 import enum
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -10,9 +12,157 @@ from typing import Any
 
 import numpy as np
 
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.conformance.cases.tolerance import Array, Bound, Tolerance, may_flush, ulp_distance
 from dmlgpu.conformance.running import fields
-from dmlgpu.conformance.running.comparison import Verdict
-from dmlgpu.conformance.running.wording import bound_text, ulp_text, wrong_text
+
+_EXPONENT_FROM = 1e7
+"""Numbers are written with a power of ten from here on."""
+
+_TIMES_FROM = 10
+"""From how many times the tolerance on an error is written as a multiple, not in percent."""
+
+
+def bound_text(error: float | None) -> str:
+    """An error that is given in units of what is allowed, as a share of that.
+
+    ``63 % of the tolerance``, ``28,200 times the tolerance``, ``exact``, or that no such error is allowed; nothing for
+    None.
+    """
+    if error is None or error == 0 or math.isinf(error):
+        return share_text(error)
+    return f"{share_text(error)} {'the' if error >= _TIMES_FROM else 'of the'} tolerance"
+
+
+def share_text(error: float | None) -> str:
+    """The same where there is little room, and where it is said what the share is of: ``63 %``, ``28,200 times``."""
+    if error is None:
+        return ""
+    if math.isinf(error):
+        return "beyond any tolerance"
+    if error == 0:
+        return "exact"
+    if error >= _TIMES_FROM:
+        return f"{_number(error)} times"
+    return _percent(100 * error)
+
+
+def _percent(percent: float) -> str:
+    """Whole percents, below ten two digits; what is more than allowed is never written as 100 %."""
+    if percent < 0.1:
+        return "below 0.1 %"
+    text = f"{percent:.2g}" if percent < 9.95 else f"{percent:.0f}"
+    return "just over 100 %" if text == "100" and percent > 100 else f"{text} %"
+
+
+def ulp_text(distance: float | None) -> str:
+    """``3 ULP``, ``28,200 ULP``; nothing for None."""
+    if distance is None:
+        return ""
+    return "not comparable" if math.isinf(distance) else f"{_number(distance)} ULP"
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 case``, ``1,200 cases``; in ``1 of 4 elements`` it is the whole that decides."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def wrong_text(wrong: int, elements: int) -> str:
+    """``1 of 4 elements is wrong``, ``2 of 4 elements are wrong``."""
+    return f"{wrong:,} of {counted(elements, 'element')} {'is' if wrong == 1 else 'are'} wrong"
+
+
+def moment_text(moment: str) -> str:
+    """An instant of ISO 8601 as people write it, with its time zone: ``2026-11-22 17:59 UTC``; other text as it is."""
+    try:
+        time = datetime.datetime.fromisoformat(moment)
+    except ValueError:
+        return moment
+    if time.tzinfo is None:
+        return f"{time:%Y-%m-%d %H:%M}"
+    return f"{time:%Y-%m-%d %H:%M} {'UTC' if not time.utcoffset() else time.isoformat()[-6:]}"
+
+
+def _number(value: float) -> str:
+    """Three digits."""
+    if value >= _EXPONENT_FROM:
+        return f"{value:.2e}".replace("e+0", "e+")
+    rounded = float(f"{value:.3g}")
+    return f"{rounded:,g}" if value < 1000 else f"{rounded:,.0f}"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The comparison of one output with the reference.
+
+    Attributes:
+        ok: whether every element is right and nothing else went wrong.
+        of_bound: the largest error, in units of what is allowed: at most 1 where all is right.
+        max_ulp, mean_ulp: distance of the results (the largest of wrong ones, if any), in numbers of the type; for
+            integers the difference.
+        wrong: number of wrong elements.
+        worst: coordinate of the element with the largest error (of the wrong ones, if any).
+        expected, got, bound: values there, and the largest difference allowed.
+        problem: what went wrong beside values: a wrong type, bytes written out of bounds, elements never written.
+        inputs: elements of the inputs at ``worst``, of those that have the output's sizes.
+        digest: of the bits of all outputs of the case.
+        kernels: what ran: labels of kernels and their shader files; empty on ``numpy``.
+    """
+
+    ok: bool
+    of_bound: float = 0.0
+    max_ulp: float = 0.0
+    mean_ulp: float = 0.0
+    wrong: int = 0
+    elements: int = 0
+    worst: tuple[int, ...] = ()
+    expected: Any = None
+    got: Any = None
+    bound: float = 0.0
+    problem: str = ""
+    inputs: tuple[Any, ...] = ()
+    digest: str = ""
+    kernels: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if self.ok:
+            return f"ok ({bound_text(self.of_bound)}, max {self.max_ulp:g} ULP, mean {self.mean_ulp:.3g} ULP)"
+        values = (
+            f"{wrong_text(self.wrong, self.elements)}; the worst is {list(self.worst)}: "
+            f"expected {self.expected!r}, got {self.got!r}, {bound_text(self.of_bound)}, at most {self.max_ulp:g} ULP "
+            f"away, allowed difference {self.bound:g}"
+        )
+        return "; ".join(text for text in (self.problem, values if self.wrong else "") if text)
+
+
+def compare(expected: Array, got: Array, tolerance: Tolerance, magnitude: Bound | None = None) -> Verdict:
+    """Compare a result with the reference."""
+    if expected.dtype != got.dtype or expected.shape != got.shape:
+        kinds = [f"{DataType.from_numpy(a.dtype).name} {list(a.shape)}" for a in (expected, got)]
+        return Verdict(False, of_bound=np.inf, problem=f"expected {kinds[0]}, got {kinds[1]}")
+    wrong = ~tolerance.accepts(expected, got, magnitude)
+    errors = tolerance.errors(expected, got, magnitude)
+    distance = ulp_distance(expected, got)
+    if tolerance.flush_to_zero:
+        distance[may_flush(expected) & (got == 0)] = 0
+    counted = wrong if wrong.any() else ~wrong
+    # Elements with wrong bits may have equal values: a NaN's payload, a zero's sign.
+    largest = counted & (errors == errors[counted].max())
+    worst = tuple(int(i) for i in np.unravel_index(np.where(largest, distance, -1).argmax(), distance.shape))
+    finite = distance[np.isfinite(distance)]
+    return Verdict(
+        ok=not wrong.any(),
+        of_bound=float(errors[worst]),
+        max_ulp=float(distance[wrong].max() if wrong.any() else finite.max(initial=0)),
+        mean_ulp=float(finite.mean()) if finite.size else 0.0,
+        wrong=int(wrong.sum()),
+        elements=expected.size,
+        worst=worst,
+        expected=expected[worst],
+        got=got[worst],
+        bound=float(tolerance.bound(expected, magnitude)[worst]),
+    )
+
 
 KERNELS = "kernels"
 """In JSON, the field that names what ran."""
@@ -22,7 +172,7 @@ _COMPILE_ERROR = re.compile(r"does not compile on (.*)")
 
 
 class Status(enum.StrEnum):
-    """What came of a case."""
+    """Status of a case."""
 
     PASS = "pass"
     FAIL = "fail"
@@ -51,7 +201,7 @@ class Outcome:
 
     Attributes:
         case: its name.
-        status: what came of it.
+        status: whether it passed, failed, was refused ...
         tolerance: the class of its bound.
         of_bound: the largest error, in units of what is allowed: 0.6 is right, 2 is not; 0 is exact. None
             where nothing was compared, infinite where no such error is allowed.
@@ -105,18 +255,18 @@ class Outcome:
     def compile_error(self) -> str:
         """The adapter and why a kernel does not compile there: the same for all kernels that have this fault, whatever
         numbers compilers give to expressions. Empty for other outcomes."""
-        found = _COMPILE_ERROR.search(self.message)
-        return re.sub(r"\[\d+\]", "[]", found[1]) if found else ""
+        match = _COMPILE_ERROR.search(self.message)
+        return re.sub(r"\[\d+\]", "[]", match[1]) if match else ""
 
     @property
     def wrong_elements(self) -> str:
         """How many elements are wrong and which is the worst, in a sentence; empty where none is."""
         if not self.wrong:
             return ""
-        given = f" from {', '.join(self.inputs)}" if self.inputs else ""
+        source = f" from {', '.join(self.inputs)}" if self.inputs else ""
         return (
             f"{wrong_text(self.wrong, self.elements)}; the worst, at {list(self.worst)}: expected {self.expected}, "
-            f"got {self.got}{given}; "
+            f"got {self.got}{source}; "
             f"{bound_text(self.of_bound)}, at most {ulp_text(self.max_ulp)}, "
             f"allowed difference {self.bound or 0.0:g} ({self.tolerance})"
         )
@@ -186,8 +336,8 @@ def _as_json(value: Any) -> Any:
     if isinstance(value, float) and not np.isfinite(value):
         return str(value)
     if isinstance(value, dict):
-        return {name: _as_json(one) for name, one in value.items()}
-    return [_as_json(one) for one in value] if isinstance(value, tuple) else value
+        return {name: _as_json(item) for name, item in value.items()}
+    return [_as_json(item) for item in value] if isinstance(value, tuple) else value
 
 
 def _text(value: Any) -> str:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import queue
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
-from dmlgpu.conformance.running.child_process import ChildLost, LineProcess, NoAnswer
-from dmlgpu.conformance.running.outcome import KERNELS, Outcome, Status
-from dmlgpu.conformance.running.wording import bound_text
+from dmlgpu.common.processes import ChildLost, ChildProcess, NoAnswer, python_command
+from dmlgpu.conformance.running.outcome import KERNELS, Outcome, Status, bound_text
 
 CASES_PER_CHILD = 250
 """Cases after which a child is replaced: a device keeps every pipeline, which comes to gigabytes in a long run."""
@@ -55,17 +52,14 @@ class WorkerProcess:
 
     def __init__(self, job: Job, *arguments: str):
         self.job = job
-        worker = (sys.executable, "-m", "dmlgpu.conformance.running.worker")
-        precise = PRECISE if job.precise else ""
-        command = (*worker, job.suite, str(job.adapter), job.adapter_text, precise, *arguments)
-        self._child = LineProcess(command, job.environment)
+        words = (job.suite, str(job.adapter), job.adapter_text, PRECISE if job.precise else "", *arguments)
+        self._child = ChildProcess(python_command("dmlgpu.conformance.running.worker", *words), job.environment)
 
     def run(self, name: str) -> Outcome:
         """Run a case once."""
         kernels: dict[str, None] = {}
         try:
-            for line in self._child.ask(name, self.job.time_limit):
-                record = json.loads(line)
+            for record in self._child.ask(name, self.job.time_limit):
                 if record.keys() != {KERNELS}:
                     break
                 kernels |= dict.fromkeys(record[KERNELS])
@@ -75,7 +69,7 @@ class WorkerProcess:
         except ChildLost as error:
             return Outcome(name, Status.CRASH, message=str(error), kernels=tuple(kernels))
         outcome = Outcome.from_json(record)
-        if outcome.status is Status.DEVICE_LOST or self._child.asked == CASES_PER_CHILD:
+        if outcome.status is Status.DEVICE_LOST or self._child.requests == CASES_PER_CHILD:
             self._child.stop()
         return outcome
 

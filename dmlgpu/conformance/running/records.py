@@ -11,17 +11,19 @@ import json
 import platform
 import subprocess
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TextIO
 
 import dmlgpu
+from dmlgpu.common.errors import ModelError
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.compiler.wgsl import templates
 from dmlgpu.conformance.drivers.discovery import Environment, LocatedAdapter
-from dmlgpu.conformance.drivers.pairwise import Pair
+from dmlgpu.conformance.drivers.pairwise import AdapterPair, Comparison
+from dmlgpu.conformance.running import fields
 from dmlgpu.conformance.running.outcome import Outcome
 from dmlgpu.conformance.suites.registry import list_digest
 
@@ -29,7 +31,7 @@ FORMAT = 2
 
 
 @dataclass(frozen=True)
-class Run:
+class RecordedRun:
     """Some cases on one adapter.
 
     Attributes:
@@ -95,7 +97,8 @@ def comparison_facts(
         precise: whether on devices that are ``Device(precise=True)``.
     """
     compared = {
-        one.label: {**asdict(one.info), "number": one.number, "environment": dict(one.environment)} for one in adapters
+        adapter.label: {**asdict(adapter.info), "number": adapter.number, "environment": dict(adapter.environment)}
+        for adapter in adapters
     }
     header = {"format": FORMAT, **machine(), "adapters": compared, "command": list(command)}
     return {**header, **_selection(suite, profile, pattern, names, precise=precise)}
@@ -136,17 +139,17 @@ def _version_of_wgpu() -> str:
 
 def shader_digest() -> str:
     """Of the text of all shader files."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name in (file for folder in templates.folders() for file in templates.files(folder)):
-        found.update(f"{name}\n{templates.source(name)}".encode())
-    return found.hexdigest()[:16]
+        digest.update(f"{name}\n{templates.source(name)}".encode())
+    return digest.hexdigest()[:16]
 
 
 def _commit() -> str:
     """The commit of the checkout that dmlgpu lies in, with a + where files differ from it; empty elsewhere."""
     folder = Path(__file__).parent
     try:
-        found = subprocess.run(
+        process = subprocess.run(
             ["git", "describe", "--always", "--dirty=+", "--exclude=*", "--abbrev=12"],
             cwd=folder,
             capture_output=True,
@@ -155,7 +158,7 @@ def _commit() -> str:
         )
     except (OSError, subprocess.CalledProcessError):
         return ""
-    return found.stdout.strip()
+    return process.stdout.strip()
 
 
 # ---- files ----------------------------------------------------------------------------------------------------------
@@ -173,8 +176,8 @@ def write_run(file: TextIO, header: dict[str, Any], outcomes: Iterable[Outcome])
 
 
 def write_comparison(
-    file: TextIO, header: dict[str, Any], cases: Iterable[tuple[Pair, ...]]
-) -> Iterator[tuple[Pair, ...]]:
+    file: TextIO, header: dict[str, Any], cases: Iterable[tuple[AdapterPair, ...]]
+) -> Iterator[tuple[AdapterPair, ...]]:
     """Write a comparison of adapters down while it goes on; the pairs of each case are handed through."""
     _write(file, {"record": "comparison", **header})
     counts: Counter[str] = Counter()
@@ -192,3 +195,152 @@ def _write(file: TextIO, record: dict[str, Any]) -> None:
 
 def _now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+_KINDS = ("run", "case", "comparison", "pair", "end")
+_DEEPEST = 20
+"""Arrays and objects within each other in a record; those that dmlgpu writes have four."""
+
+
+@dataclass(frozen=True)
+class RecordFile:
+    """What a file holds.
+
+    Attributes:
+        runs, comparisons: in their order, those that were cut off included.
+        problems: what was cut off, a text each.
+    """
+
+    runs: tuple[RecordedRun, ...]
+    comparisons: tuple[Comparison, ...]
+    problems: tuple[str, ...]
+
+
+def read_file(path: Path) -> RecordFile:
+    """Read runs and comparisons of adapters. A last line that was half written counts as not written.
+
+    Raises:
+        ModelError: when a line is none of a run or a comparison; the message says which and why.
+        OSError: when the file cannot be read.
+    """
+    sections, problems = _sections(path)
+    runs, comparisons = [], []
+    for section in sections:
+        if section.kind == "run":
+            runs.append(RecordedRun(section.header, tuple(section.read), section.is_complete))
+        else:
+            comparisons.append(Comparison(section.header, tuple(section.read), section.is_complete))
+        if not section.is_complete:
+            cases = len({outcome.case for outcome in section.read})
+            problems.append(
+                f"{path}: a {section.kind} was cut off: {cases} of {section.header['cases']} cases are there"
+            )
+    return RecordFile(tuple(runs), tuple(comparisons), tuple(problems))
+
+
+def read_runs(path: Path) -> tuple[RecordedRun, ...]:
+    """The runs of a file; raises as ``read_file``."""
+    return read_file(path).runs
+
+
+def read_comparisons(path: Path) -> tuple[Comparison, ...]:
+    """The comparisons of adapters in a file; raises as ``read_file``."""
+    return read_file(path).comparisons
+
+
+@dataclass
+class _Section:
+    """What follows a header: of a run its outcomes, of a comparison its pairs."""
+
+    kind: str
+    header: dict[str, Any]
+    read: list[Any] = field(default_factory=list)
+    is_complete: bool = False
+
+
+_CONTENTS: dict[str, tuple[str, str, Callable[[dict[str, Any]], Any]]] = {
+    "run": ("case", "outcome of a case", Outcome.from_json),
+    "comparison": ("pair", "comparison of a pair", AdapterPair.from_json),
+}
+"""By a section's kind: that of its records, what these are called, how they are read."""
+
+_COMMON: Mapping[str, fields.Reader[Any]] = {
+    **dict.fromkeys(("suite", "profile", "pattern", "started", "dmlgpu", "commit"), fields.text),
+    "cases": fields.count,
+}
+_HEADERS: Mapping[str, Mapping[str, fields.Reader[Any]]] = {
+    "run": {**_COMMON, "adapter": fields.adapter},
+    "comparison": {**_COMMON, "adapters": fields.mapping_of(fields.mapping), "command": fields.list_of(fields.text)},
+}
+"""By a section's kind: what its header must have. It may have more."""
+
+_OPTIONAL: Mapping[str, fields.Reader[Any]] = {"environment": fields.mapping_of(fields.text), "precise": fields.flag}
+
+
+def _sections(path: Path) -> tuple[list[_Section], list[str]]:
+    """The sections of a file, and what was cut off."""
+    sections: list[_Section] = []
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            where = f"{path}, line {number}"
+            try:
+                record = _record(where, line)
+            except ModelError:
+                if line.endswith(b"\n") or not sections:
+                    raise
+                return sections, [f"{where}: was cut off in the middle and is left out"]
+            kind = record.pop("record")
+            if kind in _CONTENTS:
+                sections.append(_Section(kind, _header(where, kind, record)))
+            elif not sections:
+                raise ModelError(where, "stands before any run")
+            elif kind == "end":
+                sections[-1].is_complete = True
+            else:
+                sections[-1].read.append(_content(where, sections[-1].kind, kind, record))
+    return sections, []
+
+
+def _record(where: str, line: bytes) -> dict[str, Any]:
+    try:
+        record = json.loads(line.decode())
+        # Lone surrogates, which JSON can escape and no file can hold, become question marks.
+        record = json.loads(json.dumps(record, ensure_ascii=False).encode(errors="replace"))
+    except UnicodeDecodeError as error:
+        raise ModelError(where, f"is not UTF-8 text: byte {error.start} is {line[error.start]:#04x}") from error
+    except (ValueError, RecursionError) as error:
+        raise ModelError(where, f"is no JSON: {error}") from error
+    if not isinstance(record, dict) or record.get("record") not in _KINDS:
+        raise ModelError(where, f"must be an object whose 'record' is one of {', '.join(_KINDS)}")
+    if not _is_flat(record, _DEEPEST):
+        raise ModelError(where, f"is nested more than {_DEEPEST} deep")
+    return record
+
+
+def _is_flat(value: Any, depth: int) -> bool:
+    """Whether arrays and objects are at most so many within each other."""
+    if not isinstance(value, dict | list):
+        return True
+    inner = value.values() if isinstance(value, dict) else value
+    return depth > 0 and all(_is_flat(entry, depth - 1) for entry in inner)
+
+
+def _header(where: str, kind: str, header: dict[str, Any]) -> dict[str, Any]:
+    if header.get("format") != FORMAT:
+        raise ModelError(f"{where}: format", f"must be {FORMAT}, got {header.get('format')!r}")
+    try:
+        fields.read_known(header, {**_HEADERS[kind], **_OPTIONAL}, *_HEADERS[kind])
+    except ValueError as error:
+        raise ModelError(where, f"is no header of a {kind}: {error}") from error
+    return header
+
+
+def _content(where: str, section: str, kind: str, record: dict[str, Any]) -> Any:
+    """A case or a pair, where such a record may stand."""
+    due, name, read = _CONTENTS[section]
+    if kind != due:
+        raise ModelError(where, f"a {section} has records of the kind {due!r}, got {kind!r}")
+    try:
+        return read(record)
+    except ValueError as error:
+        raise ModelError(where, f"is no {name}: {error}") from error

@@ -8,6 +8,7 @@ seen, and said, apart from wrong values. Gaps between an output's elements may c
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -15,14 +16,19 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu.catalog.operator_desc import TensorSlot
+from dmlgpu.catalog.operator_desc import OperatorDesc, TensorSlot
 from dmlgpu.catalog.tensor_desc import TENSOR_ALIGNMENT, TensorDesc
-from dmlgpu.common.errors import DmlError
+from dmlgpu.common.errors import DmlError, NotSupported
+from dmlgpu.compiler.program import Program
+from dmlgpu.compiler.stages import compile_operator
+from dmlgpu.compiler.target import Target
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.tolerance import Tolerance, as_bits, flush
-from dmlgpu.conformance.running.comparison import Verdict, compare
+from dmlgpu.conformance.running.outcome import Verdict, compare
 from dmlgpu.runtime.binding import BufferArrayBinding, BufferBinding
+from dmlgpu.runtime.buffer import Buffer
 from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.evaluate import execute_once
 from dmlgpu.runtime.operator import CompiledOperator
 
 Bytes: TypeAlias = NDArray[np.uint8]
@@ -75,7 +81,7 @@ class _BoundTensor:
 
 
 @dataclass(frozen=True)
-class _Execution:
+class _CaseExecution:
     """What a device did.
 
     Attributes:
@@ -146,7 +152,7 @@ def _flushed(array: Array | None) -> Array | None:
     return None if array is None else flush(array)
 
 
-def _run(case: Case, device: Device, make_inputs: Callable[[Case], Arrays], poison: int = POISON) -> _Execution:
+def _run(case: Case, device: Device, make_inputs: Callable[[Case], Arrays], poison: int = POISON) -> _CaseExecution:
     """Run a case in buffers that are released again; the inputs are made when the device has taken the operator."""
     operator = device.compile_operator(device.create_operator(case.desc))
     arrays = make_inputs(case)
@@ -167,7 +173,7 @@ def _run(case: Case, device: Device, make_inputs: Callable[[Case], Arrays], pois
     for tensor in (*inputs, *(outputs if shared is None else outputs[1:])):
         if tensor is not None:
             tensor.buffer.release()
-    return _Execution(arrays, written, tuple(filter(None, problems)), kernels_of(operator))
+    return _CaseExecution(arrays, written, tuple(filter(None, problems)), kernels_of(operator))
 
 
 def kernels_of(compiled: CompiledOperator) -> tuple[str, ...]:
@@ -268,10 +274,10 @@ def _elements(arrays: Sequence[Array | None], shape: tuple[int, ...], position: 
 
 def digest(outputs: Sequence[Array]) -> str:
     """Of the bits of a case's outputs: equal where no element differs."""
-    found = hashlib.sha256()
+    sha256 = hashlib.sha256()
     for array in outputs:
-        found.update(as_bits(array).data)
-    return found.hexdigest()[:16]
+        sha256.update(as_bits(array).data)
+    return sha256.hexdigest()[:16]
 
 
 def nearest(outcomes: Sequence[Array], got: Array, tolerance: Tolerance, magnitude: Any) -> Array:
@@ -294,3 +300,59 @@ def _with_unwritten(verdict: Verdict, output: _BoundTensor, expected: Array, got
     if not untouched:
         return verdict
     return replace(verdict, problem=f"{output.slot.label}: {untouched} elements were never written")
+
+
+def run_graph(compiled: CompiledOperator, inputs: Sequence[Array], poison: int = 0) -> tuple[Array, ...]:
+    """Initialise a compiled graph, run it once, and return its outputs.
+
+    Args:
+        compiled: the graph.
+        inputs: per input of the graph its elements, as they lie in memory; of one that nothing reads, anything.
+        poison: the byte that outputs and the temporary resource are filled with before.
+    """
+
+    def buffer(desc: TensorDesc | None, content: Array) -> Buffer | None:
+        if desc is None:
+            return None
+        memory = compiled.device.create_buffer(desc.byte_size)
+        memory.write(np.resize(content.view(np.uint8), desc.byte_size))
+        return memory
+
+    input_buffers = [buffer(port.desc, array) for port, array in zip(compiled.inputs, inputs, strict=True)]
+    poisoned = np.array([poison], np.uint8)
+    outputs = [buffer(port.desc, poisoned) for port in compiled.outputs]
+    execute_once(compiled, input_buffers, outputs, poison)
+    results = tuple(
+        port.desc.decode(buffer_.read())
+        for port, buffer_ in zip(compiled.outputs, outputs, strict=True)
+        if port.desc is not None and buffer_ is not None
+    )
+    for buffer_ in (*input_buffers, *outputs):
+        if buffer_ is not None:
+            buffer_.release()
+    return results
+
+
+def with_folded_grids(desc: OperatorDesc, target: Target) -> Target:
+    """Return a target whose limit on workgroups per dimension is so low that the kernels of an operator get grids with
+    a second dimension, where they have two workgroups or more that lie in a row; the same target where none has.
+
+    Raises:
+        NotSupported: when the adapter lacks what the operator needs, whatever the limit.
+    """
+    groups = max((math.prod(grid) for grid in grids(compile_operator(desc, target))), default=1)
+    limit = math.isqrt(groups - 1) + 1 if groups else 1
+    while limit < target.max_workgroups_per_dimension:
+        lowered = replace(target, max_workgroups_per_dimension=limit)
+        try:
+            if all(max(grid) <= limit for grid in grids(compile_operator(desc, lowered))):
+                return lowered
+        except NotSupported:
+            pass  # another kernel needs more
+        limit += 1
+    return target
+
+
+def grids(program: Program) -> tuple[tuple[int, int, int], ...]:
+    """Return the grids of all kernels."""
+    return tuple(kernel.grid for kernel in (*program.initialization, *program.kernels))

@@ -1,12 +1,11 @@
 """The child process in which cases run, so that a crash or a hang costs one case.
 
-    python -m dmlgpu.conformance.running.worker SUITE ADAPTER TEXT PRECISE [FOLDER POISON]
-
-ADAPTER is a number of ``dmlgpu devices``, TEXT that adapter's name and driver, or empty: if another is there now, the
-process ends. PRECISE is ``precise`` for a device that is, or empty. Each line of standard input is a case's name; for
-each a line of JSON answers, an ``Outcome``. Lines ``{"kernels": [...]}`` before it say what is about to be compiled,
-should that crash or hang. What drivers print to standard output goes to standard error. With a folder, nothing is
-compared: a case's outputs are left there as files of NumPy's, computed in memory whose bytes were POISON.
+Its arguments are SUITE ADAPTER TEXT PRECISE [FOLDER POISON]. ADAPTER is a number of ``dmlgpu devices``, TEXT that
+adapter's name and driver, or empty: if another adapter has the number now, the process ends. PRECISE is ``precise`` for
+a precise device, or empty. Each request is the name of a case, each answer an ``Outcome``. Answers
+``{"kernels": [...]}`` before it name the kernels that are about to be compiled, in case that crashes or hangs. With a
+folder, nothing is compared: the outputs of a case are written there in NumPy's format, computed in memory whose bytes
+were POISON.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from typing import Any, Protocol, TextIO
 
 from dmlgpu.common.errors import DeviceRemoved, DmlError, NotSupported
 from dmlgpu.common.files import whole_file, write_array
+from dmlgpu.common.processes import answer_stream, exit_with_parent, send_answer
 from dmlgpu.compiler.program_cache import without_files
-from dmlgpu.conformance.drivers.outputs import OutputSuite, as_output_suite
-from dmlgpu.conformance.running.child_process import exit_with_parent, reserved_stdout
+from dmlgpu.conformance.drivers.pairwise_run import OutputSuite, as_output_suite
 from dmlgpu.conformance.running.outcome import KERNELS, Outcome, Status
 from dmlgpu.conformance.running.pool import PRECISE
 from dmlgpu.conformance.running.runner import digest
@@ -56,9 +55,9 @@ class OutputWriter:
             with whole_file(self.folder / f"{number}.npy") as stream:
                 write_array(stream, array)
         # Where several results are right, two runs may differ, which makes no case flaky.
-        found = digest(outputs) if self.suite.allowance(name).is_unique else ""
+        output_digest = digest(outputs) if self.suite.allowance(name).is_unique else ""
         count, seconds = sum(array.size for array in outputs), time.perf_counter() - start
-        return Outcome(name, Status.PASS, elements=count, digest=found, seconds=seconds)
+        return Outcome(name, Status.PASS, elements=count, digest=output_digest, seconds=seconds)
 
 
 def run(suite: RunsCases, name: str, device: Device) -> Outcome:
@@ -75,7 +74,7 @@ def run(suite: RunsCases, name: str, device: Device) -> Outcome:
         return Outcome(name, Status.FAIL, message=f"{type(error).__name__}: {error}")
 
 
-class Server:
+class CaseServer:
     """Answers requests for cases.
 
     Args:
@@ -96,7 +95,7 @@ class Server:
         """Answer requests, a case's name a line, until they end or the device is lost."""
         for line in requests:
             self._compiled.clear()
-            outcome = run(self._suite, line.strip(), device)
+            outcome = run(self._suite, json.loads(line), device)
             if not outcome.kernels:  # the case raised something, or its suite does not say what ran
                 outcome = replace(outcome, kernels=tuple(dict.fromkeys(self._compiled)))
             self._answer(outcome.to_json())
@@ -106,11 +105,11 @@ class Server:
 
     def refuse(self, requests: TextIO, error: DeviceRemoved) -> None:
         """Answer the first request by what keeps the device from being opened."""
-        name = requests.readline().strip()
+        name = json.loads(requests.readline())
         self._answer(Outcome(name, Status.DEVICE_LOST, message=str(error)).to_json())
 
     def _answer(self, record: Mapping[str, Any]) -> None:
-        print(json.dumps(record), file=self._responses, flush=True)
+        send_answer(self._responses, record)
 
 
 def open_device(number: int, tell_kernels: Callable[[tuple[str, ...]], None], *, precise: bool = False) -> Device:
@@ -129,10 +128,10 @@ def main() -> int:
     """The command."""
     name, adapter, text, precise, *writing = sys.argv[1:]
     exit_with_parent()
-    with reserved_stdout() as responses, without_files():
+    with answer_stream() as responses, without_files():
         suite = suite_by_name(name)
         runner = OutputWriter(as_output_suite(suite, name), Path(writing[0]), int(writing[1])) if writing else suite
-        server = Server(runner, responses)
+        server = CaseServer(runner, responses)
         try:
             device = open_device(int(adapter), server.tell_kernels, precise=precise == PRECISE)
         except DeviceRemoved as error:  # a browser's page is away; it may come back for the next child
@@ -143,7 +142,3 @@ def main() -> int:
             return 1
         server.serve(device, sys.stdin)
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,7 +1,12 @@
-"""The suite of the math library: the errors of the functions of shaders/lib.
+"""The suites of accuracy: errors of the functions of shaders/lib, and of whole operators.
 
-A name spells the function and how many numbers of every exponent and sign it is measured on: ``exp_f32-4096``. The
-outcome's curve has the largest error for every exponent.
+``accuracy`` measures functions. A name spells the function and how many numbers of every exponent and sign it is
+measured on: ``exp_f32-4096``. The outcome's curve has the largest error for every exponent.
+
+``operator_accuracy`` measures products, convolutions, normalizations, softmax, attention and reductions. A name spells
+the operator, the type, and the schedule or what is special about the numbers:
+``convolution-accuracy-float32-winograd-4``. Results are compared with true ones in float64; the workload says how many
+roundings they may be off by.
 """
 
 from __future__ import annotations
@@ -9,34 +14,35 @@ from __future__ import annotations
 import math
 import re
 import time
+from collections.abc import Mapping
 
 import numpy as np
 
+from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import InvalidArgument, NotSupported
-from dmlgpu.conformance.accuracy.functions import FUNCTIONS
-from dmlgpu.conformance.accuracy.inputs import PER_EXPONENT
-from dmlgpu.conformance.accuracy.measure import Measured, measure
+from dmlgpu.conformance.accuracy.functions import FUNCTIONS, PER_EXPONENT, FunctionErrors, measure
+from dmlgpu.conformance.accuracy.workloads import ROUNDING, WORKLOADS, AccuracyWorkload, OperatorErrors, operator_errors
+from dmlgpu.conformance.cases.keys import PROFILES
 from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.suites.registry import Suite
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.executor import ShaderBackend
 
 COUNTS = {"quick": 16, "standard": 256, "full": PER_EXPONENT}
 FLUSHES = "the adapter flushes subnormals"
-"""The message of every outcome on such an adapter."""
+"""The message of every function_outcome on such an adapter."""
 _FUNCTIONS = {function.name: function for function in FUNCTIONS}
 
 
-class AccuracySuite:
+class AccuracySuite(Suite):
     """Every function; the profiles differ in how many numbers they take."""
 
     profiles = tuple(COUNTS)
 
     def names(self, profile: str) -> tuple[str, ...]:
-        """The names of a profile's cases."""
         return tuple(f"{name}-{COUNTS[profile]}" for name in _FUNCTIONS)
 
     def has(self, name: str) -> bool:
-        """Whether a name spells a function and a count."""
         function, _, count = name.partition("-")
         return function in _FUNCTIONS and re.fullmatch(r"[1-9]\d{0,3}", count) is not None
 
@@ -54,11 +60,11 @@ class AccuracySuite:
         start = time.perf_counter()
         function, _, count = name.partition("-")
         measured = measure(device.backend, _FUNCTIONS[function], int(count))
-        return outcome(name, measured, time.perf_counter() - start)
+        return function_outcome(name, measured, time.perf_counter() - start)
 
 
-def outcome(name: str, measured: Measured, seconds: float) -> Outcome:
-    """A measurement as the outcome of a case."""
+def function_outcome(name: str, measured: FunctionErrors, seconds: float) -> Outcome:
+    """A measurement as the function_outcome of a case."""
     worst, bound = measured.worst_index, measured.function.bound
     wrong = int((measured.error > bound).sum())
     true = float(measured.true[worst])
@@ -80,4 +86,72 @@ def outcome(name: str, measured: Measured, seconds: float) -> Outcome:
         seconds=seconds,
         curve=tuple((float(exponent), round(error, 4)) for exponent, error in measured.curve),
         kernels=measured.kernels,
+    )
+
+
+# ---- whole operators -------------------------------------------------------------------------------------------------
+
+
+CASES: Mapping[str, tuple[AccuracyWorkload, DataType]] = {
+    workload.name(data_type): (workload, data_type) for workload in WORKLOADS for data_type in workload.data_types
+}
+
+QUICK = (
+    "convolution-accuracy-float32-precise",
+    "gemm-accuracy-float32-register",
+    "mean_variance_normalization2-accuracy-float32-mean-100",
+    "reduce-accuracy-float32-sum",
+)
+
+
+class OperatorAccuracySuite(Suite):
+    """Every workload in each of its types; a few in the quick profile."""
+
+    profiles = PROFILES
+
+    def names(self, profile: str) -> tuple[str, ...]:
+        return QUICK if profile == "quick" else tuple(CASES)
+
+    def has(self, name: str) -> bool:
+        return name in CASES
+
+    def run(self, name: str, device: Device) -> Outcome:
+        """Measure an operator.
+
+        Raises:
+            InvalidArgument: when the name spells none.
+            NotSupported: when the adapter lacks what the case needs, or runs no shaders where a schedule is measured.
+        """
+        if name not in CASES:
+            raise InvalidArgument(f"{name!r} names no case such as {QUICK[0]}")
+        workload, data_type = CASES[name]
+        if workload.needs_shaders and not isinstance(device.backend, ShaderBackend):
+            raise NotSupported(f"{device.adapter} runs no shaders, so it has no schedules")
+        start = time.perf_counter()
+        return operator_outcome(
+            name, operator_errors(workload, data_type, device), workload.limit, time.perf_counter() - start
+        )
+
+
+def operator_outcome(name: str, errors: OperatorErrors, limit: float, seconds: float) -> Outcome:
+    """A measurement as the operator_outcome of a case."""
+    roundings = errors.roundings
+    wrong = int((~(roundings <= limit)).sum())
+    worst = tuple(map(int, np.unravel_index(roundings.argmax(), roundings.shape)))
+    return Outcome(
+        name,
+        Status.FAIL if wrong else Status.PASS,
+        f"{limit:g} roundings of the sum of the terms' absolute values",
+        of_bound=float(roundings.max()) / limit,
+        max_ulp=float(errors.ulp.max()),
+        mean_ulp=float(errors.ulp.mean()),
+        wrong=wrong,
+        elements=errors.got.size,
+        worst=worst,
+        expected=repr(float(errors.true[worst])),
+        got=str(errors.got[worst]),
+        bound=float(limit * ROUNDING * errors.terms[worst] + errors.units[worst] / 2),
+        seconds=seconds,
+        measured={key: float(f"{value:.4g}") for key, value in errors.summary.items()},
+        kernels=errors.kernels,
     )

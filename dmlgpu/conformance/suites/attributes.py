@@ -6,6 +6,9 @@ The rest of the description is that of one of the operator's cases, the first on
 
 What is compared is of what kind each number is: NaN, an infinity, zero with its sign, or a number that is near. (How
 near numbers must be is what the operators' own cases say.) Values that an operator refuses are cases too.
+
+An attribute is named by its path: the names of fields with dots between them; a fused activation's field is followed by
+the activation.
 """
 
 from __future__ import annotations
@@ -16,27 +19,105 @@ import math
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu import reference
-from dmlgpu.catalog.enums import DataType
-from dmlgpu.catalog.operator_desc import OperatorDesc
-from dmlgpu.catalog.validation import validate
+from dmlgpu.catalog import FieldKind, FieldSchema, loader
+from dmlgpu.catalog.enums import DataType, FeatureLevel
+from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias
+from dmlgpu.catalog.validation import fusable_activations, validate
 from dmlgpu.common.errors import DmlError, InvalidArgument, InvalidDescription, NotSupported
 from dmlgpu.compiler import operators
-from dmlgpu.conformance.cases.attributes import attribute_paths, field_of, is_fused, with_attribute
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
-from dmlgpu.conformance.cases.profiles import PROFILES
+from dmlgpu.conformance.cases.keys import PROFILES
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
 from dmlgpu.conformance.cases.tolerance import Accumulated, Bound, Tolerance, ulp
-from dmlgpu.conformance.drivers.outputs import CaseOutputs
 from dmlgpu.conformance.drivers.pairwise import Allowance
+from dmlgpu.conformance.drivers.pairwise_run import CaseOutputs
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.suites.operators import CaseSuite
-from dmlgpu.conformance.suites.special_values import NOT_NUMBERS, Kind, declared_kind
+from dmlgpu.conformance.suites.special_values import NOT_NUMBERS, SpecialKind, declared_kind
 from dmlgpu.runtime.device import Device
+
+NUMBERS = ("FLOAT", "SCALAR_UNION")
+SCALED = ScaleBias(1.5, 0.25)
+"""What a ScaleBias is where only one of its numbers matters."""
+
+
+@functools.cache  # bounded by the catalog
+def attribute_paths(stem: str) -> tuple[str, ...]:
+    """The float attributes of an operator, its ScaleBias and its fused activations included.
+
+    Args:
+        stem: the operator's name in lower case.
+    """
+    schema = loader.operator(stem.upper())
+    return tuple(
+        path
+        for field in schema.python_fields
+        if field.kind is FieldKind.ATTRIBUTE
+        for path in _paths_of(schema.name, field)
+    )
+
+
+def _paths_of(operator: str, field: FieldSchema) -> Iterator[str]:
+    if field.type in NUMBERS:
+        yield field.python_name
+    elif field.type == "SCALE_BIAS":
+        yield from (f"{field.python_name}.{part}" for part in ("scale", "bias"))
+    elif field.type == "OPERATOR_DESC":
+        for name in fusable_activations(operator, max(FeatureLevel)):
+            yield from (f"{field.python_name}.{name.lower()}.{path}" for path in attribute_paths(name.lower()))
+
+
+def field_of(path: str) -> str:
+    """The field of the operator's own description."""
+    return path.partition(".")[0]
+
+
+def is_fused(path: str) -> bool:
+    """Whether the attribute is that of a fused activation."""
+    return field_of(path) in ("fused_activation", "activation_descs")
+
+
+def with_attribute(desc: OperatorDesc, path: str, value: float) -> OperatorDesc:
+    """The description with one of its attributes changed; of an array, the last number, or every activation.
+
+    Raises:
+        InvalidDescription: when the description's constructor refuses it.
+    """
+    field, _, rest = path.partition(".")
+    current: Any = getattr(desc, field)
+    changed: Any = value
+    if rest in ("scale", "bias"):
+        scaling = current or SCALED
+        changed = ScaleBias(value, scaling.bias) if rest == "scale" else ScaleBias(scaling.scale, value)
+    elif rest:
+        activation = _activation(rest, value)
+        changed = (activation,) * len(current) if isinstance(current, tuple) else activation
+    elif isinstance(current, tuple):
+        changed = (*current[:-1], value)
+    return desc.replace(**{field: changed})
+
+
+def _activation(path: str, value: float) -> OperatorDesc:
+    """An activation without tensors, with one of its attributes as given."""
+    stem, _, rest = path.partition(".")
+    usual = OPERATOR_CASES[stem].case(first_name(stem, "float32")).desc
+    tensors = dict.fromkeys((*usual.input_fields, *usual.output_fields))
+    return with_attribute(usual.replace(**tensors), rest, value)
+
+
+def first_name(stem: str, first_type: str) -> str:
+    """The name of an operator's first case of a type, which is not an example of the page."""
+    return next(name for name in OPERATOR_CASES[stem].names("standard") if name.startswith(f"{stem}-{first_type}-"))
+
+
+# ---- cases -----------------------------------------------------------------------------------------------------------
+
 
 INFIX = "-attributes-"
 
@@ -93,7 +174,7 @@ FACTORS = frozenset(
         "relative_position_bias_tensor",
     }
 )
-"""Inputs that get special numbers where the others must be finite (``Kind.FINITE``): each reaches what it weighs in."""
+"""Inputs that get special numbers where the others must be finite (``FINITE``): each reaches what it weighs in."""
 
 MOST_ELEMENTS = 4000
 ORDINARY_ATTRIBUTES = (0.25, 0.75, 3.0)
@@ -172,10 +253,10 @@ def _types(stem: str, path: str) -> tuple[DataType, ...]:
     """The types of the operator's first tensor, FLOAT32 first, for which it has the attribute as a float."""
     if path not in attribute_paths(stem):
         return ()
-    found = dict.fromkeys(types[0] for types in OPERATOR_CASES[stem].types)
+    data_types = dict.fromkeys(types[0] for types in OPERATOR_CASES[stem].types)
     is_union = OPERATOR_CASES[stem].schema.field(field_of(path)).type == "SCALAR_UNION"
-    known = [one for one in found if one.is_float or not is_union]
-    return tuple(sorted(known, key=lambda one: (one is not DataType.FLOAT32, not one.is_float)))
+    usable = [data_type for data_type in data_types if data_type.is_float or not is_union]
+    return tuple(sorted(usable, key=lambda data_type: (data_type is not DataType.FLOAT32, not data_type.is_float)))
 
 
 @functools.cache  # bounded by the catalog: operators, types and attributes
@@ -229,7 +310,7 @@ def _contents(case: Case, contents: np.random.Generator) -> Arrays:
 def _may_be_special(case: Case, field: str) -> bool:
     """Whether an input may hold infinities and NaN. GEMM may always, where the attribute is the one that matters."""
     stem = case.desc.operator.lower()
-    return stem == "gemm" or field in FACTORS or declared_kind(stem) is not Kind.FINITE
+    return stem == "gemm" or field in FACTORS or declared_kind(stem) is not SpecialKind.FINITE
 
 
 def _flushed(desc: OperatorDesc, path: str, inputs: Arrays) -> tuple[Array, ...]:
@@ -249,11 +330,9 @@ class AttributeSuite(CaseSuite):
     profiles = PROFILES
 
     def names(self, profile: str) -> tuple[str, ...]:
-        """The names of a profile's cases."""
         return tuple(str(named) for stem in OPERATOR_CASES for named in _chosen(stem, profile))
 
     def has(self, name: str) -> bool:
-        """Whether a name spells a case."""
         try:
             _Named.read(name)
         except InvalidArgument:
@@ -261,11 +340,6 @@ class AttributeSuite(CaseSuite):
         return True
 
     def case(self, name: str) -> Case:
-        """The case with a name.
-
-        Raises:
-            InvalidArgument: when it names none.
-        """
         named = _Named.read(name)
         base = _base(named.stem, named.data_type, named.path)
         desc = with_attribute(base.desc, named.path, VALUES[named.value])

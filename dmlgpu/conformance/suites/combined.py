@@ -6,25 +6,23 @@ from functools import cached_property
 
 from dmlgpu.common.errors import InvalidArgument, NotSupported
 from dmlgpu.conformance.cases.case import Array
-from dmlgpu.conformance.cases.profiles import PROFILES
-from dmlgpu.conformance.drivers.outputs import OutputSuite, SuiteWithCases, as_output_suite
+from dmlgpu.conformance.cases.keys import PROFILES
 from dmlgpu.conformance.drivers.pairwise import Allowance
+from dmlgpu.conformance.drivers.pairwise_run import OutputSuite, SuiteWithCases, as_output_suite
 from dmlgpu.conformance.running.outcome import Outcome
-from dmlgpu.conformance.suites.accuracy import AccuracySuite
+from dmlgpu.conformance.suites.accuracy import AccuracySuite, OperatorAccuracySuite
 from dmlgpu.conformance.suites.attributes import AttributeSuite
 from dmlgpu.conformance.suites.chains import ChainSuite
 from dmlgpu.conformance.suites.graphs import GraphSuite
-from dmlgpu.conformance.suites.halves import HalvesSuite
 from dmlgpu.conformance.suites.hazards import HazardSuite
-from dmlgpu.conformance.suites.operator_accuracy import OperatorAccuracySuite
 from dmlgpu.conformance.suites.operators import OperatorSuite
 from dmlgpu.conformance.suites.registry import Suite
 from dmlgpu.conformance.suites.sizes import SizeSuite
-from dmlgpu.conformance.suites.special_values import SpecialValueSuite
+from dmlgpu.conformance.suites.special_values import HalvesSuite, SpecialValueSuite
 from dmlgpu.runtime.device import Device
 
 
-class CombinedSuite:
+class CombinedSuite(Suite):
     """The cases of several suites, whose names differ."""
 
     profiles = PROFILES
@@ -46,11 +44,9 @@ class CombinedSuite:
         )
 
     def names(self, profile: str) -> tuple[str, ...]:
-        """The names of a profile's cases."""
         return tuple(name for part in self.parts for name in part.names(profile))
 
     def has(self, name: str) -> bool:
-        """Whether one of the suites has a case of this name."""
         return any(part.has(name) for part in self.parts)
 
     def run(self, name: str, device: Device) -> Outcome:

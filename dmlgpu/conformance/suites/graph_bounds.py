@@ -33,7 +33,7 @@ from dmlgpu import reference
 from dmlgpu.catalog.enums import DataType, ReduceFunction
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.compiler.graph.network import Constant, GraphInput, Network, Result, Value
+from dmlgpu.compiler.graph.network import Constant, Network, NetworkInput, NodeResult, Value
 from dmlgpu.conformance.cases.case import Array, Arrays
 from dmlgpu.conformance.cases.families.normalization import deviation_errors, normalized_errors, wide
 from dmlgpu.conformance.cases.families.reduction import reduction_magnitude, reduction_tolerance
@@ -212,45 +212,45 @@ class _Evaluation:
     network: Network
     inputs: Sequence[Array]
 
-    def arrays(self, number: int, made: Mapping[Result, _Bytes]) -> Arrays:
+    def arrays(self, number: int, results: Mapping[NodeResult, _Bytes]) -> Arrays:
         """Return what a node reads."""
         node = self.network.nodes[number]
 
-        def given(value: Value | None) -> _Bytes:
+        def stored(value: Value | None) -> _Bytes:
             match value:
-                case Result():
-                    return made[value]
+                case NodeResult():
+                    return results[value]
                 case Constant():
                     return np.frombuffer(self.network.constants[value.index], np.uint8)
-                case GraphInput():
+                case NetworkInput():
                     return self.inputs[value.index].view(np.uint8)
             return None
 
         return tuple(
-            None if slot.tensor is None else slot.tensor.decode(np.resize(given(value), slot.tensor.byte_size))
+            None if slot.tensor is None else slot.tensor.decode(np.resize(stored(value), slot.tensor.byte_size))
             for slot, value in zip(node.desc.inputs, node.inputs, strict=True)
         )
 
-    def run(self, known: Mapping[Result, _Bytes], changed: Mapping[Result, _Bytes]) -> dict[Result, _Bytes]:
+    def run(self, known: Mapping[NodeResult, _Bytes], changed: Mapping[NodeResult, _Bytes]) -> dict[NodeResult, _Bytes]:
         """Return the results of all nodes.
 
         Args:
             known: results that need no computing unless something before them is changed.
             changed: results that are taken as they are given here.
         """
-        made = {**known, **changed}
+        results = {**known, **changed}
         stale = set(changed)
         for number, node in enumerate(self.network.nodes):
-            slots = [(Result(number, output), slot) for output, slot in enumerate(node.desc.outputs)]
-            fresh = all(result in made for result, slot in slots if slot.tensor is not None)
-            if fresh and stale.isdisjoint(value for value in node.inputs if isinstance(value, Result)):
+            slots = [(NodeResult(number, output), slot) for output, slot in enumerate(node.desc.outputs)]
+            fresh = all(result in results for result, slot in slots if slot.tensor is not None)
+            if fresh and stale.isdisjoint(value for value in node.inputs if isinstance(value, NodeResult)):
                 continue
-            found = reference.evaluate(node.desc, self.arrays(number, made))
-            for (result, slot), array in zip(slots, found, strict=True):
+            arrays = reference.evaluate(node.desc, self.arrays(number, results))
+            for (result, slot), array in zip(slots, arrays, strict=True):
                 if slot.tensor is not None and result not in changed:
-                    made[result] = slot.tensor.encode(array)
+                    results[result] = slot.tensor.encode(array)
                     stale.add(result)
-        return made
+        return results
 
 
 def output_bounds(network: Network, inputs: Sequence[Array]) -> tuple[Bound, ...]:
@@ -262,42 +262,46 @@ def output_bounds(network: Network, inputs: Sequence[Array]) -> tuple[Bound, ...
     """
     evaluation = _Evaluation(network, inputs)
     with np.errstate(all="ignore"):
-        made = evaluation.run({}, {})
-        errors = _all_errors(evaluation, made, exact=True)
+        results = evaluation.run({}, {})
+        errors = _all_errors(evaluation, results, exact=True)
         if any(error.any() for error in errors.values()):
-            errors = _all_errors(evaluation, made, exact=False)
+            errors = _all_errors(evaluation, results, exact=False)
         bounds = [np.zeros(tensor.sizes) for tensor in network.output_tensors]
         for result, error in errors.items():
             if error.any():
-                changes = _changes(evaluation, made, result, error)
+                changes = _changes(evaluation, results, result, error)
                 bounds = [bound + change for bound, change in zip(bounds, changes, strict=True)]
     return tuple(bounds)
 
 
-def _all_errors(evaluation: _Evaluation, made: Mapping[Result, _Bytes], *, exact: bool) -> dict[Result, Bound]:
+def _all_errors(
+    evaluation: _Evaluation, computed: Mapping[NodeResult, _Bytes], *, exact: bool
+) -> dict[NodeResult, Bound]:
     errors = {}
     for number, node in enumerate(evaluation.network.nodes):
         slots = [(output, slot.tensor) for output, slot in enumerate(node.desc.outputs) if slot.tensor is not None]
-        results = [tensor.decode(made[Result(number, output)]) for output, tensor in slots]
-        own = _own_errors(node.desc, evaluation.arrays(number, made), results, exact=exact)
-        errors.update({Result(number, output): error for (output, _), error in zip(slots, own, strict=True)})
+        results = [tensor.decode(computed[NodeResult(number, output)]) for output, tensor in slots]
+        own = _own_errors(node.desc, evaluation.arrays(number, computed), results, exact=exact)
+        errors.update({NodeResult(number, output): error for (output, _), error in zip(slots, own, strict=True)})
     return errors
 
 
-def _changes(evaluation: _Evaluation, made: Mapping[Result, _Bytes], result: Result, error: Bound) -> list[Bound]:
+def _changes(
+    evaluation: _Evaluation, computed: Mapping[NodeResult, _Bytes], result: NodeResult, error: Bound
+) -> list[Bound]:
     """Return what a node's error may change in each output of the graph."""
     network = evaluation.network
     tensor, ends = network.tensor(result), list(zip(network.outputs, network.output_tensors, strict=True))
-    expected = [_decoded(one, made[value]) for value, one in ends]  # type: ignore[index]
-    largest = [np.zeros(one.sizes) for _, one in ends]
+    expected = [_decoded(end, computed[value]) for value, end in ends]  # type: ignore[index]
+    largest = [np.zeros(end.sizes) for _, end in ends]
     rng = np.random.default_rng([result.node, result.output])
-    exact = tensor.decode(made[result]).astype(np.float64)
+    exact = tensor.decode(computed[result]).astype(np.float64)
     for pattern in range(PATTERNS):
         signs = rng.choice([-1.0, 1.0], error.shape) if pattern > 1 else 1.0 - 2.0 * pattern
         moved = tensor.encode((exact + signs * error).astype(tensor.data_type.numpy))
-        found = evaluation.run(made, {result: moved})
-        for number, (value, one) in enumerate(ends):
-            change = np.abs(_decoded(one, found[value]) - expected[number])  # type: ignore[index]
+        changed = evaluation.run(computed, {result: moved})
+        for number, (value, end) in enumerate(ends):
+            change = np.abs(_decoded(end, changed[value]) - expected[number])  # type: ignore[index]
             largest[number] = np.maximum(largest[number], np.nan_to_num(change, nan=np.inf))
     return [error if value == result else 2 * change for (value, _), change in zip(ends, largest, strict=True)]
 

@@ -1,8 +1,8 @@
 """Casts between all widths before and after steps of every kind: cases of the suite ``graphs``.
 
 ``cast-input-sum-uint8-int64-float16-plain`` casts an input of uint8 to int64, sums it up, and casts the sums to
-float16. Another producer (``graph_producers``) stands in the place of ``input``. Steps are the consumers of pairs
-(``graph_consumers``) and those of this module, in all types that the operators take.
+float16. Another producer (``graph_steps``) stands in the place of ``input``. Steps are the consumers of pairs
+(``graph_steps``) and those of this module, in all types that the operators take.
 """
 
 from __future__ import annotations
@@ -16,9 +16,20 @@ from dataclasses import dataclass
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType, InterpolationMode, MatrixTransform, ReduceFunction
 from dmlgpu.catalog.operator_desc import Size2D
-from dmlgpu.conformance.suites.graph_consumers import CONSUMERS, Consumer
-from dmlgpu.conformance.suites.graph_draft import BYTES, EVERY, FLOATS, NUMBERS, SUMMED, Draft, Example, Types, most_of
-from dmlgpu.conformance.suites.graph_producers import PRODUCERS
+from dmlgpu.conformance.suites.graph_steps import (
+    BYTES,
+    CONSUMERS,
+    EVERY,
+    FLOATS,
+    NUMBERS,
+    PRODUCERS,
+    SUMMED,
+    Consumer,
+    Draft,
+    Example,
+    Types,
+    most_of,
+)
 from dmlgpu.tensors.graphs import functions as f
 from dmlgpu.tensors.graphs.expression import Expression
 
@@ -50,22 +61,6 @@ _REDUCED: Mapping[ReduceFunction, Types] = {
 }
 
 
-def _argmax(draft: Draft, x: Expression) -> Expression:
-    return f.argmax(x, axes=(2, 3), output_type=DataType.INT64)
-
-
-def _argmin_of_columns(draft: Draft, x: Expression) -> Expression:
-    return f.argmin(x, axes=(1,))
-
-
-def _running_product(draft: Draft, x: Expression) -> Expression:
-    return f.cumulative_product(x, axis=3)
-
-
-def _running_sum_of_columns(draft: Draft, x: Expression) -> Expression:
-    return f.cumulative_summation(x, axis=1)
-
-
 def _largest(draft: Draft, x: Expression) -> Expression:
     """The largest elements of rows, more by their places."""
     values, places = map(_present, f.top_k1(x, axis=3, k=2))
@@ -86,40 +81,12 @@ def _present(output: Expression | None) -> Expression:
 # ---- element by element ----------------------------------------------------------------------------------------------
 
 
-def _greater(draft: Draft, x: Expression) -> Expression:
-    return f.element_wise_logical_greater_than(x, draft.input())
-
-
-def _equal(draft: Draft, x: Expression) -> Expression:
-    return f.element_wise_logical_equals(draft.input(), x, output_type=DataType.UINT32)
-
-
-def _quotient(draft: Draft, x: Expression) -> Expression:
-    return f.element_wise_divide(x, draft.input(low=1))
-
-
-def _remainder(draft: Draft, x: Expression) -> Expression:
-    return f.element_wise_modulus_floor(x, draft.input(low=1))
-
-
 def _chosen(draft: Draft, x: Expression) -> Expression:
     return f.element_wise_if(draft.input(data_type=DataType.UINT8, high=1), x, draft.input())
 
 
 def _condition(draft: Draft, x: Expression) -> Expression:
     return f.element_wise_if(x, *(draft.input(data_type=DataType.INT64) for _ in range(2)))
-
-
-def _common_bits(draft: Draft, x: Expression) -> Expression:
-    return f.element_wise_bit_and(draft.input(), x)
-
-
-def _count_of_bits(draft: Draft, x: Expression) -> Expression:
-    return f.element_wise_bit_count(x)
-
-
-def _sign(draft: Draft, x: Expression) -> Expression:
-    return f.element_wise_sign(x)
 
 
 def _chain(draft: Draft, x: Expression) -> Expression:
@@ -134,10 +101,6 @@ def _chain(draft: Draft, x: Expression) -> Expression:
 def _places(draft: Draft, x: Expression, kind: DataType) -> Expression:
     """Three columns of each row."""
     return draft.given([5, 0, 2], kind, (1, 1, 1, 3)).broadcast_to((*x.sizes[:3], 3))
-
-
-def _gathered_elements(draft: Draft, x: Expression) -> Expression:
-    return f.gather_elements(x, _places(draft, x, DataType.INT64), axis=3)
 
 
 def _gathered_by(draft: Draft, x: Expression) -> Expression:
@@ -210,12 +173,8 @@ def _recurrence(draft: Draft, x: Expression) -> Expression:
     sequences = math.prod(lead)
     weight, recurrence, start = (draft.input(sizes) for sizes in ((1, 1, 4, size), (1, 1, 4, 4), (1, 1, sequences, 4)))
     steps, activations = x.reinterpret((1, 1, sequences, size)), [descs.ActivationRelu()]
-    made = f.rnn(steps, weight, recurrence, hidden_init=start, activation_descs=activations)
-    return f.join([_present(made.output_sequence), _present(made.output_single)], axis=3)
-
-
-def _average_pooling(draft: Draft, x: Expression) -> Expression:
-    return f.average_pooling(x, window_size=(2, 2))
+    outputs = f.rnn(steps, weight, recurrence, hidden_init=start, activation_descs=activations)
+    return f.join([_present(outputs.output_sequence), _present(outputs.output_single)], axis=3)
 
 
 def _softmax_of_columns(draft: Draft, x: Expression) -> Expression:
@@ -230,23 +189,23 @@ STEPS: Mapping[str, tuple[Consumer, Types]] = {
     **CONSUMERS,
     **{f"{function.name.lower()}_of_rows": (_reduction(function, 3), types) for function, types in _REDUCED.items()},
     **{f"{function.name.lower()}_of_columns": (_reduction(function, 1), types) for function, types in _REDUCED.items()},
-    "argmax": (_argmax, NUMBERS),
-    "argmin_of_columns": (_argmin_of_columns, NUMBERS),
-    "running_product": (_running_product, SUMMED),
-    "running_sum_of_columns": (_running_sum_of_columns, SUMMED),
+    "argmax": (lambda draft, x: f.argmax(x, axes=(2, 3), output_type=DataType.INT64), NUMBERS),
+    "argmin_of_columns": (lambda draft, x: f.argmin(x, axes=(1,)), NUMBERS),
+    "running_product": (lambda draft, x: f.cumulative_product(x, axis=3), SUMMED),
+    "running_sum_of_columns": (lambda draft, x: f.cumulative_summation(x, axis=1), SUMMED),
     "largest": (_largest, NUMBERS),
     "nonzero": (_nonzero, tuple(kind for kind in NUMBERS if kind.bits < 64)),
-    "greater": (_greater, NUMBERS),
-    "equal": (_equal, NUMBERS),
-    "quotient": (_quotient, NUMBERS),
-    "remainder": (_remainder, NUMBERS),
+    "greater": (lambda draft, x: f.element_wise_logical_greater_than(x, draft.input()), NUMBERS),
+    "equal": (lambda draft, x: f.element_wise_logical_equals(draft.input(), x, output_type=DataType.UINT32), NUMBERS),
+    "quotient": (lambda draft, x: f.element_wise_divide(x, draft.input(low=1)), NUMBERS),
+    "remainder": (lambda draft, x: f.element_wise_modulus_floor(x, draft.input(low=1)), NUMBERS),
     "chosen": (_chosen, EVERY),
     "condition": (_condition, (DataType.UINT8,)),
-    "common_bits": (_common_bits, EVERY),
-    "count_of_bits": (_count_of_bits, EVERY),
-    "sign": (_sign, NUMBERS),
+    "common_bits": (lambda draft, x: f.element_wise_bit_and(draft.input(), x), EVERY),
+    "count_of_bits": (lambda draft, x: f.element_wise_bit_count(x), EVERY),
+    "sign": (lambda draft, x: f.element_wise_sign(x), NUMBERS),
     "chain": (_chain, NUMBERS),
-    "gathered_elements": (_gathered_elements, EVERY),
+    "gathered_elements": (lambda draft, x: f.gather_elements(x, _places(draft, x, DataType.INT64), axis=3), EVERY),
     "gathered_by": (_gathered_by, INDICES),
     "scattered_into": (_scattered_into, EVERY),
     "scattered": (_scattered, EVERY),
@@ -260,7 +219,7 @@ STEPS: Mapping[str, tuple[Consumer, Types]] = {
     "attention": (_attention, FLOATS),
     "attended": (_attended, FLOATS),
     "recurrence": (_recurrence, FLOATS),
-    "average_pooling": (_average_pooling, FLOATS),
+    "average_pooling": (lambda draft, x: f.average_pooling(x, window_size=(2, 2)), FLOATS),
     "softmax_of_columns": (_softmax_of_columns, FLOATS),
     "local_response": (_local_response, FLOATS),
 }
@@ -316,9 +275,9 @@ class Casts:
         """The graph, and what it is given."""
         draft = Draft(str(self), self.first, SIZES[self.variant])
         most = most_of(self.second) if self.second.is_float else MOST
-        made = draft.input(low=-most, high=most) if self.producer == INPUT else PRODUCERS[self.producer][0](draft)
+        produced = draft.input(low=-most, high=most) if self.producer == INPUT else PRODUCERS[self.producer][0](draft)
         draft.data_type = self.second
-        read = STEPS[self.step][0](draft, f.cast(made, output_type=self.second))
+        read = STEPS[self.step][0](draft, f.cast(produced, output_type=self.second))
         return draft.example([f.cast(read, output_type=self.last)])
 
 
@@ -347,7 +306,7 @@ def _after_producers() -> Iterator[Casts]:
     steps = {
         second: itertools.cycle([step for step, (_, types) in STEPS.items() if second in types]) for second in EVERY
     }
-    made = ((producer, first) for producer, (_, types) in PRODUCERS.items() for first in types)
-    for turn, ((producer, first), (number, second)) in enumerate(itertools.product(made, enumerate(EVERY))):
+    produced = ((producer, first) for producer, (_, types) in PRODUCERS.items() for first in types)
+    for turn, ((producer, first), (number, second)) in enumerate(itertools.product(produced, enumerate(EVERY))):
         last, variant = EVERY[(turn + number) % len(EVERY)], "plain" if turn % 3 else "odd"
         yield Casts(producer, next(steps[second]), first, second, last, variant)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from dmlgpu.catalog.enums import ConvolutionDirection, DataType, InterpolationMode, MatrixTransform, ReduceFunction
 from dmlgpu.catalog.operator_desc import ScaleBias, Size2D
-from dmlgpu.conformance.suites.graph_draft import FLOATS, SIGNED, WORDS, Draft, Types
+from dmlgpu.conformance.suites.graph_steps import FLOATS, SIGNED, WORDS, Draft, Types
 from dmlgpu.tensors.graphs import functions as f
 from dmlgpu.tensors.graphs.expression import Expression
 
@@ -100,7 +100,9 @@ def _strided_convolutions(draft: Draft) -> tuple[Expression, ...]:
     """Channels lie innermost between them, where that is faster; two read the first one's result."""
     x = f.activation_relu(_convolved(draft, draft.input(), 4))
     filters = [draft.constant((4, 4, 3, 3)) for _ in range(2)]
-    branches = [f.convolution(x, one, strides=(2, 2), start_padding=(1, 1), end_padding=(1, 1)) for one in filters]
+    branches = [
+        f.convolution(x, weights, strides=(2, 2), start_padding=(1, 1), end_padding=(1, 1)) for weights in filters
+    ]
     return (f.element_wise_add(f.activation_relu(branches[0]), branches[1]),)
 
 
@@ -114,9 +116,9 @@ def _biased_convolutions(draft: Draft) -> tuple[Expression, ...]:
     """What is added to each channel, before a normalisation, or as the first operand of an addition; and to a row."""
     channels, width = draft.sizes[1], draft.sizes[3]
     x, filters = draft.input(), draft.constant((channels, channels, 1, 1))
-    made = f.convolution(x, filters)
-    made = draft.normalized(f.element_wise_add(made, draft.constant((1, channels, 1, 1)).broadcast_to(made.sizes)))
-    again = f.convolution(f.activation_relu(made), filters)
+    first = f.convolution(x, filters)
+    first = draft.normalized(f.element_wise_add(first, draft.constant((1, channels, 1, 1)).broadcast_to(first.sizes)))
+    again = f.convolution(f.activation_relu(first), filters)
     again = f.element_wise_add(draft.constant((1, channels, 1, 1)).broadcast_to(again.sizes), again)
     last = f.convolution(again, filters)
     return (f.element_wise_add(last, draft.constant((1, 1, 1, width)).broadcast_to(last.sizes)),)
@@ -148,8 +150,8 @@ def _owned_normalization(draft: Draft) -> tuple[Expression, ...]:
 def _changing_filters(draft: Draft) -> tuple[Expression, ...]:
     """Filters come anew with each execution, and are read twice: nothing may be folded into them."""
     x, filters = draft.input(), draft.input((4, draft.sizes[1], 3, 3))
-    made = draft.normalized(f.convolution(x, filters, start_padding=(1, 1), end_padding=(1, 1)))
-    return f.activation_relu(made), f.element_wise_negate(filters)
+    normalized = draft.normalized(f.convolution(x, filters, start_padding=(1, 1), end_padding=(1, 1)))
+    return f.activation_relu(normalized), f.element_wise_negate(filters)
 
 
 def _normalized_transposed_convolution(draft: Draft) -> tuple[Expression, ...]:
@@ -222,9 +224,9 @@ def _branches(draft: Draft) -> tuple[Expression, ...]:
 
 def _scaled(draft: Draft, x: Expression, scale: float, zero: int, *, kind: DataType = DataType.UINT8) -> Expression:
     """Quantise or dequantise."""
-    one = (1, 1, 1, 1)
+    single = (1, 1, 1, 1)
     real = x.data_type if x.data_type.is_float else draft.data_type
-    parameters = [draft.given([scale], real, one), draft.given([zero], kind, one)]
+    parameters = [draft.given([scale], real, single), draft.given([zero], kind, single)]
     function = f.element_wise_quantize_linear if x.data_type.is_float else f.element_wise_dequantize_linear
     return function(x, *(parameter.broadcast_to(x.sizes) for parameter in parameters))
 
@@ -255,8 +257,8 @@ def _cast_around(draft: Draft) -> tuple[Expression, ...]:
     other = DataType.FLOAT16 if draft.data_type is DataType.FLOAT32 else DataType.FLOAT32
     *batch, _, columns = draft.sizes
     x = f.cast(draft.input(), output_type=other)
-    made = f.gemm(x, draft.input((*batch, columns, columns), other))
-    return (f.cast(f.activation_relu(made), output_type=draft.data_type),)
+    product = f.gemm(x, draft.input((*batch, columns, columns), other))
+    return (f.cast(f.activation_relu(product), output_type=draft.data_type),)
 
 
 # ---- memory ----------------------------------------------------------------------------------------------------------
@@ -291,9 +293,9 @@ def _single_numbers(draft: Draft) -> tuple[Expression, ...]:
 
     x = f.element_wise_add(draft.input(), number(3))
     clipped = f.element_wise_max(f.element_wise_min(x, number(6)), number(0))
-    made = f.element_wise_multiply(f.gemm(clipped, draft.input((*batch, columns, columns))), number(-2))
+    product = f.element_wise_multiply(f.gemm(clipped, draft.input((*batch, columns, columns))), number(-2))
     bias = draft.constant((1, 1, 1, columns)).broadcast_to(draft.sizes)
-    return f.element_wise_add(f.element_wise_add(made, bias), number(0)), f.element_wise_multiply(clipped, number(1))
+    return f.element_wise_add(f.element_wise_add(product, bias), number(0)), f.element_wise_multiply(clipped, number(1))
 
 
 def _two_readers(draft: Draft) -> tuple[Expression, ...]:
@@ -310,8 +312,8 @@ def _read_anew(draft: Draft) -> tuple[Expression, ...]:
     flat = f.element_wise_abs(x.reinterpret((batch * channels * height * width,)))
     turned = flat.reinterpret((batch, width, channels * height), (channels * height * width, 1, width))
     words = (flat.desc.byte_size // 4,)
-    one = draft.given([1], DataType.UINT32).broadcast_to(words)
-    bits = f.element_wise_bit_xor(flat.reinterpret(words, dtype=DataType.UINT32), one)
+    bit = draft.given([1], DataType.UINT32).broadcast_to(words)
+    bits = f.element_wise_bit_xor(flat.reinterpret(words, dtype=DataType.UINT32), bit)
     back = bits.reinterpret((batch, channels * height, width), dtype=draft.data_type)
     return f.activation_relu(turned), f.element_wise_max(back, back)
 

@@ -3,11 +3,11 @@ with the reference, node by node.
 
 Names are of four kinds:
 
-- ``pair-convolution-residual-float32-odd``: a producer and what reads it (``graph_producers``, ``graph_consumers``), by
-  the type of the tensor between them; the last word says what is special (``Variant``).
+- ``pair-convolution-residual-float32-odd``: a producer and what reads it (``graph_steps``), by
+  the type of the tensor between them; the last word says what is special (``GraphVariant``).
 - ``cast-input-sum-uint8-int64-float16-plain``: casts before and after a step (``graph_casts``).
 - ``pattern-attention-float16-plain``: graphs that passes look for as a whole (``graph_patterns``).
-- ``graph-float32-12-s3``: random graphs (``random_graphs``), by their type, the number of their nodes, and a seed.
+- ``graph-float32-12-s3``: random graphs (``RandomGraph``), by their type, the number of their nodes, and a seed.
 
 One tolerance holds for fused and unfused kernels on every adapter: results are equal bit by bit where every node is
 exact, else they keep the bound that the errors of the nodes add up to (``graph_bounds`` says how and why).
@@ -19,6 +19,7 @@ import contextlib
 import enum
 import functools
 import itertools
+import re
 import time
 import zlib
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
@@ -29,32 +30,37 @@ import numpy as np
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.compiler.graph.description import (
+    ConstantNode,
+    GraphDesc,
+    InputEdge,
+    IntermediateEdge,
+    OperatorNode,
+    OutputEdge,
+)
 from dmlgpu.compiler.graph.passes import PASSES
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.target import Profile
 from dmlgpu.conformance.cases.case import Array
-from dmlgpu.conformance.cases.profiles import PROFILES
-from dmlgpu.conformance.cases.tolerance import Bound, Given
+from dmlgpu.conformance.cases.keys import PROFILES
+from dmlgpu.conformance.cases.tolerance import Bound, GivenBound
 from dmlgpu.conformance.drivers.pairwise import Allowance
-from dmlgpu.conformance.running.comparison import Verdict, compare
-from dmlgpu.conformance.running.graph_runner import run_graph
-from dmlgpu.conformance.running.outcome import Outcome
-from dmlgpu.conformance.running.runner import POISON, digest, kernels_of
-from dmlgpu.conformance.suites import random_graphs
-from dmlgpu.conformance.suites.dispatch_generator import LARGEST
+from dmlgpu.conformance.running.outcome import Outcome, Verdict, compare
+from dmlgpu.conformance.running.runner import POISON, digest, kernels_of, run_graph
+from dmlgpu.conformance.suites.chains import LARGEST, Dispatch, DispatchGenerator, LiveTensor, Sizes
 from dmlgpu.conformance.suites.graph_bounds import output_bounds
 from dmlgpu.conformance.suites.graph_casts import INPUT, Casts, all_casts
-from dmlgpu.conformance.suites.graph_consumers import CONSUMERS
-from dmlgpu.conformance.suites.graph_draft import ALL, Draft, Example
 from dmlgpu.conformance.suites.graph_patterns import PATTERNS
-from dmlgpu.conformance.suites.graph_producers import PRODUCERS
+from dmlgpu.conformance.suites.graph_steps import ALL, CONSUMERS, PRODUCERS, Draft, Example
+from dmlgpu.conformance.suites.programs import Location
+from dmlgpu.conformance.suites.registry import Suite
 from dmlgpu.runtime.device import Device
 
 SIZES, ODD_SIZES = (2, 4, 6, 8), (1, 3, 5, 7)
 """Of the tensor between producer and consumer: whole units of four elements, and none."""
 
 
-class Variant(enum.StrEnum):
+class GraphVariant(enum.StrEnum):
     """What is special about a pair or a pattern."""
 
     PLAIN = "plain"
@@ -64,20 +70,20 @@ class Variant(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class Pair:
+class GraphPair:
     """What names a pair or, with no consumer, a pattern."""
 
     producer: str
     consumer: str | None
     data_type: DataType
-    variant: Variant
+    variant: GraphVariant
 
     def __str__(self) -> str:
         kind = ("pattern", self.producer) if self.consumer is None else ("pair", self.producer, self.consumer)
         return "-".join((*kind, self.data_type.name.lower(), self.variant))
 
     @classmethod
-    def parse(cls, name: str) -> Pair | None:
+    def parse(cls, name: str) -> GraphPair | None:
         """The pair or pattern that a name spells, if it spells one."""
         kind, *parts = name.split("-")
         known = {"pair": _all_pairs, "pattern": _all_patterns}.get(kind)
@@ -85,43 +91,45 @@ class Pair:
 
     def example(self) -> Example:
         """The graph, and what it is given."""
-        sizes = ODD_SIZES if self.variant is Variant.ODD else SIZES
-        policy = "interleaved_channel" if self.variant is Variant.INTERLEAVED else "default"
+        sizes = ODD_SIZES if self.variant is GraphVariant.ODD else SIZES
+        policy = "interleaved_channel" if self.variant is GraphVariant.INTERLEAVED else "default"
         draft = Draft(str(self), self.data_type, sizes, policy)
         if self.consumer is None:
             return draft.example(PATTERNS[self.producer][0](draft))
-        made = PRODUCERS[self.producer][0](draft)
-        read = CONSUMERS[self.consumer][0](draft, made)
-        return draft.example([read, made] if self.variant is Variant.TAPPED else [read])
+        produced = PRODUCERS[self.producer][0](draft)
+        read = CONSUMERS[self.consumer][0](draft, produced)
+        return draft.example([read, produced] if self.variant is GraphVariant.TAPPED else [read])
 
 
 @functools.cache
-def _all_pairs() -> dict[str, Pair]:
+def _all_pairs() -> dict[str, GraphPair]:
     """All pairs by their names."""
-    found = (
-        Pair(producer, consumer, data_type, variant)
-        for (producer, (_, made)), (consumer, (_, read)) in itertools.product(PRODUCERS.items(), CONSUMERS.items())
+    pairs = (
+        GraphPair(producer, consumer, data_type, variant)
+        for (producer, (_, made_types)), (consumer, (_, read)) in itertools.product(
+            PRODUCERS.items(), CONSUMERS.items()
+        )
         for data_type in ALL
-        if data_type in made and data_type in read
-        for variant in Variant
+        if data_type in made_types and data_type in read
+        for variant in GraphVariant
     )
-    return {str(pair): pair for pair in found}
+    return {str(pair): pair for pair in pairs}
 
 
 @functools.cache
-def _all_patterns() -> dict[str, Pair]:
+def _all_patterns() -> dict[str, GraphPair]:
     """All patterns by their names."""
-    found = (
-        Pair(pattern, None, data_type, variant)
+    pairs = (
+        GraphPair(pattern, None, data_type, variant)
         for pattern, (_, types) in PATTERNS.items()
         for data_type in types
-        for variant in Variant
-        if variant is not Variant.TAPPED
+        for variant in GraphVariant
+        if variant is not GraphVariant.TAPPED
     )
-    return {str(pair): pair for pair in found}
+    return {str(pair): pair for pair in pairs}
 
 
-Named = TypeVar("Named", Pair, Casts)
+Named = TypeVar("Named", GraphPair, Casts)
 
 
 def _one_each(cases: Iterable[Named], kind: Callable[[Named], Hashable]) -> list[str]:
@@ -171,34 +179,32 @@ def _kind_of_casts(casts: Casts) -> Hashable:
     return (casts.step, casts.second) if casts.producer == INPUT else (casts.producer, casts.first)
 
 
-class GraphSuite:
+class GraphSuite(Suite):
     """Pairs of operators, patterns, casts, and random graphs of every type; more of all in the larger profiles."""
 
     profiles = PROFILES
 
     def names(self, profile: str) -> tuple[str, ...]:
-        """The names of a profile's cases."""
         lengths = {
             "quick": {16: 2},
             "standard": {6: 4, 16: 6, 60: 2},
             "full": {6: 60, 16: 60, 60: 20, 300: 2},
         }[profile]
         drawn = [(nodes, seed) for nodes, count in lengths.items() for seed in range(count)]
-        random = tuple(str(random_graphs.Key(kind, *numbers)) for numbers in drawn for kind in LARGEST)
+        random = tuple(str(RandomGraph(kind, *numbers)) for numbers in drawn for kind in LARGEST)
         match profile:
             case "quick":
                 return (*QUICK, *random)
             case "standard":
-                patterns = [name for name, pair in _all_patterns().items() if pair.variant is Variant.PLAIN]
+                patterns = [name for name, pair in _all_patterns().items() if pair.variant is GraphVariant.PLAIN]
                 pairs = _one_each(_all_pairs().values(), lambda pair: (pair.producer, pair.consumer))
                 casts = _one_each(all_casts().values(), _kind_of_casts)
                 return tuple(dict.fromkeys((*QUICK, *pairs, *patterns, *casts, *random)))
         return (*_all_pairs(), *_all_patterns(), *all_casts(), *random)
 
     def has(self, name: str) -> bool:
-        """Whether a name spells a graph."""
         try:
-            return _named(name) is not None or random_graphs.Key.parse(name) is not None
+            return _named(name) is not None or RandomGraph.parse(name) is not None
         except InvalidArgument:
             return False
 
@@ -206,7 +212,7 @@ class GraphSuite:
         """Compare what comes out with all passes, under both families of schedules, and with none, with what the
         reference computes."""
         start = time.perf_counter()
-        expected = Expectation.of(name)
+        expected = GraphExpectation.of(name)
         verdicts = _told("fused", expected.verdicts(device, ())) + _told("no pass", expected.verdicts(device, PASSES))
         if device.adapter.backend != "NumPy":
             with _other_schedules(device) as profile:
@@ -223,8 +229,8 @@ class GraphSuite:
 
     def allowance(self, name: str) -> Allowance:
         """How far that may lie from the truth."""
-        given = example(name)
-        return Allowance(WITHIN, lambda: output_bounds(resolve(given.graph), given.inputs))
+        graph_example = example(name)
+        return Allowance(WITHIN, lambda: output_bounds(resolve(graph_example.graph), graph_example.inputs))
 
 
 def _told(how: str, verdicts: Iterable[Verdict]) -> list[Verdict]:
@@ -247,35 +253,37 @@ def _other_schedules(device: Device) -> Iterator[Profile]:
         device.backend.target = target
 
 
-WITHIN = Given()
+WITHIN = GivenBound()
 
 
 @dataclass(frozen=True)
-class Expectation:
+class GraphExpectation:
     """A graph and what it must compute.
 
     Attributes:
-        given: the graph, and what it is given.
+        example: the graph and its inputs.
         outputs: what the reference computes node by node.
         bounds: how far each element may lie from that.
     """
 
-    given: Example
+    example: Example
     outputs: tuple[Array, ...]
     bounds: tuple[Bound, ...]
 
     @classmethod
-    def of(cls, name: str) -> Expectation:
+    def of(cls, name: str) -> GraphExpectation:
         """What the graph of a case must compute."""
-        given = example(name)
-        bounds = output_bounds(resolve(given.graph), given.inputs)
-        return cls(given, _execute(given, Device("numpy"), ()).outputs, bounds)
+        graph_example = example(name)
+        bounds = output_bounds(resolve(graph_example.graph), graph_example.inputs)
+        return cls(graph_example, _execute(graph_example, Device("numpy"), ()).outputs, bounds)
 
     def verdicts(self, device: Device, disabled: Collection[str]) -> list[Verdict]:
         """Compare what a device computes, with some passes left out: a verdict per output."""
-        ran = _execute(self.given, device, disabled, POISON)
-        found = zip(self.outputs, ran.outputs, self.bounds, strict=True)
-        return [replace(compare(expected, got, WITHIN, bound), kernels=ran.kernels) for expected, got, bound in found]
+        ran = _execute(self.example, device, disabled, POISON)
+        compared = zip(self.outputs, ran.outputs, self.bounds, strict=True)
+        return [
+            replace(compare(expected, got, WITHIN, bound), kernels=ran.kernels) for expected, got, bound in compared
+        ]
 
 
 def example(name: str) -> Example:
@@ -285,23 +293,112 @@ def example(name: str) -> Example:
         InvalidArgument: when the name spells none.
     """
     named = _named(name)
-    return random_graphs.example(random_graphs.Key.parse(name)) if named is None else named.example()
+    return random_example(RandomGraph.parse(name)) if named is None else named.example()
 
 
-def _named(name: str) -> Pair | Casts | None:
+def _named(name: str) -> GraphPair | Casts | None:
     """The pair, pattern or casts that a name spells, if it spells one."""
-    return Pair.parse(name) or Casts.parse(name)
+    return GraphPair.parse(name) or Casts.parse(name)
 
 
 @dataclass(frozen=True)
-class _Execution:
+class _GraphExecution:
     """What a device computed, and the kernels that did (``Outcome.kernels``)."""
 
     outputs: tuple[Array, ...]
     kernels: tuple[str, ...]
 
 
-def _execute(given: Example, device: Device, disabled: Collection[str], poison: int = 0) -> _Execution:
-    compiled = device.compile_graph(given.graph, disabled_passes=disabled)
+def _execute(graph_example: Example, device: Device, disabled: Collection[str], poison: int = 0) -> _GraphExecution:
+    compiled = device.compile_graph(graph_example.graph, disabled_passes=disabled)
     with np.errstate(all="ignore"):  # the numpy adapter, on halves that overflow
-        return _Execution(run_graph(compiled, given.inputs, poison), kernels_of(compiled))
+        return _GraphExecution(run_graph(compiled, graph_example.inputs, poison), kernels_of(compiled))
+
+
+# ---- random graphs of integers, and of floats that hold integers exactly ---------------------------------------------
+
+
+SOURCES: tuple[Sizes, ...] = ((4, 8), (8, 4), (12, 12), (1, 8))
+"""Sizes of the tensors that a graph starts from: the first three are its inputs, the last one is a constant."""
+MOST_NODES = 500
+
+
+@dataclass(frozen=True)
+class RandomGraph:
+    """What names a graph."""
+
+    data_type: DataType
+    nodes: int
+    seed: int
+
+    def __str__(self) -> str:
+        return f"graph-{self.data_type.name.lower()}-{self.nodes}-s{self.seed}"
+
+    @classmethod
+    def parse(cls, name: str) -> RandomGraph:
+        """The key that a name spells.
+
+        Raises:
+            InvalidArgument: when it spells none.
+        """
+        match = re.fullmatch(r"graph-(\w+)-(\d{1,3})-s(\d{1,9})", name)
+        types = {data_type.name.lower(): data_type for data_type in LARGEST}
+        if match is not None and match[1] in types:
+            key = cls(types[match[1]], int(match[2]), int(match[3]))
+            if str(key) == name and 1 <= key.nodes <= MOST_NODES:
+                return key
+        raise InvalidArgument(f"{name!r} names no graph, such as graph-float32-12-s0, of up to {MOST_NODES} nodes")
+
+
+def random_example(key: RandomGraph) -> Example:
+    """The graph of a key. Where a value lies is its number: sources first, then nodes, in order."""
+    rng = np.random.default_rng(zlib.crc32(str(key).encode()))
+    sources = [LiveTensor(Location(1 + number), sizes, 3) for number, sizes in enumerate(SOURCES)]
+    generator = DispatchGenerator(key.data_type, rng, Location(0), list(sources), element_wise=3)
+    dispatches = []
+    for number in range(key.nodes):
+        dispatch = generator.draw()
+        dispatches.append(dispatch)
+        result = LiveTensor(Location(1 + len(SOURCES) + number), dispatch.sizes, dispatch.most)
+        generator.values.append(result)
+        if rng.random() < 0.3:
+            generator.values.append(_reinterpreted(result))
+    dtype = key.data_type.numpy
+    data: list[Array] = [rng.integers(0, 4, 4).astype(np.uint32)]
+    data += [rng.integers(-3, 4, rows * columns).astype(dtype) for rows, columns in SOURCES]
+    return Example(_graph(dispatches, data[-1], rng, str(key)), tuple(data[:-1]))
+
+
+def _reinterpreted(value: LiveTensor) -> LiveTensor:
+    """The same bytes as a matrix of other sizes: the edge between says so."""
+    rows, columns = value.sizes
+    return replace(value, sizes=(rows * columns // 4, 4) if rows * columns % 4 == 0 else (columns, rows))
+
+
+def _graph(dispatches: list[Dispatch], constant: Array, rng: np.random.Generator, name: str) -> GraphDesc:
+    """The graph of some dispatches; what none of them reads is an output, and some of what one reads."""
+    first = 1 + len(SOURCES)
+    into: list[InputEdge] = []
+    inner: list[IntermediateEdge] = []
+    for number, dispatch in enumerate(dispatches):
+        read = [value.location for value in dispatch.reads]
+        for position, location in enumerate(read if dispatch.indices is None else [*read, dispatch.indices]):
+            if location.buffer >= first:
+                inner.append(IntermediateEdge(location.buffer - first, 0, number, position))
+            elif location.buffer == first - 1:
+                inner.append(IntermediateEdge(len(dispatches), 0, number, position))
+            else:
+                into.append(InputEdge(location.buffer, number, position))
+    read_nodes = {edge.from_node for edge in inner}
+    ends = [number for number in range(len(dispatches)) if number not in read_nodes or rng.random() < 0.15]
+    nodes = [OperatorNode(dispatch.desc, f"{number}") for number, dispatch in enumerate(dispatches)]
+    outputs = tuple(OutputEdge(node, 0, number) for number, node in enumerate(ends))
+    return GraphDesc(
+        first - 1,
+        len(ends),
+        (*nodes, ConstantNode(constant.tobytes(), "constant")),
+        tuple(into),
+        tuple(inner),
+        outputs,
+        name,
+    )

@@ -23,6 +23,7 @@ from onnx.backend.test.loader import load_model_tests
 
 from dmlgpu.common.errors import InvalidArgument, NotSupported
 from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.suites.registry import Suite
 from dmlgpu.frontends.onnx.backend import DmlBackend
 from dmlgpu.frontends.onnx.elements import DATA_TYPES, type_name
 from dmlgpu.frontends.onnx.model import all_nodes
@@ -39,18 +40,16 @@ _CAST_ATTRIBUTES = ("to", "dtype", "output_dtype", "data_type", "stash_type")
 _BITS = {"int4", "uint4", "int2", "uint2"}
 
 
-class OnnxBackendSuite:
+class OnnxBackendSuite(Suite):
     """ONNX's own tests; see the module."""
 
     profiles = tuple(_PROFILES)
 
     def names(self, profile: str) -> tuple[str, ...]:
-        """The names of a profile's cases."""
-        found = tuple(f"{kind}-{name}" for kind in _PROFILES[profile] for name in sorted(models(kind)))
-        return found[::_SAMPLE] if profile == "quick" else found
+        names = tuple(f"{kind}-{name}" for kind in _PROFILES[profile] for name in sorted(models(kind)))
+        return names[::_SAMPLE] if profile == "quick" else names
 
     def has(self, name: str) -> bool:
-        """Whether there is a case of this name."""
         return find(name) is not None
 
     def run(self, name: str, device: Device) -> Outcome:
@@ -69,11 +68,11 @@ class OnnxBackendSuite:
         prepared = DmlBackend.prepare(model_of(case), dml_device=device)
         elements = 0
         for inputs, expected in data:
-            for found, wanted in zip(prepared.run(inputs), expected, strict=True):
-                why = difference(found, wanted, case.rtol, case.atol)
+            for output, target in zip(prepared.run(inputs), expected, strict=True):
+                why = difference(output, target, case.rtol, case.atol)
                 if why:
                     return Outcome(name, Status.FAIL, message=why)
-                elements += np.size(found)
+                elements += np.size(output)
         return Outcome(name, Status.PASS, elements=elements)
 
 
@@ -83,9 +82,9 @@ def models(kind: str) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the suite's own arithmetic overflows
         if kind == "node":
-            return {one.name: one for one in collect_testcases("")}
-        found = {one.name: one for one in load_model_tests(kind=kind)}
-        return found | {one.name: one for one in collect_models()} if kind == "simple" else found
+            return {model.name: model for model in collect_testcases("")}
+        by_name = {model.name: model for model in load_model_tests(kind=kind)}
+        return by_name | {model.name: model for model in collect_models()} if kind == "simple" else by_name
 
 
 def find(name: str) -> Any:
@@ -113,31 +112,31 @@ def data_of(case: Any) -> Iterator[tuple[list[Any], list[Any]]]:
 
 def _from_files(folder: Path, which: str) -> list[Any]:
     arrays = []
-    for file in sorted(folder.glob(f"{which}_*.pb"), key=lambda one: int(one.stem.split("_")[1])):
+    for file in sorted(folder.glob(f"{which}_*.pb"), key=lambda path: int(path.stem.split("_")[1])):
         tensor = onnx.TensorProto()
         tensor.ParseFromString(file.read_bytes())
         arrays.append(numpy_helper.to_array(tensor))
     return arrays
 
 
-def _arrays(given: Iterable[Any]) -> list[Any]:
-    return [numpy_helper.to_array(one) if isinstance(one, onnx.TensorProto) else one for one in given]
+def _arrays(values: Iterable[Any]) -> list[Any]:
+    return [numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value for value in values]
 
 
-def difference(found: Array, wanted: Any, rtol: float, atol: float) -> str:
+def difference(output: Array, expected: Any, rtol: float, atol: float) -> str:
     """Return in what an output is wrong; nothing where it is right."""
-    wanted = np.asarray(wanted)
-    if wanted.dtype.name in _BITS:
-        wanted = wanted.astype(np.uint8 if wanted.dtype.name.startswith("u") else np.int8)
-    if found.dtype != wanted.dtype:
-        return f"type {found.dtype}, expected {wanted.dtype}"
-    if found.shape != wanted.shape:
-        return f"shape {found.shape}, expected {wanted.shape}"
+    expected = np.asarray(expected)
+    if expected.dtype.name in _BITS:
+        expected = expected.astype(np.uint8 if expected.dtype.name.startswith("u") else np.int8)
+    if output.dtype != expected.dtype:
+        return f"type {output.dtype}, expected {expected.dtype}"
+    if output.shape != expected.shape:
+        return f"shape {output.shape}, expected {expected.shape}"
     try:
-        if wanted.dtype.kind in "biu":
-            np.testing.assert_array_equal(found, wanted)
+        if expected.dtype.kind in "biu":
+            np.testing.assert_array_equal(output, expected)
         else:
-            np.testing.assert_allclose(found, wanted, rtol=rtol, atol=atol)
+            np.testing.assert_allclose(output, expected, rtol=rtol, atol=atol)
     except AssertionError as error:
         return " ".join(str(error).split())[:400]
     return ""
@@ -150,28 +149,28 @@ _WITHIN = DATA_TYPES.keys() - {TensorProto.DOUBLE}
 def outside(model: onnx.ModelProto) -> str:
     """Return why a model is no matter of DirectML's; nothing for one that is: a kind of values, a type, or a domain."""
     infos = (*model.graph.input, *model.graph.output, *model.graph.value_info)
-    found = next((why for info in infos if (why := _outside_type(info.type))), "")
-    if found:
-        return found
+    reason = next((why for info in infos if (why := _outside_type(info.type))), "")
+    if reason:
+        return reason
     nodes = list(all_nodes(model.graph))
     for element in _elements(model, nodes):
         if element and element not in _WITHIN:
             return type_name(element)
-    domain = next((one.domain for one in nodes if one.domain not in ("", "ai.onnx")), "")
+    domain = next((node.domain for node in nodes if node.domain not in ("", "ai.onnx")), "")
     return f"domain {domain}" if domain else ""
 
 
-def _outside_type(given: TypeProto) -> str:
-    kind = given.WhichOneof("value")
+def _outside_type(value_type: TypeProto) -> str:
+    kind = value_type.WhichOneof("value")
     if kind not in (None, "tensor_type"):
         return str(kind).removesuffix("_type")
-    element = given.tensor_type.elem_type
+    element = value_type.tensor_type.elem_type
     return "" if element in _WITHIN or not element else type_name(element)
 
 
 def _elements(model: onnx.ModelProto, nodes: Iterable[onnx.NodeProto]) -> Iterator[int]:
     """Return the types of constants, and those that casts name."""
-    yield from (one.data_type for one in model.graph.initializer)
+    yield from (tensor.data_type for tensor in model.graph.initializer)
     for node in nodes:
         for attribute in node.attribute:
             if attribute.type == AttributeProto.TENSOR:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -11,10 +11,11 @@ import numpy as np
 
 from dmlgpu.common.errors import DmlError, InvalidArgument, NotSupported
 from dmlgpu.conformance.cases.case import Case
-from dmlgpu.conformance.cases.profiles import PROFILES
+from dmlgpu.conformance.cases.keys import PROFILES
 from dmlgpu.conformance.cases.registry import case_by_name, case_names
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.runner import run_case
+from dmlgpu.conformance.suites.registry import Suite
 from dmlgpu.runtime.device import Device
 
 FEW = 4
@@ -28,7 +29,7 @@ def first(names: Sequence[str]) -> tuple[str, ...]:
     return (*examples[:1], *others[:FEW])
 
 
-class CaseSuite(ABC):
+class CaseSuite(Suite):
     """A suite whose names spell cases."""
 
     @abstractmethod
@@ -40,7 +41,6 @@ class CaseSuite(ABC):
         """
 
     def has(self, name: str) -> bool:
-        """Whether a name spells a case."""
         try:
             self.case(name)
         except InvalidArgument:
@@ -63,15 +63,9 @@ class OperatorSuite(CaseSuite):
     profiles = PROFILES
 
     def names(self, profile: str) -> tuple[str, ...]:
-        """The names of a profile's cases."""
         return case_names(profile)
 
     def case(self, name: str) -> Case:
-        """The case with a name.
-
-        Raises:
-            InvalidArgument: when it names none.
-        """
         return case_by_name(name)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -22,9 +22,9 @@ from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.conformance.cases.case import Array
 from dmlgpu.conformance.cases.tolerance import Ulp, as_bits
 from dmlgpu.conformance.drivers.pairwise import Allowance
-from dmlgpu.conformance.running.comparison import Verdict, compare
-from dmlgpu.conformance.running.outcome import Outcome
+from dmlgpu.conformance.running.outcome import Outcome, Verdict, compare
 from dmlgpu.conformance.running.runner import kernels_of
+from dmlgpu.conformance.suites.registry import Suite
 from dmlgpu.runtime.binding import BufferBinding
 from dmlgpu.runtime.buffer import Buffer
 from dmlgpu.runtime.commands import CommandList
@@ -47,7 +47,7 @@ LocatedTensor: TypeAlias = tuple[TensorDesc, Location]
 
 
 @dataclass(frozen=True)
-class Step:
+class DispatchStep:
     """One dispatch.
 
     Attributes:
@@ -76,7 +76,7 @@ def _bound(slots: Sequence[TensorSlot], locations: Sequence[Location]) -> tuple[
 
 
 @dataclass(frozen=True)
-class Program:
+class DispatchProgram:
     """Dispatches over buffers.
 
     Attributes:
@@ -87,7 +87,7 @@ class Program:
     """
 
     buffers: tuple[Array, ...]
-    lists: tuple[tuple[Step, ...], ...]
+    lists: tuple[tuple[DispatchStep, ...], ...]
     submissions: tuple[tuple[int, ...], ...] = ((0,),)
     deterministic: bool = False
 
@@ -97,16 +97,16 @@ class Program:
         return tuple(dict.fromkeys(step.desc for steps in self.lists for step in steps))
 
     @property
-    def order(self) -> Iterator[Step]:
+    def order(self) -> Iterator[DispatchStep]:
         """The dispatches as they follow each other."""
         return (step for numbers in self.submissions for number in numbers for step in self.lists[number])
 
 
-def expected(program: Program) -> tuple[Array, ...]:
+def expected(program: DispatchProgram) -> tuple[Array, ...]:
     """What the buffers hold in the end."""
     memory = tuple(array.copy() for array in program.buffers)
     for step in program.order:
-        arrays = [None if one is None else one[0].decode(_bytes(memory, *one)) for one in step.sources]
+        arrays = [None if source is None else source[0].decode(_bytes(memory, *source)) for source in step.sources]
         results = iter(reference.evaluate(step.desc, arrays))
         for desc, location in filter(None, step.targets):
             _bytes(memory, desc, location)[:] = desc.encode(next(results))
@@ -120,7 +120,7 @@ def _bytes(memory: Sequence[Array], desc: TensorDesc, location: Location) -> Arr
 
 
 @dataclass(frozen=True)
-class Execution:
+class ProgramExecution:
     """What a device did.
 
     Attributes:
@@ -132,7 +132,7 @@ class Execution:
     kernels: tuple[str, ...] = ()
 
 
-def execute(program: Program, device: Device) -> Execution:
+def execute(program: DispatchProgram, device: Device) -> ProgramExecution:
     """Run a program on a device, or on a deterministic one of the same adapter if need be.
 
     Raises:
@@ -152,16 +152,18 @@ def execute(program: Program, device: Device) -> Execution:
     lists = [recorder_.record(steps) for steps in program.lists]
     for numbers in program.submissions:
         device.queue.execute([lists[number] for number in numbers])
-    found = tuple(buffer.read().view(content.dtype) for buffer, content in zip(buffers, program.buffers, strict=True))
+    contents = tuple(
+        buffer.read().view(content.dtype) for buffer, content in zip(buffers, program.buffers, strict=True)
+    )
     for buffer in (*buffers, *recorder_.resources):
         buffer.release()
-    return Execution(found, recorder_.kernels)
+    return ProgramExecution(contents, recorder_.kernels)
 
 
 class _Recorder:
     """A program's operators, compiled and initialised, and the memory that they share."""
 
-    def __init__(self, device: Device, program: Program, buffers: Sequence[Buffer]):
+    def __init__(self, device: Device, program: DispatchProgram, buffers: Sequence[Buffer]):
         self.device, self.buffers = device, buffers
         self.compiled = {desc: device.compile_operator(device.create_operator(desc)) for desc in program.descs}
         self.persistent = {
@@ -176,7 +178,7 @@ class _Recorder:
     @property
     def kernels(self) -> tuple[str, ...]:
         """The kernels of all operators."""
-        return tuple(dict.fromkeys(one for compiled in self.compiled.values() for one in kernels_of(compiled)))
+        return tuple(dict.fromkeys(kernel for compiled in self.compiled.values() for kernel in kernels_of(compiled)))
 
     @property
     def resources(self) -> tuple[Buffer, ...]:
@@ -192,7 +194,7 @@ class _Recorder:
         commands.close()
         self.device.queue.execute([commands])
 
-    def record(self, steps: Sequence[Step]) -> CommandList:
+    def record(self, steps: Sequence[DispatchStep]) -> CommandList:
         """A closed list of some dispatches; all use one temporary resource."""
         commands, recorder = self.device.create_command_list(), self.device.create_command_recorder()
         for step in steps:
@@ -211,14 +213,16 @@ class _Recorder:
         if desc in self.persistent:
             table.bind_persistent_resource(self.persistent[desc])
 
-    def _bindings(self, bound: Sequence[LocatedTensor | None]) -> list[BufferBinding | None]:
+    def _bindings(self, tensors: Sequence[LocatedTensor | None]) -> list[BufferBinding | None]:
         return [
-            None if one is None else BufferBinding(self.buffers[one[1].buffer], one[1].offset, one[0].byte_size)
-            for one in bound
+            None
+            if located is None
+            else BufferBinding(self.buffers[located[1].buffer], located[1].offset, located[0].byte_size)
+            for located in tensors
         ]
 
 
-def run_program(program: Program, device: Device) -> Verdict:
+def run_program(program: DispatchProgram, device: Device) -> Verdict:
     """Compare what a device leaves in the buffers with what is expected.
 
     Returns:
@@ -227,17 +231,17 @@ def run_program(program: Program, device: Device) -> Verdict:
     Raises:
         NotSupported: when the adapter lacks what an operator needs.
     """
-    found = execute(program, device)
-    verdicts = [compare(wanted, got, EQUAL) for wanted, got in zip(expected(program), found.buffers, strict=True)]
+    execution = execute(program, device)
+    verdicts = [compare(target, got, EQUAL) for target, got in zip(expected(program), execution.buffers, strict=True)]
     worst = max(range(len(verdicts)), key=lambda number: verdicts[number].wrong)
     verdict = verdicts[worst]
     if not verdict.ok:
         verdict = replace(verdict, problem=_last_writer(program, worst, verdict.worst[0]))
-    digest = hashlib.sha256(b"".join(as_bits(array).tobytes() for array in found.buffers)).hexdigest()[:16]
-    return replace(verdict, digest=digest, kernels=found.kernels)
+    digest = hashlib.sha256(b"".join(as_bits(array).tobytes() for array in execution.buffers)).hexdigest()[:16]
+    return replace(verdict, digest=digest, kernels=execution.kernels)
 
 
-def _last_writer(program: Program, buffer: int, element: int) -> str:
+def _last_writer(program: DispatchProgram, buffer: int, element: int) -> str:
     """Which dispatch left what lies at an element."""
     position = element * program.buffers[buffer].itemsize
     text = f"buffer {buffer} must be unchanged"
@@ -248,11 +252,11 @@ def _last_writer(program: Program, buffer: int, element: int) -> str:
     return text
 
 
-class ProgramSuite(ABC):
+class ProgramSuite(Suite):
     """A suite whose names spell programs."""
 
     @abstractmethod
-    def program(self, name: str) -> Program:
+    def program(self, name: str) -> DispatchProgram:
         """The program with a name.
 
         Raises:
@@ -260,7 +264,6 @@ class ProgramSuite(ABC):
         """
 
     def has(self, name: str) -> bool:
-        """Whether a name spells a program."""
         try:
             self.program(name)
         except InvalidArgument:

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import Protocol
 
+from dmlgpu.catalog import search
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.conformance.running.outcome import Outcome
-from dmlgpu.conformance.suites import suggestions
 from dmlgpu.runtime.device import Device
 
 GROUP = "dmlgpu.suites"
@@ -31,20 +31,20 @@ BUILT_IN = tuple(
         ("operators", "operators:OperatorSuite"),
         ("values", "special_values:SpecialValueSuite"),
         ("attributes", "attributes:AttributeSuite"),
-        ("halves", "halves:HalvesSuite"),
+        ("halves", "special_values:HalvesSuite"),
         ("chains", "chains:ChainSuite"),
         ("graphs", "graphs:GraphSuite"),
         ("hazards", "hazards:HazardSuite"),
         ("sizes", "sizes:SizeSuite"),
         ("accuracy", "accuracy:AccuracySuite"),
-        ("operator_accuracy", "operator_accuracy:OperatorAccuracySuite"),
+        ("operator_accuracy", "accuracy:OperatorAccuracySuite"),
     )
 )
 """dmlgpu's own, found like those of other packages, also where dmlgpu runs without having been installed."""
 
 MUTANTS = (
     EntryPoint("mutants", "dmlgpu.conformance.mutation.suite:MutantSuite", GROUP),
-    EntryPoint("mutant_runs", "dmlgpu.conformance.mutation.runs:MutantRunSuite", GROUP),
+    EntryPoint("mutant_runs", "dmlgpu.conformance.mutation.suite:MutantRunSuite", GROUP),
 )
 """Faults in the shaders, which the other suites must notice."""
 
@@ -77,13 +77,13 @@ def suite_by_name(name: str) -> Suite:
         InvalidArgument: when there is none of that name; the message lists those that exist. Or when it needs a package
             that is not installed.
     """
-    found = _entries()
-    if name not in found:
-        near = difflib.get_close_matches(name.lower(), found, 1)
+    entries = _entries()
+    if name not in entries:
+        near = difflib.get_close_matches(name.lower(), entries, 1)
         similar = f"; a similar name: {near[0]}" if near else ""
-        raise InvalidArgument(f"there is no suite {name!r}{similar}; there are {', '.join(sorted(found))}")
+        raise InvalidArgument(f"there is no suite {name!r}{similar}; there are {', '.join(sorted(entries))}")
     try:
-        suite: Suite = found[name].load()()
+        suite: Suite = entries[name].load()()
     except ModuleNotFoundError as error:
         raise InvalidArgument(f"the suite {name!r} needs a package that is not installed: {error}") from None
     return suite
@@ -124,12 +124,12 @@ def select(suite: Suite, profile: str, patterns: Sequence[str] = ()) -> tuple[st
     selected = set() if patterns else set(names)
     others: list[str] = []
     for pattern in patterns:
-        found = {name for name in names if matches(name, pattern)}
-        if not found and not suite.has(pattern):
+        matching = {name for name in names if matches(name, pattern)}
+        if not matching and not suite.has(pattern):
             hint = _hint(suite, profile, pattern)
             raise InvalidArgument(f"no case of the profile {profile!r} matches {pattern!r}{hint}")
-        selected |= found
-        others += [] if found else [pattern]
+        selected |= matching
+        others += [] if matching else [pattern]
     return tuple(dict.fromkeys([*(name for name in names if name in selected), *others]))
 
 
@@ -140,7 +140,7 @@ def _hint(suite: Suite, profile: str, pattern: str) -> str:
         count = sum(matches(name, pattern) for name in suite.names(larger))
         if count:
             return f"; --profile {larger} has {count} {'case' if count == 1 else 'cases'} that it matches"
-    return suggestions.hint(pattern, suite.names(profile), list(_entries()))
+    return _suggestion(pattern, suite.names(profile), list(_entries()))
 
 
 def matches(name: str, pattern: str) -> bool:
@@ -152,3 +152,40 @@ def matches(name: str, pattern: str) -> bool:
 def list_digest(names: Sequence[str]) -> str:
     """What two runs of the same cases agree in."""
     return hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
+
+
+_MOST_NAMES = 3
+"""Names that are offered, at most."""
+
+_LIKENESS = 0.7
+"""From which likeness on names are near, as ``difflib`` measures it."""
+
+
+def _suggestion(pattern: str, names: Sequence[str], suites: Sequence[str]) -> str:
+    """Return what a message about a pattern says after a semicolon; empty where nothing is like it.
+
+    Args:
+        pattern: it matches none of the names.
+        names: of all cases.
+        suites: the names of suites.
+    """
+    word = pattern.strip("*?").lower()
+    if word in suites:
+        return f"; there is a suite of this name: --suite {word}"
+    stem, _, rest = word.partition("-")
+    stems = list(dict.fromkeys(name.partition("-")[0] for name in names))
+    # An operator's name in another library, then one that is misspelt; the cases of an operator begin with its stem.
+    known = [match.operator.stem for match in search.find(stem) if match.fit <= search.SYNONYM]
+    alike = [name.lower() for name in search.near(stem)] + _near(stem, stems)
+    similar = [candidate for candidate in dict.fromkeys(known or alike) if candidate in stems]
+    if rest:
+        # As much of each name as there is of the pattern, which may be no more than the beginning.
+        beginnings = {name[: len(word)]: name for name in names if name.partition("-")[0] in (stem, *similar)}
+        similar = [beginnings[beginning] for beginning in _near(word, list(beginnings))] or similar
+    if not similar:
+        similar = _near(word, suites)
+    return f"; similar names: {', '.join(similar[:_MOST_NAMES])}" if similar else ""
+
+
+def _near(word: str, names: Sequence[str]) -> list[str]:
+    return difflib.get_close_matches(word, names, _MOST_NAMES, _LIKENESS) if len(word) <= search.LONGEST else []

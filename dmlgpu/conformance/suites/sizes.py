@@ -15,16 +15,17 @@ from typing import Any
 import numpy as np
 
 from dmlgpu.catalog import descs
-from dmlgpu.catalog.enums import AxisDirection, DataType, ReduceFunction
+from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.catalog.samples import SAMPLES, Sizes
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import InvalidArgument, NotSupported, OutOfMemory
 from dmlgpu.conformance.cases.case import Array
-from dmlgpu.conformance.cases.profiles import PROFILES
+from dmlgpu.conformance.cases.keys import PROFILES
 from dmlgpu.conformance.cases.tolerance import EXACT
-from dmlgpu.conformance.running.comparison import Verdict, compare
-from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.outcome import Outcome, Status, Verdict, compare
 from dmlgpu.conformance.running.runner import kernels_of
+from dmlgpu.conformance.suites.registry import Suite
 from dmlgpu.runtime.buffer import Buffer
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.operator import CompiledOperator
@@ -66,7 +67,7 @@ def running_sums(indices: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Workload:
+class LargeWorkload:
     """An operator on large tensors.
 
     Attributes:
@@ -84,84 +85,66 @@ def _words(count: int) -> TensorDesc:
     return TensorDesc(DataType.UINT32, (count,))
 
 
-def _copy(count: int) -> Workload:
-    tensor = _words(count)
+def _copied(tensor: TensorDesc, contents: Contents) -> LargeWorkload:
     desc = descs.ElementWiseIdentity(input_tensor=tensor, output_tensor=tensor, scale_bias=None)
-    return Workload(desc, (pattern,), pattern)
+    return LargeWorkload(desc, (contents,), contents)
 
 
-def _copy_bytes(count: int) -> Workload:
-    tensor = TensorDesc(DataType.UINT8, (4 * count,))
-    desc = descs.ElementWiseIdentity(input_tensor=tensor, output_tensor=tensor, scale_bias=None)
-    return Workload(desc, (byte_pattern,), byte_pattern)
-
-
-def _add(count: int) -> Workload:
+def _add(count: int) -> LargeWorkload:
     tensor = _words(count)
     desc = descs.ElementWiseAdd(a_tensor=tensor, b_tensor=tensor, output_tensor=tensor)
-    return Workload(desc, (pattern, other_pattern), lambda indices: pattern(indices) + other_pattern(indices))
+    return LargeWorkload(desc, (pattern, other_pattern), lambda indices: pattern(indices) + other_pattern(indices))
 
 
-def _sequence(count: int) -> Workload:
+def _sequence(count: int) -> LargeWorkload:
     desc = descs.FillValueSequence(
         output_tensor=_words(count), value_data_type=DataType.UINT32, value_start=FIRST, value_delta=FACTOR
     )
-    return Workload(desc, (), pattern)
+    return LargeWorkload(desc, (), pattern)
 
 
-def _sum(count: int) -> Workload:
-    desc = descs.Reduce(function=ReduceFunction.SUM, input_tensor=_words(count), output_tensor=_words(1), axes=(0,))
-    return Workload(desc, (pattern,), lambda indices: running_sums(indices + np.uint64(count - 1)))
+def _sampled(operator: str, sizes: Sizes, inputs: tuple[Contents, ...], expected: Contents) -> LargeWorkload:
+    return LargeWorkload(SAMPLES[operator].desc(sizes, DataType.UINT32), inputs, expected)
 
 
-def _row_sums(count: int) -> Workload:
+def _sum(count: int) -> LargeWorkload:
+    def total(indices: Array) -> Array:
+        return running_sums(indices + np.uint64(count - 1))
+
+    return _sampled("REDUCE", {"rows": 1, "columns": count}, (pattern,), total)
+
+
+def _row_sums(count: int) -> LargeWorkload:
     """Rows of seven words, few of which share a workgroup."""
-    rows = count // 7
-    desc = descs.Reduce(
-        function=ReduceFunction.SUM,
-        input_tensor=TensorDesc(DataType.UINT32, (rows, 7)),
-        output_tensor=TensorDesc(DataType.UINT32, (rows, 1)),
-        axes=(1,),
-    )
 
     def sums(indices: Array) -> Array:
         elements = indices[:, np.newaxis] * np.uint64(7) + np.arange(7, dtype=np.uint64)
         return np.asarray(pattern(elements).sum(-1, dtype=np.uint32))
 
-    return Workload(desc, (pattern,), sums)
+    return _sampled("REDUCE", {"rows": count // 7, "columns": 7}, (pattern,), sums)
 
 
-def _running_sum(count: int) -> Workload:
-    desc = descs.CumulativeSummation(
-        input_tensor=_words(count),
-        output_tensor=_words(count),
-        axis=0,
-        axis_direction=AxisDirection.INCREASING,
-        has_exclusive_sum=False,
-    )
-    return Workload(desc, (pattern,), running_sums)
+def _running_sum(count: int) -> LargeWorkload:
+    return _sampled("CUMULATIVE_SUMMATION", {"rows": 1, "columns": count}, (pattern,), running_sums)
 
 
-def _gather(count: int) -> Workload:
-    """Every second one is near the end, the others anywhere."""
+def _gather(count: int) -> LargeWorkload:
+    """Every second index is near the end, the others anywhere."""
 
-    def gathered(indices: Array) -> Array:
+    def places(indices: Array) -> Array:
         spread = indices * np.uint64(count // INDEX_COUNT)
         return np.where(indices % 2 == 0, np.uint64(count - 1) - indices, spread).astype(np.uint32)
 
-    desc = descs.Gather(
-        input_tensor=_words(count),
-        indices_tensor=_words(INDEX_COUNT),
-        output_tensor=_words(INDEX_COUNT),
-        axis=0,
-        index_dimensions=1,
-    )
-    return Workload(desc, (pattern, gathered), lambda indices: pattern(gathered(indices).astype(np.uint64)))
+    def gathered(indices: Array) -> Array:
+        return pattern(places(indices).astype(np.uint64))
+
+    sizes = {"rows": count, "columns": 1, "picked": INDEX_COUNT}
+    return _sampled("GATHER", sizes, (pattern, places), gathered)
 
 
-WORKLOADS: Mapping[str, Callable[[int], Workload]] = {
-    "copy": _copy,
-    "copy_bytes": _copy_bytes,
+WORKLOADS: Mapping[str, Callable[[int], LargeWorkload]] = {
+    "copy": lambda count: _copied(_words(count), pattern),
+    "copy_bytes": lambda count: _copied(TensorDesc(DataType.UINT8, (4 * count,)), byte_pattern),
     "add": _add,
     "sequence": _sequence,
     "sum": _sum,
@@ -238,22 +221,22 @@ def _compared(tensor: TensorDesc, output: Buffer, expected: Contents) -> Verdict
     return replace(worst, wrong=wrong, elements=math.prod(tensor.sizes))
 
 
-def run_workload(workload: Workload, device: Device) -> Verdict:
+def run_workload(workload: LargeWorkload, device: Device) -> Verdict:
     """Run an operator on large tensors.
 
     Raises:
         NotSupported: when they are larger than its memory.
     """
     operator = device.compile_operator(device.create_operator(workload.desc))
-    descs_: list[Any] = [slot.tensor for slot in (*workload.desc.inputs, *workload.desc.outputs)]
+    tensors: list[Any] = [slot.tensor for slot in (*workload.desc.inputs, *workload.desc.outputs)]
     buffers: list[Buffer] = []
     try:
-        for tensor, contents in zip(descs_[:-1], workload.inputs, strict=True):
+        for tensor, contents in zip(tensors[:-1], workload.inputs, strict=True):
             buffers.append(_uploaded(device, tensor, contents))
-        buffers.append(device.create_buffer(descs_[-1].byte_size + GUARD.size, name="output"))
-        buffers[-1].write(GUARD, descs_[-1].byte_size)
+        buffers.append(device.create_buffer(tensors[-1].byte_size + GUARD.size, name="output"))
+        buffers[-1].write(GUARD, tensors[-1].byte_size)
         _execute(device, operator, buffers[:-1], buffers[-1])
-        verdict = _compared(descs_[-1], buffers[-1], workload.expected)
+        verdict = _compared(tensors[-1], buffers[-1], workload.expected)
         return replace(verdict, kernels=kernels_of(operator))
     except OutOfMemory as refusal:
         raise NotSupported(str(refusal)) from refusal
@@ -262,20 +245,18 @@ def run_workload(workload: Workload, device: Device) -> Verdict:
             buffer.release()
 
 
-class SizeSuite:
+class SizeSuite(Suite):
     """Every operator of this module at every size; over 2^31 bytes in the full profile only."""
 
     profiles = PROFILES
 
     def names(self, profile: str) -> tuple[str, ...]:
-        """The names of a profile's cases."""
         if profile == "quick":
             return ("size-row_sums-groups", "size-running_sum-groups")
         extents = list(EXTENTS) if profile == "full" else list(EXTENTS)[:-1]
         return tuple(f"size-{workload}-{extent}" for extent in extents for workload in WORKLOADS)
 
     def has(self, name: str) -> bool:
-        """Whether a name spells a case."""
         return name in self.names("full")
 
     def run(self, name: str, device: Device) -> Outcome:

@@ -1,10 +1,13 @@
-"""The suite of special values: the operators' cases with special values among their contents.
+"""The suites of special values: among the contents of the operators' cases, and every float16 value.
 
-A case's name is an operator's with ``values`` after the stem: ``gemm-values-float32-2x3-packed-s0``. Inputs whose
-elements are numbers to compute with get NaN of both signs with payloads, infinities, both zeros, subnormals, limits and
-any other bits; what says where elements go, and how many (indices, lengths, regions), stays as it is.
+``values``: a case's name is an operator's with ``values`` after the stem: ``gemm-values-float32-2x3-packed-s0``. Inputs
+whose elements are numbers to compute with get NaN of both signs with payloads, infinities, both zeros, subnormals,
+limits and any other bits; what says where elements go, and how many (indices, lengths, regions), stays as it is. Not
+every operator can be compared on all of them: ``SpecialKind`` says why, and which operators get fewer.
 
-Not every operator can be compared on all of them: ``Kind`` says why, and which operators get fewer.
+``halves``: every float16 value goes through every element-wise operator and activation of one tensor. A case's name is
+an operator's with ``halves`` after the stem: ``activation_elu-halves-float16-65536-packed-s1``. The operator's
+attributes come from the seed, so that one with parameters is run with several sets.
 """
 
 from __future__ import annotations
@@ -18,10 +21,12 @@ import numpy as np
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.conformance.accuracy.functions import FUNCTIONS
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, specials
+from dmlgpu.conformance.cases.keys import PLAIN, PROFILES, Key, Types
+from dmlgpu.conformance.cases.layouts import TensorLayout
 from dmlgpu.conformance.cases.operator_cases import OperatorCases
-from dmlgpu.conformance.cases.profiles import PROFILES
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
 from dmlgpu.conformance.cases.tolerance import Accumulated, as_bits
 from dmlgpu.conformance.suites.operators import CaseSuite, first
@@ -42,7 +47,7 @@ NOT_NUMBERS = frozenset(
 """Inputs that say where elements go, or how many there are."""
 
 
-class Kind(enum.Enum):
+class SpecialKind(enum.Enum):
     """Which special values an operator's numbers may be."""
 
     ALL = enum.auto()
@@ -59,17 +64,17 @@ class Kind(enum.Enum):
     be compared."""
 
 
-KINDS: Mapping[str, Kind] = {
-    "adam_optimizer": Kind.NONE,
-    "batch_normalization*": Kind.FINITE,  # x - mean of one element; products with gradients of 0
-    "mean_variance_normalization*": Kind.FINITE,  # x - mean of one element
-    "multihead_attention*": Kind.FINITE,  # keys that are masked
-    "roi_align*": Kind.FINITE,  # neighbours of weight 0
-    "convolution": Kind.FINITE,  # padding; transforms of whole tiles
-    "gemm": Kind.FINITE,  # alpha or beta of 0
-    "quantized_linear_average_pooling": Kind.NORMAL,  # integers of quotients
-    "*quantized_linear*": Kind.FINITE,  # products and quotients of scales
-    "*quantize*": Kind.NORMAL,  # integers of quotients
+KINDS: Mapping[str, SpecialKind] = {
+    "adam_optimizer": SpecialKind.NONE,
+    "batch_normalization*": SpecialKind.FINITE,  # x - mean of one element; products with gradients of 0
+    "mean_variance_normalization*": SpecialKind.FINITE,  # x - mean of one element
+    "multihead_attention*": SpecialKind.FINITE,  # keys that are masked
+    "roi_align*": SpecialKind.FINITE,  # neighbours of weight 0
+    "convolution": SpecialKind.FINITE,  # padding; transforms of whole tiles
+    "gemm": SpecialKind.FINITE,  # alpha or beta of 0
+    "quantized_linear_average_pooling": SpecialKind.NORMAL,  # integers of quotients
+    "*quantized_linear*": SpecialKind.FINITE,  # products and quotients of scales
+    "*quantize*": SpecialKind.NORMAL,  # integers of quotients
 }
 """Operators, as shell patterns, that get fewer than their tolerance allows (``Accumulated``: NOT_LARGE)."""
 
@@ -77,15 +82,17 @@ SHARES = (0.3, 0.03, 0.003)
 """How many elements become special where they are added up: a sum with one NaN says nothing about its other terms."""
 
 
-def declared_kind(stem: str) -> Kind:
+def declared_kind(stem: str) -> SpecialKind:
     """Which special values an operator's numbers may be."""
-    return next((kind for pattern, kind in KINDS.items() if fnmatch.fnmatchcase(stem, pattern)), Kind.ALL)
+    return next((kind for pattern, kind in KINDS.items() if fnmatch.fnmatchcase(stem, pattern)), SpecialKind.ALL)
 
 
-def kind_of(case: Case) -> Kind:
+def kind_of(case: Case) -> SpecialKind:
     """Which special values a case can be compared on."""
     declared = declared_kind(case.desc.operator.lower())
-    return Kind.NOT_LARGE if declared is Kind.ALL and isinstance(case.tolerance, Accumulated) else declared
+    return (
+        SpecialKind.NOT_LARGE if declared is SpecialKind.ALL and isinstance(case.tolerance, Accumulated) else declared
+    )
 
 
 def with_special_values(case: Case, name: str) -> Case:
@@ -93,7 +100,7 @@ def with_special_values(case: Case, name: str) -> Case:
     kind = kind_of(case)
 
     def fill(contents: np.random.Generator) -> Arrays:
-        share = 0.5 if kind in (Kind.ALL, Kind.NORMAL) else float(contents.choice(SHARES))
+        share = 0.5 if kind in (SpecialKind.ALL, SpecialKind.NORMAL) else float(contents.choice(SHARES))
         arrays = case.fill(contents)
         slots = zip(case.desc.inputs, arrays, strict=True)
         return tuple(
@@ -116,27 +123,27 @@ def _numbers(array: Array | None) -> Array | None:
 
 
 def _with_special_values(
-    rng: np.random.Generator, data_type: DataType, array: Array, share: float, kind: Kind
+    rng: np.random.Generator, data_type: DataType, array: Array, share: float, kind: SpecialKind
 ) -> Array:
     """The array with some of its elements replaced."""
     chosen = rng.choice(special_values(data_type, kind), array.shape)
-    if kind is Kind.ALL and data_type.bits >= 8:  # 4-bit integers come in bytes
+    if kind is SpecialKind.ALL and data_type.bits >= 8:  # 4-bit integers come in bytes
         chosen = np.where(rng.random(array.shape) < 0.3, any_bits(rng, data_type, array.shape), chosen)
     return np.where(rng.random(array.shape) < share, chosen, array)
 
 
-def special_values(data_type: DataType, kind: Kind = Kind.ALL) -> Array:
+def special_values(data_type: DataType, kind: SpecialKind = SpecialKind.ALL) -> Array:
     """The special values of a type and a kind."""
     values = specials(data_type)
     if not data_type.is_float:
         most = (1 << data_type.bits - data_type.is_signed) - 1
         return np.unique(np.clip(values, -most - 1 if data_type.is_signed else 0, most))
     sizes = np.abs(values)
-    if kind is Kind.FINITE:
+    if kind is SpecialKind.FINITE:
         return values[(sizes == 0) | ((sizes >= 0.5) & (sizes <= 4))]
-    if kind is Kind.NORMAL:
+    if kind is SpecialKind.NORMAL:
         values = values[(sizes == 0) | ~(sizes < np.finfo(data_type.numpy).smallest_normal)]
-    if kind is Kind.NOT_LARGE:
+    if kind is SpecialKind.NOT_LARGE:
         values = values[~(np.isfinite(values) & (sizes > 4))]
     return np.concatenate([values, _payloads(data_type)])
 
@@ -158,7 +165,6 @@ class SpecialValueSuite(CaseSuite):
     profiles = PROFILES
 
     def names(self, profile: str) -> tuple[str, ...]:
-        """The names of a profile's cases."""
         return tuple(
             f"{stem}{INFIX}{name.removeprefix(f'{stem}-')}"
             for stem, cases in OPERATOR_CASES.items()
@@ -167,11 +173,6 @@ class SpecialValueSuite(CaseSuite):
         )
 
     def case(self, name: str) -> Case:
-        """The case with a name.
-
-        Raises:
-            InvalidArgument: when it names none.
-        """
         stem, infix, rest = name.partition(INFIX)
         if not infix or not _is_comparable(stem, rest):
             raise InvalidArgument(f"{name!r} names no case such as gemm-values-float32-2x3-packed-s0")
@@ -185,12 +186,16 @@ def _is_comparable(stem: str, rest: str) -> bool:
     """
     kind = declared_kind(stem)
     is_fixed = rest.startswith("example") or "-scaled-" in rest
-    return not (is_fixed or kind is Kind.NONE or (kind in (Kind.FINITE, Kind.NORMAL) and "-special-" in rest))
+    return not (
+        is_fixed
+        or kind is SpecialKind.NONE
+        or (kind in (SpecialKind.FINITE, SpecialKind.NORMAL) and "-special-" in rest)
+    )
 
 
 def _takes_numbers(cases: OperatorCases) -> bool:
     """Whether an operator has an input that can hold special values."""
-    return declared_kind(cases.stem) is not Kind.NONE and any(
+    return declared_kind(cases.stem) is not SpecialKind.NONE and any(
         field.kind == "input" and field.python_name not in NOT_NUMBERS for field in cases.schema.tensor_fields
     )
 
@@ -207,3 +212,74 @@ def _chosen(cases: OperatorCases, profile: str) -> Iterator[str]:
         quick = [name for name in names if name in listed]
         floats = [name for name in (*quick, *names) if name.split("-")[1].startswith("float")]
         yield (floats or quick or names)[0]
+
+
+# ---- all halves ------------------------------------------------------------------------------------------------------
+
+
+HALVES_INFIX = "-halves-"
+COUNT = 1 << 16
+PARAMETER_SETS = {"quick": 1, "standard": 3, "full": 12}
+"""How often an operator with attributes is run."""
+
+
+def is_unary(cases: OperatorCases) -> bool:
+    """Whether an operator computes each element from one element; CAST does, rows of SOFTMAX do not."""
+    schema = cases.schema
+    is_elementwise = cases.stem.startswith(("element_wise_", "activation_", "cast")) and "max" not in cases.stem
+    return is_elementwise and [field.kind for field in schema.tensor_fields] == ["input", "output"]
+
+
+def all_halves() -> np.ndarray:
+    """Every value of float16, NaN with all payloads among them."""
+    return np.arange(COUNT, dtype=np.uint16).view(np.float16)
+
+
+def _half_types(cases: OperatorCases) -> tuple[Types, ...]:
+    """The combinations of types that read float16."""
+    return tuple(types for types in cases.types if types[0] is DataType.FLOAT16)
+
+
+def _has_attributes(cases: OperatorCases) -> bool:
+    tensors = {field.name for field in cases.schema.tensor_fields}
+    return any(field.name not in tensors and field.type != "SCALE_BIAS" for field in cases.schema.python_fields)
+
+
+class HalvesSuite(CaseSuite):
+    """Every operator of one tensor that takes float16.
+
+    Quick leaves out those whose function is measured anyway, and takes one set of parameters, one type of the result.
+    """
+
+    profiles = tuple(PARAMETER_SETS)
+
+    def names(self, profile: str) -> tuple[str, ...]:
+        return tuple(
+            name for cases in OPERATOR_CASES.values() if is_unary(cases) for name in _halves_names(cases, profile)
+        )
+
+    def case(self, name: str) -> Case:
+        stem, infix, rest = name.partition(HALVES_INFIX)
+        cases = OPERATOR_CASES.get(stem)
+        if not infix or cases is None or not is_unary(cases) or not rest.startswith("float16-"):
+            raise InvalidArgument(f"{name!r} names no case such as activation_elu-halves-float16-65536-packed-s1")
+        case = case_by_name(f"{stem}-{rest}")
+        tensor = case.desc.inputs[0].tensor
+        if tensor is None or tensor.sizes != (COUNT,):
+            raise InvalidArgument(f"{name!r}: there are {COUNT} halves, so the sizes must be {COUNT}")
+        return replace(case, name=name, fill=lambda contents: (all_halves(),))
+
+
+def _is_measured(stem: str) -> bool:
+    """Whether the suite ``accuracy`` measures the operator's function, on all halves too."""
+    function = stem.removeprefix("element_wise_").removeprefix("activation_")
+    return any(known.name in (function, f"{function}_f32") for known in FUNCTIONS)
+
+
+def _halves_names(cases: OperatorCases, profile: str) -> Iterator[str]:
+    types = _half_types(cases)
+    if profile == "quick" and _is_measured(cases.stem):
+        return
+    for chosen in types[:1] if profile == "quick" else types:
+        for seed in range(PARAMETER_SETS[profile] if _has_attributes(cases) else 1):
+            yield f"{cases.stem}{HALVES_INFIX}{Key(chosen, (COUNT,), TensorLayout.PACKED, PLAIN, seed)}"

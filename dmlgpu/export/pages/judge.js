@@ -1,4 +1,4 @@
-// Judges results as dmlgpu/conformance/running/comparison.py does, by the rules of dmlgpu/export/judging.py.
+// Judges results as dmlgpu/conformance/running/outcome.py does, by the rules of dmlgpu/export/cases.py.
 
 // Per floating-point type: bits, bits of the mantissa, the exponent's bias.
 const FLOATS = {FLOAT16: [16, 10, 15], FLOAT32: [32, 23, 127], FLOAT64: [64, 52, 1023]};

@@ -13,21 +13,21 @@ from typing import Any
 from numpy.typing import NDArray
 
 from dmlgpu.frontends.dxdispatch.execution import execute
+from dmlgpu.frontends.dxdispatch.files import MissingFile
 from dmlgpu.frontends.dxdispatch.loading import load
-from dmlgpu.frontends.dxdispatch.model import Model
+from dmlgpu.frontends.dxdispatch.model import DxModel as Model
 from dmlgpu.frontends.dxdispatch.onnx_models import OnnxOptions
-from dmlgpu.frontends.dxdispatch.paths import MissingFile
 from dmlgpu.frontends.dxdispatch.result import (
     Dispatched,
     Event,
     Initialized,
     OnnxBound,
     Printed,
-    Result,
+    TimingOptions,
     Written,
     report,
 )
-from dmlgpu.frontends.dxdispatch.timing import TimingOptions
+from dmlgpu.frontends.dxdispatch.result import DxResult as Result
 from dmlgpu.runtime.device import Device
 
 __all__ = [

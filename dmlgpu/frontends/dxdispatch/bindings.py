@@ -7,10 +7,9 @@ from typing import TypeVar
 
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import ModelError
+from dmlgpu.frontends.dxdispatch.json_node import UINT64_MAX, JsonNode, child_path, listing, nearest, optional, quoted
 from dmlgpu.frontends.dxdispatch.model import Bindings, BindPoint, BoundTensor
-from dmlgpu.frontends.dxdispatch.node import UINT64_MAX, Node, child_path, listing, nearest, quoted
 from dmlgpu.frontends.dxdispatch.resources import Resource
-from dmlgpu.frontends.dxdispatch.values import optional
 
 T = TypeVar("T")
 
@@ -29,7 +28,7 @@ _KEYS = (
 
 
 def parse_bindings(
-    node: Node | None,
+    node: JsonNode | None,
     parent_path: str,
     points: tuple[BindPoint, ...],
     resources: Mapping[str, Resource],
@@ -45,9 +44,6 @@ def parse_bindings(
         resources: the model's resources.
         initial: whether this is for the initialisation, which takes the tensors with OWNED_BY_DML, or for a dispatch,
             which takes all others.
-
-    Raises:
-        ModelError: for a tensor without a resource, a resource without a tensor, a range outside its resource.
     """
     bound: list[BoundTensor | None] = []
     for point in points:
@@ -58,7 +54,7 @@ def parse_bindings(
     return tuple(bound)
 
 
-def allow_points(node: Node | None, points: tuple[BindPoint, ...], operator: str) -> None:
+def allow_points(node: JsonNode | None, points: tuple[BindPoint, ...], operator: str) -> None:
     """Refuse bindings to names that are no tensors of the operator."""
     names = [point.name for point in points]
     for name, member in node.items() if node is not None else ():
@@ -67,20 +63,20 @@ def allow_points(node: Node | None, points: tuple[BindPoint, ...], operator: str
             raise member.error(f"{operator} has no such tensor to bind here: {quoted(name)}{suggestion}")
 
 
-def _sources(member: Node | None, path: str, point: BindPoint) -> tuple[Node | None, ...]:
+def _sources(member: JsonNode | None, path: str, point: BindPoint) -> tuple[JsonNode | None, ...]:
     count = len(point.tensors)
     if member is None or member.value is None:
         return (None,) * count
-    given = member.elements() if isinstance(member.value, list | tuple) else (member,)
-    if len(given) != count:
+    sources = member.elements() if isinstance(member.value, list | tuple) else (member,)
+    if len(sources) != count:
         raise ModelError(
-            path, f"{point.name} has {count} {'tensor' if count == 1 else 'tensors'}, got {len(given)} resources"
+            path, f"{point.name} has {count} {'tensor' if count == 1 else 'tensors'}, got {len(sources)} resources"
         )
-    return tuple(None if source.value is None else source for source in given)
+    return tuple(None if source.value is None else source for source in sources)
 
 
 def _bind(
-    source: Node | None,
+    source: JsonNode | None,
     path: str,
     name: str,
     tensor: TensorDesc | None,
@@ -88,28 +84,28 @@ def _bind(
     *,
     initial: bool,
 ) -> BoundTensor | None:
-    wanted = tensor is not None and tensor.owned_by_dml == initial
+    is_bound = tensor is not None and tensor.owned_by_dml == initial
     if source is None:
-        if not wanted:
+        if not is_bound:
             return None
         when = " at initialisation, as it has the flag OWNED_BY_DML" if initial else ""
         raise ModelError(path, f"{name} needs a resource{when}, but none is bound")
     if tensor is None:
         raise source.error(f"the description leaves out the optional tensor {name}, so nothing can be bound to it")
-    if not wanted and initial:
+    if not is_bound and initial:
         raise source.error(f"{name} lacks the flag OWNED_BY_DML: the dispatch command binds it, not the dispatchable")
-    if not wanted:
+    if not is_bound:
         raise source.error(f"{name} has the flag OWNED_BY_DML: the dispatchable binds it, not the dispatch command")
     return _range(source, name, tensor, resources)
 
 
-def _range(source: Node, name: str, tensor: TensorDesc, resources: Mapping[str, Resource]) -> BoundTensor:
+def _range(source: JsonNode, name: str, tensor: TensorDesc, resources: Mapping[str, Resource]) -> BoundTensor:
     """Return the range that a source names: by default from the resource's start and as long as the tensor."""
     if isinstance(source.value, str):
         resource, offset, size = lookup(source, resources, "resource"), 0, tensor.byte_size
     else:
-        resource, offset, given = element_range(source, resources)
-        size = given or tensor.byte_size
+        resource, offset, explicit_size = element_range(source, resources)
+        size = explicit_size or tensor.byte_size
     if resource.deferred:
         raise source.error(f"the deferred resource {quoted(resource.name)} can only be an output of an ONNX model")
     if offset + size > resource.allocated_size:
@@ -122,13 +118,10 @@ def _range(source: Node, name: str, tensor: TensorDesc, resources: Mapping[str, 
     return BoundTensor(resource.name, offset, size, tensor)
 
 
-def element_range(source: Node, resources: Mapping[str, Resource]) -> tuple[Resource, int, int]:
+def element_range(source: JsonNode, resources: Mapping[str, Resource]) -> tuple[Resource, int, int]:
     """Return the resource of a binding's object, and offset and size in bytes of the elements that it asks for.
 
     Size 0 leaves it to the tensor or shader. Sizes are rounded up to 4 bytes, as those of tensors and resources are.
-
-    Raises:
-        ModelError: naming the path of the offending key.
     """
     source.allow(_KEYS, "a binding")
     _check_ignored(source)
@@ -136,7 +129,7 @@ def element_range(source: Node, resources: Mapping[str, Resource]) -> tuple[Reso
     first = optional(source.get("elementOffset"), _uint64, 0)
     count = optional(source.get("elementCount"), _uint64, 0)
     size_node = source.get("elementSizeInBytes") or source.get("elementStride")
-    bits = 8 * optional(size_node, Node.integer, 0) or resource.data_type.bits
+    bits = 8 * optional(size_node, JsonNode.integer, 0) or resource.data_type.bits
     if not bits and (first or count):
         raise source.error(
             f"elementSizeInBytes must be given, as resource {quoted(resource.name)} holds mixed types"
@@ -147,23 +140,19 @@ def element_range(source: Node, resources: Mapping[str, Resource]) -> tuple[Reso
     return resource, first * bits // 8, -(-count * bits // 32) * 4
 
 
-def _uint64(node: Node) -> int:
+def _uint64(node: JsonNode) -> int:
     return node.integer(0, UINT64_MAX)
 
 
-def _check_ignored(source: Node) -> None:
+def _check_ignored(source: JsonNode) -> None:
     for key in ("format", "counter"):
-        optional(source.get(key), Node.string)
+        optional(source.get(key), JsonNode.string)
     optional(source.get("counterOffsetBytes"), _uint64)
-    optional(source.get("shape"), Node.integers)
+    optional(source.get("shape"), JsonNode.integers)
 
 
-def lookup(node: Node, known: Mapping[str, T], what: str) -> T:
-    """Return the entry of ``known`` that a string names.
-
-    Raises:
-        ModelError: when there is none, with the nearest name.
-    """
+def lookup(node: JsonNode, known: Mapping[str, T], what: str) -> T:
+    """Return the entry of ``known`` that a string names."""
     name = node.string()
     if name not in known:
         raise node.error(f"the model has no {what} {quoted(name)}{nearest(name, list(known))}")

@@ -1,12 +1,13 @@
-"""Running a checked model on a device."""
+"""Running a checked model on a device; resources as arrays, printed text and files."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -14,41 +15,41 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import BindingError, DmlError, InvalidDescription, ModelError, OutOfMemory
-from dmlgpu.frontends.dxdispatch import output
+from dmlgpu.common.files import whole_file, write_array, write_bytes
+from dmlgpu.frontends.dxdispatch.files import IMAGE_SUFFIXES, image_bytes
+from dmlgpu.frontends.dxdispatch.json_node import JsonNode, quoted
 from dmlgpu.frontends.dxdispatch.model import (
     Bindings,
-    BoundTensor,
     Dispatch,
     Dispatchable,
-    Model,
+    DxModel,
     OperatorDispatchable,
     Print,
     TableDispatch,
     TableDispatchable,
     WriteFile,
 )
-from dmlgpu.frontends.dxdispatch.node import Node, quoted
 from dmlgpu.frontends.dxdispatch.operators import located
 from dmlgpu.frontends.dxdispatch.resources import Resource
-from dmlgpu.frontends.dxdispatch.result import Event, Initialized, Printed, Result, Written
-from dmlgpu.frontends.dxdispatch.runners import Runner, make_runner
-from dmlgpu.frontends.dxdispatch.timing import TimingOptions, timed
+from dmlgpu.frontends.dxdispatch.result import DxResult, Event, Initialized, Printed, TimingOptions, Written, timed
+from dmlgpu.frontends.dxdispatch.runners import DispatchRunner, make_runner
 from dmlgpu.runtime.buffer import Buffer
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.shared import default_device
 
 
 def execute(
-    model: Model,
+    model: DxModel,
     device: Device | None = None,
     *,
     output_directory: str | os.PathLike[str] | None = None,
     on_event: Callable[[Event], object] | None = None,
     timing: TimingOptions | None = None,
     print_onnx_bindings: bool = False,
-) -> Result:
+) -> DxResult:
     """Run a model: upload its resources, initialise its dispatchables, then do its commands one after another.
 
     Args:
@@ -68,18 +69,18 @@ def execute(
     """
     device = default_device() if device is None else device
     folder, timing = Path(output_directory or ""), TimingOptions() if timing is None else timing
-    with _Execution(
+    with _ModelExecution(
         model, device, folder, on_event=on_event, timing=timing, print_onnx_bindings=print_onnx_bindings
     ) as execution:
         return execution.run()
 
 
-class _Execution:
+class _ModelExecution:
     """One run of a model, with the device objects that it needs."""
 
     def __init__(
         self,
-        model: Model,
+        model: DxModel,
         device: Device,
         folder: Path,
         *,
@@ -91,7 +92,7 @@ class _Execution:
         self.timing, self.print_onnx_bindings = timing, print_onnx_bindings
         self.buffers: dict[str, Buffer] = {}
         self.own_buffers: list[Buffer] = []
-        self.runners: dict[str, Runner] = {}
+        self.runners: dict[str, DispatchRunner] = {}
         self.deferred: dict[str, NDArray[Any]] = {}
         self.shapes: dict[str, TensorDesc] = {}
         self.stated: dict[str, tuple[int, ...]] = {}
@@ -107,8 +108,8 @@ class _Execution:
         for buffer in (*self.buffers.values(), *self.own_buffers):
             buffer.release()
 
-    def run(self) -> Result:
-        """Do everything; buffers are given back by leaving the ``with`` block."""
+    def run(self) -> DxResult:
+        """Run all commands; leaving the ``with`` block releases buffers."""
         for command in self.model.commands:
             if isinstance(command, WriteFile):
                 self.model.access.target(command.target, self.folder, command.path)
@@ -126,7 +127,7 @@ class _Execution:
                     self._write(command)
                 case _:
                     self._dispatch(command)
-        return Result(self.arrays, tuple(self.events))
+        return DxResult(self.arrays, tuple(self.events))
 
     def _emit(self, event: Event) -> None:
         self.events.append(event)
@@ -157,8 +158,8 @@ class _Execution:
     def _dispatch(self, command: Dispatch) -> None:
         runner = self.runners[command.dispatchable]
         with _located(command.path):
-            told = runner.bind(command, self.timing.repeat)
-            for event in told if self.print_onnx_bindings else ():
+            bound = runner.bind(command, self.timing.repeat)
+            for event in bound if self.print_onnx_bindings else ():
                 self._emit(event)
             dispatched = timed(command.dispatchable, runner.run, self.timing)
             self.deferred = dict(runner.finish())
@@ -170,8 +171,10 @@ class _Execution:
 
     def _expect_shapes(self) -> None:
         """Note the tensors as which resources are first used, for those shown before anything is written to them."""
-        used = [one.initial_inputs for one in self.model.dispatchables.values() if isinstance(one, TableDispatchable)]
-        used += [one.inputs + one.outputs for one in self.model.commands if isinstance(one, TableDispatch)]
+        used = [
+            user.initial_inputs for user in self.model.dispatchables.values() if isinstance(user, TableDispatchable)
+        ]
+        used += [user.inputs + user.outputs for user in self.model.commands if isinstance(user, TableDispatch)]
         for bindings in reversed(used):
             self._note_shapes(bindings)
         for name, resource in self.model.resources.items():
@@ -180,11 +183,8 @@ class _Execution:
 
     def _note_shapes(self, bindings: Bindings) -> None:
         for bound in bindings:
-            if bound is not None and self._is_whole(bound):
+            if bound is not None and bound.offset == 0 and covers(bound.tensor, self.model.resources[bound.buffer]):
                 self.shapes[bound.buffer] = bound.tensor
-
-    def _is_whole(self, bound: BoundTensor) -> bool:
-        return bound.offset == 0 and output.covers(bound.tensor, self.model.resources[bound.buffer])
 
     def _array(
         self, name: str, dimensions: tuple[int, ...] | None, path: str
@@ -199,14 +199,14 @@ class _Execution:
             raw = flat.view(np.uint8)
         else:
             raw = self.buffers[name].read()
-            flat = output.elements(resource, raw)
-            array = output.shaped(resource, raw, dimensions, self.shapes.get(name))
+            flat = elements(resource, raw)
+            array = shaped(resource, raw, dimensions, self.shapes.get(name))
         self.arrays[name] = array
         return array, flat, raw
 
     def _print(self, command: Print) -> None:
         _, flat, _ = self._array(command.resource, self.stated.get(command.resource), command.path)
-        self._emit(Printed(command.resource, output.to_text(flat, command.verbose), command.verbose))
+        self._emit(Printed(command.resource, to_text(flat, command.verbose), command.verbose))
 
     def _write(self, command: WriteFile) -> None:
         if command.dimensions is not None:
@@ -214,19 +214,93 @@ class _Execution:
         array, _, raw = self._array(command.resource, command.dimensions, command.path)
         resource, file = self.model.resources[command.resource], self.folder / command.target
         resolved = self.model.access.target(command.target, self.folder, command.path)
-        output.write(resolved, array, raw if resource.deferred else raw[: resource.size], command.path)
+        write_resource(resolved, array, raw if resource.deferred else raw[: resource.size], command.path)
         self._emit(Written(command.resource, file))
 
 
 @contextlib.contextmanager
-def _located(path: str, fields: Node | None = None) -> Iterator[None]:
-    """Put the path in the model in front of what the device complains about."""
+def _located(path: str, fields: JsonNode | None = None) -> Iterator[None]:
+    """Prefix errors of the device with the path in the model."""
     try:
         yield
     except InvalidDescription as error:
-        raise located(error, fields or Node({}, path)) from error
+        raise located(error, fields or JsonNode({}, path)) from error
     except BindingError as error:
         raise BindingError(f"{path}: {error}") from error
     except DmlError as error:
         error.add_note(f"in {path}")
         raise
+
+
+def elements(resource: Resource, raw: NDArray[np.uint8]) -> NDArray[Any]:
+    """Return the resource as a flat array of its initial values' type (bytes for mixed types), without padding."""
+    data_type = DataType.UINT8 if resource.data_type is DataType.UNKNOWN else resource.data_type
+    flat = TensorDesc(data_type, (resource.element_count,))
+    return flat.decode(raw[: flat.byte_size])
+
+
+def shaped(
+    resource: Resource, raw: NDArray[np.uint8], dimensions: Sequence[int] | None, tensor: TensorDesc | None
+) -> NDArray[Any]:
+    """Return the resource as an array with its sizes, if they are known.
+
+    Args:
+        resource: the resource.
+        raw: its bytes.
+        dimensions: sizes that the model asks for; they win.
+        tensor: what it was last bound to; its sizes and strides apply where it ``covers`` the resource.
+    """
+    if dimensions is not None:
+        return elements(resource, raw)[: math.prod(dimensions)].reshape(dimensions)
+    if tensor is not None and covers(tensor, resource):
+        array = tensor.decode(raw)
+        return (
+            array
+            if resource.data_type in (DataType.UNKNOWN, tensor.data_type)
+            else array.view(resource.data_type.numpy)
+        )
+    sizes = resource.values.sizes if resource.offset == 0 else None
+    return elements(resource, raw).reshape(sizes or -1)
+
+
+def covers(tensor: TensorDesc, resource: Resource) -> bool:
+    """Whether a tensor at offset 0 of a resource takes exactly the part that holds values, in elements of one width."""
+    byte_count = -(-tensor.physical_element_count * tensor.data_type.bits // 8)
+    same_width = resource.data_type is DataType.UNKNOWN or resource.data_type.bits == tensor.data_type.bits
+    if resource.data_type.bits == 4:
+        same_width = resource.data_type is tensor.data_type
+    return same_width and byte_count == resource.extent
+
+
+def to_text(array: NDArray[Any], verbose: bool) -> str:
+    """Return the elements as DxDispatch prints them: separated by commas, floats with six digits.
+
+    Args:
+        array: a flat array.
+        verbose: give each element a line with its index and its bits in hexadecimal.
+    """
+    texts = [f"{value:g}" if array.dtype.kind == "f" else str(value) for value in array.tolist()]
+    if not verbose:
+        return ", ".join(texts)
+    width, digits = len(str(array.size)), 2 * array.dtype.itemsize
+    bits = array.view(f"u{array.dtype.itemsize}").tolist()
+    lines = zip(texts, bits, strict=True)
+    return "".join(f"[{index:{width}}] {text} (0x{word:0{digits}X})\n" for index, (text, word) in enumerate(lines))
+
+
+def write_resource(file: Path, array: NDArray[Any], raw: NDArray[np.uint8], path: str) -> None:
+    """Write a resource: an array to a ``.npy`` file or an image, the plain bytes to any other file."""
+    suffix = file.suffix.lower()
+    picture = np.frombuffer(image_bytes(array, suffix, path), np.uint8) if suffix in IMAGE_SUFFIXES else None
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(file) as stream:
+            if picture is not None:
+                write_bytes(stream, picture)
+            elif file.suffix.lower() == ".npy":
+                write_array(stream, array)
+            else:
+                write_bytes(stream, raw)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ModelError(path, f"cannot write {quoted(str(file))}: {reason}") from error

@@ -1,4 +1,4 @@
-"""What a model says, once read: resources, dispatchables, commands. Plain frozen values; every name is resolved."""
+"""A parsed model: resources, dispatchables and commands as frozen values, with all names resolved."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from dmlgpu.catalog.enums import ExecutionFlags
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler.graph.description import GraphDesc
-from dmlgpu.frontends.dxdispatch.node import Node
-from dmlgpu.frontends.dxdispatch.paths import Access
+from dmlgpu.frontends.dxdispatch.files import FileAccess
+from dmlgpu.frontends.dxdispatch.json_node import JsonNode
 from dmlgpu.frontends.dxdispatch.resources import Resource
-from dmlgpu.frontends.dxdispatch.wgsl import ShaderBinding
 from dmlgpu.runtime.executor import Range
+from dmlgpu.runtime.shader_source import ShaderBinding
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class BindPoint:
 
 @dataclass(frozen=True)
 class TableDispatchable:
-    """What DirectML's binding tables bind: an operator or a graph.
+    """An operator or a graph, bound by DirectML's binding tables.
 
     Attributes:
         name: the model's name for it.
@@ -74,7 +74,7 @@ class OperatorDispatchable(TableDispatchable):
     """
 
     desc: OperatorDesc
-    fields: Node
+    fields: JsonNode
     as_graph: bool
 
 
@@ -126,7 +126,7 @@ Dispatchable = OperatorDispatchable | GraphDispatchable | OnnxDispatchable | Sha
 
 @dataclass(frozen=True)
 class BoundArray:
-    """What a model binds to a tensor of an ONNX model.
+    """A resource that is bound to a tensor of an ONNX model.
 
     Attributes:
         resource: name of the resource, or None where only the shape is given.
@@ -208,7 +208,7 @@ Command = TableDispatch | OnnxDispatch | ShaderDispatch | Print | WriteFile
 
 
 @dataclass(frozen=True)
-class Model:
+class DxModel:
     """A DxDispatch model.
 
     Attributes:
@@ -222,5 +222,5 @@ class Model:
     resources: Mapping[str, Resource]
     dispatchables: Mapping[str, Dispatchable]
     commands: tuple[Command, ...]
-    access: Access
+    access: FileAccess
     source: Path | None = None

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS
-from dmlgpu.common import coercion as kinds
+from dmlgpu.common import coercion
 from dmlgpu.common.errors import ModelError, NotSupported
 from dmlgpu.frontends.dxdispatch.bindings import element_range, lookup
+from dmlgpu.frontends.dxdispatch.files import FileAccess
+from dmlgpu.frontends.dxdispatch.json_node import UINT32_MAX, JsonNode, listing, nearest, optional, quoted
 from dmlgpu.frontends.dxdispatch.model import BoundArray, OnnxDispatch, OnnxDispatchable
-from dmlgpu.frontends.dxdispatch.node import UINT32_MAX, Node, listing, nearest, quoted
-from dmlgpu.frontends.dxdispatch.paths import Access
 from dmlgpu.frontends.dxdispatch.resources import Resource
-from dmlgpu.frontends.dxdispatch.values import optional
 
 if TYPE_CHECKING:
     from dmlgpu.frontends.onnx.model import Model as Graph
@@ -33,7 +32,7 @@ _KEYS = (
 
 @dataclass(frozen=True)
 class OnnxOptions:
-    """What whoever runs a model says of its ONNX dispatchables; it wins over the model.
+    """The caller's options for ONNX dispatchables; they override the model.
 
     Attributes:
         name_overrides: sizes of dimensions by name (``--onnx_free_dim_name_override``).
@@ -49,46 +48,38 @@ class OnnxOptions:
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        size = kinds.between(1, UINT32_MAX)
-        sizes = kinds.mapping_of(size, "sizes")
-        shapes = kinds.mapping_of(kinds.tuple_of(size, "sizes"), "sequences of sizes")
+        size = coercion.between(1, UINT32_MAX)
+        sizes = coercion.mapping_of(size, "sizes")
+        shapes = coercion.mapping_of(coercion.tuple_of(size, "sizes"), "sequences of sizes")
         for name, convert in (("name_overrides", sizes), ("denotation_overrides", sizes), ("shapes", shapes)):
-            object.__setattr__(self, name, kinds.argument("OnnxOptions", name, convert, getattr(self, name)))
+            object.__setattr__(self, name, coercion.argument("OnnxOptions", name, convert, getattr(self, name)))
 
 
-def parse_onnx(name: str, node: Node, access: Access, options: OnnxOptions) -> OnnxDispatchable:
-    """Return a dispatchable of type ``onnx``. ONNX Runtime's own options are checked for their kind, and ignored.
-
-    Raises:
-        ModelError: a key or the ONNX model is not as it must be, or the package ``onnx`` is missing.
-        MissingFile: there is no such file.
-    """
+def parse_onnx(name: str, node: JsonNode, access: FileAccess, options: OnnxOptions) -> OnnxDispatchable:
+    """Return a dispatchable of type ``onnx``. ONNX Runtime's own options are checked for their kind, and ignored."""
     node.allow(_KEYS, "an ONNX dispatchable")
     sizes = _sizes(node.get("freeDimensionNameOverrides")) | dict(options.name_overrides)
     denoted = _sizes(node.get("freeDimensionDenotationOverrides")) | dict(options.denotation_overrides)
-    for _, member in (node.get("sessionOptionsConfigEntries") or Node({})).items():
+    for _, member in (node.get("sessionOptionsConfigEntries") or JsonNode({})).items():
         member.string()
     for key in ("graphOptimizationLevel", "loggingLevel"):
-        optional(node.get(key), Node.integer)
+        optional(node.get(key), JsonNode.integer)
     source = node.require("sourcePath", "an ONNX dispatchable")
     return OnnxDispatchable(name, node.path, _read(access.source(source), source, sizes, denoted), options.shapes)
 
 
 def of_file(source: Path, options: OnnxOptions) -> OnnxDispatchable:
-    """Return the dispatchable that an ONNX file by itself stands for.
-
-    Raises: as ``parse_onnx``.
-    """
-    node = Node(str(source), str(source))
+    """Return an ONNX file as a dispatchable."""
+    node = JsonNode(str(source), str(source))
     model = _read(source, node, options.name_overrides, options.denotation_overrides)
     return OnnxDispatchable(source.name, str(source), model, options.shapes)
 
 
-def _sizes(node: Node | None) -> dict[str, int]:
+def _sizes(node: JsonNode | None) -> dict[str, int]:
     return {name: member.integer(1, UINT32_MAX) for name, member in node.items()} if node is not None else {}
 
 
-def _read(path: Path, source: Node, sizes: Mapping[str, int], denoted: Mapping[str, int]) -> Graph:
+def _read(path: Path, source: JsonNode, sizes: Mapping[str, int], denoted: Mapping[str, int]) -> Graph:
     try:
         from dmlgpu.frontends.onnx.model import read  # noqa: PLC0415  an extra
     except ImportError as error:
@@ -102,17 +93,13 @@ def _read(path: Path, source: Node, sizes: Mapping[str, int], denoted: Mapping[s
         raise
 
 
-def parse_onnx_dispatch(node: Node, onnx: OnnxDispatchable, resources: Mapping[str, Resource]) -> OnnxDispatch:
-    """Return the command that runs an ONNX model; bindings may be missing, all of them too.
-
-    Raises:
-        ModelError: a binding to no tensor of the model, or not as it must be.
-    """
-    given = node.get("bindings") or Node({}, node.path)
-    inputs = [one.name for one in onnx.model.inputs]
+def parse_onnx_dispatch(node: JsonNode, onnx: OnnxDispatchable, resources: Mapping[str, Resource]) -> OnnxDispatch:
+    """Return the command that runs an ONNX model; bindings may be missing, all of them too."""
+    bindings = node.get("bindings") or JsonNode({}, node.path)
+    inputs = [model_input.name for model_input in onnx.model.inputs]
     names = [*inputs, *onnx.model.outputs]
     tensors = {}
-    for name, member in given.items():
+    for name, member in bindings.items():
         if name not in names:
             suggestion = nearest(name, names) or f"; known are {listing(names)}"
             raise member.error(f"the ONNX model has no such input or output: {quoted(name)}{suggestion}")
@@ -120,7 +107,7 @@ def parse_onnx_dispatch(node: Node, onnx: OnnxDispatchable, resources: Mapping[s
     return OnnxDispatch(onnx.name, tensors, node.path)
 
 
-def _bound(member: Node, resources: Mapping[str, Resource], *, is_input: bool) -> BoundArray:
+def _bound(member: JsonNode, resources: Mapping[str, Resource], *, is_input: bool) -> BoundArray:
     if isinstance(member.value, list | tuple):
         if len(member.value) != 1:
             raise member.error(f"tensors of ONNX models take one resource, got {len(member.value)}")
@@ -141,7 +128,7 @@ def _bound(member: Node, resources: Mapping[str, Resource], *, is_input: bool) -
     return BoundArray(resource.name, shape, member.path)
 
 
-def _shape(node: Node) -> tuple[int, ...] | None:
+def _shape(node: JsonNode) -> tuple[int, ...] | None:
     sizes = node.integers()
     if len(sizes) > MAX_DIMENSIONS:
         raise node.expected(f"at most {MAX_DIMENSIONS} sizes")

@@ -9,18 +9,22 @@ import numpy as np
 
 from dmlgpu.catalog import FieldSchema, OperatorSchema, catalog, descs, enums, operator
 from dmlgpu.catalog.enums import DataType, TensorFlags, TensorType
-from dmlgpu.catalog.names import class_name, to_directml
+from dmlgpu.catalog.model import class_name, to_directml
 from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias, Size2D
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, TensorDesc
 from dmlgpu.common.errors import InvalidArgument, InvalidDescription, ModelError
-from dmlgpu.frontends.dxdispatch.node import UINT64_MAX, Node, child_path, nearest, quoted
-from dmlgpu.frontends.dxdispatch.values import (
+from dmlgpu.frontends.dxdispatch.json_node import (
+    UINT64_MAX,
+    JsonNode,
+    child_path,
+    nearest,
     optional,
     parse_data_type,
     parse_enum,
     parse_flags,
     parse_float,
     parse_scalar,
+    quoted,
 )
 
 _TENSOR_KEYS = (
@@ -37,7 +41,9 @@ INT32_RANGE = (-(2**31), 2**31 - 1)
 OPERATOR_PREFIX = "DML_OPERATOR_"
 
 
-def parse_operator(node: Node, own_keys: Collection[str] = (), *, fused: bool = False) -> tuple[OperatorDesc, Node]:
+def parse_operator(
+    node: JsonNode, own_keys: Collection[str] = (), *, fused: bool = False
+) -> tuple[OperatorDesc, JsonNode]:
     """Return an operator description and the object that holds its fields.
 
     Both forms are read: ``{"type": T, "desc": {fields}}`` and ``{"type": T, fields}``; keys may begin with a capital.
@@ -46,9 +52,6 @@ def parse_operator(node: Node, own_keys: Collection[str] = (), *, fused: bool = 
         node: the object.
         own_keys: keys of the object that belong to its owner, a dispatchable.
         fused: whether this is an activation fused into another operator, which has no tensors.
-
-    Raises:
-        ModelError: naming the path of the offending key.
     """
     type_key = next((key for key in ("type", "Type") if key in node.mapping()), "type")
     schema = parse_operator_type(node.require(type_key, "an operator"))
@@ -63,7 +66,7 @@ def parse_operator(node: Node, own_keys: Collection[str] = (), *, fused: bool = 
     return _describe(schema, fields, fused), fields
 
 
-def parse_operator_type(node: Node) -> OperatorSchema:
+def parse_operator_type(node: JsonNode) -> OperatorSchema:
     """Return the operator that a type names, with or without ``DML_OPERATOR_``."""
     name = node.string().removeprefix(OPERATOR_PREFIX)
     try:
@@ -75,7 +78,7 @@ def parse_operator_type(node: Node) -> OperatorSchema:
     return schema
 
 
-def _describe(schema: OperatorSchema, fields: Node, fused: bool) -> OperatorDesc:
+def _describe(schema: OperatorSchema, fields: JsonNode, fused: bool) -> OperatorDesc:
     values = {}
     for field in schema.python_fields:
         if fused and field.is_tensor:
@@ -99,7 +102,7 @@ def _describe(schema: OperatorSchema, fields: Node, fused: bool) -> OperatorDesc
         raise located(error, fields) from error
 
 
-def located(error: InvalidDescription, fields: Node) -> ModelError:
+def located(error: InvalidDescription, fields: JsonNode) -> ModelError:
     """Return the complaint about a description as one about the model.
 
     Args:
@@ -117,15 +120,15 @@ def located(error: InvalidDescription, fields: Node) -> ModelError:
     return ModelError(f"{path}{bracket}{index}{'.' if rest else ''}{middle}{below}", str(error))
 
 
-def _one(member: Node, field: FieldSchema, schema: OperatorSchema, fields: Node) -> Any:
+def _one(member: JsonNode, field: FieldSchema, schema: OperatorSchema, fields: JsonNode) -> Any:
     if field.type == "SCALAR_UNION":
         return _scalar_union(member, schema, fields)
     parse = _PARSERS.get(field.type) or _enum_parser(field.type)
     return parse(member)
 
 
-def _check_counts(schema: OperatorSchema, fields: Node) -> None:
-    """Check the counts of arrays: they may be left out; where they are given they must be right."""
+def _check_counts(schema: OperatorSchema, fields: JsonNode) -> None:
+    """Check the counts of arrays, which are optional but must be right."""
     for field in schema.python_fields:
         if field.count_field is None or (count := fields.get(field.count_field)) is None:
             continue
@@ -138,12 +141,8 @@ def _check_counts(schema: OperatorSchema, fields: Node) -> None:
 # -- the kinds of field ---------------------------------------------------------------------------------------------
 
 
-def parse_tensor(node: Node) -> TensorDesc:
-    """Return a tensor description: ``{"Type": "BUFFER", "Desc": {fields}}`` or the fields alone.
-
-    Raises:
-        ModelError: naming the path of the offending key.
-    """
+def parse_tensor(node: JsonNode) -> TensorDesc:
+    """Return a tensor description: ``{"Type": "BUFFER", "Desc": {fields}}`` or the fields alone."""
     kind = optional(node.get("Type"), lambda at: parse_enum(at, TensorType, "DML_TENSOR_TYPE_"), TensorType.BUFFER)
     if kind is not TensorType.BUFFER:
         raise node.require("Type", "it").error(f"must be BUFFER, got {kind.name}")
@@ -156,7 +155,9 @@ def parse_tensor(node: Node) -> TensorDesc:
     if len(sizes_node.array()) > MAX_DIMENSIONS:
         raise sizes_node.error(f"must have at most {MAX_DIMENSIONS} entries, got {len(sizes_node.array())}")
     sizes = sizes_node.integers()
-    _check_dimensions(inner.get("DimensionCount"), len(sizes))
+    count = inner.get("DimensionCount")
+    if count is not None and count.integer() != len(sizes):
+        raise count.error(f"must be {len(sizes)}, the length of 'Sizes', got {count.value}")
     return TensorDesc(
         data_type=parse_data_type(inner.require("DataType", "a tensor description")),
         sizes=sizes,
@@ -166,16 +167,11 @@ def parse_tensor(node: Node) -> TensorDesc:
         ),
         total_tensor_size_in_bytes=optional(inner.get("TotalTensorSizeInBytes"), lambda at: at.integer(0, UINT64_MAX))
         or None,
-        guaranteed_base_offset_alignment=optional(inner.get("GuaranteedBaseOffsetAlignment"), Node.integer, 0),
+        guaranteed_base_offset_alignment=optional(inner.get("GuaranteedBaseOffsetAlignment"), JsonNode.integer, 0),
     )
 
 
-def _check_dimensions(count: Node | None, dimensions: int) -> None:
-    if count is not None and count.integer() != dimensions:
-        raise count.error(f"must be {dimensions}, the length of 'Sizes', got {count.value}")
-
-
-def _strides(node: Node | None, dimensions: int) -> tuple[int, ...] | None:
+def _strides(node: JsonNode | None, dimensions: int) -> tuple[int, ...] | None:
     """Return strides, or None for packed ones: absent, null or empty."""
     if node is None or node.value is None or not node.array():
         return None
@@ -184,17 +180,17 @@ def _strides(node: Node | None, dimensions: int) -> tuple[int, ...] | None:
     return node.integers()
 
 
-def _scale_bias(node: Node) -> ScaleBias:
-    node.allow(("Scale", "Bias"), "a DML_SCALE_BIAS")
-    return ScaleBias(*(parse_float(node.require(key, "a DML_SCALE_BIAS")) for key in ("Scale", "Bias")))
+def _pair(cls: Any, name: str, keys: tuple[str, str], parse: Callable[[JsonNode], Any]) -> Callable[[JsonNode], Any]:
+    """Return a parser of a structure of two numbers."""
+
+    def parse_pair(node: JsonNode) -> Any:
+        node.allow(keys, f"a {name}")
+        return cls(*(parse(node.require(key, f"a {name}")) for key in keys))
+
+    return parse_pair
 
 
-def _size_2d(node: Node) -> Size2D:
-    node.allow(("Width", "Height"), "a DML_SIZE_2D")
-    return Size2D(*(node.require(key, "a DML_SIZE_2D").integer() for key in ("Width", "Height")))
-
-
-def _scalar_union(node: Node, schema: OperatorSchema, fields: Node) -> int | float:
+def _scalar_union(node: JsonNode, schema: OperatorSchema, fields: JsonNode) -> int | float:
     """Parse a number, or an object with the union's member for the type: ``{"Int32": 5}``; FLOAT16 has its bits there.
 
     The data type is that of the operator's one field of this kind.
@@ -214,19 +210,19 @@ def _scalar_union(node: Node, schema: OperatorSchema, fields: Node) -> int | flo
     return parse_scalar(node.require(key, f"a DML_SCALAR_UNION that holds {data_type.name}"), data_type)
 
 
-def _enum_parser(type_name: str) -> Callable[[Node], Any]:
+def _enum_parser(type_name: str) -> Callable[[JsonNode], Any]:
     members = getattr(enums, class_name(type_name.removeprefix("DML_")))
     return lambda node: parse_enum(node, members, f"{type_name}_")
 
 
-_PARSERS: dict[str, Callable[[Node], Any]] = {
+_PARSERS: dict[str, Callable[[JsonNode], Any]] = {
     "TENSOR": parse_tensor,
-    "UINT": Node.integer,
+    "UINT": JsonNode.integer,
     "INT": lambda node: node.integer(*INT32_RANGE),
     "FLOAT": parse_float,
-    "BOOL": Node.boolean,
-    "SCALE_BIAS": _scale_bias,
-    "SIZE_2D": _size_2d,
+    "BOOL": JsonNode.boolean,
+    "SCALE_BIAS": _pair(ScaleBias, "DML_SCALE_BIAS", ("Scale", "Bias"), parse_float),
+    "SIZE_2D": _pair(Size2D, "DML_SIZE_2D", ("Width", "Height"), JsonNode.integer),
     "OPERATOR_DESC": lambda node: parse_operator(node, fused=True)[0],
     "DML_TENSOR_DATA_TYPE": parse_data_type,
 }

@@ -1,4 +1,4 @@
-"""Resources of a model: buffers and what they hold at the start."""
+"""Resources of a model: buffers and their initial values."""
 
 from __future__ import annotations
 
@@ -13,12 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.common.errors import InvalidArgument, OutOfMemory, abridged
-from dmlgpu.common.memory import host_budget
-from dmlgpu.frontends.dxdispatch.images import IMAGE_SUFFIXES, parse_resample, read_image
-from dmlgpu.frontends.dxdispatch.node import UINT32_MAX, UINT64_MAX, Node, quoted
-from dmlgpu.frontends.dxdispatch.paths import Access
-from dmlgpu.frontends.dxdispatch.values import optional, parse_array, parse_data_type, parse_scalar
+from dmlgpu.common.errors import InvalidArgument, abridged
+from dmlgpu.common.memory import check_host_memory
+from dmlgpu.frontends.dxdispatch.files import IMAGE_SUFFIXES, FileAccess, parse_resample, read_image
+from dmlgpu.frontends.dxdispatch.json_node import (
+    UINT32_MAX,
+    UINT64_MAX,
+    JsonNode,
+    optional,
+    parse_array,
+    parse_data_type,
+    parse_scalar,
+    quoted,
+)
 
 _KEYS = (
     "type",
@@ -38,7 +45,7 @@ _FORMS = {
 
 @dataclass(frozen=True)
 class InitialValues:
-    """What a resource holds at the start, made only when it is uploaded.
+    """Initial values of a resource, computed only when it is uploaded.
 
     Attributes:
         data_type: type of the elements; UNKNOWN for a list of mixed types, which counts as bytes.
@@ -63,7 +70,7 @@ class InitialValues:
         return max(2, 32 // (self.data_type.bits or 8)) * self.byte_count
 
     def to_bytes(self) -> NDArray[np.uint8]:
-        """Return the elements as they lie in memory; 4-bit integers are packed, low nibble first."""
+        """Return the elements as bytes; 4-bit integers are packed, low nibble first."""
         elements = self.make()
         if self.data_type.bits != 4:
             return elements.view(np.uint8)
@@ -113,33 +120,21 @@ class Resource:
         return self.extent * 8 // (self.data_type.bits or 8)
 
     def to_bytes(self) -> NDArray[np.uint8]:
-        """Return the whole allocation at the start, zero where no initial value lies.
-
-        Raises:
-            OutOfMemory: when that takes more than ``memory.host_budget``.
-        """
-        needed, budget = self.allocated_size + self.values.memory, host_budget()
-        if budget is not None and needed > budget:
-            raise OutOfMemory(
-                f"resource {quoted(self.name)}: {needed:,} bytes to make its initial values exceed the {budget:,}"
-                " that may be used of the host's memory"
-            )
+        """Return the initial bytes of the whole allocation, zeros outside the initial values."""
+        needed = self.allocated_size + self.values.memory
+        check_host_memory(needed, f"resource {quoted(self.name)}", "make its initial values")
         raw = np.zeros(self.allocated_size, np.uint8)
         raw[self.offset : self.extent] = self.values.to_bytes()
         return raw
 
 
-def parse_resource(name: str, node: Node, access: Access) -> Resource:
+def parse_resource(name: str, node: JsonNode, access: FileAccess) -> Resource:
     """Return a resource from its JSON form.
 
     Args:
         name: the model's name for it.
         node: the member of ``resources``.
         access: which files the model may read.
-
-    Raises:
-        ModelError: naming the path of the offending key.
-        MissingFile: when a source file does not exist.
     """
     node.allow(_KEYS, "a resource")
     kind = node.get("type")
@@ -165,18 +160,21 @@ def parse_resource(name: str, node: Node, access: Access) -> Resource:
     return Resource(name, values, offset, size)
 
 
-def _deferred(name: str, node: Node) -> Resource:
+def _deferred(name: str, node: JsonNode) -> Resource:
     node.allow(("type", "initialValues", "initialValuesDataType"), "a deferred resource")
     data_type = optional(node.get("initialValuesDataType"), parse_data_type, DataType.UNKNOWN)
     nothing = np.empty(0, np.uint8 if data_type is DataType.UNKNOWN else data_type.numpy)
     return Resource(name, InitialValues(data_type, 0, lambda: nothing), 0, 0, deferred=True)
 
 
-def _initial_values(node: Node, access: Access) -> InitialValues:
+def _initial_values(node: JsonNode, access: FileAccess) -> InitialValues:
     data_type = optional(node.get("initialValuesDataType"), parse_data_type, DataType.UNKNOWN)
     source = node.require("initialValues", "a resource")
     if isinstance(source.value, list | tuple):
-        return _from_list(source) if data_type is DataType.UNKNOWN else _from_array(source, data_type)
+        if data_type is DataType.UNKNOWN:
+            return _from_list(source)
+        elements = parse_array(source, data_type)
+        return InitialValues(data_type, elements.size, lambda: elements)
     if not isinstance(source.value, Mapping):
         raise source.expected("an array or an object")
     form = next((key for key in _FORMS if source.get(key) is not None), None)
@@ -193,12 +191,7 @@ def _initial_values(node: Node, access: Access) -> InitialValues:
     return (_from_constant if form == "value" else _from_sequence)(source, data_type)
 
 
-def _from_array(source: Node, data_type: DataType) -> InitialValues:
-    elements = parse_array(source, data_type)
-    return InitialValues(data_type, elements.size, lambda: elements)
-
-
-def _from_list(source: Node) -> InitialValues:
+def _from_list(source: JsonNode) -> InitialValues:
     """Return elements of mixed types, one after the other without gaps."""
     parts = []
     for element in source.elements():
@@ -212,18 +205,18 @@ def _from_list(source: Node) -> InitialValues:
         if data_type.bits < 8:
             raise kind.error(f"{data_type.name} cannot stand in a list of mixed types")
         value = element.require("value", "an element of a list")
-        parts.append(parse_array(Node([parse_scalar(value, data_type)]), data_type).view(np.uint8))
+        parts.append(parse_array(JsonNode([parse_scalar(value, data_type)]), data_type).view(np.uint8))
     raw = np.concatenate(parts) if parts else np.empty(0, np.uint8)
     return InitialValues(DataType.UNKNOWN, raw.size, lambda: raw)
 
 
-def _from_constant(source: Node, data_type: DataType) -> InitialValues:
+def _from_constant(source: JsonNode, data_type: DataType) -> InitialValues:
     count = _value_count(source)
     value = _element(source, "value", data_type)
     return InitialValues(data_type, count, lambda: np.full(count, value))
 
 
-def _from_sequence(source: Node, data_type: DataType) -> InitialValues:
+def _from_sequence(source: JsonNode, data_type: DataType) -> InitialValues:
     """Start, start + delta ...: added up in the data type itself, so that rounding and wrapping are DxDispatch's."""
     count = _value_count(source)
     start, delta = (_element(source, key, data_type) for key in ("valueStart", "valueDelta"))
@@ -237,19 +230,21 @@ def _from_sequence(source: Node, data_type: DataType) -> InitialValues:
     return InitialValues(data_type, count, make)
 
 
-def _value_count(source: Node) -> int:
+def _value_count(source: JsonNode) -> int:
     return source.require("valueCount", "an initialiser").integer(1)
 
 
-def _element(source: Node, key: str, data_type: DataType) -> Any:
+def _element(source: JsonNode, key: str, data_type: DataType) -> Any:
     value = parse_scalar(source.require(key, "an initialiser"), data_type)
-    return parse_array(Node([value]), data_type)[0]
+    return parse_array(JsonNode([value]), data_type)[0]
 
 
 # -- files ----------------------------------------------------------------------------------------------------------
 
 
-def _from_file(source: Node, data_type: DataType, access: Access, resample: tuple[int, ...] | None) -> InitialValues:
+def _from_file(
+    source: JsonNode, data_type: DataType, access: FileAccess, resample: tuple[int, ...] | None
+) -> InitialValues:
     path = access.source(source)
     suffix = path.suffix.lower()
     if suffix in IMAGE_SUFFIXES:
@@ -258,23 +253,14 @@ def _from_file(source: Node, data_type: DataType, access: Access, resample: tupl
     if resample is not None:
         raise source.error(f"resampleSize is for pictures, got the file {quoted(path.name)}")
     try:
-        _check_room(source, path)
+        # Sparse files take no disk: their size says nothing of what the host can hold.
+        check_host_memory(2 * path.stat().st_size, source.path, f"read {quoted(str(path))}")
         return _from_npy(source, path, data_type) if suffix == ".npy" else _from_raw(source, path, data_type)
     except OSError as error:
         raise source.error(f"cannot read {quoted(str(path))}: {error.strerror or error}") from error
 
 
-def _check_room(source: Node, path: Path) -> None:
-    """Raise OutOfMemory where reading a file would take more than ``memory.host_budget``: sparse files take no disk."""
-    needed, budget = 2 * path.stat().st_size, host_budget()
-    if budget is not None and needed > budget:
-        raise OutOfMemory(
-            f"{source.path}: {needed:,} bytes to read {quoted(str(path))} exceed the {budget:,}"
-            " that may be used of the host's memory"
-        )
-
-
-def _from_npy(source: Node, path: Path, data_type: DataType) -> InitialValues:
+def _from_npy(source: JsonNode, path: Path, data_type: DataType) -> InitialValues:
     _check_header(source, path)
     try:
         array = np.load(path, allow_pickle=False)
@@ -291,7 +277,7 @@ def _from_npy(source: Node, path: Path, data_type: DataType) -> InitialValues:
     return InitialValues(stored, flat.size, lambda: flat, array.shape or (1,))
 
 
-def _check_header(source: Node, path: Path) -> None:
+def _check_header(source: JsonNode, path: Path) -> None:
     """Refuse a .npy file whose header promises more than the file holds: NumPy takes memory for all of it at once."""
     with path.open("rb") as stream:
         try:
@@ -310,7 +296,7 @@ def _check_header(source: Node, path: Path) -> None:
         raise source.error(f"{quoted(str(path))} promises {promised:,} bytes of elements, but holds {held:,}")
 
 
-def _from_raw(source: Node, path: Path, data_type: DataType) -> InitialValues:
+def _from_raw(source: JsonNode, path: Path, data_type: DataType) -> InitialValues:
     if data_type is DataType.UNKNOWN:
         raise source.error(
             f"the raw file {quoted(str(path))} says nothing of its type: initialValuesDataType must be given"

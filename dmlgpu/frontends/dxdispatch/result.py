@@ -1,13 +1,17 @@
-"""What happens while a model runs, as values that print themselves in DxDispatch's words."""
+"""Events and results of a run, printed in DxDispatch's words, and the timing loop of dispatches."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
+
+from dmlgpu.common import coercion
+from dmlgpu.runtime.executor import Duration
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,7 @@ class Dispatched:
 
 @dataclass(frozen=True)
 class Statistics:
-    """What samples of one kind have in common, in milliseconds; the median is the upper one of an even number."""
+    """Statistics of samples in milliseconds; the median of an even number is the upper one."""
 
     count: int
     average: float
@@ -148,7 +152,7 @@ Event = Initialized | OnnxBound | Dispatched | Printed | Written
 
 
 def report(event: Event, verbosity: int = 0) -> str | None:
-    """Return what DxDispatch prints of an event, or None where it prints nothing.
+    """Return the text that DxDispatch prints for an event, or None if it prints nothing.
 
     Args:
         event: what happened.
@@ -162,7 +166,7 @@ def report(event: Event, verbosity: int = 0) -> str | None:
 
 
 @dataclass(frozen=True)
-class Result:
+class DxResult:
     """The outcome of a model.
 
     Attributes:
@@ -192,3 +196,78 @@ class Result:
     def dispatch_milliseconds(self) -> tuple[tuple[str, float], ...]:
         """Dispatchable and median time on the host of each dispatch command, in order."""
         return tuple((event.dispatchable, event.milliseconds) for event in self.events if isinstance(event, Dispatched))
+
+
+_MAX_COUNT = 2**31
+_COUNT = coercion.between(1, _MAX_COUNT)
+_NUMBER = coercion.between(0, _MAX_COUNT)
+
+
+@dataclass(frozen=True)
+class TimingOptions:
+    """DxDispatch's options of timing.
+
+    Attributes:
+        iterations: of the loop of each dispatch command (``--dispatch_iterations``).
+        repeat: dispatches within an iteration, between one wait and the next (``--dispatch_repeat``).
+        milliseconds_to_run: time after which the loop ends, instead of after ``iterations``; None for no such time
+            (``--milliseconds_to_run``).
+        interval: least time between the beginnings of iterations, in milliseconds (``--dispatch_interval``).
+        warmup_samples: most samples at the start that count as cold (``--warmup_samples``).
+
+    Raises:
+        InvalidArgument: a field is no integer, or out of its range.
+    """
+
+    iterations: int = 1
+    repeat: int = 1
+    milliseconds_to_run: int | None = None
+    interval: int = 0
+    warmup_samples: int = 1
+
+    def __post_init__(self) -> None:
+        for field, convert in (
+            ("iterations", _COUNT),
+            ("repeat", coercion.between(1, 2**16)),
+            ("milliseconds_to_run", coercion.optional(_COUNT)),
+            ("interval", _NUMBER),
+            ("warmup_samples", _NUMBER),
+        ):
+            value = coercion.argument("TimingOptions", field, convert, getattr(self, field))
+            object.__setattr__(self, field, value)
+
+
+def timed(
+    name: str,
+    dispatch: Callable[[], Duration],
+    options: TimingOptions,
+    *,
+    clock: Callable[[], float] = time.perf_counter,
+    sleep: Callable[[float], object] = time.sleep,
+) -> Dispatched:
+    """Run the loop of a dispatch command.
+
+    Args:
+        name: of the dispatchable.
+        dispatch: runs one iteration, all its repetitions, and waits.
+        options: how often and how long.
+        clock: the time in seconds.
+        sleep: waits so many seconds.
+    """
+    cpu: list[float] = []
+    gpu: list[float] = []
+    start = clock()
+    limit = None if options.milliseconds_to_run is None else options.milliseconds_to_run / 1e3
+    while limit is not None or len(cpu) < options.iterations:
+        begun = clock()
+        duration = dispatch()
+        cpu.append(duration.host * 1e3 / options.repeat)
+        if duration.device is not None:
+            gpu.append(duration.device * 1e3 / options.repeat)
+        rest = max(0.0, options.interval / 1e3 - (clock() - begun))
+        if limit is not None and clock() - start + rest > limit:
+            break
+        if rest and (limit is not None or len(cpu) < options.iterations):
+            sleep(rest)
+    # A driver whose timestamps were once impossible has none that count.
+    return Dispatched(name, tuple(cpu), tuple(gpu) if len(gpu) == len(cpu) else (), options.warmup_samples)

@@ -1,12 +1,13 @@
-"""Dispatchables on a device: made ready once, bound per command, run as often as the command asks."""
+"""Dispatchables on a device: compiled once, bound per command, run as often as the command asks."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +15,10 @@ from numpy.typing import NDArray
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.common.errors import ModelError, NotSupported, OutOfMemory
-from dmlgpu.common.memory import host_budget
+from dmlgpu.common.errors import ModelError, NotSupported
+from dmlgpu.common.memory import check_host_memory
 from dmlgpu.compiler.graph.description import GraphDesc, InputEdge, OperatorNode, OutputEdge
+from dmlgpu.frontends.dxdispatch.json_node import quoted
 from dmlgpu.frontends.dxdispatch.model import (
     Bindings,
     BoundArray,
@@ -29,31 +31,32 @@ from dmlgpu.frontends.dxdispatch.model import (
     TableDispatch,
     TableDispatchable,
 )
-from dmlgpu.frontends.dxdispatch.node import quoted
 from dmlgpu.frontends.dxdispatch.result import OnnxBound
 from dmlgpu.runtime.binding import BufferArrayBinding, BufferBinding
 from dmlgpu.runtime.buffer import Buffer
 from dmlgpu.runtime.commands import CommandList
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.executor import Dispatch as Work
-from dmlgpu.runtime.executor import Range, ShaderBackend
-from dmlgpu.runtime.measuring import Duration, measure
+from dmlgpu.runtime.executor import Duration, Range, ShaderBackend, measure
 from dmlgpu.runtime.operator import CompiledOperator, Dispatchable
 
 Buffers = Mapping[str, Buffer]
 
 
-class Runner(Protocol):
-    """A dispatchable that was made ready."""
+class DispatchRunner(ABC):
+    """A compiled and initialized dispatchable."""
 
+    @abstractmethod
     def bind(self, command: Any, repeat: int) -> Sequence[OnnxBound]:
-        """Bind what a command binds, for so many dispatches per run; returns what there is to tell."""
+        """Bind the resources of a command, for ``repeat`` dispatches per run; return the events of ONNX tensors."""
 
+    @abstractmethod
     def run(self) -> Duration:
-        """Dispatch what was bound last, wait, and say how long it took."""
+        """Dispatch with the last bindings, wait, and return the time it took."""
 
     def finish(self) -> Mapping[str, NDArray[Any]]:
-        """Put results into their resources; returns those of deferred ones."""
+        """Store results in their resources; return those of deferred resources."""
+        return {}
 
 
 def graph_of(desc: OperatorDesc, name: str) -> GraphDesc:
@@ -70,7 +73,7 @@ def graph_of(desc: OperatorDesc, name: str) -> GraphDesc:
     )
 
 
-class TableRunner:
+class TableRunner(DispatchRunner):
     """An operator or a graph, compiled and initialised, with the binding table of its dispatches.
 
     Attributes:
@@ -117,17 +120,13 @@ class TableRunner:
         """Bind the tensors of a command."""
         self._table.bind_inputs(self._bindings(command.inputs))
         outputs = self._bindings(command.outputs)
-        self._table.bind_outputs([one for one in outputs if one is not None] if self._as_graph else outputs)
+        self._table.bind_outputs([output for output in outputs if output is not None] if self._as_graph else outputs)
         self._commands = self._recorded(self._compiled, self._table, repeat)
         return ()
 
     def run(self) -> Duration:
-        """Run what was recorded."""
+        """Run the recorded commands."""
         return self._device.queue.measure([self._commands] if self._commands else [])
-
-    def finish(self) -> Mapping[str, NDArray[Any]]:
-        """Return nothing: results are where they belong."""
-        return {}
 
     def _recorded(self, dispatchable: Dispatchable, table: Any, repeat: int) -> CommandList:
         commands = self._device.create_command_list()
@@ -153,20 +152,15 @@ class TableRunner:
             table.bind_temporary_resource(buffer)
 
 
-class ShaderRunner:
-    """A compute shader, compiled.
-
-    Raises:
-        NotSupported: the adapter runs no shaders.
-        ShaderError: it does not compile.
-    """
+class ShaderRunner(DispatchRunner):
+    """A compute shader, compiled."""
 
     def __init__(self, device: Device, dispatchable: ShaderDispatchable, buffers: Buffers):
         backend = device.backend
         if not isinstance(backend, ShaderBackend):
             raise NotSupported(f"shader {quoted(dispatchable.name)}: {device.adapter} runs no shaders")
         self._backend, self._buffers = backend, buffers
-        kinds = {one.number: one.kind for one in dispatchable.bindings}
+        kinds = {binding.number: binding.kind for binding in dispatchable.bindings}
         self._shader = backend.compile_shader(
             dispatchable.wgsl, dispatchable.entry_point, dispatchable.constants, kinds, f"shader {dispatchable.name!r}"
         )
@@ -182,15 +176,11 @@ class ShaderRunner:
         return ()
 
     def run(self) -> Duration:
-        """Run what was bound."""
+        """Run the bound work."""
         return measure(self._backend, self._work)
 
-    def finish(self) -> Mapping[str, NDArray[Any]]:
-        """Return nothing: results are where they belong."""
-        return {}
 
-
-class OnnxRunner:
+class OnnxRunner(DispatchRunner):
     """An ONNX model on a device; tensors that no resource is bound to are implicit, and inputs then hold zeros."""
 
     def __init__(self, device: Device, dispatchable: OnnxDispatchable, buffers: Buffers):
@@ -199,8 +189,12 @@ class OnnxRunner:
         self._device, self._dispatchable, self._buffers = device, dispatchable, buffers
         # Two dimensions of one name may have different sizes, as in ONNX Runtime.
         open_inputs = tuple(
-            replace(one, shape=one.shape and tuple(size if isinstance(size, int) else None for size in one.shape))
-            for one in dispatchable.model.inputs
+            replace(
+                model_input,
+                shape=model_input.shape
+                and tuple(size if isinstance(size, int) else None for size in model_input.shape),
+            )
+            for model_input in dispatchable.model.inputs
         )
         self._session = Session(replace(dispatchable.model, inputs=open_inputs), device)
         self._inputs: dict[str, Any] = {}
@@ -209,39 +203,41 @@ class OnnxRunner:
         self._repeat = 1
 
     def bind(self, command: OnnxDispatch, repeat: int) -> Sequence[OnnxBound]:
-        """Take the inputs from their resources, and note where outputs go."""
+        """Read the inputs from their resources, and note the resources of outputs."""
         from dmlgpu.tensors.tensor import Tensor  # noqa: PLC0415  only what runs ONNX needs it
 
-        self._repeat, told = repeat, []
+        self._repeat, events = repeat, []
         self._inputs = {}
-        for one in self._session.inputs:
-            bound = command.tensors.get(one.name)
-            shape = self._shape(one.name, bound, one.shape, free=1)
+        for model_input in self._session.inputs:
+            bound = command.tensors.get(model_input.name)
+            shape = self._shape(model_input.name, bound, model_input.shape, free=1)
             if shape is None:
-                raise ModelError(command.path, f"input {quoted(one.name)} needs a shape, as the ONNX model gives none")
-            array = self._input(one.name, bound, shape, one.data_type)
-            if one.is_bool:
+                raise ModelError(
+                    command.path, f"input {quoted(model_input.name)} needs a shape, as the ONNX model gives none"
+                )
+            array = self._input(model_input.name, bound, shape, model_input.data_type)
+            if model_input.is_bool:
                 array = array != 0
-            self._inputs[one.name] = Tensor(array, device=self._device) if one.data_type.bits >= 8 else array
-            told.append(OnnxBound(one.name, True, _resource_kind(bound), _onnx_type(one), shape))
+            self._inputs[model_input.name] = (
+                Tensor(array, device=self._device) if model_input.data_type.bits >= 8 else array
+            )
+            events.append(OnnxBound(model_input.name, True, _resource_kind(bound), _onnx_type(model_input), shape))
         names = self._session.outputs
         self._outputs = {name: command.tensors[name] for name in names if name in command.tensors}
-        return (*told, *(self._told(name, command.tensors.get(name)) for name in names))
+        return (*events, *(self._output_event(name, command.tensors.get(name)) for name in names))
 
     def _shape(
         self, name: str, bound: BoundArray | None, declared: Sequence[int | str | None] | None, free: int
     ) -> tuple[int, ...] | None:
-        """Return a tensor's shape: of the command line, of the binding, or the model's, ``free`` where it is open."""
-        given = self._dispatchable.shapes.get(name) or (bound.shape if bound is not None else None)
-        if given is not None or declared is None:
-            return given
+        """Return a tensor's shape from the command line, the binding or the model, with ``free`` for open sizes."""
+        explicit = self._dispatchable.shapes.get(name) or (bound.shape if bound is not None else None)
+        if explicit is not None or declared is None:
+            return explicit
         return tuple(size if isinstance(size, int) else free for size in declared)
 
     def _input(self, name: str, bound: BoundArray | None, shape: tuple[int, ...], data_type: DataType) -> NDArray[Any]:
         size = -(-math.prod(shape) * data_type.bits // 8)
-        budget = host_budget()
-        if budget is not None and 2 * size > budget:
-            raise OutOfMemory(f"input {quoted(name)}: {size:,} bytes are more than may be used of the host's memory")
+        check_host_memory(2 * size, f"input {quoted(name)}", "hold its elements")
         if bound is None or bound.resource is None:
             return np.zeros(shape, data_type.numpy)
         raw = self._buffers[bound.resource].read()
@@ -252,8 +248,8 @@ class OnnxRunner:
             )
         return TensorDesc(data_type, (math.prod(shape),)).decode(raw).reshape(shape) if size else np.zeros(shape)
 
-    def _told(self, name: str, bound: BoundArray | None) -> OnnxBound:
-        declared = next((one for one in self._dispatchable.model.declared_outputs if one.name == name), None)
+    def _output_event(self, name: str, bound: BoundArray | None) -> OnnxBound:
+        declared = next((output for output in self._dispatchable.model.declared_outputs if output.name == name), None)
         shape = self._shape(name, bound, None if declared is None else declared.shape, free=-1)
         kind = "deferred" if shape is None or -1 in shape else _resource_kind(bound)
         return OnnxBound(name, False, kind, "UNDEFINED" if declared is None else _onnx_type(declared), shape)
@@ -272,12 +268,13 @@ class OnnxRunner:
         """Write outputs to the resources that they are bound to; returns those of deferred ones."""
         deferred = {}
         for name, bound in self._outputs.items():
-            held = self._results[name]
-            array = np.asarray(held.numpy() if hasattr(held, "numpy") else held)
-            wanted = self._dispatchable.shapes.get(name) or bound.shape
-            if wanted is not None and array.shape != wanted:
+            result = self._results[name]
+            array = np.asarray(result.numpy() if hasattr(result, "numpy") else result)
+            expected = self._dispatchable.shapes.get(name) or bound.shape
+            if expected is not None and array.shape != expected:
                 raise ModelError(
-                    bound.path, f"output {quoted(name)} has shape {list(array.shape)}, the binding says {list(wanted)}"
+                    bound.path,
+                    f"output {quoted(name)} has shape {list(array.shape)}, the binding says {list(expected)}",
                 )
             if bound.resource is None:
                 continue
@@ -308,21 +305,18 @@ def _onnx_type(declared: Any) -> str:
     return {"FLOAT32": "FLOAT", "FLOAT64": "DOUBLE"}.get(declared.data_type.name, declared.data_type.name)
 
 
-def make_runner(device: Device, dispatchable: Any, buffers: Buffers, own: list[Buffer]) -> Runner:
-    """Return a dispatchable made ready.
+def make_runner(device: Device, dispatchable: Any, buffers: Buffers, own: list[Buffer]) -> DispatchRunner:
+    """Compile and initialize a dispatchable.
 
     Args:
         device: where it runs.
         dispatchable: one of the model's.
         buffers: the resources' memory; deferred ones have none.
         own: takes further buffers that it needs.
-
-    Raises:
-        NotSupported, InvalidDescription, InvalidGraph, ShaderError, OutOfMemory: the device refuses it.
     """
-    makers: dict[type, Callable[[], Runner]] = {
-        ShaderDispatchable: lambda: ShaderRunner(device, dispatchable, buffers),
-        OnnxDispatchable: lambda: OnnxRunner(device, dispatchable, buffers),
-    }
-    maker = makers.get(type(dispatchable))
-    return maker() if maker is not None else TableRunner(device, dispatchable, buffers, own)
+    match dispatchable:
+        case ShaderDispatchable():
+            return ShaderRunner(device, dispatchable, buffers)
+        case OnnxDispatchable():
+            return OnnxRunner(device, dispatchable, buffers)
+    return TableRunner(device, dispatchable, buffers, own)

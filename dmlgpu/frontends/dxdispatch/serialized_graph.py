@@ -1,10 +1,12 @@
-"""Graphs that ONNX Runtime's DirectML execution provider serialised: a FlatBuffer, and a file for each weight.
+"""Graphs that ONNX Runtime's DirectML execution provider serialized: a FlatBuffer, and a file for each weight.
 
-A node is brought into the JSON form of operators, so that one parser checks both.
+A node is converted into the JSON form of operators, so that one parser checks both. FlatBuffers are read as far as
+these graphs need them, and every offset is checked (google.github.io/flatbuffers, "FlatBuffer Internals").
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -25,10 +27,141 @@ from dmlgpu.compiler.graph.description import (
     OperatorNode,
     OutputEdge,
 )
-from dmlgpu.frontends.dxdispatch.flatbuffer import FlatBuffer, MalformedBuffer, Table
+from dmlgpu.frontends.dxdispatch.json_node import JsonNode, quoted
 from dmlgpu.frontends.dxdispatch.model import BindPoint
-from dmlgpu.frontends.dxdispatch.node import Node, quoted
 from dmlgpu.frontends.dxdispatch.operators import parse_operator, parse_operator_type
+
+
+class MalformedBuffer(ValueError):
+    """Bytes that are no FlatBuffer."""
+
+
+class FlatBuffer:
+    """The bytes of a file, and how many of them may still be read.
+
+    Tables may share what they refer to, so that a small file could stand for endless data: no more elements of vectors
+    and characters of strings are read than the file has bytes. Strings are read once.
+
+    Args:
+        data: the file.
+    """
+
+    def __init__(self, data: bytes):
+        self._data, self._left = data, len(data)
+        self._strings: dict[int, str] = {}
+
+    def root(self) -> FlatTable:
+        """Return the root table."""
+        return FlatTable(self, self.offset(0))
+
+    def number(self, position: int, kind: str) -> int | float:
+        """Return a number; ``kind`` is its letter in the module ``struct``."""
+        (value,) = self.numbers(position, kind, 1)
+        return value
+
+    def numbers(self, position: int, kind: str, count: int) -> tuple[int | float, ...]:
+        """Return numbers that follow each other."""
+        layout = f"<{count}{kind}"
+        if position < 0 or position + struct.calcsize(layout) > len(self._data):
+            raise MalformedBuffer(f"an offset leads to byte {position}, outside its {len(self._data)} bytes")
+        return struct.unpack_from(layout, self._data, position)
+
+    def offset(self, position: int) -> int:
+        """Return the position that the offset at ``position`` leads to."""
+        return position + int(self.number(position, "I"))
+
+    def vector(self, position: int, element: int) -> tuple[int, int]:
+        """Return where the elements of a vector begin and how many there are; ``element`` is the bytes of one."""
+        count = int(self.number(position, "I"))
+        self._left -= count
+        if position + 4 + count * element > len(self._data) or self._left < 0:
+            raise MalformedBuffer(f"a vector at byte {position} promises {count:,} elements, more than there can be")
+        return position + 4, count
+
+    def raw(self, position: int) -> bytes:
+        """Return the bytes of a vector of bytes."""
+        start, count = self.vector(position, 1)
+        return self._data[start : start + count]
+
+    def string(self, position: int) -> str:
+        """Return a string."""
+        if position not in self._strings:
+            try:
+                self._strings[position] = self.raw(position).decode()
+            except UnicodeDecodeError as error:
+                raise MalformedBuffer(f"a string at byte {position} is not UTF-8") from error
+        return self._strings[position]
+
+
+@dataclass(frozen=True)
+class FlatTable:
+    """A table of a FlatBuffer. Absent fields are None or a default.
+
+    Attributes:
+        buffer: where it lies.
+        position: the byte at which it begins.
+    """
+
+    buffer: FlatBuffer
+    position: int
+
+    def place(self, field: int) -> int | None:
+        """Return the position of a field, or None if it is absent."""
+        shape = self.position - int(self.buffer.number(self.position, "i"))
+        entry = 4 + 2 * field
+        if entry + 2 > self.buffer.number(shape, "H"):
+            return None
+        offset = int(self.buffer.number(shape + entry, "H"))
+        return self.position + offset if offset else None
+
+    def number(self, field: int, kind: str) -> int:
+        """Return an integer; 0 if it is absent."""
+        place = self.place(field)
+        return 0 if place is None else int(self.buffer.number(place, kind))
+
+    def target(self, field: int) -> int | None:
+        """Return the position that a field refers to, or None."""
+        place = self.place(field)
+        return None if place is None else self.buffer.offset(place)
+
+    def table(self, field: int) -> FlatTable | None:
+        """Return the table that a field refers to."""
+        target = self.target(field)
+        return None if target is None else FlatTable(self.buffer, target)
+
+    def string(self, field: int) -> str:
+        """Return a string; empty if it is absent."""
+        target = self.target(field)
+        return "" if target is None else self.buffer.string(target)
+
+    def raw(self, field: int) -> bytes:
+        """Return a vector of bytes; empty if it is absent."""
+        target = self.target(field)
+        return b"" if target is None else self.buffer.raw(target)
+
+    def numbers(self, field: int, kind: str) -> tuple[int | float, ...] | None:
+        """Return a vector of numbers."""
+        target = self.target(field)
+        if target is None:
+            return None
+        start, count = self.buffer.vector(target, struct.calcsize(f"<{kind}"))
+        return self.buffer.numbers(start, kind, count)
+
+    def tables(self, field: int) -> tuple[FlatTable, ...]:
+        """Return a vector of tables; empty if it is absent."""
+        return tuple(FlatTable(self.buffer, position) for position in self._references(field))
+
+    def strings(self, field: int) -> tuple[str, ...]:
+        """Return a vector of strings; empty if it is absent."""
+        return tuple(self.buffer.string(position) for position in self._references(field))
+
+    def _references(self, field: int) -> list[int]:
+        target = self.target(field)
+        if target is None:
+            return []
+        start, count = self.buffer.vector(target, 4)
+        return [self.buffer.offset(start + 4 * number) for number in range(count)]
+
 
 _OPERATOR_NODE, _CONSTANT_NODE = 1, 2
 _CONSTANT_NAME, _CONSTANT_DATA = 1, 2
@@ -36,7 +169,7 @@ _SCALAR_BYTES = 8
 
 
 class _Kind(IntEnum):
-    """What an attribute is: the numbers of the format's union."""
+    """Types of attributes: the numbers of the format's union."""
 
     NONE = 0
     ACTIVATION = 1
@@ -74,9 +207,6 @@ def read_graph(data: bytes, name: str, weights: Callable[[str], bytes]) -> Seria
         data: the file.
         name: what to call it in messages.
         weights: returns the bytes of the weight file of a constant, by the constant's name.
-
-    Raises:
-        ModelError: the file is malformed, or describes what the operators do not allow; whatever ``weights`` raises.
     """
     try:
         return _Reader(name, weights).read(FlatBuffer(data).root())
@@ -86,7 +216,7 @@ def read_graph(data: bytes, name: str, weights: Callable[[str], bytes]) -> Seria
 
 @dataclass
 class _Reader:
-    """One graph on its way.
+    """A graph that is being read.
 
     Attributes:
         produced: node and output that write each edge, by the edge's name.
@@ -99,19 +229,23 @@ class _Reader:
     operators: dict[int, OperatorDesc] = field(default_factory=dict)
     constants: dict[int, str | bytes] = field(default_factory=dict)
 
-    def read(self, root: Table) -> SerializedGraph:
+    def read(self, root: FlatTable) -> SerializedGraph:
         nodes = root.tables(0)
-        given, wanted = self._names(root.strings(1), "input"), self._names(root.strings(2), "output")
+        graph_inputs, graph_outputs = self._names(root.strings(1), "input"), self._names(root.strings(2), "output")
         for number, node in enumerate(nodes):
             self._read_node(number, node)
-        inputs, inner = self._feeds(nodes, given)
-        outputs = [OutputEdge(*self._source(name, "graph output"), number, name) for name, number in wanted.items()]
+        inputs, inner = self._feeds(nodes, graph_inputs)
+        outputs = [
+            OutputEdge(*self._source(name, "graph output"), number, name) for name, number in graph_outputs.items()
+        ]
         described = tuple(self._described(number, nodes[number].string(2), inner) for number in range(len(nodes)))
-        graph = GraphDesc(len(given), len(wanted), described, tuple(inputs), tuple(inner), tuple(outputs), self.name)
+        graph = GraphDesc(
+            len(graph_inputs), len(graph_outputs), described, tuple(inputs), tuple(inner), tuple(outputs), self.name
+        )
         first = {edge.graph_input: self._tensor(edge.to_node, "inputs", edge.to_input) for edge in reversed(inputs)}
         return SerializedGraph(
             graph,
-            tuple(BindPoint(name, (first.get(number),)) for name, number in given.items()),
+            tuple(BindPoint(name, (first.get(number),)) for name, number in graph_inputs.items()),
             tuple(
                 BindPoint(edge.name or "", (self._tensor(edge.from_node, "outputs", edge.from_output),))
                 for edge in outputs
@@ -124,12 +258,12 @@ class _Reader:
             raise ModelError(self.name, f"the graph's {what}s must have names of their own, got {list(names)[:8]}")
         return numbers
 
-    def _read_node(self, number: int, node: Table) -> None:
+    def _read_node(self, number: int, node: FlatTable) -> None:
         desc, kind, path = node.table(1), node.number(0, "B"), f"{self.name}.nodes[{number}]"
         if desc is None or kind not in (_OPERATOR_NODE, _CONSTANT_NODE):
             raise ModelError(path, "must be an operator or a constant")
         if kind == _OPERATOR_NODE:
-            form = Node(_operator_form(desc, node.strings(3), node.strings(4), path), path)
+            form = JsonNode(_operator_form(desc, node.strings(3), node.strings(4), path), path)
             self.operators[number] = parse_operator(form)[0]
         else:
             self.constants[number] = _constant(desc, path)
@@ -138,14 +272,14 @@ class _Reader:
                 raise ModelError(path, f"writes {quoted(name)}, as node {self.produced[name][0]} does")
 
     def _feeds(
-        self, nodes: tuple[Table, ...], given: Mapping[str, int]
+        self, nodes: tuple[FlatTable, ...], graph_inputs: Mapping[str, int]
     ) -> tuple[list[InputEdge], list[IntermediateEdge]]:
         """Return the edges that end at nodes."""
         inputs, inner = [], []
         for number, node in enumerate(nodes):
             for position, name in enumerate(node.strings(3)):
-                if name in given:
-                    inputs.append(InputEdge(given[name], number, position, name))
+                if name in graph_inputs:
+                    inputs.append(InputEdge(graph_inputs[name], number, position, name))
                 elif name:
                     inner.append(IntermediateEdge(*self._source(name, f"node {number}"), number, position, name))
         return inputs, inner
@@ -180,7 +314,7 @@ class _Reader:
         return tensor
 
 
-def _constant(desc: Table, path: str) -> str | bytes:
+def _constant(desc: FlatTable, path: str) -> str | bytes:
     """Return the name of a constant's weight file without ``.bin``, or its bytes."""
     kind, held = desc.number(0, "B"), desc.table(1)
     if held is not None and kind == _CONSTANT_DATA:
@@ -193,43 +327,43 @@ def _constant(desc: Table, path: str) -> str | bytes:
 # -- operators ------------------------------------------------------------------------------------------------------
 
 
-def _operator_form(desc: Table, inputs: tuple[str, ...], outputs: tuple[str, ...], path: str) -> dict[str, Any]:
+def _operator_form(desc: FlatTable, inputs: tuple[str, ...], outputs: tuple[str, ...], path: str) -> dict[str, Any]:
     """Return a node as models write operators."""
-    schema = parse_operator_type(Node(desc.string(0), f"{path}.type"))
+    schema = parse_operator_type(JsonNode(desc.string(0), f"{path}.type"))
     fields = dict(_tensors(schema, FieldKind.INPUT, inputs, desc.tables(1), path))
     fields |= _tensors(schema, FieldKind.OUTPUT, outputs, desc.tables(2), path)
     return {"type": desc.string(0), "desc": fields | _attributes(schema, desc.tables(3), path)}
 
 
 def _tensors(
-    schema: OperatorSchema, kind: FieldKind, names: tuple[str, ...], tensors: tuple[Table, ...], path: str
+    schema: OperatorSchema, kind: FieldKind, names: tuple[str, ...], tensors: tuple[FlatTable, ...], path: str
 ) -> Iterator[tuple[str, Any]]:
-    """Give the tensors of a kind to the operator's fields: names are empty where an optional tensor is absent."""
+    """Assign tensors to the operator's fields; names of absent optional tensors are empty."""
     described = iter(tensors)
     position = 0
-    for one in schema.tensor_fields:
-        if one.kind is not kind:
+    for field_schema in schema.tensor_fields:
+        if field_schema.kind is not kind:
             continue
-        taken = names[position:] if one.is_array else names[position : position + 1]
+        taken = names[position:] if field_schema.is_array else names[position : position + 1]
         position += len(taken)
         forms = [_tensor_form(table) for _, table in zip([name for name in taken if name], described, strict=False)]
         if len(forms) < sum(map(bool, taken)):
             raise ModelError(path, f"{schema.name} must have a tensor for each name, got {len(tensors)}")
-        if one.is_array:
-            yield one.name, forms
+        if field_schema.is_array:
+            yield field_schema.name, forms
         elif forms:
-            yield one.name, forms[0]
+            yield field_schema.name, forms[0]
 
 
-def _tensor_form(tensor: Table) -> dict[str, Any]:
+def _tensor_form(tensor: FlatTable) -> dict[str, Any]:
     strides, size = tensor.numbers(2, "I"), tensor.number(3, "Q")
     form = {"DataType": tensor.string(0), "Sizes": list(tensor.numbers(1, "I") or ()), "TotalTensorSizeInBytes": size}
     return form if strides is None else form | {"Strides": list(strides)}
 
 
-def _attributes(schema: OperatorSchema, attributes: tuple[Table, ...], path: str) -> dict[str, Any]:
+def _attributes(schema: OperatorSchema, attributes: tuple[FlatTable, ...], path: str) -> dict[str, Any]:
     """Return the attributes that have values, as models write them."""
-    known = {one.name: one for one in schema.fields if not one.is_tensor}
+    known = {field_schema.name: field_schema for field_schema in schema.fields if not field_schema.is_tensor}
     in_order = list(known)
     values: dict[str, Any] = {}
     for number, attribute in enumerate(attributes):
@@ -240,25 +374,27 @@ def _attributes(schema: OperatorSchema, attributes: tuple[Table, ...], path: str
         value = _value(attribute, known[name], f"{path}.{name}")
         if value is not None:
             values[name] = _spelled(value, known[name], f"{path}.{name}")
-    types = [values.get(one.name) for one in schema.fields if one.type == "DML_TENSOR_DATA_TYPE"]
+    types = [
+        values.get(field_schema.name) for field_schema in schema.fields if field_schema.type == "DML_TENSOR_DATA_TYPE"
+    ]
     return {name: _scalar(value, types) if isinstance(value, bytes) else value for name, value in values.items()}
 
 
-def _value(attribute: Table, one: FieldSchema, path: str) -> Any:
-    """Return the value of an attribute: numbers, lists, objects; the bytes of a scalar; None where it has none."""
+def _value(attribute: FlatTable, field_schema: FieldSchema, path: str) -> Any:
+    """Return the value of an attribute: number, list, object or the bytes of a scalar; None if it has none."""
     kind, target = attribute.number(1, "B"), attribute.target(2)
     if kind == _Kind.NONE or target is None:
         return None
-    buffer, table = attribute.buffer, Table(attribute.buffer, target)
+    buffer, table = attribute.buffer, FlatTable(attribute.buffer, target)
     value: Any
     match kind:
         case _ if kind in _NUMBERS:
             value = buffer.number(target, _NUMBERS[_Kind(kind)])
         case _ if kind in _ARRAYS:
             value = list(table.numbers(0, _ARRAYS[_Kind(kind)]) or ())
-        case _Kind.ACTIVATION if one.type == "OPERATOR_DESC":
+        case _Kind.ACTIVATION if field_schema.type == "OPERATOR_DESC":
             value = _activation(table, path)
-        case _Kind.ACTIVATIONS if one.type == "OPERATOR_DESC":
+        case _Kind.ACTIVATIONS if field_schema.type == "OPERATOR_DESC":
             value = [_activation(each, f"{path}[{number}]") for number, each in enumerate(table.tables(0))]
         case _Kind.SCALE_BIAS:
             value = dict(zip(("Scale", "Bias"), buffer.numbers(target, "f", 2), strict=True))
@@ -267,36 +403,36 @@ def _value(attribute: Table, one: FieldSchema, path: str) -> Any:
         case _Kind.SCALAR if (place := table.target(1)) is not None:
             value = bytes(map(int, buffer.numbers(place, "B", _SCALAR_BYTES)))
         case _:
-            raise ModelError(path, f"must be {one.type}, got an attribute of kind {kind}")
+            raise ModelError(path, f"must be {field_schema.type}, got an attribute of kind {kind}")
     return value
 
 
-def _activation(table: Table, path: str) -> dict[str, Any]:
+def _activation(table: FlatTable, path: str) -> dict[str, Any]:
     """Return an operator that is fused into another; it has no tensors, and nothing is fused into it."""
-    schema = parse_operator_type(Node(table.string(0), f"{path}.type"))
-    if any(one.type == "OPERATOR_DESC" for one in schema.fields):
+    schema = parse_operator_type(JsonNode(table.string(0), f"{path}.type"))
+    if any(field_schema.type == "OPERATOR_DESC" for field_schema in schema.fields):
         raise ModelError(path, f"{schema.name} cannot be fused into an operator")
     return {"Type": table.string(0), "Desc": _attributes(schema, table.tables(1), path)}
 
 
-def _spelled(value: Any, one: FieldSchema, path: str) -> Any:
-    """Return a value as models spell it: truth values and enumerations are numbers in the file."""
-    if one.type == "BOOL" and value in (0, 1):
+def _spelled(value: Any, field_schema: FieldSchema, path: str) -> Any:
+    """Return a value as models spell it: booleans and enumerations are numbers in the file."""
+    if field_schema.type == "BOOL" and value in (0, 1):
         return bool(value)
-    if not one.type.startswith("DML_"):
+    if not field_schema.type.startswith("DML_"):
         return value
-    is_data_type = one.type == "DML_TENSOR_DATA_TYPE"
-    members = DataType if is_data_type else getattr(enums, class_name(one.type.removeprefix("DML_")))
+    is_data_type = field_schema.type == "DML_TENSOR_DATA_TYPE"
+    members = DataType if is_data_type else getattr(enums, class_name(field_schema.type.removeprefix("DML_")))
     try:
         return members(value).name
     except (ValueError, TypeError):
-        raise ModelError(path, f"must be a value of {one.type}, got {value}") from None
+        raise ModelError(path, f"must be a value of {field_schema.type}, got {value}") from None
 
 
 def _scalar(raw: bytes, types: list[Any]) -> int | float | None:
     """Return the number in the first bytes of a scalar, of the operator's one data type."""
-    found = DataType.__members__.get(types[0]) if len(types) == 1 and isinstance(types[0], str) else None
-    if found is None or found.bits < 8:
+    data_type = DataType.__members__.get(types[0]) if len(types) == 1 and isinstance(types[0], str) else None
+    if data_type is None or data_type.bits < 8:
         return None
-    number: int | float = np.frombuffer(raw, found.numpy, 1)[0].item()
+    number: int | float = np.frombuffer(raw, data_type.numpy, 1)[0].item()
     return number

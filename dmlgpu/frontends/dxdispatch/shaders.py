@@ -1,4 +1,4 @@
-"""Compute shaders in a model: WGSL where DxDispatch has HLSL."""
+"""Compute shaders in a model: WGSL in place of DxDispatch's HLSL."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from dmlgpu.common.errors import ModelError
-from dmlgpu.frontends.dxdispatch import wgsl
 from dmlgpu.frontends.dxdispatch.bindings import element_range, lookup
+from dmlgpu.frontends.dxdispatch.files import FileAccess
+from dmlgpu.frontends.dxdispatch.json_node import JsonNode, child_path, listing, nearest, optional, parse_float, quoted
 from dmlgpu.frontends.dxdispatch.model import ShaderDispatch, ShaderDispatchable
-from dmlgpu.frontends.dxdispatch.node import Node, child_path, listing, nearest, quoted
-from dmlgpu.frontends.dxdispatch.paths import Access
 from dmlgpu.frontends.dxdispatch.resources import Resource
-from dmlgpu.frontends.dxdispatch.values import optional, parse_float
+from dmlgpu.runtime import shader_source
 from dmlgpu.runtime.executor import Range
 
 PORTING = (
@@ -27,7 +26,7 @@ _KEYS = ("type", "sourcePath", "entryPoint", "constants")
 T = TypeVar("T")
 
 
-def parse_shader(name: str, node: Node, access: Access) -> ShaderDispatchable:
+def parse_shader(name: str, node: JsonNode, access: FileAccess) -> ShaderDispatchable:
     """Return a dispatchable of type ``wgsl``.
 
     Raises:
@@ -37,40 +36,40 @@ def parse_shader(name: str, node: Node, access: Access) -> ShaderDispatchable:
     node.allow(_KEYS, "a WGSL dispatchable")
     source = node.require("sourcePath", "a WGSL dispatchable")
     path = access.source(source)
-    if path.stat().st_size > wgsl.LONGEST:
-        raise source.error(f"a shader must have at most {wgsl.LONGEST:,} bytes, {quoted(path.name)} has more")
+    if path.stat().st_size > shader_source.LONGEST:
+        raise source.error(f"a shader must have at most {shader_source.LONGEST:,} bytes, {quoted(path.name)} has more")
     try:
         text = path.read_bytes().decode()
     except (OSError, UnicodeDecodeError) as error:
         raise source.error(f"cannot read {quoted(path.name)} as UTF-8 text: {error}") from error
-    plain = wgsl.without_comments(text)
+    plain = shader_source.without_comments(text)
     try:
-        bindings = wgsl.bindings(plain)
+        bindings = shader_source.bindings(plain)
     except ValueError as error:
         raise ModelError(source.path, f"{path.name}: {error}") from error
     return ShaderDispatchable(
         name,
         node.path,
         text,
-        _entry_point(node, source, wgsl.entry_points(plain)),
-        _constants(node.get("constants"), wgsl.overrides(plain)),
+        _entry_point(node, source, shader_source.entry_points(plain)),
+        _constants(node.get("constants"), shader_source.overrides(plain)),
         bindings,
     )
 
 
-def _entry_point(node: Node, source: Node, known: Sequence[str]) -> str:
+def _entry_point(node: JsonNode, source: JsonNode, known: Sequence[str]) -> str:
     """Return the function to run: the one that is named, or the only one."""
-    given = node.get("entryPoint")
-    if given is None and len(known) == 1:
+    named = node.get("entryPoint")
+    if named is None and len(known) == 1:
         return known[0]
-    if given is None:
+    if named is None:
         raise source.error(f"entryPoint must say which @compute function to run, as the shader has {listing(known)}")
-    if given.string() not in known:
-        raise given.error(f"the shader has no @compute function {quoted(given.string())}, it has {listing(known)}")
-    return given.string()
+    if named.string() not in known:
+        raise named.error(f"the shader has no @compute function {quoted(named.string())}, it has {listing(known)}")
+    return named.string()
 
 
-def _constants(node: Node | None, known: Sequence[str]) -> dict[str, float]:
+def _constants(node: JsonNode | None, known: Sequence[str]) -> dict[str, float]:
     values = {}
     for name, member in node.items() if node is not None else ():
         if name not in known:
@@ -80,38 +79,42 @@ def _constants(node: Node | None, known: Sequence[str]) -> dict[str, float]:
     return values
 
 
-def parse_shader_dispatch(node: Node, shader: ShaderDispatchable, resources: Mapping[str, Resource]) -> ShaderDispatch:
+def parse_shader_dispatch(
+    node: JsonNode, shader: ShaderDispatchable, resources: Mapping[str, Resource]
+) -> ShaderDispatch:
     """Return the command that runs a shader.
 
     Raises:
         ModelError: a binding is missing, unknown, outside its resource, or written and read at once.
     """
-    given = node.require("bindings", "a dispatch command")
-    names = [one.name for one in shader.bindings]
-    for name, member in given.items():
+    bindings = node.require("bindings", "a dispatch command")
+    names = [binding.name for binding in shader.bindings]
+    for name, member in bindings.items():
         if name not in names:
             suggestion = nearest(name, names) or f"; known are {listing(names)}"
             raise member.error(f"the shader has no such variable to bind here: {quoted(name)}{suggestion}")
     ranges: dict[int, Range[str]] = {}
     writers: dict[str, str] = {}
-    for one in shader.bindings:
-        source = given.get(one.name)
+    for binding in shader.bindings:
+        source = bindings.get(binding.name)
         if source is None:
-            raise ModelError(child_path(given.path, one.name), f"{one.name} needs a resource, but none is bound")
-        ranges[one.number] = _range(source, resources, whole=one.kind == "uniform")
-        if one.kind == "storage":
-            writers[ranges[one.number].buffer] = one.name
-    for one in shader.bindings:
-        other = writers.get(ranges[one.number].buffer, one.name)
-        if other != one.name and one.kind != "uniform":
             raise ModelError(
-                child_path(given.path, one.name),
+                child_path(bindings.path, binding.name), f"{binding.name} needs a resource, but none is bound"
+            )
+        ranges[binding.number] = _range(source, resources, whole=binding.kind == "uniform")
+        if binding.kind == "storage":
+            writers[ranges[binding.number].buffer] = binding.name
+    for binding in shader.bindings:
+        other = writers.get(ranges[binding.number].buffer, binding.name)
+        if other != binding.name and binding.kind != "uniform":
+            raise ModelError(
+                child_path(bindings.path, binding.name),
                 f"must be another resource than that of {other}, which the shader may write",
             )
     return ShaderDispatch(shader.name, ranges, thread_groups(node.get("threadGroupCount")), node.path)
 
 
-def _range(member: Node, resources: Mapping[str, Resource], *, whole: bool) -> Range[str]:
+def _range(member: JsonNode, resources: Mapping[str, Resource], *, whole: bool) -> Range[str]:
     """Return the bytes that a binding gives: what the resource's initial values take, or all of it."""
     if isinstance(member.value, list | tuple):
         if len(member.value) != 1:
@@ -135,7 +138,7 @@ def _range(member: Node, resources: Mapping[str, Resource], *, whole: bool) -> R
     return Range(resource.name, offset, size)
 
 
-def thread_groups(node: Node | None) -> tuple[int, int, int]:
+def thread_groups(node: JsonNode | None) -> tuple[int, int, int]:
     """Return ``threadGroupCount``: three integers from 1 on, [1, 1, 1] where it is absent."""
     groups = (1, 1, 1) if node is None else optional(node, lambda at: at.integers(1))
     if len(groups) != 3 and node is not None:

@@ -189,15 +189,19 @@ def _checkable(proto: ModelProto) -> ModelProto:
     """Return the model as the checker takes it.
 
     External tensors, whose files it would look for, are empty; outputs without types or shapes get some; operators that
-    ONNX has no schema of, or a deprecated one, are put into another domain than its own.
+    ONNX has no schema of, or a deprecated one, are put into another domain than its own. Initializers of the oldest
+    versions of the format need not be among the inputs: onnxruntime accepts such models.
     """
     external = any(tensor.data_location == TensorProto.EXTERNAL for tensor in _tensors(proto))
     vague = [number for number, output in enumerate(proto.graph.output) if _is_vague(output)]
     exempt = any(next(_exempt(scope), None) for scope in (proto, *proto.functions))
-    if not external and not vague and not exempt:
+    listed = {info.name for info in proto.graph.input}
+    unlisted = proto.ir_version < _OVERRIDES_SINCE and any(one.name not in listed for one in proto.graph.initializer)
+    if not external and not vague and not exempt and not unlisted:
         return proto
     light = ModelProto()
     light.CopyFrom(proto)
+    light.ir_version = max(proto.ir_version, _OVERRIDES_SINCE)
     for scope in (light, *light.functions):
         nodes = list(_exempt(scope))
         for node in nodes:

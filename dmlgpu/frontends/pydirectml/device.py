@@ -24,7 +24,7 @@ from dmlgpu.runtime.buffer import Buffer
 from dmlgpu.runtime.commands import CommandList
 from dmlgpu.runtime.device import Device as Computer
 from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
-from dmlgpu.runtime.operator import CompiledOperator, Port
+from dmlgpu.runtime.operator import CompiledOperator, TensorPort
 from dmlgpu.tensors.graphs.graph import Graph
 from dmlgpu.tensors.tensor import Tensor as Node
 
@@ -93,7 +93,7 @@ class Execution:
         commands.close()
         return commands
 
-    def _buffer(self, port: Port) -> Buffer:
+    def _buffer(self, port: TensorPort) -> Buffer:
         assert port.desc is not None
         return self._device.create_buffer(port.desc.byte_size, port.label)
 

@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 
 from dmlgpu.common.cache import Cache
 from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidArgument, OutOfMemory
-from dmlgpu.compiler import programs
-from dmlgpu.compiler.graph.network import Network
-from dmlgpu.compiler.program import Program
+from dmlgpu.compiler import aliasing
+from dmlgpu.compiler.program import Kernel, Program, parameter_bytes
 from dmlgpu.compiler.target import AdapterInfo
+from dmlgpu.compiler.wgsl.sharing import share
 from dmlgpu.runtime.browser import facts, frames
-from dmlgpu.runtime.browser.executable import BrowserExecutable, PageBuffer, Work, check_limits
+from dmlgpu.runtime.browser.executable import BrowserExecutable, PageBuffer, PagePipelines, PageWork
 from dmlgpu.runtime.browser.link import Link
-from dmlgpu.runtime.browser.pipelines import Pipelines
-from dmlgpu.runtime.executor import Backend, Reading, Timing
+from dmlgpu.runtime.executor import Reading, Resources, Timing
+from dmlgpu.runtime.rendered import RenderedBackend, bound_range, check_binding_sizes
 
 Memory = NDArray[np.uint8]
 
@@ -52,17 +52,20 @@ class BrowserReading(Reading):
         if self._data is None:
             deadline = None if timeout is None else time.monotonic() + timeout
             try:
-                found = [part.result(_left(deadline))[1] for part in self._parts]
+                parts = []
+                for part in self._parts:
+                    remaining = None if deadline is None else max(0.0, deadline - time.monotonic())
+                    parts.append(part.result(remaining)[1])
             except TimeoutError:
                 return None
-            data = np.frombuffer(b"".join(found), np.uint8).copy()
+            data = np.frombuffer(b"".join(parts), np.uint8).copy()
             if data.size != self._size:
                 raise DmlError(f"{self._label}: the page sent {data.size:,} bytes in place of {self._size:,}")
             self._data = data
         return self._data
 
 
-class BrowserBackend(Backend):
+class BrowserBackend(RenderedBackend):
     """A page's adapter and everything made on it. Usable from several threads.
 
     Args:
@@ -107,40 +110,30 @@ class BrowserBackend(Backend):
         self._dropped: collections.deque[list[Any]] = collections.deque()
         self._unanswered: dict[int, Future[Any]] = {}
         self._allocated = 0
-        self.pipelines = Pipelines(self._link, str(info), lambda number: self._dropped.append(["forget", number]))
+        self.pipelines = PagePipelines(self._link, str(info), lambda number: self._dropped.append(["forget", number]))
 
     @property
     def pipeline_cache(self) -> Cache[Any, Any]:
-        """The pipelines that are kept for when they are asked for again (see ``Device.pipeline_cache``)."""
+        """The cache of pipelines (see ``Device.pipeline_cache``)."""
         return self.pipelines.cache
 
     # ---- programs ---------------------------------------------------------------------------------------------------
 
-    def check(self, desc: Any) -> None:
-        check_limits(self._program(desc, half_precision=False), self.target, self.info)
-
-    def compile(self, desc: Any, half_precision: bool = False, preserve_padding: bool = False) -> BrowserExecutable:
-        return self.prepare(self._program(desc, half_precision, preserve_padding))
-
-    def _program(self, desc: Any, half_precision: bool, preserve_padding: bool = False) -> Program:
-        return programs.of_operator(desc, self.target.for_operators(half_precision, preserve_padding))
-
-    def compile_graph(
-        self, network: Network, half_precision: bool = False, disabled: Collection[str] = ()
-    ) -> BrowserExecutable:
-        target = self.target.for_operators(half_precision)
-        return self.prepare(programs.of_network(network, target, disabled))
-
     def prepare(self, program: Program) -> BrowserExecutable:
-        """Make a rendered program ready to run.
-
-        Raises:
-            NotSupported: when it exceeds one of the adapter's limits.
-            ShaderError: when a kernel does not compile.
-            DeviceRemoved: when the page is gone.
-        """
+        """Make a rendered program ready to run. Raises as ``RenderedBackend.prepare``."""
         self._tell(program.summaries)
         return BrowserExecutable(self, program)
+
+    def bind(self, operator: str, kernel: Kernel, pipeline: Any, resources: Resources, immediates: bool) -> PageWork:
+        """Return one dispatch of a kernel; it is rendered anew, once, if slots have to share a binding."""
+        bound = [bound_range(operator, kernel, slot, resources, self.alignment) for slot in kernel.slots]
+        ranges = [(buffer.number, start, size) for buffer, start, size in bound]
+        layout = aliasing.layout(ranges, kernel.bindings, self.alignment)
+        check_binding_sizes(operator, kernel, layout, self.target.max_binding_size, self.info)
+        if layout.bindings != kernel.bindings:
+            (pipeline,) = self.pipelines.get_all(operator, [share(operator, kernel, layout.bindings)])
+        words = memoryview(parameter_bytes(layout.bases)).cast("I").tolist()
+        return PageWork(kernel.label, [pipeline, [list(part) for part in layout.bound], words, list(kernel.grid)])
 
     # ---- buffers ----------------------------------------------------------------------------------------------------
 
@@ -215,7 +208,7 @@ class BrowserBackend(Backend):
 
     def copy(
         self, source: PageBuffer, source_offset: int, destination: PageBuffer, destination_offset: int, size: int
-    ) -> Work:
+    ) -> PageWork:
         """Return a copy of ``size`` bytes (all three numbers multiples of 4) as a unit of work.
 
         Raises:
@@ -223,9 +216,9 @@ class BrowserBackend(Backend):
         """
         if source is destination:
             raise InvalidArgument(f"copy on {self.info}: source and destination must be different buffers")
-        return Work("copy", ["copy", source.number, source_offset, destination.number, destination_offset, size])
+        return PageWork("copy", ["copy", source.number, source_offset, destination.number, destination_offset, size])
 
-    def submit(self, *work: Sequence[Work]) -> int:
+    def submit(self, *work: Sequence[PageWork]) -> int:
         """Send units of work as one submission; returns its serial number for ``is_done`` and ``wait``. Waits for
         nothing: what goes wrong is raised by whatever waits next."""
         self._raise_failures()
@@ -254,7 +247,7 @@ class BrowserBackend(Backend):
                 self._unanswered.pop(serial, None)
         return True
 
-    def time(self, work: Sequence[Work], parts: bool = False) -> Timing:
+    def time(self, work: Sequence[PageWork], parts: bool = False) -> Timing:
         """Run work once, wait for it, and say how long it took: by the page's timestamps where the browser has them and
         they are possible (many round them to 0.1 ms, and to 0 what takes less), else by the host's clock.
 
@@ -311,15 +304,11 @@ class BrowserBackend(Backend):
         self._link.check()
 
 
-def _stamps(given: object, count: int) -> list[tuple[float, float]] | None:
-    """Return the seconds at the start and the end of so many groups of work; None where a page sent something else."""
-    if not isinstance(given, list) or len(given) != 2 * count:
+def _stamps(stamps: object, count: int) -> list[tuple[float, float]] | None:
+    """Return start and end of each group of work in seconds; None if the page's answer is malformed."""
+    if not isinstance(stamps, list) or len(stamps) != 2 * count:
         return None
-    if not all(isinstance(each, int | float) and abs(each) < 2**63 for each in given):
+    if not all(isinstance(each, int | float) and abs(each) < 2**63 for each in stamps):
         return None
-    seconds = [each * 1e-9 for each in given]
+    seconds = [each * 1e-9 for each in stamps]
     return list(zip(seconds[::2], seconds[1::2], strict=True))
-
-
-def _left(deadline: float | None) -> float | None:
-    return None if deadline is None else max(0.0, deadline - time.monotonic())

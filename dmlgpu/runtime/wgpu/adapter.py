@@ -10,8 +10,7 @@ from typing import Any
 import wgpu
 
 from dmlgpu.common.errors import AdapterNotFound
-from dmlgpu.compiler.target import FEWEST_LANES, PARAMETER_BYTES, AdapterInfo, Profile, Target
-from dmlgpu.compiler.tuned import Tuned
+from dmlgpu.compiler.target import FEWEST_LANES, PARAMETER_BYTES, AdapterInfo, Profile, Target, Tuned
 from dmlgpu.compiler.tuned_files import tuned_for
 from dmlgpu.runtime.wgpu import forks
 
@@ -48,8 +47,8 @@ def describe(info: Any, features: Collection[str], limits: dict[str, int]) -> Ad
 @functools.cache
 def _enumerated() -> tuple[tuple[AdapterInfo, Any], ...]:
     forks.use_drivers("adapters")
-    found = wgpu.gpu.enumerate_adapters_sync()
-    return tuple((describe(adapter.info, adapter.features, adapter.limits), adapter) for adapter in found)
+    enumerated = wgpu.gpu.enumerate_adapters_sync()
+    return tuple((describe(adapter.info, adapter.features, adapter.limits), adapter) for adapter in enumerated)
 
 
 def adapters() -> tuple[AdapterInfo, ...]:
@@ -107,7 +106,7 @@ def target_of(
     disabled_features: Collection[str] = (),
     tuned: Tuned | None = None,
 ) -> Target:
-    """Return what lowering may know about an adapter.
+    """Return the target that operators are compiled for on an adapter.
 
     Args:
         features: those in use; None means all that the adapter has.

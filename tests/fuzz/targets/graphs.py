@@ -14,7 +14,7 @@ from dmlgpu.compiler.graph import ConstantNode, GraphDesc, InputEdge, OperatorNo
 from dmlgpu.compiler.graph.compiler import compile_network
 from dmlgpu.compiler.graph.passes import PASSES
 from dmlgpu.compiler.graph.resolve import resolve
-from dmlgpu.conformance.running.graph_runner import run_graph
+from dmlgpu.conformance.running.runner import run_graph
 from tests.fuzz import values
 from tests.fuzz.devices import check_usable, shared_device
 from tests.fuzz.graph_mutations import Given, graph_of, mutate, random_graph, rearranged

@@ -13,7 +13,7 @@ from typing import Any
 
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
 from dmlgpu.frontends import dxdispatch
-from dmlgpu.frontends.dxdispatch.text import parse_json
+from dmlgpu.frontends.dxdispatch.json_node import parse_json
 from tests.fuzz.devices import check_usable, shared_device
 from tests.fuzz.json_mutations import damaged, mutated, spelled
 from tests.fuzz.model_texts import model_of

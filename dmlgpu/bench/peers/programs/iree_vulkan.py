@@ -13,8 +13,8 @@ import numpy as np
 import onnx
 from iree import compiler, runtime
 
-from ..calls import Array, Call, NotOffered
-from . import onnx_models
+from dmlgpu.bench.peers.programs import onnx_models
+from dmlgpu.bench.peers.worker import Array, NotOffered, PeerCall
 
 TARGET = "vp_android_baseline_2022"
 """A profile that software adapters have."""
@@ -31,7 +31,7 @@ def versions() -> dict[str, str]:
     return {name: version(name) for name in ("iree-base-compiler", "iree-base-runtime")}
 
 
-def prepare(call: Call) -> Module:
+def prepare(call: PeerCall) -> Module:
     """Compile a call.
 
     Raises:
@@ -43,7 +43,7 @@ def prepare(call: Call) -> Module:
 class Module:
     """A call as a compiled module."""
 
-    def __init__(self, call: Call):
+    def __init__(self, call: PeerCall):
         self._module = runtime.load_vm_flatbuffer(_compiled(call), driver="vulkan")
         config = self._module.vm_module  # the function's name is the graph's
         (name,) = [name for name in config.function_names if name == "call"]
@@ -78,7 +78,7 @@ class Module:
         return np.array(staging.map().asarray(array.shape, array.dtype))
 
 
-def _compiled(call: Call) -> bytes:
+def _compiled(call: PeerCall) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         model, text = Path(folder, "call.onnx"), Path(folder, "call.mlir")
         onnx.save(onnx_models.model(call), str(model))

@@ -11,7 +11,7 @@ from typing import Any
 import ncnn
 import numpy as np
 
-from ..calls import Array, Call, Node, NotOffered
+from dmlgpu.bench.peers.worker import Array, NotOffered, PeerCall, PeerNode
 
 Layer = tuple[str, str, list[Array]]
 """A layer's type, its parameters, and its weights as the file of weights has them."""
@@ -22,19 +22,19 @@ def versions() -> dict[str, str]:
     return {"ncnn": ncnn.__version__}
 
 
-def prepare(call: Call) -> Network:
+def prepare(call: PeerCall) -> NcnnNetwork:
     """Make a call ready.
 
     Raises:
         NotOffered: ncnn has no such layer, or not for such tensors.
     """
-    return Network(call)
+    return NcnnNetwork(call)
 
 
-class Network:
+class NcnnNetwork:
     """A call as a network."""
 
-    def __init__(self, call: Call):
+    def __init__(self, call: PeerCall):
         if any(array.dtype != np.float32 for array in call.inputs.values()):
             raise NotOffered("ncnn takes float32 here")
         lines, blobs, weights = layers(call)
@@ -73,7 +73,7 @@ class Network:
         return self.run(0)
 
 
-def layers(call: Call) -> tuple[list[str], int, list[Array]]:
+def layers(call: PeerCall) -> tuple[list[str], int, list[Array]]:
     """Return a call as lines of layers, how many blobs there are, and the weights in their order."""
     uses = Counter(name for node in call.nodes for name in node.inputs if name not in call.fixed)
     lines: list[str] = []
@@ -110,7 +110,7 @@ def layers(call: Call) -> tuple[list[str], int, list[Array]]:
     return lines, blobs, weights
 
 
-def _convolution(call: Call, node: Node) -> Layer:
+def _convolution(call: PeerCall, node: PeerNode) -> Layer:
     taps = call.arrays[node.inputs[1]]
     groups, pads = node.attributes.get("group", 1), node.attributes["pads"]
     parameters = f"0={taps.shape[0]} 1={taps.shape[3]} 11={taps.shape[2]} 4={pads[1]} 14={pads[0]} 6={taps.size}"
@@ -120,14 +120,14 @@ def _convolution(call: Call, node: Node) -> Layer:
     return "Convolution", parameters, [raw, taps]
 
 
-def _product(call: Call, node: Node) -> Layer:
+def _product(call: PeerCall, node: PeerNode) -> Layer:
     if any(call.arrays[name].ndim != 2 for name in node.inputs if name in call.arrays):
         raise NotOffered("ncnn multiplies matrices on the GPU, not batches of them")
     return "Gemm", "", []
 
 
-def _binary(operation: int) -> Callable[[Call, Node], Layer]:
-    def layer(call: Call, node: Node) -> Layer:
+def _binary(operation: int) -> Callable[[PeerCall, PeerNode], Layer]:
+    def layer(call: PeerCall, node: PeerNode) -> Layer:
         scalar = node.inputs[1] in call.fixed
         more = f" 1=1 2={float(call.arrays[node.inputs[1]].item())!r}" if scalar else ""
         return "BinaryOp", f"0={operation}{more}", []
@@ -135,28 +135,28 @@ def _binary(operation: int) -> Callable[[Call, Node], Layer]:
     return layer
 
 
-def _pooling(call: Call, node: Node) -> Layer:
+def _pooling(call: PeerCall, node: PeerNode) -> Layer:
     (height, width), (down, right) = node.attributes["kernel_shape"], node.attributes["strides"]
     return "Pooling", f"0=0 1={width} 11={height} 2={right} 12={down} 5=1", []
 
 
-def _transpose(call: Call, node: Node) -> Layer:
+def _transpose(call: PeerCall, node: PeerNode) -> Layer:
     if node.attributes["perm"] != [1, 0]:
         raise NotOffered("of ncnn's permutations only that of matrices is known here")
     return "Permute", "0=1", []
 
 
-def _layer_normalization(call: Call, node: Node) -> Layer:
+def _layer_normalization(call: PeerCall, node: PeerNode) -> Layer:
     scale, bias = (call.arrays[name] for name in node.inputs[1:])
     return "LayerNorm", f"0={scale.size} 1={node.attributes.get('epsilon', 1e-5)!r} 2=1", [scale, bias]
 
 
-def _sum(call: Call, node: Node) -> Layer:
+def _sum(call: PeerCall, node: PeerNode) -> Layer:
     axes = call.integers(node, 1) or []
     return "Reduction", f"0=0 1=0 -23303={len(axes)},{','.join(map(str, axes))} 4=1 5=1", []
 
 
-LAYERS: Mapping[str, Callable[[Call, Node], Any]] = {
+LAYERS: Mapping[str, Callable[[PeerCall, PeerNode], Any]] = {
     "Add": _binary(0),
     "Mul": _binary(2),
     "MatMul": _product,

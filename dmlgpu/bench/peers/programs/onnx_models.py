@@ -8,12 +8,12 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from ..calls import Call
+from dmlgpu.bench.peers.worker import PeerCall
 
 OPSET = 21
 
 
-def model(call: Call, *, first: str = "") -> onnx.ModelProto:
+def model(call: PeerCall, *, first: str = "") -> onnx.ModelProto:
     """Return a call as a model.
 
     Args:

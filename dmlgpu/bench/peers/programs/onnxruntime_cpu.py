@@ -1,7 +1,7 @@
-"""onnxruntime, on the processor or by its WebGPU provider.
+"""onnxruntime, on the CPU or by its WebGPU provider.
 
 On the provider tensors stay on its device. Its own way to wait returns before the work is done, so each model hands one
-element of its first output back to the processor; that costs it about 0.1 ms a run.
+element of its first output back to the CPU; that costs it about 0.1 ms a run.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 import onnx
 import onnxruntime
 
-from ..calls import Array, Call
-from . import onnx_models
+from dmlgpu.bench.peers.programs import onnx_models
+from dmlgpu.bench.peers.worker import Array, PeerCall
 
 
 def versions() -> dict[str, str]:
@@ -22,20 +22,20 @@ def versions() -> dict[str, str]:
     return {"onnxruntime": onnxruntime.__version__, "onnx": onnx.__version__}
 
 
-def prepare(call: Call) -> Session:
-    """Make a call ready on the processor."""
-    return Session(call, [])
+def prepare(call: PeerCall) -> OnnxruntimeSession:
+    """Prepare a call on the CPU."""
+    return OnnxruntimeSession(call, [])
 
 
-class Session:
+class OnnxruntimeSession:
     """A session with its inputs bound.
 
     Args:
         call: what is computed.
-        devices: of a provider; none for the processor.
+        devices: of a provider; none for the CPU.
     """
 
-    def __init__(self, call: Call, devices: Sequence[Any]):
+    def __init__(self, call: PeerCall, devices: Sequence[Any]):
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
         place = "cpu"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import taichi as ti
 
-from ..calls import Array, Call, Node, NotOffered
+from dmlgpu.bench.peers.worker import Array, NotOffered, PeerCall, PeerNode
 
 ti.init(arch=ti.vulkan, offline_cache=False, log_level=ti.ERROR)
 
@@ -30,19 +30,19 @@ def versions() -> dict[str, str]:
     return {"taichi": ".".join(map(str, ti.__version__))}
 
 
-def prepare(call: Call) -> "Kernels":
+def prepare(call: PeerCall) -> "TaichiKernels":
     """Make a call ready.
 
     Raises:
         NotOffered: there is no kernel for it, or not for such tensors.
     """
-    return Kernels(call)
+    return TaichiKernels(call)
 
 
-class Kernels:
+class TaichiKernels:
     """A call of one operator as a kernel on arrays of its own."""
 
-    def __init__(self, call: Call):
+    def __init__(self, call: PeerCall):
         (node, *more) = call.nodes
         if more or node.op not in KERNELS:
             raise NotOffered(f"no kernel is written in Taichi for {node.op}{' and what follows' if more else ''}")
@@ -137,14 +137,14 @@ Made = tuple[Callable[..., Any], tuple[int, ...]]
 """A kernel, and the sizes of its output."""
 
 
-def _same(kernel: Callable[..., Any]) -> Callable[[Call, Node], Made]:
+def _same(kernel: Callable[..., Any]) -> Callable[[PeerCall, PeerNode], Made]:
     return lambda call, node: (kernel, call.arrays[node.inputs[0]].shape)
 
 
-def _rows(kernel: Callable[..., Any], *, keeps: bool) -> Callable[[Call, Node], Made]:
+def _rows(kernel: Callable[..., Any], *, keeps: bool) -> Callable[[PeerCall, PeerNode], Made]:
     """A kernel for the last axis of a matrix, whose size it keeps or makes 1."""
 
-    def made(call: Call, node: Node) -> Made:
+    def made(call: PeerCall, node: PeerNode) -> Made:
         shape = call.arrays[node.inputs[0]].shape
         axis = node.attributes.get("axis", (call.integers(node, 1) or [-1])[0])
         if len(shape) != 2 or axis not in (1, -1):
@@ -154,28 +154,28 @@ def _rows(kernel: Callable[..., Any], *, keeps: bool) -> Callable[[Call, Node], 
     return made
 
 
-def _transpose(call: Call, node: Node) -> Made:
+def _transpose(call: PeerCall, node: PeerNode) -> Made:
     shape = call.arrays[node.inputs[0]].shape
     if node.attributes["perm"] != [1, 0]:
         raise NotOffered("of permutations that of matrices is written in Taichi")
     return transpose, shape[::-1]
 
 
-def _product(call: Call, node: Node) -> Made:
+def _product(call: PeerCall, node: PeerNode) -> Made:
     a, b = (call.arrays[name].shape for name in node.inputs)
     if len(a) != 2 or len(b) != 2:
         raise NotOffered("products of matrices are written in Taichi, not of batches")
     return product, (a[0], b[1])
 
 
-def _gather(call: Call, node: Node) -> Made:
+def _gather(call: PeerCall, node: PeerNode) -> Made:
     table, rows = (call.arrays[name].shape for name in node.inputs)
     if node.attributes["axis"] != 0 or len(table) != 2 or len(rows) != 1:
         raise NotOffered("a gather of rows is written in Taichi")
     return gather, (rows[0], table[1])
 
 
-KERNELS: Mapping[str, Callable[[Call, Node], Made]] = {
+KERNELS: Mapping[str, Callable[[PeerCall, PeerNode], Made]] = {
     "Add": _same(add),
     "Tanh": _same(tanh),
     "Transpose": _transpose,

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pydawn
 
-from ..calls import Array, Call, Node, NotOffered
+from dmlgpu.bench.peers.worker import Array, NotOffered, PeerCall, PeerNode
 
 SUFFIX = "dylib" if sys.platform == "darwin" else "so"
 (_library,) = (Path(pydawn.__file__).parent / "lib").glob(f"*_{machine()}.{SUFFIX}")
@@ -30,7 +30,7 @@ def versions() -> dict[str, str]:
     return {"tinygrad": version("tinygrad"), "dawn-python": version("dawn-python")}
 
 
-def prepare(call: Call) -> Captured:
+def prepare(call: PeerCall) -> Captured:
     """Make a call ready.
 
     Raises:
@@ -42,7 +42,7 @@ def prepare(call: Call) -> Captured:
 class Captured:
     """A call that is captured once and replayed."""
 
-    def __init__(self, call: Call):
+    def __init__(self, call: PeerCall):
         fixed = {name: _upload(call.arrays[name]) for name in call.fixed}
         names = list(call.inputs)
 
@@ -75,32 +75,32 @@ def _upload(array: Array) -> Any:
     return tinygrad.Tensor(array.astype(np.int32) if array.dtype == np.int64 else array).realize()
 
 
-def _compute(call: Call, node: Node, values: Mapping[str, Any]) -> tuple[Any, ...]:
+def _compute(call: PeerCall, node: PeerNode, values: Mapping[str, Any]) -> tuple[Any, ...]:
     if node.op not in OPERATORS:
         raise NotOffered(f"tinygrad has no {node.op}")
     result = OPERATORS[node.op](call, node, *(values[name] for name in node.inputs))
     return result if isinstance(result, tuple) else (result,)
 
 
-def _gelu(call: Call, node: Node, x: Any) -> Any:
+def _gelu(call: PeerCall, node: PeerNode, x: Any) -> Any:
     return x * 0.5 * ((x * 0.5**0.5).erf() + 1)
 
 
-def _convolution(call: Call, node: Node, x: Any, taps: Any) -> Any:
+def _convolution(call: PeerCall, node: PeerNode, x: Any, taps: Any) -> Any:
     before = node.attributes["pads"]
     return x.conv2d(taps, groups=node.attributes.get("group", 1), padding=tuple(before[:2]))
 
 
-def _layer_normalization(call: Call, node: Node, x: Any, scale: Any, bias: Any) -> Any:
+def _layer_normalization(call: PeerCall, node: PeerNode, x: Any, scale: Any, bias: Any) -> Any:
     return x.layernorm(node.attributes["axis"], eps=node.attributes.get("epsilon", 1e-5)) * scale + bias
 
 
-def _slice(call: Call, node: Node, x: Any, *_: Any) -> Any:
+def _slice(call: PeerCall, node: PeerNode, x: Any, *_: Any) -> Any:
     starts, ends, _axes, steps = (call.integers(node, number) or [] for number in range(1, 5))
     return x[tuple(slice(*bounds) for bounds in zip(starts, ends, steps, strict=True))]
 
 
-def _scatter_elements(call: Call, node: Node, table: Any, indices: Any, updates: Any) -> Any:
+def _scatter_elements(call: PeerCall, node: PeerNode, table: Any, indices: Any, updates: Any) -> Any:
     return table.scatter(node.attributes["axis"], indices, updates)
 
 

@@ -1,4 +1,4 @@
-"""PyTorch, each operator at once: on the processor, or by ``torch_cuda`` on a GPU."""
+"""PyTorch in eager mode: on the CPU, or by ``torch_cuda`` on a GPU."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from ..calls import Array, Call, Node, NotOffered
+from dmlgpu.bench.peers.worker import Array, NotOffered, PeerCall, PeerNode
 
 
 def versions() -> dict[str, str]:
@@ -16,16 +16,16 @@ def versions() -> dict[str, str]:
     return {"torch": torch.__version__}
 
 
-def prepare(call: Call) -> Program:
-    """Make a call ready on the processor.
+def prepare(call: PeerCall) -> TorchProgram:
+    """Prepare a call on the CPU.
 
     Raises:
         NotOffered: there is no such operator here.
     """
-    return Program(call, "cpu", lambda: None)
+    return TorchProgram(call, "cpu", lambda: None)
 
 
-class Program:
+class TorchProgram:
     """A call as PyTorch's functions.
 
     Args:
@@ -34,7 +34,7 @@ class Program:
         wait: waits for it.
     """
 
-    def __init__(self, call: Call, device: str, wait: Callable[[], None]):
+    def __init__(self, call: PeerCall, device: str, wait: Callable[[], None]):
         for node in call.nodes:
             if node.op not in OPERATORS:
                 raise NotOffered(f"{node.op} is not known here as a function of torch")
@@ -61,29 +61,29 @@ class Program:
         return [output.cpu().numpy() for output in self.run(0)]
 
 
-def _convolution(call: Call, node: Node, x: Any, taps: Any) -> Any:
+def _convolution(call: PeerCall, node: PeerNode, x: Any, taps: Any) -> Any:
     pads = node.attributes["pads"]
     return functional.conv2d(x, taps, padding=tuple(pads[:2]), groups=node.attributes.get("group", 1))
 
 
-def _pooling(call: Call, node: Node, x: Any) -> Any:
+def _pooling(call: PeerCall, node: PeerNode, x: Any) -> Any:
     return functional.max_pool2d(x, node.attributes["kernel_shape"], node.attributes["strides"])
 
 
-def _layer_normalization(call: Call, node: Node, x: Any, scale: Any, bias: Any) -> Any:
+def _layer_normalization(call: PeerCall, node: PeerNode, x: Any, scale: Any, bias: Any) -> Any:
     return functional.layer_norm(x, scale.shape, scale, bias, node.attributes.get("epsilon", 1e-5))
 
 
-def _scatter_nd(call: Call, node: Node, table: Any, indices: Any, updates: Any) -> Any:
+def _scatter_nd(call: PeerCall, node: PeerNode, table: Any, indices: Any, updates: Any) -> Any:
     return table.index_put(tuple(indices.unbind(-1)), updates)
 
 
-def _slice(call: Call, node: Node, x: Any, *_: Any) -> Any:
+def _slice(call: PeerCall, node: PeerNode, x: Any, *_: Any) -> Any:
     starts, ends, _axes, steps = (call.integers(node, number) or [] for number in range(1, 5))
     return x[tuple(slice(*bounds) for bounds in zip(starts, ends, steps, strict=True))]
 
 
-def _top_k(call: Call, node: Node, x: Any, _: Any) -> tuple[Any, Any]:
+def _top_k(call: PeerCall, node: PeerNode, x: Any, _: Any) -> tuple[Any, Any]:
     top = torch.topk(x, (call.integers(node, 1) or [1])[0], node.attributes["axis"])
     return top.values, top.indices
 

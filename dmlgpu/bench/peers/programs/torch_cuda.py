@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from ..calls import Call
-from . import torch_cpu
+from dmlgpu.bench.peers.programs import torch_cpu
+from dmlgpu.bench.peers.worker import PeerCall
 
 
 def versions() -> dict[str, str]:
@@ -19,10 +19,10 @@ def versions() -> dict[str, str]:
     return {"cuda": str(torch.version.cuda), **torch_cpu.versions()}
 
 
-def prepare(call: Call) -> torch_cpu.Program:
+def prepare(call: PeerCall) -> torch_cpu.TorchProgram:
     """Make a call ready on the device.
 
     Raises:
         NotOffered: there is no such operator here.
     """
-    return torch_cpu.Program(call, "cuda", torch.cuda.synchronize)
+    return torch_cpu.TorchProgram(call, "cuda", torch.cuda.synchronize)

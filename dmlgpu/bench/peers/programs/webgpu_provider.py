@@ -1,4 +1,4 @@
-"""onnxruntime's WebGPU provider, on its first device. What it does not have, onnxruntime computes on the processor."""
+"""onnxruntime's WebGPU provider, on its first device. onnxruntime computes operators that it lacks on the CPU."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 import onnxruntime
 import onnxruntime_ep_webgpu
 
-from ..calls import Call
-from . import onnxruntime_cpu
+from dmlgpu.bench.peers.programs import onnxruntime_cpu
+from dmlgpu.bench.peers.worker import PeerCall
 
 os.environ.setdefault("ORT_WEBGPU_EP_ALLOW_SOFTWARE_ADAPTER", "1")
 
@@ -24,9 +24,9 @@ def versions() -> dict[str, str]:
     return {"onnxruntime-ep-webgpu": version("onnxruntime-ep-webgpu"), **onnxruntime_cpu.versions()}
 
 
-def prepare(call: Call) -> onnxruntime_cpu.Session:
+def prepare(call: PeerCall) -> onnxruntime_cpu.OnnxruntimeSession:
     """Make a call ready on the provider's first device."""
-    return onnxruntime_cpu.Session(call, devices())
+    return onnxruntime_cpu.OnnxruntimeSession(call, devices())
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""What the compiler does to graphs: each pass is a function, has a name, can be left out, and explains itself."""
+"""The passes of the graph compiler: functions with a name that can be disabled and note what they did."""
 
 from __future__ import annotations
 

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.graph.passes.epilogues import with_epilogue
-from dmlgpu.compiler.graph.passes.rewriting import Rewriting, memory_of
-from dmlgpu.compiler.graph.passes.trees import element_wise_leaves, fits
-from dmlgpu.compiler.graph.spaces import is_same, locate, seen_from
-from dmlgpu.compiler.plan import Affine, Attend, Body, Contract, Held, Map, Role, Rows, Sizes, Source, Tensor
+from dmlgpu.compiler.graph.passes.rewriting import Rewriting, element_wise_leaves, memory_of
+from dmlgpu.compiler.plan import Affine, Attend, Body, Contract, Map, RegisterValue, Role, Rows, Sizes, Source, Tensor
 from dmlgpu.compiler.rewrites.sources import CONVERT
-from dmlgpu.compiler.target import Target
+from dmlgpu.compiler.rewrites.spaces import affine_between, is_same, reindex
 
 NAME = "attention"
 SOFTMAX = "softmax/activation_softmax1"
 SCALED = "matrix/scaled_product"
 
 
-def fuse_attention(rewriting: Rewriting, target: Target) -> None:
+def fuse_attention(rewriting: Rewriting) -> None:
     """Replace GEMM, perhaps a scale and a mask, softmax along the last dimension and GEMM, in float32."""
     for number, step in rewriting.numbered():
         if isinstance(step, Contract):
-            _fuse(rewriting, number, step, target)
+            _fuse(rewriting, number, step)
 
 
-def _fuse(rewriting: Rewriting, number: int, weighted: Contract, target: Target) -> None:
+def _fuse(rewriting: Rewriting, number: int, weighted: Contract) -> None:
     """Replace what ends in a product with weights, if it is attention."""
     weights = weighted.product.a
     if not isinstance(weights, Tensor) or not _is_plain(weighted):
@@ -32,15 +30,15 @@ def _fuse(rewriting: Rewriting, number: int, weighted: Contract, target: Target)
     rows = None if place is None else rewriting.step(place)
     if place is None or not isinstance(rows, Rows) or not _is_softmax(rows) or not _is_whole(weights, rows.output):
         return
-    found = _scores(rewriting, place, rows.source) if isinstance(rows.source, Tensor) else None
-    if found is None:
+    match = _scores(rewriting, place, rows.source) if isinstance(rows.source, Tensor) else None
+    if match is None:
         return
-    scores, replaced = found
+    scores, replaced = match
     attention = _attention(weighted, scores)
-    if attention is None or not fits(attention, target):
+    if attention is None or not rewriting.fits(attention):
         return
-    for one in (*replaced, place):
-        rewriting.replace(one, None)
+    for other in (*replaced, place):
+        rewriting.replace(other, None)
     rewriting.replace(number, attention)
     rewriting.note(NAME, weighted.label, f"with {scores.label} and {rows.label}: scores are never stored")
 
@@ -58,17 +56,17 @@ def _scores(rewriting: Rewriting, reader: int, tensor: Tensor) -> tuple[Contract
     place = _only_producer(rewriting, reader, tensor)
     if place is None:
         return None
-    made = rewriting.step(place)
-    if isinstance(made, Contract):
-        return (made, (place,)) if _is_whole(tensor, made.output) else None
-    if not isinstance(made, Map):
+    producer = rewriting.step(place)
+    if isinstance(producer, Contract):
+        return (producer, (place,)) if _is_whole(tensor, producer.output) else None
+    if not isinstance(producer, Map):
         return None
-    for leaf in element_wise_leaves(made.body):
+    for leaf in element_wise_leaves(producer.body):
         before = _only_producer(rewriting, place, leaf)
         product = None if before is None else rewriting.step(before)
         if before is None or not isinstance(product, Contract):
             continue
-        scaled = with_epilogue(product, made, leaf)
+        scaled = with_epilogue(product, producer, leaf)
         if isinstance(scaled, Contract) and _is_whole(tensor, scaled.output):
             return scaled, (before, place)
     return None
@@ -83,19 +81,19 @@ def _is_plain(product: Contract) -> bool:
     """Return whether the output holds the sums themselves."""
     body = product.epilogue
     scale = dict(body.constants).get("alpha") if body.file == SCALED else 1.0
-    return body.file in (CONVERT, SCALED) and scale == 1.0 and isinstance(body.children[0], Held)
+    return body.file in (CONVERT, SCALED) and scale == 1.0 and isinstance(body.children[0], RegisterValue)
 
 
 def _is_whole(tensor: Tensor, written: Tensor) -> bool:
     """Return whether a tensor is what was written, under the same coordinates."""
-    affine = locate(tensor, written)
+    affine = affine_between(tensor, written)
     return affine is not None and is_same(affine, tensor.sizes, written.sizes)
 
 
 def _attention(weighted: Contract, scores: Contract) -> Attend | None:
     """Return the attention that two products make up; None where their spaces are no batches of plain matrices."""
     query, value = scores.product.space, weighted.product.space
-    single = all(len(part) == 1 for one in (query, value) for part in (one.rows, one.columns, one.inner))
+    single = all(len(part) == 1 for space in (query, value) for part in (space.rows, space.columns, space.inner))
     plain = weighted.output.data_type is DataType.FLOAT32 and scores.epilogue.data_type is DataType.FLOAT32
     if not single or not plain or not 1 <= len(query.batch) <= 2:
         return None
@@ -119,13 +117,13 @@ def _with_heads(source: Source, batch: Sizes, matrix: Sizes, lead: int) -> Sourc
     """Return matrices over {batch, shared heads, 1, rows, columns}."""
     sizes = (*batch, 1, *matrix)
     columns = (*range(2 - lead, 2), 3, 4)
-    return seen_from(source, sizes, _picking(columns, 5))
+    return reindex(source, sizes, _picking(columns, 5))
 
 
 def _of_keys(source: Source, sizes: Sizes, lead: int, *, turned: bool) -> Source:
     """Return matrices over {batch, shared heads, keys, head}."""
     columns = (*range(2 - lead, 2), *((3, 2) if turned else (2, 3)))
-    return seen_from(source, sizes, _picking(columns, 4))
+    return reindex(source, sizes, _picking(columns, 4))
 
 
 def _picking(columns: Sizes, rank: int) -> Affine:

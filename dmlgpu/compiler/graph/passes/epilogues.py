@@ -1,4 +1,4 @@
-"""What is computed element by element after products, convolutions, rows and reductions is part of their kernels."""
+"""Fusion of maps into the epilogues of products, convolutions, rows and reductions."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ import math
 from dataclasses import replace
 
 from dmlgpu.catalog.tensor_desc import WORD_BITS
-from dmlgpu.compiler.graph.passes.cost import is_fusable
-from dmlgpu.compiler.graph.passes.rewriting import Rewriting, memory_of
-from dmlgpu.compiler.graph.passes.trees import element_wise_leaves, fits, simplified
-from dmlgpu.compiler.graph.spaces import locate, seen_from
+from dmlgpu.compiler.graph.passes.inlining import is_fusable
+from dmlgpu.compiler.graph.passes.rewriting import Rewriting, element_wise_leaves, memory_of, simplified
 from dmlgpu.compiler.plan import (
     Affine,
     Body,
     Contract,
     Convolve,
-    Held,
     Map,
     Reduce,
+    RegisterValue,
     Role,
     Rows,
     Source,
@@ -26,9 +24,8 @@ from dmlgpu.compiler.plan import (
     View,
 )
 from dmlgpu.compiler.rewrites.collapse import collapse
-from dmlgpu.compiler.rewrites.regions import is_costly
-from dmlgpu.compiler.rewrites.sources import computed, identity, leaves
-from dmlgpu.compiler.target import Target
+from dmlgpu.compiler.rewrites.sources import computed, identity, is_costly, leaves
+from dmlgpu.compiler.rewrites.spaces import affine_between, reindex
 
 NAME = "epilogues"
 
@@ -36,7 +33,7 @@ SURROUNDED = "layout/slice_grad"
 """The body of PADDING with a constant."""
 
 
-def fuse_epilogues(rewriting: Rewriting, target: Target) -> None:
+def fuse_epilogues(rewriting: Rewriting) -> None:
     """Compute a map where the product, convolution, rows or reduction before it stores its results, if nothing else
     reads them.
 
@@ -45,11 +42,11 @@ def fuse_epilogues(rewriting: Rewriting, target: Target) -> None:
     """
     for number, step in rewriting.numbered():
         if isinstance(step, Map) and not is_costly(step.body):
-            _fuse_into_producer(rewriting, number, step, target)
-            _fuse_inside_border(rewriting, number, step, target)
+            _fuse_into_producer(rewriting, number, step)
+            _fuse_inside_border(rewriting, number, step)
 
 
-def _fuse_into_producer(rewriting: Rewriting, number: int, step: Map, target: Target) -> None:
+def _fuse_into_producer(rewriting: Rewriting, number: int, step: Map) -> None:
     if not is_fusable(step.body):
         return
     for leaf in element_wise_leaves(step.body):
@@ -59,80 +56,81 @@ def _fuse_into_producer(rewriting: Rewriting, number: int, step: Map, target: Ta
         producer = rewriting.producer(memory)
         if producer is None or producer >= number:
             continue
-        made = rewriting.step(producer)
-        if not isinstance(made, Contract | Convolve | Rows | Reduce) or not _takes_epilogue(made):
+        writer = rewriting.step(producer)
+        if not isinstance(writer, Contract | Convolve | Rows | Reduce) or not _takes_epilogue(writer):
             continue
-        fused = with_epilogue(made, step, leaf)
-        if fused is not None and fits(fused, target):
+        fused = with_epilogue(writer, step, leaf)
+        if fused is not None and rewriting.fits(fused):
             rewriting.replace(producer, None)
             rewriting.replace(number, fused)
-            rewriting.note(NAME, step.label, f"computed where {made.label} stores")
+            rewriting.note(NAME, step.label, f"computed where {writer.label} stores")
             return
 
 
-def _fuse_inside_border(rewriting: Rewriting, number: int, step: Map, target: Target) -> None:
+def _fuse_inside_border(rewriting: Rewriting, number: int, step: Map) -> None:
     """Fill the output of PADDING with its constant, and write what lies inside where that is computed."""
     inputs, values = dict(step.body.inputs), dict(step.body.constants)
     leaf, border = inputs.get("input"), inputs.get("border")
     if step.body.file != SURROUNDED or not isinstance(leaf, Tensor) or not isinstance(border, Body):
         return
     producer = rewriting.producer(memory_of(leaf)) if leaf.binding.role is Role.TEMPORARY else None
-    if producer is None or rewriting.readers(memory_of(leaf)) != {number} or any(one != 1 for one in values["step"]):
+    is_read_elsewhere = rewriting.readers(memory_of(leaf)) != {number}
+    if producer is None or is_read_elsewhere or any(stride != 1 for stride in values["step"]):
         return
-    made = rewriting.step(producer)
-    if not isinstance(made, Contract | Convolve | Rows) or border.children:
+    writer = rewriting.step(producer)
+    if not isinstance(writer, Contract | Convolve | Rows) or border.children:
         return
     inside = Affine.box(values["start"]).of(step.output, leaf.sizes)
-    fused = with_epilogue(made, Map(step.label, identity(leaf), inside, keeps_neighbours=True), leaf)
-    if fused is not None and fits(fused, target):
+    fused = with_epilogue(writer, Map(step.label, identity(leaf), inside, keeps_neighbours=True), leaf)
+    if fused is not None and rewriting.fits(fused):
         rewriting.replace(producer, Map(f"{step.label} border", border, step.output))
         rewriting.replace(number, fused)
-        rewriting.note(NAME, step.label, f"{made.label} stores inside the border")
+        rewriting.note(NAME, step.label, f"{writer.label} stores inside the border")
 
 
-def _takes_epilogue(made: Step) -> bool:
+def _takes_epilogue(writer: Step) -> bool:
     """Return whether a step may compute on what it stores: the results of a reduction must be numbers of 32 bits."""
-    if not isinstance(made, Reduce) or made.epilogue is not None:
+    if not isinstance(writer, Reduce) or writer.epilogue is not None:
         return True
-    return made.output.lanes == 1 and made.output.data_type.bits == WORD_BITS
+    return writer.output.lanes == 1 and writer.output.data_type.bits == WORD_BITS
 
 
-def with_epilogue(made: Contract | Convolve | Rows | Reduce, step: Map, leaf: Tensor) -> Step | None:
+def with_epilogue(writer: Contract | Convolve | Rows | Reduce, step: Map, leaf: Tensor) -> Step | None:
     """Return a step that computes what a map computes of its output; None where no coordinates say it."""
     shares_words = step.keeps_neighbours and step.output.data_type.bits < WORD_BITS
-    if leaf.view is View.INDEX or (shares_words and not isinstance(made, Contract)):
+    if leaf.view is View.INDEX or (shares_words and not isinstance(writer, Contract)):
         return None
     for body, output in ((step.body, step.output), collapse(step.body, step.output)):
-        seen = {one for one in leaves(body) if memory_of(one) == memory_of(leaf)}
+        seen = {tensor for tensor in leaves(body) if memory_of(tensor) == memory_of(leaf)}
         if len(seen) != 1:
             return None
         (whole,) = seen
-        affine = locate(made.output, whole)
-        if affine is not None and math.prod(whole.sizes) == math.prod(made.output.sizes):
-            return _stored(made, step, _seen(body, whole, affine, made), affine.of(output, made.output.sizes))
+        affine = affine_between(writer.output, whole)
+        if affine is not None and math.prod(whole.sizes) == math.prod(writer.output.sizes):
+            return _stored(writer, step, _seen(body, whole, affine, writer), affine.of(output, writer.output.sizes))
     return None
 
 
-def _seen(body: Body, whole: Tensor, affine: Affine, made: Contract | Convolve | Rows | Reduce) -> Source:
+def _seen(body: Body, whole: Tensor, affine: Affine, writer: Contract | Convolve | Rows | Reduce) -> Source:
     """Return what a map computes, in the coordinates of what a step stores and on the value that it holds."""
     before: Source
-    if isinstance(made, Reduce):
-        before = made.epilogue or Held.product(made.output.data_type, made.output.sizes)
+    if isinstance(writer, Reduce):
+        before = writer.epilogue or RegisterValue.product(writer.output.data_type, writer.output.sizes)
     else:
-        before = made.body if isinstance(made, Rows) else made.epilogue
-    given = {replace(whole, view=View.COMPUTE): before}
-    return simplified(seen_from(computed(body), made.output.sizes, affine, given))
+        before = writer.body if isinstance(writer, Rows) else writer.epilogue
+    values = {replace(whole, view=View.COMPUTE): before}
+    return simplified(reindex(computed(body), writer.output.sizes, affine, values))
 
 
-def _stored(made: Contract | Convolve | Rows | Reduce, step: Map, tree: Source, output: Tensor) -> Step | None:
+def _stored(writer: Contract | Convolve | Rows | Reduce, step: Map, tree: Source, output: Tensor) -> Step | None:
     """Return a step that stores something else, elsewhere."""
     if not is_fusable(tree) or not isinstance(tree, Body):
         return None
-    match made:
+    match writer:
         case Rows():
-            return replace(made, body=tree, output=output)
+            return replace(writer, body=tree, output=output)
         case Contract():
-            keeps = made.keeps_neighbours or step.keeps_neighbours
-            return replace(made, epilogue=tree, output=output, keeps_neighbours=keeps)
+            keeps = writer.keeps_neighbours or step.keeps_neighbours
+            return replace(writer, epilogue=tree, output=output, keeps_neighbours=keeps)
         case _:
-            return replace(made, epilogue=tree, output=output)
+            return replace(writer, epilogue=tree, output=output)

@@ -1,17 +1,78 @@
-"""A map's body in the place of what it writes: whether that is possible and pays, and the tree that comes of it."""
+"""Fusion of maps into the steps that read them: maps, reductions, products, convolutions and rows."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
-from dmlgpu.compiler.graph.passes.cost import is_cheap, is_small
-from dmlgpu.compiler.graph.passes.rewriting import Rewriting, memory_of
-from dmlgpu.compiler.graph.passes.trees import fits, simplified
-from dmlgpu.compiler.graph.spaces import locate, seen_from
-from dmlgpu.compiler.plan import Body, Map, Role, Source, Step, Tensor, View
-from dmlgpu.compiler.rewrites.regions import is_costly
-from dmlgpu.compiler.rewrites.sources import computed, leaves, nodes, rewrite
-from dmlgpu.compiler.target import Target
+from dmlgpu.compiler.graph.passes.rewriting import (
+    Rewriting,
+    as_body,
+    element_wise_leaves,
+    memory_of,
+    refined,
+    simplified,
+)
+from dmlgpu.compiler.plan import Body, Contract, Convolve, Map, Reduce, Role, Rows, Source, Step, Tensor, View
+from dmlgpu.compiler.plan.parts import read
+from dmlgpu.compiler.rewrites.sources import (
+    IDENTITY,
+    computed,
+    is_costly,
+    is_elementwise,
+    leaves,
+    nodes,
+    rewrite,
+    sameness,
+)
+from dmlgpu.compiler.rewrites.spaces import affine_between, reindex, split
+
+CHEAP = frozenset(
+    {
+        IDENTITY,
+        "elementwise/scale_bias",
+        "elementwise/cast",
+        "quantization/dequantize",
+        "quantization/no_zero_point",
+        *(
+            f"elementwise/element_wise_{name}"
+            for name in (
+                *("abs", "add", "bit_and", "bit_not", "bit_or", "bit_xor", "bit_shift_left", "bit_shift_right"),
+                *("ceil", "clip1", "floor", "if", "is_infinity", "is_nan", "max", "mean", "min", "multiply", "negate"),
+                *("logical_and", "logical_or", "logical_xor", "logical_not", "logical_equals", "logical_greater_than"),
+                *("logical_greater_than_or_equal", "logical_less_than", "logical_less_than_or_equal"),
+                *("round", "sign", "subtract", "threshold", "difference_square", "square"),
+            )
+        ),
+        *(
+            f"activation/activation_{name}"
+            for name in ("relu", "leaky_relu", "parameterized_relu", "thresholded_relu", "shrink", "relu_grad")
+        ),
+    }
+)
+"""Bodies of a few instructions; all others hold a division, a transcendental function or a loop."""
+
+BITS = "layout/constant"
+"""A body that gives bits, which no body that computes can take."""
+
+MOST_NODES = 48
+"""Bodies, at most, in one fused tree: text grows no further, and compilers of drivers stay quick."""
+
+
+def is_cheap(root: Source) -> bool:
+    """Return whether every body of a tree takes a few instructions."""
+    return all(not isinstance(node, Body) or node.file in CHEAP for node in nodes(root))
+
+
+def is_small(root: Source) -> bool:
+    """Return whether a tree has no more bodies than one kernel may have."""
+    return sum(isinstance(node, Body) for node in nodes(root)) <= MOST_NODES
+
+
+def is_fusable(root: Source) -> bool:
+    """Return whether a tree may become part of another: its bodies keep their coordinates and are not too many."""
+    return is_elementwise(root) and is_small(root)
 
 
 def producer_of(rewriting: Rewriting, number: int, leaf: Tensor) -> tuple[int, Map] | None:
@@ -32,42 +93,41 @@ def vanishes(rewriting: Rewriting, leaf: Tensor) -> bool:
     return leaf.binding.role is Role.TEMPORARY and len(rewriting.readers(memory_of(leaf))) == 1
 
 
-def reason_to_keep(rewriting: Rewriting, made: Map, leaf: Tensor, *, repeats: bool) -> str | None:
+def reason_to_keep(rewriting: Rewriting, writer: Map, leaf: Tensor, *, repeats: bool) -> str | None:
     """Return why computing a value where it is read costs more than writing and reading it; None where it costs less.
 
     Args:
         rewriting: the plan.
-        made: what computes the value.
+        writer: what computes the value.
         leaf: what reads it.
         repeats: the reader needs each element several times.
     """
-    cheap = is_cheap(made.body)
-    if not cheap and (repeats or math.prod(leaf.sizes) > math.prod(made.output.sizes)):
-        return "is dear, and repeated"
+    cheap = is_cheap(writer.body)
+    if not cheap and (repeats or math.prod(leaf.sizes) > math.prod(writer.output.sizes)):
+        return "is expensive, and repeated"
     if vanishes(rewriting, leaf) and not repeats:
         return None
     if not cheap:
-        return "is dear, and read elsewhere, too"
-    if sum(tensor.distinct_bytes for tensor in set(leaves(made.body))) > made.output.distinct_bytes:
+        return "is expensive, and read elsewhere, too"
+    if sum(tensor.distinct_bytes for tensor in set(leaves(writer.body))) > writer.output.distinct_bytes:
         return "is smaller than what it is computed from, and read again"
     return None
 
 
-def inlined(tree: Source, leaf: Tensor, made: Map) -> Source | None:
+def inlined(tree: Source, leaf: Tensor, writer: Map) -> Source | None:
     """Return a tree with a map's body in the place of a leaf; None where no affine map leads from the leaf to what the
     map writes, or the tree becomes too large."""
-    affine = locate(leaf, made.output)
-    if affine is None or (leaf.view is not View.RAW and any(_is_bits(node) for node in nodes(made.body))):
+    affine = affine_between(leaf, writer.output)
+    gives_bits = any(isinstance(node, Body) and node.file == BITS for node in nodes(writer.body))
+    if affine is None or (gives_bits and leaf.view is not View.RAW):
         return None
-    given = made.body if leaf.view is View.RAW else computed(made.body)
-    body = seen_from(given, leaf.sizes, affine)
-    found = simplified(rewrite(tree, lambda source: body if source == leaf else source))
-    return found if is_small(found) else None
+    seen = writer.body if leaf.view is View.RAW else computed(writer.body)
+    body = reindex(seen, leaf.sizes, affine)
+    result = simplified(rewrite(tree, lambda source: body if source == leaf else source))
+    return result if is_small(result) else None
 
 
-def take_in(
-    rewriting: Rewriting, number: int, producer: int, fused: Step | str, *, pass_name: str, target: Target
-) -> bool:
+def take_in(rewriting: Rewriting, number: int, producer: int, fused: Step | str, *, pass_name: str) -> bool:
     """Put a step that computes what it read before in the place of the one that read it; return whether that was done.
 
     Args:
@@ -75,20 +135,166 @@ def take_in(
         number, producer: of the reader, and of the map that it takes in.
         fused: the new reader; or why there is none.
         pass_name: who does it.
-        target: what it is for.
     """
-    made, reader = rewriting.step(producer), rewriting.step(number)
+    writer, reader = rewriting.step(producer), rewriting.step(number)
     if isinstance(fused, str):
-        rewriting.refuse(made.label, f"{fused}: {reader.label}")
+        rewriting.refuse(writer.label, f"{fused}: {reader.label}")
         return False
-    if not fits(fused, target):
-        rewriting.refuse(made.label, f"with it, too many buffers would be bound by {reader.label}")
+    if not rewriting.fits(fused):
+        rewriting.refuse(writer.label, f"with it, too many buffers would be bound by {reader.label}")
         return False
     rewriting.replace(number, fused)
     rewriting.drop(pass_name, producer, reader.label)
     return True
 
 
-def _is_bits(source: Source) -> bool:
-    """Return whether a body gives bits, which no body that computes can take."""
-    return isinstance(source, Body) and source.file == "layout/constant"
+ELEMENT_WISE = "element-wise"
+
+
+def fuse_element_wise(rewriting: Rewriting) -> None:
+    """Compute maps inside the maps and reductions that read them.
+
+    A value that one step reads is always computed there, unless it repeats there and is expensive. A value that several
+    steps read is computed in each of them only if that is cheap and reads no more memory than the value itself. What
+    changes coordinates (gathers, resampling, padding) is computed in the only map that reads it at the same
+    coordinates, and takes in what it moves.
+    """
+    for number, step in rewriting.numbered():
+        if isinstance(step, Map | Reduce):
+            while _fuse_map(rewriting, number):
+                pass
+
+
+def _fuse_map(rewriting: Rewriting, number: int) -> bool:
+    """Compute one of the producers of a step inside it; return whether there was one."""
+    step = rewriting.step(number)
+    assert isinstance(step, Map | Reduce)
+    direct = list(element_wise_leaves(_tree(step)))
+    for leaf in (*direct, *sorted(set(leaves(_tree(step))) - set(direct), key=str)):
+        match = producer_of(rewriting, number, leaf)
+        if match is None:
+            continue
+        producer, writer = match
+        fused = _fused_map(rewriting, step, leaf, writer, is_direct=leaf in direct)
+        if take_in(rewriting, number, producer, fused, pass_name=ELEMENT_WISE):
+            return True
+    return False
+
+
+def _fused_map(
+    rewriting: Rewriting, step: Map | Reduce, leaf: Tensor, writer: Map, *, is_direct: bool
+) -> Map | Reduce | str:
+    """Return a step with the body of a map in place of what that writes; or why it is kept."""
+    if is_direct and is_fusable(writer.body):
+        reason = reason_to_keep(rewriting, writer, leaf, repeats=False)
+        return reason or _inlined(step, leaf, writer) or "lies unevenly for"
+    if not isinstance(step, Map) or is_costly(step.body) or not (is_direct or is_fusable(writer.body)):
+        return "changes coordinates, as does what reads it"
+    if not vanishes(rewriting, leaf):
+        return "changes coordinates, and is read elsewhere, too"
+    before, after = math.prod(writer.output.sizes), math.prod((leaf if is_direct else step.output).sizes)
+    if after > before:
+        return "is read several times"
+    tree = inlined(step.body, leaf, writer)
+    return reason_to_keep(rewriting, writer, leaf, repeats=not is_direct) or (
+        "lies unevenly for" if tree is None else replace(step, body=as_body(tree))
+    )
+
+
+def _tree(step: Map | Reduce) -> Source:
+    return step.body if isinstance(step, Map) else step.source
+
+
+def _inlined(step: Map | Reduce, leaf: Tensor, writer: Map) -> Map | Reduce | None:
+    """Return a step with an element-wise body in place of a leaf; None where no coordinates say it."""
+    if affine_between(leaf, writer.output) is None:
+        parted = split(leaf, writer.output) if isinstance(step, Map) and is_fusable(step.body) else None
+        if parted is None or not isinstance(step, Map):
+            return None
+        step, leaf = refined(step, *parted), parted[1].of(leaf, parted[0])
+    tree = inlined(_tree(step), leaf, writer)
+    if tree is None:
+        return None
+    return replace(step, body=as_body(tree)) if isinstance(step, Map) else replace(step, source=tree)
+
+
+PROLOGUES = "prologues"
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A tree of a step in which maps may be computed.
+
+    Attributes:
+        tree: as it is.
+        repeats: each of its elements is read by many invocations.
+        cheap: what is expensive may not be computed there, since one invocation reads an element several times.
+        changed: returns the step with another tree.
+    """
+
+    tree: Source
+    repeats: bool
+    changed: Callable[[Source], Step]
+    cheap: bool = False
+
+
+def fuse_prologues(rewriting: Rewriting) -> None:
+    """Compute maps in the products, convolutions and rows that read them, where that costs less than memory does."""
+    for number, step in rewriting.numbered():
+        if isinstance(step, Contract | Convolve | Rows):
+            while _fuse_one(rewriting, number):
+                pass
+
+
+def _places(step: Step) -> Iterator[_Place]:
+    match step:
+        case Contract(product=product):
+            yield _Place(product.a, True, lambda tree: replace(step, product=replace(product, a=tree)))
+            yield _Place(product.b, True, lambda tree: replace(step, product=replace(product, b=tree)))
+            yield _Place(step.epilogue, False, lambda tree: replace(step, epilogue=as_body(tree)))
+        case Convolve(convolution=sums):
+            yield _Place(sums.input, True, lambda tree: replace(step, convolution=replace(sums, input=tree)))
+            yield _Place(sums.filter, True, lambda tree: replace(step, convolution=replace(sums, filter=tree)))
+            yield _Place(step.epilogue, False, lambda tree: replace(step, epilogue=as_body(tree)))
+        case Rows():
+            yield _Place(step.source, False, lambda tree: _with_source(step, tree), cheap=True)
+            yield _Place(step.body, False, lambda tree: replace(step, body=as_body(tree)))
+
+
+def _fuse_one(rewriting: Rewriting, number: int) -> bool:
+    """Compute one of the producers of a step inside it; return whether there was one."""
+    step = rewriting.step(number)
+    for place in _places(step):
+        for leaf in element_wise_leaves(place.tree):
+            match = producer_of(rewriting, number, leaf)
+            if match is None:
+                continue
+            producer, writer = match
+            fused = _fused(rewriting, place, leaf, writer)
+            if take_in(rewriting, number, producer, fused, pass_name=PROLOGUES):
+                return True
+    return False
+
+
+def _fused(rewriting: Rewriting, place: _Place, leaf: Tensor, writer: Map) -> Step | str:
+    """Return a step with the body of a map in place of what that writes; or why it is kept."""
+    if not is_fusable(writer.body):
+        return "changes coordinates"
+    if place.cheap and not is_cheap(writer.body):
+        return "is expensive, and repeated"
+    reason = reason_to_keep(rewriting, writer, leaf, repeats=place.repeats)
+    if reason is not None:
+        return reason
+    tree = inlined(place.tree, leaf, writer)
+    if tree is None:
+        return "lies unevenly for"
+    fused = place.changed(tree)
+    read_again = any(memory_of(tensor) == memory_of(leaf) for tensor in read(fused))
+    return "is expensive, and read again" if read_again and not is_cheap(writer.body) else fused
+
+
+def _with_source(step: Rows, tree: Source) -> Rows:
+    """Return rows of other elements, which the body computes on as well."""
+    same = sameness()
+    body = rewrite(step.body, lambda source: tree if same(source, step.source) else source)
+    return replace(step, source=tree, body=body)

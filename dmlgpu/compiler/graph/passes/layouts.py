@@ -1,4 +1,4 @@
-"""Where what one convolution hands to others lies in memory: with channels innermost, if that makes them faster."""
+"""Memory layouts: copies become views of their source, images between convolutions have channels innermost."""
 
 from __future__ import annotations
 
@@ -9,39 +9,90 @@ from typing import TypeAlias
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
-from dmlgpu.compiler.graph.passes.rewriting import Rewriting, memory_of
-from dmlgpu.compiler.graph.spaces import locate
-from dmlgpu.compiler.plan import Convolve, Role, Step, Tensor
-from dmlgpu.compiler.plan.parts import read, replace_parts
+from dmlgpu.compiler.graph.passes.rewriting import Rewriting, memory_of, simplified
+from dmlgpu.compiler.plan import Convolve, Map, Repeat, Role, Step, Tensor
+from dmlgpu.compiler.plan.parts import read, replace_parts, written
 from dmlgpu.compiler.rewrites.sources import leaves
-from dmlgpu.compiler.target import Target
+from dmlgpu.compiler.rewrites.spaces import affine_between
 
-NAME = "layouts"
+VIEWS = "views"
 
-Savings: TypeAlias = Callable[[Convolve, Target], float]
+
+def read_through_copies(rewriting: Rewriting) -> None:
+    """Let steps of every kind read what a copy copies; copies that nobody reads any more fall away."""
+    for number, step in rewriting.numbered():
+        if isinstance(step, Repeat):
+            continue  # what is bound of its tensors moves from turn to turn
+        for tensor in read(step):
+            source = _copied(rewriting, number, tensor)
+            if source is None:
+                continue
+            viewed = _reading(rewriting.step(number), tensor, source)
+            if not rewriting.fits(viewed):
+                continue
+            copy = rewriting.producer(memory_of(tensor))
+            assert copy is not None
+            label = rewriting.step(copy).label
+            rewriting.replace(number, viewed)
+            if tensor.binding.role is Role.TEMPORARY and not rewriting.readers(memory_of(tensor)):
+                rewriting.replace(copy, None)
+                rewriting.note(VIEWS, label, f"read as a view by {step.label}")
+
+
+def _copied(rewriting: Rewriting, number: int, tensor: Tensor) -> Tensor | None:
+    """Return what a tensor is a copy of, under the tensor's own coordinates; None where it is no copy."""
+    if tensor.binding.role not in (Role.TEMPORARY, Role.OUTPUT):
+        return None
+    producer = rewriting.producer(memory_of(tensor))
+    if producer is None or producer >= number:
+        return None
+    copy = rewriting.step(producer)
+    if not isinstance(copy, Map) or copy.keeps_neighbours:
+        return None
+    source = simplified(copy.body)
+    affine = affine_between(tensor, copy.output) if isinstance(source, Tensor) else None
+    if affine is None or not isinstance(source, Tensor):
+        return None
+    viewed = replace(affine.of(source, tensor.sizes), view=tensor.view)
+    return viewed if all(stride >= 0 for stride in viewed.strides) else None
+
+
+def _reading(step: Step, tensor: Tensor, source: Tensor) -> Step:
+    """Return a step that reads another tensor."""
+    outputs = written(step)
+
+    def change(part: Tensor) -> Tensor:
+        return source if part == tensor and not any(part is output for output in outputs) else part
+
+    return replace_parts(step, Tensor, change)
+
+
+LAYOUTS = "layouts"
+
+Savings: TypeAlias = Callable[[Convolve], float]
 """The multiplications whose time channels innermost, on one of its sides, save a convolution; negative if they cost."""
 
 
-def choose_layouts(rewriting: Rewriting, target: Target, savings: Savings) -> None:
+def choose_layouts(rewriting: Rewriting, savings: Savings) -> None:
     """Let convolutions write float32 with channels innermost (NHWC) if only convolutions read it, and these save more
     together than they lose."""
     for number, step in rewriting.numbered():
         if isinstance(step, Convolve) and step.output.binding.role is Role.TEMPORARY:
-            _lay_out(rewriting, number, step, target, savings)
+            _lay_out(rewriting, number, step, savings)
 
 
-def _lay_out(rewriting: Rewriting, number: int, step: Convolve, target: Target, savings: Savings) -> None:
+def _lay_out(rewriting: Rewriting, number: int, step: Convolve, savings: Savings) -> None:
     memory, written = memory_of(step.output), step.output
     if rewriting.producer(memory) != number or not _is_whole(written) or written.data_type is not DataType.FLOAT32:
         return
     readers = {other: rewriting.step(other) for other in sorted(rewriting.readers(memory))}
     places = {
-        tensor: locate(tensor, written) if tensor in _inputs(reader) else None
+        tensor: affine_between(tensor, written) if tensor in _inputs(reader) else None
         for reader in readers.values()
         for tensor in read(reader)
         if memory_of(tensor) == memory
     }
-    saved = sum(savings(each, target) for each in (step, *readers.values()) if isinstance(each, Convolve))
+    saved = sum(savings(each) for each in (step, *readers.values()) if isinstance(each, Convolve))
     if saved <= 0 or None in places.values():
         return
     laid = _channels_last(written)
@@ -49,7 +100,7 @@ def _lay_out(rewriting: Rewriting, number: int, step: Convolve, target: Target, 
     for number_of_reader, reader in readers.items():
         rewriting.replace(number_of_reader, replace_parts(reader, Tensor, lambda tensor: moved.get(tensor, tensor)))
     rewriting.replace(number, replace(step, output=laid))
-    rewriting.note(NAME, step.label, "stored with channels innermost")
+    rewriting.note(LAYOUTS, step.label, "stored with channels innermost")
 
 
 def _inputs(step: Step) -> set[Tensor]:

@@ -1,17 +1,73 @@
-"""Passes over the nodes of a network: what is known is computed once, what is equal is computed once, the dead go."""
+"""Passes over the nodes of a network: constants, duplicates, dead nodes, and what is computed at initialization."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any, TypeVar
 
 import numpy as np
 
 from dmlgpu import reference
+from dmlgpu.catalog import validation
+from dmlgpu.catalog.enums import TensorFlags
 from dmlgpu.catalog.operator_desc import OperatorDesc
-from dmlgpu.common.errors import OutOfMemory
-from dmlgpu.compiler.graph.network import Constant, Network, Node, Result, Value
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common.errors import InvalidDescription, OutOfMemory
+from dmlgpu.compiler import operators
+from dmlgpu.compiler.graph.network import Constant, Network, NetworkInput, NetworkNode, NodeResult, Value
 from dmlgpu.compiler.graph.passes.rewriting import Note
+
+AnyDesc = TypeVar("AnyDesc", bound=OperatorDesc)
+
+
+def rewritten(network: Network, change: Callable[[int, int], Sequence[NetworkNode] | None]) -> Network:
+    """Return a network in which nodes stand for others.
+
+    Args:
+        network: what is rewritten.
+        change: given the number of a node in the network and the number that its successors in the new one begin with,
+            returns what stands in its place, the last of which has the node's outputs; None: the node itself. These
+            nodes read results by the numbers of the network, and each other's (``Inner``) by those of the new one.
+    """
+    places: dict[int, int] = {}
+    nodes: list[NetworkNode] = []
+
+    def moved(value: Value | None) -> Value | None:
+        if isinstance(value, NodeResult) and not isinstance(value, Inner):
+            return NodeResult(places[value.node], value.output)
+        return NodeResult(value.node, value.output) if isinstance(value, Inner) else value
+
+    for number, node in enumerate(network.nodes):
+        for changed_node in change(number, len(nodes)) or (node,):
+            nodes.append(replace(changed_node, inputs=tuple(map(moved, changed_node.inputs))))
+        places[number] = len(nodes) - 1
+    return replace(network, nodes=tuple(nodes), outputs=tuple(map(moved, network.outputs)))  # type: ignore[arg-type]
+
+
+class Inner(NodeResult):
+    """The result of a node that a pass puts into the network, by its number there."""
+
+
+def changed(desc: AnyDesc, **fields: Any) -> AnyDesc | None:
+    """Return a description with other fields; None where the operator does not take them."""
+    try:
+        other = desc.replace(**fields)
+        validation.validate(other)
+        operators.check(other)
+    except InvalidDescription:
+        return None
+    return other
+
+
+def is_same(first: TensorDesc, second: TensorDesc) -> bool:
+    """Return whether two tensors on the ends of an edge have equal elements at equal coordinates."""
+    return (
+        first.data_type is second.data_type
+        and first.sizes == second.sizes
+        and first.element_strides == second.element_strides
+    )
+
 
 MOST_FOLDED_BYTES = 1 << 26
 """Results of more bytes are computed on the device, so that a compiled graph stays small."""
@@ -23,9 +79,9 @@ ALWAYS_FOLDED_BYTES = 1 << 16
 def fold_constants(network: Network, notes: list[Note]) -> Network:
     """Compute nodes that read nothing but constants by the reference; their results become constants."""
     constants = list(network.constants)
-    known: dict[Result, Constant] = {}
+    known: dict[NodeResult, Constant] = {}
     for number, node in enumerate(network.nodes):
-        inputs = [known.get(value, value) if isinstance(value, Result) else value for value in node.inputs]
+        inputs = [known.get(value, value) if isinstance(value, NodeResult) else value for value in node.inputs]
         if any(value is not None and not isinstance(value, Constant) for value in inputs):
             continue
         data = [constants[value.index] if isinstance(value, Constant) else None for value in inputs]
@@ -37,23 +93,23 @@ def fold_constants(network: Network, notes: list[Note]) -> Network:
             continue
         for output, result in enumerate(results):
             if result is not None:
-                known[Result(number, output)] = Constant(len(constants))
+                known[NodeResult(number, output)] = Constant(len(constants))
                 constants.append(result)
         notes.append(Note("constants", node.name, "computed when the graph is compiled"))
     return _kept(replace(network, constants=tuple(constants)), known) if known else network
 
 
-def _is_foldable(node: Node, data: Sequence[bytes | None]) -> bool:
-    made = sum(slot.tensor.byte_size for slot in node.desc.outputs if slot.tensor)
-    most = max(sum(len(given) for given in data if given is not None), ALWAYS_FOLDED_BYTES)
-    return made <= min(most, MOST_FOLDED_BYTES) and not reference.keeps_outputs(node.desc.operator)
+def _is_foldable(node: NetworkNode, data: Sequence[bytes | None]) -> bool:
+    size = sum(slot.tensor.byte_size for slot in node.desc.outputs if slot.tensor)
+    most = max(sum(len(content) for content in data if content is not None), ALWAYS_FOLDED_BYTES)
+    return size <= min(most, MOST_FOLDED_BYTES) and not reference.keeps_outputs(node.desc.operator)
 
 
-def _evaluated(node: Node, data: Sequence[bytes | None]) -> list[bytes | None]:
+def _evaluated(node: NetworkNode, data: Sequence[bytes | None]) -> list[bytes | None]:
     """Return the bytes of a node's outputs by the reference."""
     arrays = [
-        None if slot.tensor is None or given is None else slot.tensor.decode(np.frombuffer(given, np.uint8))
-        for slot, given in zip(node.desc.inputs, data, strict=True)
+        None if slot.tensor is None or content is None else slot.tensor.decode(np.frombuffer(content, np.uint8))
+        for slot, content in zip(node.desc.inputs, data, strict=True)
     ]
     return [
         None if slot.tensor is None else slot.tensor.encode(result).tobytes()
@@ -64,34 +120,36 @@ def _evaluated(node: Node, data: Sequence[bytes | None]) -> list[bytes | None]:
 def merge_duplicates(network: Network, notes: list[Note]) -> Network:
     """Compute nodes of one description that read the same values once."""
     first: dict[tuple[OperatorDesc, tuple[Value | None, ...]], int] = {}
-    merged: dict[Result, Result] = {}
+    merged: dict[NodeResult, NodeResult] = {}
     for number, node in enumerate(network.nodes):
-        inputs = tuple(merged.get(value, value) if isinstance(value, Result) else value for value in node.inputs)
+        inputs = tuple(merged.get(value, value) if isinstance(value, NodeResult) else value for value in node.inputs)
         other = first.setdefault((node.desc, inputs), number)
         if other != number:
-            merged |= {Result(number, output): Result(other, output) for output in range(len(node.desc.outputs))}
+            merged |= {
+                NodeResult(number, output): NodeResult(other, output) for output in range(len(node.desc.outputs))
+            }
             notes.append(Note("duplicates", node.name, f"the same as {network.nodes[other].name}"))
     return _kept(network, merged) if merged else network
 
 
 def drop_dead(network: Network, notes: list[Note]) -> Network:
     """Leave out nodes none of whose outputs is read, and data that nobody reads."""
-    needed = {value.node for value in network.outputs if isinstance(value, Result)}
+    needed = {value.node for value in network.outputs if isinstance(value, NodeResult)}
     for number in reversed(range(len(network.nodes))):
         if number in needed:
-            needed |= {value.node for value in network.nodes[number].inputs if isinstance(value, Result)}
+            needed |= {value.node for value in network.nodes[number].inputs if isinstance(value, NodeResult)}
     notes.extend(
         Note("dead", node.name, "nothing reads it") for number, node in enumerate(network.nodes) if number not in needed
     )
-    kept = [network.nodes[number] for number in sorted(needed)]
-    read = {value.index for node in kept for value in node.inputs if isinstance(value, Constant)}
+    nodes = [network.nodes[number] for number in sorted(needed)]
+    read = {value.index for node in nodes for value in node.inputs if isinstance(value, Constant)}
     read |= {value.index for value in network.outputs if isinstance(value, Constant)}
     places = {old: new for new, old in enumerate(sorted(needed))}
     data = {old: new for new, old in enumerate(sorted(read))}
 
     def moved(value: Value | None) -> Value | None:
         match value:
-            case Result():
+            case NodeResult():
                 return replace(value, node=places[value.node])
             case Constant():
                 return Constant(data[value.index])
@@ -100,17 +158,76 @@ def drop_dead(network: Network, notes: list[Note]) -> Network:
 
     return replace(
         network,
-        nodes=tuple(replace(node, inputs=tuple(map(moved, node.inputs))) for node in kept),
+        nodes=tuple(replace(node, inputs=tuple(map(moved, node.inputs))) for node in nodes),
         constants=tuple(network.constants[index] for index in data),
         outputs=tuple(map(moved, network.outputs)),  # type: ignore[arg-type]
     )
 
 
-def _kept(network: Network, known: dict[Result, Constant] | dict[Result, Result]) -> Network:
+def _kept(network: Network, known: dict[NodeResult, Constant] | dict[NodeResult, NodeResult]) -> Network:
     """Return a network in which values are read elsewhere; what they were computed by stays until ``drop_dead``."""
 
     def of(value: Value | None) -> Value | None:
-        return known.get(value, value) if isinstance(value, Result) else value
+        return known.get(value, value) if isinstance(value, NodeResult) else value
 
     nodes = tuple(replace(node, inputs=tuple(map(of, node.inputs))) for node in network.nodes)
     return replace(network, nodes=nodes, outputs=tuple(map(of, network.outputs)))  # type: ignore[arg-type]
+
+
+INITIALIZATION = "initialization"
+
+MOST_BYTES = 1 << 16
+"""Results of more bytes than this and than what they are computed from (numbers of four bits as floats, tiles) are
+computed at each execution: they would take more memory to keep, and more time to read."""
+
+
+def initialize_early(network: Network, notes: list[Note]) -> Network:
+    """Compute nodes that read nothing but data and OWNED_BY_DML inputs at initialisation.
+
+    What reads such values gets OWNED_BY_DML: filters and matrices are laid out anew at initialisation.
+    """
+    known: set[Value] = {Constant(number) for number in range(len(network.constants))}
+    known |= {NetworkInput(number) for number, tensor in enumerate(network.inputs) if tensor and tensor.owned_by_dml}
+    ends = {value.node for value in network.outputs if isinstance(value, NodeResult)}
+    initial: set[int] = set()
+    for number, node in enumerate(network.nodes):
+        if _is_initial(network, number, known, ends):
+            initial.add(number)
+            known |= {NodeResult(number, output) for output in range(len(node.desc.outputs))}
+            notes.append(Note(INITIALIZATION, node.name, "computed when the graph is initialised"))
+    nodes = tuple(_marked(node, known) for node in network.nodes)
+    return replace(network, nodes=nodes, initial=frozenset(initial))
+
+
+def _is_initial(network: Network, number: int, known: set[Value], ends: set[int]) -> bool:
+    node = network.nodes[number]
+    result_bytes = sum(slot.tensor.byte_size for slot in node.desc.outputs if slot.tensor)
+    operand_bytes = sum(slot.tensor.byte_size for slot in node.desc.inputs if slot.tensor)
+    return (
+        operand_bytes > 0
+        and all(value is None or value in known for value in node.inputs)
+        and number not in ends
+        and result_bytes <= max(operand_bytes, MOST_BYTES)
+        and not reference.keeps_outputs(node.desc.operator)
+    )
+
+
+def _marked(node: NetworkNode, known: set[Value]) -> NetworkNode:
+    """Return a node whose description says which of its inputs are known at initialisation."""
+    owned = {
+        (slot.field, slot.position) for slot, value in zip(node.desc.inputs, node.inputs, strict=True) if value in known
+    }
+    if not owned:
+        return node
+
+    def marked(field: str, value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(_with_ownership(tensor, (field, number) in owned) for number, tensor in enumerate(value))
+        return _with_ownership(value, (field, None) in owned)
+
+    changes = {field: marked(field, node.desc.values[field]) for field in node.desc.input_fields}
+    return replace(node, desc=node.desc.replace(**changes))
+
+
+def _with_ownership(tensor: Any, owned: bool) -> Any:
+    return replace(tensor, flags=TensorFlags.OWNED_BY_DML) if tensor is not None and owned else tensor

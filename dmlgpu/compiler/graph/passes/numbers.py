@@ -42,7 +42,7 @@ def write_numbers(plan: Plan, data: Sequence[bytes], notes: list[Note]) -> Plan:
         notes: what was done is added.
     """
 
-    found: list[Tensor] = []
+    tensors: list[Tensor] = []
 
     def number(source: Source) -> Source:
         if not isinstance(source, Tensor) or source.binding.role is not Role.CONSTANT:
@@ -53,7 +53,7 @@ def write_numbers(plan: Plan, data: Sequence[bytes], notes: list[Note]) -> Plan:
         value = _value(source, data)
         if _is_subnormal(value, source.data_type):
             return source
-        found.append(source)
+        tensors.append(source)
         values = constants(compute=DataType.FLOAT32, number=value)
         return apply(NUMBER, source.data_type, source.sizes, portable=True, values=values)
 
@@ -61,11 +61,11 @@ def write_numbers(plan: Plan, data: Sequence[bytes], notes: list[Note]) -> Plan:
         return source.over(map(number, source.children)) if isinstance(source, Apply) else source
 
     def written(step: Step) -> Step:
-        found.clear()
-        made = replace_parts(step, Body, lambda body: rewrite(body, known))
-        if found:
-            notes.append(Note(NAME, step.label, f"has {len(found)} numbers in its text"))
-            return made
+        tensors.clear()
+        changed = replace_parts(step, Body, lambda body: rewrite(body, known))
+        if tensors:
+            notes.append(Note(NAME, step.label, f"has {len(tensors)} numbers in its text"))
+            return changed
         return step
 
     return replace(plan, steps=tuple(map(written, plan.steps)), initialization=tuple(map(written, plan.initialization)))

@@ -1,14 +1,16 @@
-"""A plan while passes rewrite it: which steps write and read each piece of memory."""
+"""A plan while passes rewrite it: which steps write and read each resource, and the trees that steps compute."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from dmlgpu.compiler.plan import Allocation, Role, Step, Tensor
+from dmlgpu.compiler.plan import Affine, AffineView, Allocation, Apply, Body, Map, Role, Sizes, Source, Step, Tensor
 from dmlgpu.compiler.plan.parts import read, written
+from dmlgpu.compiler.rewrites.sources import identity, is_elementwise, is_identity, rewrite
+from dmlgpu.compiler.rewrites.spaces import reindex
 
 Memory: TypeAlias = tuple[Role, int | Allocation]
 """A resource of a plan, whatever part of it is bound."""
@@ -21,7 +23,7 @@ def memory_of(tensor: Tensor) -> Memory:
 
 @dataclass(frozen=True)
 class Note:
-    """What a pass did, or did not do, and why; for people.
+    """A message of a pass: a change, or the reason why there was none.
 
     Attributes:
         pass_name: which pass.
@@ -40,18 +42,20 @@ class Rewriting:
 
     Attributes:
         notes: what was done.
+        fits: says whether a step's kernels can bind all that it reads and writes.
     """
 
     notes: list[Note]
+    fits: Callable[[Step], bool]
     _steps: list[Step | None]
     _refusals: dict[str, str] = field(default_factory=dict)
     _writers: dict[Memory, list[int]] = field(default_factory=lambda: defaultdict(list))
     _readers: dict[Memory, set[int]] = field(default_factory=lambda: defaultdict(set))
 
     @classmethod
-    def of(cls, steps: Sequence[Step], notes: list[Note]) -> Rewriting:
+    def of(cls, steps: Sequence[Step], notes: list[Note], fits: Callable[[Step], bool]) -> Rewriting:
         """Return a rewriting that has changed nothing yet, and adds to these notes."""
-        rewriting = cls(notes, list(steps))
+        rewriting = cls(notes, fits, list(steps))
         for number in range(len(steps)):
             rewriting._enter(number)
         return rewriting
@@ -121,7 +125,7 @@ class Rewriting:
             self.note(pass_name, step.label, f"computed in {where}")
 
     def refuse(self, subject: str, reason: str) -> None:
-        """Remember why a step is not part of another: told at the end, if it is still there."""
+        """Remember why a step is not part of another, for ``explain``."""
         self._refusals[subject] = reason
 
     def explain(self) -> None:
@@ -133,3 +137,46 @@ class Rewriting:
     def note(self, pass_name: str, subject: str, text: str) -> None:
         """Write down what a pass did."""
         self.notes.append(Note(pass_name, subject, text))
+
+
+def element_wise_leaves(root: Source) -> Iterator[Tensor]:
+    """Yield the tensors that a tree reads through nothing but element-wise bodies and affine views, equal ones once."""
+    seen: set[int] = set()
+    tensors: set[Tensor] = set()
+    pending = [root]
+    while pending:
+        source = pending.pop()
+        if id(source) in seen:
+            continue
+        seen.add(id(source))
+        if isinstance(source, Tensor):
+            if source not in tensors:
+                tensors.add(source)
+                yield source
+        elif isinstance(source, Apply | AffineView) or is_identity(source):
+            pending.extend(source.children)  # type: ignore[union-attr]
+
+
+def simplified(root: Source) -> Source:
+    """Return the tree without bodies that only hand on what they read; views stand at its tensors, as other strides."""
+
+    def skip(source: Source) -> Source:
+        if is_identity(source):
+            return source.children[0]  # type: ignore[union-attr]
+        if isinstance(source, AffineView) and is_elementwise(source.source):
+            return reindex(source.source, source.sizes, source.affine)
+        return source
+
+    return rewrite(root, skip)
+
+
+def as_body(source: Source) -> Body:
+    """Return a source as the body of a map."""
+    return source if isinstance(source, Body) else identity(source)
+
+
+def refined(step: Map, sizes: Sizes, affine: Affine) -> Map:
+    """Return a map over a space of more, smaller dimensions."""
+    body = reindex(step.body, sizes, affine)
+    assert isinstance(body, Body)
+    return replace(step, body=body, output=affine.of(step.output, sizes))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from dmlgpu.compiler.plan import Binding, Role, Tensor
 from dmlgpu.compiler.plan.parts import replace_parts, tensors
 from dmlgpu.compiler.schedule.launch import Launch
-from dmlgpu.compiler.schedule.memory import Memory
+from dmlgpu.compiler.schedule.memory import MemoryLayout
 from dmlgpu.compiler.target import Target
 
 
@@ -71,7 +71,7 @@ AnyScheduled = Scheduled | ScheduledRepeat
 
 
 @dataclass(frozen=True)
-class Steps:
+class ScheduledSteps:
     """Scheduled steps, in order.
 
     Attributes:
@@ -83,10 +83,10 @@ class Steps:
     steps: tuple[AnyScheduled, ...] = ()
     initialization: tuple[AnyScheduled, ...] = ()
 
-    def __add__(self, other: Steps) -> Steps:
-        return Steps(self.steps + other.steps, self.initialization + other.initialization)
+    def __add__(self, other: ScheduledSteps) -> ScheduledSteps:
+        return ScheduledSteps(self.steps + other.steps, self.initialization + other.initialization)
 
-    def because(self, reason: str) -> Steps:
+    def because(self, reason: str) -> ScheduledSteps:
         """Return the same steps, a reason put before their own."""
 
         def explained(step: Scheduled) -> Scheduled:
@@ -97,16 +97,17 @@ class Steps:
                 return replace(step, steps=tuple(map(explained, step.steps)))
             return explained(step)
 
-        return Steps(tuple(map(each, self.steps)), tuple(map(each, self.initialization)))
+        return ScheduledSteps(tuple(map(each, self.steps)), tuple(map(each, self.initialization)))
 
     @property
-    def as_initialization(self) -> Steps:
+    def as_initialization(self) -> ScheduledSteps:
         """The same steps, executed once; what is temporary for them lies in the persistent resource, too."""
-        return Steps((), tuple(replace_parts(step, Binding, _kept) for step in self.initialization + self.steps))
 
+        def persistent(binding: Binding) -> Binding:
+            return replace(binding, role=Role.PERSISTENT) if binding.role is Role.TEMPORARY else binding
 
-def _kept(binding: Binding) -> Binding:
-    return replace(binding, role=Role.PERSISTENT) if binding.role is Role.TEMPORARY else binding
+        steps = (*self.initialization, *self.steps)
+        return ScheduledSteps((), tuple(replace_parts(step, Binding, persistent) for step in steps))
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ class Schedule:
     Attributes:
         operator: DirectML's operator name, for labels and messages.
         target: what the schedule is for.
-        steps, initialization: as for ``Steps``.
+        steps, initialization: as for ``ScheduledSteps``.
         memory: where the temporary and persistent tensors lie.
         doubles: kernels read and write two words as one 64-bit number.
     """
@@ -125,7 +126,7 @@ class Schedule:
     target: Target
     steps: tuple[AnyScheduled, ...]
     initialization: tuple[AnyScheduled, ...]
-    memory: Memory
+    memory: MemoryLayout
     doubles: bool
 
     def __str__(self) -> str:

@@ -8,8 +8,8 @@ from dmlgpu.catalog.tensor_desc import WORD_BITS, packed_strides
 from dmlgpu.compiler.plan import Body, Tensor, View
 from dmlgpu.compiler.rewrites.packing import running_dimension
 from dmlgpu.compiler.rewrites.sources import is_identity
+from dmlgpu.compiler.schedule.launch import Walk
 from dmlgpu.compiler.schedule.steps.base import Scheduled
-from dmlgpu.compiler.schedule.walk import Walk
 
 WORDS = 4
 """Words that an invocation copies at once where units of a word lie side by side."""
@@ -133,6 +133,28 @@ class ScheduledTranspose(Scheduled):
     source_dimension: int
     output_dimension: int
     digits: tuple[TileDigit, ...]
+
+
+@dataclass(frozen=True)
+class ScheduledInterleave(Scheduled):
+    """A copy between planes and groups, of an element of each plane, that follow each other in memory.
+
+    Attributes:
+        source, output: in units; the one with groups has them side by side along ``dimension``, and size 1 along
+            ``planes``.
+        walk: over the units of one plane.
+        dimension: along which a plane lies in memory.
+        planes: the dimension of planes.
+        count: planes.
+        splits: groups become planes, not planes groups.
+    """
+
+    source: Tensor
+    walk: Walk
+    dimension: int
+    planes: int
+    count: int
+    splits: bool
 
 
 @dataclass(frozen=True)

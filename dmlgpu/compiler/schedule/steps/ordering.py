@@ -6,8 +6,8 @@ import enum
 from dataclasses import dataclass
 
 from dmlgpu.compiler.plan import Constants, Tensor
+from dmlgpu.compiler.schedule.launch import Walk
 from dmlgpu.compiler.schedule.steps.base import Scheduled
-from dmlgpu.compiler.schedule.walk import Walk
 
 
 class SortSchedule(enum.StrEnum):

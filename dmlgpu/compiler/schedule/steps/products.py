@@ -9,12 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.compiler.plan import Body, Held, Sizes, Source, Space, Tensor
-from dmlgpu.compiler.plan.windows import Windows
+from dmlgpu.compiler.plan import Body, RegisterValue, Sizes, Source, Space, Tensor
+from dmlgpu.compiler.plan.windows import WindowAxis, Windows
 from dmlgpu.compiler.rewrites.packing import UNIT, is_paired
-from dmlgpu.compiler.schedule.patches import Patch
+from dmlgpu.compiler.schedule.launch import Walk
 from dmlgpu.compiler.schedule.steps.base import Scheduled
-from dmlgpu.compiler.schedule.walk import Walk
 
 
 class ProductSchedule(enum.StrEnum):
@@ -61,7 +60,7 @@ class ProductTile:
         return across * down * self.workgroup * self.rows * self.units * UNIT
 
 
-class Form(enum.StrEnum):
+class OperandLayout(enum.StrEnum):
     """How a kernel reads an operand."""
 
     ACROSS = "across"  # units along the last of its own dimensions: rows of a, columns of b
@@ -86,11 +85,78 @@ class Fetch:
 
 
 @dataclass(frozen=True)
+class Patch:
+    """The elements that the windows of a tile see along an axis.
+
+    The tile that starts at position p sees element ``e`` (counted from the first of its first window) at
+    ``p * stride - start + e`` of the input.
+
+    Attributes:
+        axis: how the windows slide.
+        tile: positions of a tile.
+        lanes: elements of a unit, which is read at once.
+        paired: units are read two at a time, the first of them at an even place.
+    """
+
+    axis: WindowAxis
+    tile: int
+    lanes: int = 1
+    paired: bool = False
+
+    def element(self, position: int, tap: int) -> int:
+        """Return what a tap of the window sees at a position of the tile."""
+        return position * self.axis.stride + tap * self.axis.dilation
+
+    @property
+    def seen(self) -> tuple[int, ...]:
+        """All elements that some window sees."""
+        taps, positions = range(self.axis.size), range(self.tile)
+        return tuple(sorted({self.element(position, tap) for position in positions for tap in taps}))
+
+    @property
+    def step(self) -> int:
+        """Units from what one tile sees to what the next one sees."""
+        return self.tile * self.axis.stride // self.lanes
+
+    @property
+    def units(self) -> tuple[int, ...]:
+        """The units that are read, counted from the unit where the tile's first position lies, times its stride."""
+        needed = {self._unit(element) for element in self.seen}
+        return tuple(sorted(needed | {unit ^ 1 for unit in needed} if self.paired else needed))
+
+    @property
+    def reads(self) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """What is read at once: the first unit, and the numbers of all in ``units``."""
+        together = 2 if self.paired else 1
+        for number, unit in list(enumerate(self.units))[::together]:
+            yield unit, tuple(range(number, number + together))
+
+    def _unit(self, element: int) -> int:
+        return (element - self.axis.start) // self.lanes
+
+    def is_checked(self, unit: int) -> bool:
+        """Return whether a unit lies beside the input for some tile."""
+        last = (-(-self.axis.positions // self.tile) - 1) * self.step
+        return unit < 0 or last + unit >= self.axis.spatial // self.lanes
+
+    def place(self, element: int) -> tuple[int, int]:
+        """Return the number in ``units`` of the unit that holds an element, and the element's lane in it."""
+        return self.units.index(self._unit(element)), (element - self.axis.start) % self.lanes
+
+    def uses(self, element: int) -> Iterator[tuple[int, int]]:
+        """Return the positions of the tile and the taps of the window that see an element there."""
+        for position in range(self.tile):
+            for tap in range(self.axis.size):
+                if self.element(position, tap) == element:
+                    yield position, tap
+
+
+@dataclass(frozen=True)
 class Operand:
     """An operand as a kernel reads it.
 
     Attributes:
-        source: packed as the form says.
+        source: packed as the layout says.
         batch, own: sizes in elements of its batch dimensions and of its own ones (rows or columns).
         own_first: whether its own dimensions come before the inner ones.
         windows: of a WINDOW, whose source is the input that they slide over, {batch, groups, channels, spatial..}, all
@@ -99,7 +165,7 @@ class Operand:
     """
 
     source: Source
-    form: Form
+    layout: OperandLayout
     batch: Sizes
     own: Sizes
     own_first: bool
@@ -121,10 +187,14 @@ class Operand:
         """How invocations share the reading of it: neighbours read what lies side by side in memory."""
         if self.window is not None:
             return Fetch(self.window.axis.size, False)
-        if self.form is Form.SINGLE:
+        if self.layout is OperandLayout.SINGLE:
             last_inner = self.inner_at + len(self.source.sizes) - len(self.batch) - len(self.own) - 1
             return Fetch(1, isinstance(self.source, Tensor) and self.source.strides[last_inner] == 1)
-        return Fetch(UNIT if self.form is Form.ALONG else 1, self.form is Form.ALONG, is_paired(self.source))
+        return Fetch(
+            UNIT if self.layout is OperandLayout.ALONG else 1,
+            self.layout is OperandLayout.ALONG,
+            is_paired(self.source),
+        )
 
 
 @dataclass(frozen=True)
@@ -178,8 +248,8 @@ class ScheduledTiles(Scheduled):
     Attributes:
         body: computes the numbers of a tile.
         tile: elements along each dimension of the output.
-        epilogue: an element-wise tree over the output's sizes with a leaf ``Held.product`` that stands for the number;
-            packed in units of four along the last dimension like the output, or not at all.
+        epilogue: an element-wise tree over the output's sizes with a leaf ``RegisterValue.product`` that stands for the
+            number; packed in units of four along the last dimension like the output, or not at all.
         walk: over the tiles.
     """
 
@@ -304,7 +374,7 @@ class ScheduledRecurrence(Scheduled):
 
     hidden: Tensor
     weights: Tensor
-    sums: tuple[tuple[int, Held], ...]
+    sums: tuple[tuple[int, RegisterValue], ...]
     states: tuple[Body, ...]
     along: bool
     rows: int

@@ -7,9 +7,9 @@ import math
 from dataclasses import dataclass
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.compiler.plan import Body, Constants, Held, Scanning, Source, Stage, Tensor
+from dmlgpu.compiler.plan import Body, Constants, RegisterValue, Scanning, Source, Stage, Tensor
+from dmlgpu.compiler.schedule.launch import Walk
 from dmlgpu.compiler.schedule.steps.base import Scheduled
-from dmlgpu.compiler.schedule.walk import Walk
 
 
 class ReduceSchedule(enum.StrEnum):
@@ -97,7 +97,7 @@ class ScheduledRows(Scheduled):
     source: Source
     axes: tuple[int, ...]
     body: Body
-    element: Tensor | Held
+    element: Tensor | RegisterValue
     fixed: tuple[tuple[str, Tensor], ...]
     shared: tuple[tuple[str, Tensor], ...]
     schedule: ReduceSchedule

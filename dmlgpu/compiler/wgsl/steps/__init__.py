@@ -3,7 +3,7 @@
 import importlib
 import pkgutil
 
-from dmlgpu.compiler.wgsl.steps.step import render_step
+from dmlgpu.compiler.wgsl.writer import render_step
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.conformance.cases.case import Arrays, Case
+from dmlgpu.conformance.cases.case import Arrays, Case, of_first
 from dmlgpu.conformance.cases.contents import any_bits, mixed, numbers
+from dmlgpu.conformance.cases.discriminating import DiscriminatingInputs, Rows
 from dmlgpu.conformance.cases.families.functions import SPECIAL, accuracy, within
-from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
-from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
-from dmlgpu.conformance.cases.telling import Rows, Telling
+from dmlgpu.conformance.cases.keys import PLAIN, Key
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, register
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Bound, Tolerance, Ulp, flush
 
 Array = NDArray[Any]
@@ -50,10 +50,8 @@ class _ActivationCases(OperatorCases):
     ulps: ClassVar[float] = 2
     interval: ClassVar[tuple[float, float]] = (-6.0, 6.0)
     ranges: ClassVar[Ranges] = {}
-    telling = (Telling("bends that belong to the other side", ("input_tensor",), at_bends),)
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, SPECIAL)
+    discriminating = (DiscriminatingInputs("bends that belong to the other side", ("input_tensor",), at_bends),)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, SPECIAL)
 
     def draw_attributes(self, rng: np.random.Generator) -> Attributes:
         """A value of each attribute: sometimes the usual one, a float32 in any case."""
@@ -74,9 +72,8 @@ class _ActivationCases(OperatorCases):
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         data_type, sizes = key.types[0], key.sizes
-        source, output = draw_tensors(key, rng, (data_type, sizes, False), (data_type, sizes, True))
-        attributes = self.draw_attributes(rng)
-        desc = self.desc_class(input_tensor=source, output_tensor=output, **attributes)
+        tensors, attributes = self.uniform_tensors(key, rng), self.draw_attributes(rng)
+        desc = self.desc_class(**tensors, **attributes)
 
         def fill(contents: np.random.Generator) -> Arrays:
             if key.variant == SPECIAL:
@@ -85,16 +82,17 @@ class _ActivationCases(OperatorCases):
                 return (within(contents, data_type, sizes, self.interval),)
             return (numbers(contents, data_type, sizes),)
 
-        def magnitude(inputs: Arrays) -> Bound:
-            assert inputs[0] is not None
-            x = inputs[0].astype(np.float64)
+        def magnitude(array: Array) -> Bound:
+            x = array.astype(np.float64)
             with np.errstate(all="ignore"):
                 errors = self.magnitude(x, attributes)
             assert errors is not None
             return np.where(np.isfinite(x), errors, 0.0)
 
         tolerance = self.allowed(data_type)
-        return Case(name, desc, fill, tolerance, magnitude=magnitude if isinstance(tolerance, Accumulated) else None)
+        return Case(
+            name, desc, fill, tolerance, magnitude=of_first(magnitude) if isinstance(tolerance, Accumulated) else None
+        )
 
 
 def _with_bends(rng: np.random.Generator, array: Array, attributes: Attributes) -> Array:
@@ -146,28 +144,12 @@ def _rounding(factor: float, t: Wide) -> Wide:
     return np.zeros_like(t) if abs(math.frexp(factor)[0]) == 0.5 else np.abs(t)
 
 
-@cases(descs.ActivationElu)
-class EluCases(_ActivationCases):
-    """ACTIVATION_ELU: 2 ULP of e^x - 1, and a product."""
-
-    ulps = 3
-    ranges: ClassVar[Ranges] = {"alpha": (-0.5, 3.0)}
-
-
-@cases(descs.ActivationCelu)
-class CeluCases(_ComposedCases):
-    """ACTIVATION_CELU: 2 ULP of e^t - 1, one of the quotient t (never more, for positive alpha), a product."""
-
-    ulps = 4
-    ranges: ClassVar[Ranges] = {"alpha": (0.1, 3.0)}
-
-
-@cases(descs.ActivationScaledElu)
-class ScaledEluCases(_ComposedCases):
-    """ACTIVATION_SCALED_ELU: 2 ULP of e^x - 1, and two products."""
-
-    ulps = 4
-    ranges: ClassVar[Ranges] = {"alpha": (0.1, 3.0), "gamma": (-2.0, 2.0)}
+# 2 ULP of e^x - 1, and a product
+register(_ActivationCases, descs.ActivationElu, ulps=3, ranges={"alpha": (-0.5, 3.0)})
+# 2 ULP of e^t - 1, one of the quotient t (never more, for positive alpha), a product
+register(_ComposedCases, descs.ActivationCelu, ulps=4, ranges={"alpha": (0.1, 3.0)})
+# 2 ULP of e^x - 1, and two products
+register(_ComposedCases, descs.ActivationScaledElu, ulps=4, ranges={"alpha": (0.1, 3.0), "gamma": (-2.0, 2.0)})
 
 
 @cases(descs.ActivationHardSigmoid)
@@ -195,26 +177,18 @@ class HardSwishCases(_SummedCases):
 
 
 @cases(descs.ActivationIdentity)
-class IdentityCases(_ActivationCases):
+class ActivationIdentityCases(_ActivationCases):
     """ACTIVATION_IDENTITY: a copy of bits."""
 
-    def variants(self, types: Types) -> tuple[str, ...]:
-        """Nothing special."""
-        return (PLAIN,)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN,)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        data_type = key.types[0]
-        source, output = draw_tensors(key, rng, (data_type, key.sizes, False), (data_type, key.sizes, True))
-        desc = descs.ActivationIdentity(input_tensor=source, output_tensor=output)
-        return Case(name, desc, lambda contents: (any_bits(contents, data_type, key.sizes),), EXACT)
+        desc = self.desc_class(**self.uniform_tensors(key, rng))
+        return Case(name, desc, lambda contents: (any_bits(contents, key.types[0], key.sizes),), EXACT)
 
 
-@cases(descs.ActivationLeakyRelu)
-class LeakyReluCases(_ActivationCases):
-    """ACTIVATION_LEAKY_RELU: one product."""
-
-    ulps = 1
-    ranges: ClassVar[Ranges] = {"alpha": (-1.0, 1.0)}
+# one product
+register(_ActivationCases, descs.ActivationLeakyRelu, ulps=1, ranges={"alpha": (-1.0, 1.0)})
 
 
 @cases(descs.ActivationLinear)
@@ -224,7 +198,6 @@ class LinearCases(_SummedCases):
     ranges: ClassVar[Ranges] = {"alpha": (-2.0, 2.0), "beta": (-2.0, 2.0)}
 
     def magnitude(self, x: Wide, attributes: Attributes) -> Bound:
-        """The error of the line."""
         return _line_errors(x, attributes)
 
 
@@ -248,23 +221,12 @@ class ReluCases(_ActivationCases):
     standard_count = 48
 
     def allowed(self, data_type: DataType) -> Tolerance:
-        """No error."""
         return CORRECTLY_ROUNDED
 
 
-@cases(descs.ActivationScaledTanh)
-class ScaledTanhCases(_ComposedCases):
-    """ACTIVATION_SCALED_TANH: 2 ULP of the tangent, one from beta * x (it never counts more), a product."""
-
-    ulps = 4
-    ranges: ClassVar[Ranges] = {"alpha": (-2.0, 2.0), "beta": (-1.0, 1.0)}
-
-
-@cases(descs.ActivationSigmoid)
-class SigmoidCases(_ActivationCases):
-    """ACTIVATION_SIGMOID."""
-
-    interval = (-105.0, 30.0)
+# 2 ULP of the tangent, one from beta * x (it never counts more), a product
+register(_ComposedCases, descs.ActivationScaledTanh, ulps=4, ranges={"alpha": (-2.0, 2.0), "beta": (-1.0, 1.0)})
+register(_ActivationCases, descs.ActivationSigmoid, interval=(-105.0, 30.0))
 
 
 @cases(descs.ActivationSoftplus)
@@ -281,9 +243,8 @@ class SoftplusCases(_SummedCases):
         return (_rounding(steepness, t) * _sigmoid(t) + 5 * np.logaddexp(0, t)) / steepness
 
 
-@cases(descs.ActivationSoftsign)
-class SoftsignCases(_ActivationCases):
-    """ACTIVATION_SOFTSIGN: a sum and a quotient."""
+# a sum and a quotient
+register(_ActivationCases, descs.ActivationSoftsign)
 
 
 @cases(descs.ActivationSwish)
@@ -299,9 +260,7 @@ class SwishCases(_SummedCases):
         return np.abs(x) * _sigmoid(t) * (_rounding(attributes["sigmoid_input_scale"], t) * _sigmoid(-t) + 8)
 
 
-@cases(descs.ActivationTanh)
-class TanhCases(_ActivationCases):
-    """ACTIVATION_TANH."""
+register(_ActivationCases, descs.ActivationTanh)
 
 
 @cases(descs.ActivationThresholdedRelu)
@@ -311,39 +270,30 @@ class ThresholdedReluCases(_ActivationCases):
     ranges: ClassVar[Ranges] = {"alpha": (-2.0, 2.0)}
 
     def allowed(self, data_type: DataType) -> Tolerance:
-        """No error."""
         return CORRECTLY_ROUNDED
 
 
-@cases(descs.ActivationShrink)
-class ShrinkCases(_ActivationCases):
-    """ACTIVATION_SHRINK: one sum, which FLOAT16 rounds twice."""
-
-    standard_count = 24
-    ulps = 1
-    ranges: ClassVar[Ranges] = {"bias": (-3.0, 3.0), "threshold": (-1.0, 3.0)}
-
-
-@cases(descs.ActivationGelu)
-class GeluCases(_ActivationCases):
-    """ACTIVATION_GELU: its negative tail as well."""
-
-    interval = (-14.0, 6.0)
+# one sum, which FLOAT16 rounds twice
+register(
+    _ActivationCases,
+    descs.ActivationShrink,
+    standard_count=24,
+    ulps=1,
+    ranges={"bias": (-3.0, 3.0), "threshold": (-1.0, 3.0)},
+)
+# its negative tail as well
+register(_ActivationCases, descs.ActivationGelu, interval=(-14.0, 6.0))
 
 
 class _PairCases(OperatorCases):
     """An activation of two tensors: the input, and one more. Floats are rounded once."""
 
     standard_count = 48
-    fields: ClassVar[tuple[str, str, str]]
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, SPECIAL)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, SPECIAL)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         data_type, sizes = key.types[0], key.sizes
-        places = [(data_type, sizes, is_output) for is_output in (False, False, True)]
-        desc = self.desc_class(**dict(zip(self.fields, draw_tensors(key, rng, *places), strict=True)))
+        desc = self.desc_class(**self.uniform_tensors(key, rng))
         draw = mixed if key.variant == SPECIAL else numbers
 
         def fill(contents: np.random.Generator) -> Arrays:
@@ -355,8 +305,6 @@ class _PairCases(OperatorCases):
 @cases(descs.ActivationParameterizedRelu)
 class ParameterizedReluCases(_PairCases):
     """ACTIVATION_PARAMETERIZED_RELU."""
-
-    fields = ("input_tensor", "slope_tensor", "output_tensor")
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         """The case of a key. The product may flush what the comparison does not."""
@@ -371,8 +319,4 @@ class ParameterizedReluCases(_PairCases):
         return replace(case, alternatives=flushed_product) if key.types[0] is DataType.FLOAT32 else case
 
 
-@cases(descs.ActivationReluGrad)
-class ReluGradCases(_PairCases):
-    """ACTIVATION_RELU_GRAD."""
-
-    fields = ("input_tensor", "input_gradient_tensor", "output_gradient_tensor")
+register(_PairCases, descs.ActivationReluGrad)

@@ -1,7 +1,7 @@
-"""Cases of element-wise arithmetic.
+"""Cases of element-wise arithmetic, of copies, and of the operators on bits.
 
-Integers are exact. Floats are correctly rounded in FLOAT32, and in FLOAT16 from it; only the square of a rounded
-difference is further off. Where an adapter flushes subnormals, results may.
+Integers and bits are exact. Floats are correctly rounded in FLOAT32, and in FLOAT16 from it; only the square of a
+rounded difference is further off. If an adapter flushes subnormals, results may be flushed.
 """
 
 from __future__ import annotations
@@ -13,13 +13,21 @@ import numpy as np
 
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType, RoundingMode
-from dmlgpu.catalog.operator_desc import OperatorDesc
-from dmlgpu.conformance.cases.case import Array, Arrays, Case
-from dmlgpu.conformance.cases.contents import few, mixed, numbers, specials
+from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias
+from dmlgpu.conformance.cases.case import Array, Arrays, Case, of_first
+from dmlgpu.conformance.cases.contents import any_bits, few, mixed, numbers, specials
+from dmlgpu.conformance.cases.discriminating import (
+    BOTH_SIGNS,
+    HALVES,
+    HUGE_PAIRS,
+    ODD_SUMS,
+    DiscriminatingInputs,
+    Rows,
+    draw_scale_bias,
+)
 from dmlgpu.conformance.cases.keys import PLAIN, Combination, Key, Types
-from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
-from dmlgpu.conformance.cases.telling import BOTH_SIGNS, HALVES, HUGE_PAIRS, ODD_SUMS, Rows, Telling, draw_scale_bias
-from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Tolerance, Ulp
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
+from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Tolerance, Ulp
 
 OPERANDS = ("a_tensor", "b_tensor")
 
@@ -42,9 +50,9 @@ class VariedCases(OperatorCases):
         """A covering selection, then one key for every special variant of every type."""
         yield from super().standard_keys()
         first: dict[tuple[Types, str], Combination] = {}
-        for one in self.combinations():
-            if one.variant != PLAIN and one.variant in self.variants(one.types):
-                first.setdefault((one.types, one.variant), one)
+        for combination in self.combinations():
+            if combination.variant != PLAIN and combination.variant in self.variants(combination.types):
+                first.setdefault((combination.types, combination.variant), combination)
         yield from map(self.key_of, first.values())
 
 
@@ -61,9 +69,9 @@ class ElementWiseCases(VariedCases):
         scalable = any(field.type == "SCALE_BIAS" for field in self.schema.python_fields)
         return (PLAIN, SPECIAL, SCALED) if scalable else (PLAIN, SPECIAL)
 
-    def telling_of(self, key: Key) -> tuple[Telling, ...]:
+    def discriminating_of(self, key: Key) -> tuple[DiscriminatingInputs, ...]:
         """None where a ScaleBias must stay exact."""
-        return () if key.variant == SCALED else self.telling
+        return () if key.variant == SCALED else self.discriminating
 
     def attributes(self, key: Key, rng: np.random.Generator) -> dict[str, Any]:
         """Values of the fields beside the tensors and the ScaleBias."""
@@ -84,14 +92,11 @@ class ElementWiseCases(VariedCases):
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         data_type = key.types[0]
-        fields = [field.python_name for field in self.schema.tensor_fields]
-        tensors = draw_tensors(
-            key, rng, *((data_type, key.sizes, field.kind == "output") for field in self.schema.tensor_fields)
-        )
+        tensors = self.uniform_tensors(key, rng)
         attributes = self.attributes(key, rng)
         if key.variant == SCALED:
             attributes["scale_bias"] = draw_scale_bias(rng, (-2.0, 0.5, 0.0))
-        desc = self.desc_class(**dict(zip(fields, tensors, strict=True)), **attributes)
+        desc = self.desc_class(**tensors, **attributes)
         tolerance = self.tolerance_of_floats if data_type.is_float else EXACT
         return Case(name, desc, lambda contents: self.draw(key, contents), tolerance)
 
@@ -109,12 +114,33 @@ def eighths(rng: np.random.Generator, data_type: DataType, sizes: tuple[int, ...
     return rng.integers(-128 if data_type.is_signed else 0, 128, sizes).astype(data_type.numpy)
 
 
-# ---- sums, products, quotients
-
-
-@cases(descs.ElementWiseAdd)
-class AddCases(ElementWiseCases):
-    """ELEMENT_WISE_ADD."""
+register(
+    ElementWiseCases,
+    descs.ElementWiseAdd,
+    descs.ElementWiseSubtract,
+    descs.ElementWiseMultiply,
+    descs.ElementWiseRecip,
+    descs.ElementWiseSqrt,
+    descs.ElementWiseAbs,
+    descs.ElementWiseNegate,
+    descs.ElementWiseMin,
+    descs.ElementWiseMax,
+)
+# the difference is rounded before it is squared, which triples its error
+register(ElementWiseCases, descs.ElementWiseDifferenceSquare, tolerance_of_floats=Ulp(3))
+register(
+    ElementWiseCases,
+    descs.ElementWiseMean,
+    discriminating=(
+        DiscriminatingInputs("a half that is floored for truncated", OPERANDS, ODD_SUMS),
+        DiscriminatingInputs("a sum that overflows before it is halved", OPERANDS, HUGE_PAIRS),
+    ),
+)
+register(
+    ElementWiseCases,
+    descs.ElementWiseSign,
+    discriminating=(DiscriminatingInputs("a sign of zero", ("input_tensor",), ((0,), (-0.0,), (1,), (-1,))),),
+)
 
 
 @cases(descs.ElementWiseAdd1)
@@ -132,33 +158,19 @@ class Add1Cases(ElementWiseCases):
         return (PLAIN, SPECIAL, FUSED)
 
     def attributes(self, key: Key, rng: np.random.Generator) -> dict[str, Any]:
-        """The activation."""
         if key.variant != FUSED:
             return {"fused_activation": None}
         return {"fused_activation": self.activations[rng.integers(len(self.activations))]}
 
 
-@cases(descs.ElementWiseSubtract)
-class SubtractCases(ElementWiseCases):
-    """ELEMENT_WISE_SUBTRACT."""
-
-
-@cases(descs.ElementWiseMultiply)
-class MultiplyCases(ElementWiseCases):
-    """ELEMENT_WISE_MULTIPLY."""
-
-
-@cases(descs.ElementWiseDifferenceSquare)
-class DifferenceSquareCases(ElementWiseCases):
-    """ELEMENT_WISE_DIFFERENCE_SQUARE: the difference is rounded before it is squared, which triples its error."""
-
-    tolerance_of_floats = Ulp(3)
-
-
 class _QuotientCases(ElementWiseCases):
     """Division: small divisors, zeros and -1 among them."""
 
-    telling = (Telling("quotients that are truncated for floored, exact multiples moved by one", OPERANDS, BOTH_SIGNS),)
+    discriminating = (
+        DiscriminatingInputs(
+            "quotients that are truncated for floored, exact multiples moved by one", OPERANDS, BOTH_SIGNS
+        ),
+    )
 
     def draw(self, key: Key, contents: np.random.Generator) -> Arrays:
         """Dividends of the whole range; half of the divisors small."""
@@ -169,72 +181,8 @@ class _QuotientCases(ElementWiseCases):
         return a, np.where(contents.random(sizes) < 0.5, small.astype(data_type.numpy), b)
 
 
-@cases(descs.ElementWiseDivide)
-class DivideCases(_QuotientCases):
-    """ELEMENT_WISE_DIVIDE."""
-
-
-@cases(descs.ElementWiseModulusTruncate)
-class ModulusTruncateCases(_QuotientCases):
-    """ELEMENT_WISE_MODULUS_TRUNCATE: exact."""
-
-
-@cases(descs.ElementWiseModulusFloor)
-class ModulusFloorCases(_QuotientCases):
-    """ELEMENT_WISE_MODULUS_FLOOR: rounded once, where the signs differ."""
-
-
-@cases(descs.ElementWiseMean)
-class MeanCases(ElementWiseCases):
-    """ELEMENT_WISE_MEAN."""
-
-    telling = (
-        Telling("a half that is floored for truncated", OPERANDS, ODD_SUMS),
-        Telling("a sum that overflows before it is halved", OPERANDS, HUGE_PAIRS),
-    )
-
-
-@cases(descs.ElementWiseRecip)
-class RecipCases(ElementWiseCases):
-    """ELEMENT_WISE_RECIP."""
-
-
-@cases(descs.ElementWiseSqrt)
-class SqrtCases(ElementWiseCases):
-    """ELEMENT_WISE_SQRT."""
-
-
-# ---- signs
-
-
-@cases(descs.ElementWiseAbs)
-class AbsCases(ElementWiseCases):
-    """ELEMENT_WISE_ABS."""
-
-
-@cases(descs.ElementWiseSign)
-class SignCases(ElementWiseCases):
-    """ELEMENT_WISE_SIGN."""
-
-    telling = (Telling("a sign of zero", ("input_tensor",), ((0,), (-0.0,), (1,), (-1,))),)
-
-
-@cases(descs.ElementWiseNegate)
-class NegateCases(ElementWiseCases):
-    """ELEMENT_WISE_NEGATE."""
-
-
-# ---- extremes
-
-
-@cases(descs.ElementWiseMin)
-class MinCases(ElementWiseCases):
-    """ELEMENT_WISE_MIN."""
-
-
-@cases(descs.ElementWiseMax)
-class MaxCases(ElementWiseCases):
-    """ELEMENT_WISE_MAX."""
+# the truncated remainder is exact, the floored one is rounded once where the signs differ
+register(_QuotientCases, descs.ElementWiseDivide, descs.ElementWiseModulusTruncate, descs.ElementWiseModulusFloor)
 
 
 def _at_bounds(desc: Any) -> Rows:
@@ -248,13 +196,12 @@ def _at_bounds(desc: Any) -> Rows:
 class _BoundedCases(ElementWiseCases):
     """Bounds given as float32, in range and far beyond it."""
 
-    telling = (Telling("borders that are taken in for left out", ("input_tensor",), _at_bounds),)
+    discriminating = (DiscriminatingInputs("borders that are taken in for left out", ("input_tensor",), _at_bounds),)
 
     def variants(self, types: Types) -> tuple[str, ...]:
         return (*super().variants(types), CROSSED)
 
     def attributes(self, key: Key, rng: np.random.Generator) -> dict[str, Any]:
-        """Both bounds."""
         if key.variant == CROSSED:
             choices = [np.nan, np.inf, -np.inf, 0.0, -0.0, 3e38, -1e-42, 77.7, -300.5]
             if rng.integers(2):  # the minimum is applied last, which shows where it is the larger one
@@ -264,14 +211,7 @@ class _BoundedCases(ElementWiseCases):
         return {"min": low, "max": high}
 
 
-@cases(descs.ElementWiseClip)
-class ClipCases(_BoundedCases):
-    """ELEMENT_WISE_CLIP."""
-
-
-@cases(descs.ElementWiseClipGrad)
-class ClipGradCases(_BoundedCases):
-    """ELEMENT_WISE_CLIP_GRAD."""
+register(_BoundedCases, descs.ElementWiseClip, descs.ElementWiseClipGrad)
 
 
 @cases(descs.ElementWiseThreshold)
@@ -279,7 +219,6 @@ class ThresholdCases(_BoundedCases):
     """ELEMENT_WISE_THRESHOLD."""
 
     def attributes(self, key: Key, rng: np.random.Generator) -> dict[str, Any]:
-        """The bound."""
         return {"min": super().attributes(key, rng)["min"]}
 
 
@@ -287,7 +226,6 @@ class _TypedBoundCases(_BoundedCases):
     """Bounds of the tensor's type, with all their digits."""
 
     def attributes(self, key: Key, rng: np.random.Generator) -> dict[str, Any]:
-        """Both bounds, and their type."""
         data_type = key.types[0]
         if key.variant == CROSSED:
             low, high = (scalar(specials(data_type), rng) for _ in "ab")
@@ -303,14 +241,7 @@ def scalar(choices: Array, rng: np.random.Generator) -> Any:
     return choices[rng.integers(choices.size)].item()
 
 
-@cases(descs.ElementWiseClip1)
-class Clip1Cases(_TypedBoundCases):
-    """ELEMENT_WISE_CLIP1."""
-
-
-@cases(descs.ElementWiseClipGrad1)
-class ClipGrad1Cases(_TypedBoundCases):
-    """ELEMENT_WISE_CLIP_GRAD1."""
+register(_TypedBoundCases, descs.ElementWiseClip1, descs.ElementWiseClipGrad1)
 
 
 # ---- rounding
@@ -319,7 +250,9 @@ class ClipGrad1Cases(_TypedBoundCases):
 class _RoundingCases(ElementWiseCases):
     """Many halves between integers, and one off."""
 
-    telling = (Telling("ties that are rounded to even, away from zero, up, down", ("input_tensor",), HALVES),)
+    discriminating = (
+        DiscriminatingInputs("ties that are rounded to even, away from zero, up, down", ("input_tensor",), HALVES),
+    )
 
     def draw(self, key: Key, contents: np.random.Generator) -> Arrays:
         """Half of the inputs are halves of integers, or their neighbours."""
@@ -333,14 +266,7 @@ class _RoundingCases(ElementWiseCases):
         return (np.where(contents.random(key.sizes) < 0.5, near, x),)
 
 
-@cases(descs.ElementWiseCeil)
-class CeilCases(_RoundingCases):
-    """ELEMENT_WISE_CEIL."""
-
-
-@cases(descs.ElementWiseFloor)
-class FloorCases(_RoundingCases):
-    """ELEMENT_WISE_FLOOR."""
+register(_RoundingCases, descs.ElementWiseCeil, descs.ElementWiseFloor)
 
 
 @cases(descs.ElementWiseRound)
@@ -348,5 +274,86 @@ class RoundCases(_RoundingCases):
     """ELEMENT_WISE_ROUND."""
 
     def attributes(self, key: Key, rng: np.random.Generator) -> dict[str, Any]:
-        """The rounding mode."""
         return {"rounding_mode": RoundingMode(int(rng.integers(len(RoundingMode))))}
+
+
+# ---- IDENTITY --------------------------------------------------------------------------------------------------------
+
+
+@cases(descs.ElementWiseIdentity)
+class IdentityCases(OperatorCases):
+    """ELEMENT_WISE_IDENTITY: a copy of bits into any layout; with ScaleBias arithmetic in every type."""
+
+    large_sizes = ((16_700_001,), (65537, 129))
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, SCALED)
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        data_type = key.types[0]
+        tensors = self.uniform_tensors(key, rng)
+        if key.variant != SCALED:
+            desc = descs.ElementWiseIdentity(**tensors)
+            return Case(name, desc, lambda contents: (any_bits(contents, data_type, key.sizes),))
+        scale, bias = _scale_bias(rng, data_type)
+        desc = descs.ElementWiseIdentity(**tensors, scale_bias=ScaleBias(scale, bias))
+
+        return Case(
+            name,
+            desc,
+            lambda contents: (numbers(contents, data_type, key.sizes),),
+            Accumulated(2) if data_type.is_float else EXACT,
+            magnitude=of_first(lambda x: np.abs(x.astype(np.float64) * scale) + abs(bias)),
+            needs="shader-f64" if data_type is DataType.FLOAT64 else None,
+        )
+
+
+def _scale_bias(rng: np.random.Generator, data_type: DataType) -> tuple[float, float]:
+    """Any scale for floats. Powers of two for integers: their products are exact, whether or not an adapter fuses."""
+    if data_type.is_float:
+        return float(np.float32(rng.normal())), float(np.float32(rng.normal()))
+    return float(rng.choice([-2.0, -1.0, 0.25, 0.5, 1.0, 4.0])), float(rng.integers(-40, 40)) / 4
+
+
+# ---- bits ------------------------------------------------------------------------------------------------------------
+
+
+class _BitCases(OperatorCases):
+    """Random bits of one type."""
+
+    standard_count = 44
+
+    def draw(self, key: Key, contents: np.random.Generator, count: int) -> Arrays:
+        """Contents of so many inputs."""
+        return tuple(any_bits(contents, key.types[0], key.sizes) for _ in range(count))
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        desc = self.desc_class(**self.uniform_tensors(key, rng))
+        return Case(name, desc, lambda contents: self.draw(key, contents, len(desc.inputs)))
+
+
+register(_BitCases, descs.ElementWiseBitAnd, descs.ElementWiseBitOr, descs.ElementWiseBitXor, descs.ElementWiseBitNot)
+
+
+class _ShiftCases(_BitCases):
+    """Counts below, at and beyond the width."""
+
+    def draw(self, key: Key, contents: np.random.Generator, count: int) -> Arrays:
+        bits, any_count = super().draw(key, contents, count)
+        assert any_count is not None
+        small = contents.integers(0, 130, key.sizes).astype(any_count.dtype)
+        return bits, np.where(contents.random(key.sizes) < 0.8, small, any_count)
+
+
+register(_ShiftCases, descs.ElementWiseBitShiftLeft, descs.ElementWiseBitShiftRight)
+
+
+@cases(descs.ElementWiseBitCount)
+class BitCountCases(OperatorCases):
+    """ELEMENT_WISE_BIT_COUNT: every type, and both types of the count."""
+
+    standard_count = 40
+    type_fields = ("InputTensor", "OutputTensor")
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        source, output = draw_tensors(key, rng, *((t, key.sizes, i == 1) for i, t in enumerate(key.types)))
+        desc = descs.ElementWiseBitCount(input_tensor=source, output_tensor=output)
+        return Case(name, desc, lambda contents: (any_bits(contents, key.types[0], key.sizes),))

@@ -19,8 +19,8 @@ from dmlgpu.catalog.enums import MultiheadAttentionMaskType as MaskType
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
-from dmlgpu.conformance.cases.layouts import EDGE_SIZES, Layout, draw_tensor
-from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases
+from dmlgpu.conformance.cases.layouts import EDGE_SIZES, TensorLayout, draw_tensor
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, register
 from dmlgpu.conformance.cases.tolerance import Accumulated, Bound
 from dmlgpu.reference.attention import operands
 
@@ -42,6 +42,8 @@ MASKS = {
 }
 CACHE = "cache"
 SPECIAL = "special"  # infinities and NaN among the elements
+
+VARIANTS = (PLAIN, *STACKS, BIAS, PAST, ONLY_PAST, PRESENT, POSITION, *MASKS, SPECIAL)
 
 MANY = 1200
 """Keys of the cases that are long: one query, as where text is generated."""
@@ -101,29 +103,29 @@ def _sizes(key: Key, drawn: _Drawn) -> dict[str, Sizes]:
     """The sizes of all tensors that are there, without leading 1s."""
     (batch, queries, shared, size), d = key.sizes, drawn
     heads = shared * d.group
-    kept = {"key": (batch, shared, d.keys, size), "value": (batch, shared, d.keys, d.value_size)}
-    found: dict[str, Sizes] = {"output_tensor": (batch, queries, heads * d.value_size)}
+    stored = {"key": (batch, shared, d.keys, size), "value": (batch, shared, d.keys, d.value_size)}
+    sizes: dict[str, Sizes] = {"output_tensor": (batch, queries, heads * d.value_size)}
     if d.stack:
         field, count = STACKS[d.stack]
         rows = (batch, d.new, shared) if d.stack == "key-value" else (batch, queries, heads)
-        found[field] = (*rows, count, size)
+        sizes[field] = (*rows, count, size)
     if d.stack in ("", "key-value"):
-        found["query_tensor"] = (batch, queries, heads * size)
+        sizes["query_tensor"] = (batch, queries, heads * size)
     if not d.stack and d.new:
-        found["key_tensor"] = (batch, d.new, shared * size)
+        sizes["key_tensor"] = (batch, d.new, shared * size)
     if d.stack in ("", "query-key") and d.new:
-        found["value_tensor"] = (batch, d.new, shared * d.value_size)
-    for part, present in zip(kept, d.present, strict=True):
+        sizes["value_tensor"] = (batch, d.new, shared * d.value_size)
+    for part, present in zip(stored, d.present, strict=True):
         if d.past:
-            found[f"past_{part}_tensor"] = (*kept[part][:2], d.past, kept[part][3])
+            sizes[f"past_{part}_tensor"] = (*stored[part][:2], d.past, stored[part][3])
         if present:
-            found[f"output_present_{part}_tensor"] = kept[part]
+            sizes[f"output_present_{part}_tensor"] = stored[part]
     if d.bias:
-        found["bias_tensor"] = (heads * size + shared * (size + d.value_size),)
+        sizes["bias_tensor"] = (heads * size + shared * (size + d.value_size),)
     if d.position:
-        found["relative_position_bias_tensor"] = (batch, heads, queries, d.keys)
+        sizes["relative_position_bias_tensor"] = (batch, heads, queries, d.keys)
     if d.cached:
-        found["past_sequence_lengths_tensor"] = (batch,)
+        sizes["past_sequence_lengths_tensor"] = (batch,)
     masks: dict[MaskType, Sizes] = {
         MaskType.KEY_SEQUENCE_LENGTH: (1, batch),
         MaskType.KEY_SEQUENCE_END_START: (2, batch),
@@ -131,8 +133,8 @@ def _sizes(key: Key, drawn: _Drawn) -> dict[str, Sizes]:
         MaskType.BOOLEAN: (batch, heads, queries, d.keys),
     }
     if d.mask in masks:
-        found["mask_tensor"] = masks[d.mask]
-    return found
+        sizes["mask_tensor"] = masks[d.mask]
+    return sizes
 
 
 def _place(key: Key, rng: np.random.Generator, field: str, sizes: Sizes) -> TensorDesc:
@@ -190,14 +192,12 @@ class _AttentionCases(OperatorCases):
     long_sizes: ClassVar[SizesList] = ((1, 1, 2, 4), (1, 1, 3, 5))
     large_sizes: ClassVar[SizesList] = ((2, 300, 3, 64),)
     random_count = 40
+    variant_names: ClassVar[tuple[str, ...]] = VARIANTS
 
     @property
     def types(self) -> tuple[Types, ...]:
         """Both float types."""
         return ((DataType.FLOAT32,), (DataType.FLOAT16,))
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, *STACKS, BIAS, PAST, ONLY_PAST, PRESENT, POSITION, *MASKS, SPECIAL)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         newest = self.desc_class is descs.MultiheadAttention1
@@ -229,9 +229,8 @@ class _AttentionCases(OperatorCases):
         return {"head_count": shared}
 
 
-@cases(descs.MultiheadAttention)
-class MultiheadAttentionCases(_AttentionCases):
-    """MULTIHEAD_ATTENTION, which becomes the newer one."""
+# which becomes the newer one
+register(_AttentionCases, descs.MultiheadAttention)
 
 
 @cases(descs.MultiheadAttention1)
@@ -246,12 +245,11 @@ class MultiheadAttention1Cases(_AttentionCases):
         """Also caches whose lengths differ: of some the past is empty, of some full."""
         yield from super().standard_keys()
         for data_type, sizes, layout in (
-            (DataType.FLOAT32, (7, 3, 2, 8), Layout.PACKED),
-            (DataType.FLOAT16, (5, 1, 3, 5), Layout.PERMUTED),
-            (DataType.FLOAT32, (9, 4, 1, 7), Layout.PADDED),
+            (DataType.FLOAT32, (7, 3, 2, 8), TensorLayout.PACKED),
+            (DataType.FLOAT16, (5, 1, 3, 5), TensorLayout.PERMUTED),
+            (DataType.FLOAT32, (9, 4, 1, 7), TensorLayout.PADDED),
         ):
             yield Key((data_type,), sizes, layout, CACHE)
 
     def head_counts(self, shared: int, group: int) -> dict[str, int]:
-        """The attributes that count heads."""
         return {"query_head_count": shared * group, "key_value_head_count": shared}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -10,21 +10,19 @@ from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType, IsInfinityMode
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, few, numbers
+from dmlgpu.conformance.cases.discriminating import EQUAL_PAIRS, DiscriminatingInputs
 from dmlgpu.conformance.cases.families.arithmetic import OPERANDS, SPECIAL, VariedCases, of_both_signs
-from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
-from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
-from dmlgpu.conformance.cases.telling import EQUAL_PAIRS, Telling
+from dmlgpu.conformance.cases.keys import PLAIN, Key
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
 
 
 class _RelationCases(VariedCases):
     """Two tensors of one type, and truth values of another."""
 
-    telling = (Telling("< for <=, zeros of either sign that differ", OPERANDS, EQUAL_PAIRS),)
+    discriminating = (DiscriminatingInputs("< for <=, zeros of either sign that differ", OPERANDS, EQUAL_PAIRS),)
 
     type_fields = ("ATensor", "OutputTensor")
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, SPECIAL)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, SPECIAL)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         data_type, truth = key.types
@@ -40,32 +38,17 @@ class _RelationCases(VariedCases):
         return Case(name, self.desc_class(a_tensor=a, b_tensor=b, output_tensor=output), fill)
 
 
-@cases(descs.ElementWiseLogicalEquals)
-class LogicalEqualsCases(_RelationCases):
-    """ELEMENT_WISE_LOGICAL_EQUALS."""
+register(
+    _RelationCases,
+    descs.ElementWiseLogicalEquals,
+    descs.ElementWiseLogicalGreaterThan,
+    descs.ElementWiseLogicalLessThan,
+    descs.ElementWiseLogicalGreaterThanOrEqual,
+    descs.ElementWiseLogicalLessThanOrEqual,
+)
 
 
-@cases(descs.ElementWiseLogicalGreaterThan)
-class LogicalGreaterThanCases(_RelationCases):
-    """ELEMENT_WISE_LOGICAL_GREATER_THAN."""
-
-
-@cases(descs.ElementWiseLogicalLessThan)
-class LogicalLessThanCases(_RelationCases):
-    """ELEMENT_WISE_LOGICAL_LESS_THAN."""
-
-
-@cases(descs.ElementWiseLogicalGreaterThanOrEqual)
-class LogicalGreaterThanOrEqualCases(_RelationCases):
-    """ELEMENT_WISE_LOGICAL_GREATER_THAN_OR_EQUAL."""
-
-
-@cases(descs.ElementWiseLogicalLessThanOrEqual)
-class LogicalLessThanOrEqualCases(_RelationCases):
-    """ELEMENT_WISE_LOGICAL_LESS_THAN_OR_EQUAL."""
-
-
-def truths(rng: np.random.Generator, data_type: DataType, sizes: tuple[int, ...]) -> Array:
+def draw_booleans(rng: np.random.Generator, data_type: DataType, sizes: tuple[int, ...]) -> Array:
     """Zeros, ones and other numbers that count as true."""
     return np.where(rng.random(sizes) < 0.4, data_type.numpy.type(0), few(rng, data_type, sizes) * 51)
 
@@ -77,43 +60,28 @@ class _LogicalCases(OperatorCases):
     type_fields = ("OutputTensor",)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        fields = self.schema.tensor_fields
-        tensors = draw_tensors(key, rng, *((key.types[0], key.sizes, field.kind == "output") for field in fields))
-        desc = self.desc_class(**dict(zip((field.python_name for field in fields), tensors, strict=True)))
+        desc = self.desc_class(**self.uniform_tensors(key, rng))
 
         def fill(contents: np.random.Generator) -> Arrays:
-            return tuple(truths(contents, key.types[0], key.sizes) for _ in desc.inputs)
+            return tuple(draw_booleans(contents, key.types[0], key.sizes) for _ in desc.inputs)
 
         return Case(name, desc, fill)
 
 
-@cases(descs.ElementWiseLogicalAnd)
-class LogicalAndCases(_LogicalCases):
-    """ELEMENT_WISE_LOGICAL_AND."""
-
-
-@cases(descs.ElementWiseLogicalOr)
-class LogicalOrCases(_LogicalCases):
-    """ELEMENT_WISE_LOGICAL_OR."""
-
-
-@cases(descs.ElementWiseLogicalXor)
-class LogicalXorCases(_LogicalCases):
-    """ELEMENT_WISE_LOGICAL_XOR."""
-
-
-@cases(descs.ElementWiseLogicalNot)
-class LogicalNotCases(_LogicalCases):
-    """ELEMENT_WISE_LOGICAL_NOT."""
+register(
+    _LogicalCases,
+    descs.ElementWiseLogicalAnd,
+    descs.ElementWiseLogicalOr,
+    descs.ElementWiseLogicalXor,
+    descs.ElementWiseLogicalNot,
+)
 
 
 class _ClassCases(VariedCases):
     """Floats, and whether they are of a kind."""
 
     type_fields = ("InputTensor", "OutputTensor")
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, SPECIAL)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, SPECIAL)
 
     def attributes(self, rng: np.random.Generator) -> dict[str, Any]:
         """Values of the fields beside the tensors."""
@@ -127,9 +95,7 @@ class _ClassCases(VariedCases):
         return Case(name, desc, lambda contents: (draw(contents, data_type, key.sizes),))
 
 
-@cases(descs.ElementWiseIsNan)
-class IsNanCases(_ClassCases):
-    """ELEMENT_WISE_IS_NAN."""
+register(_ClassCases, descs.ElementWiseIsNan)
 
 
 @cases(descs.ElementWiseIsInfinity)
@@ -137,7 +103,6 @@ class IsInfinityCases(_ClassCases):
     """ELEMENT_WISE_IS_INFINITY."""
 
     def attributes(self, rng: np.random.Generator) -> dict[str, Any]:
-        """The infinities that are sought."""
         return {"infinity_mode": IsInfinityMode(int(rng.integers(len(IsInfinityMode))))}
 
 
@@ -158,7 +123,7 @@ class IfCases(OperatorCases):
         )
 
         def fill(contents: np.random.Generator) -> Arrays:
-            choices = truths(contents, DataType.UINT8, sizes)
+            choices = draw_booleans(contents, DataType.UINT8, sizes)
             return choices, any_bits(contents, data_type, sizes), any_bits(contents, data_type, sizes)
 
         desc = descs.ElementWiseIf(condition_tensor=condition, a_tensor=a, b_tensor=b, output_tensor=output)

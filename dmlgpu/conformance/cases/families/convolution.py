@@ -1,23 +1,25 @@
 """Cases of convolutions. A key's sizes are those of the input; filter, steps and padding are drawn.
 
-The error of a sum grows with the sum of the absolute values of its terms (``Accumulated``).
+The error of a sum grows with the sum of the absolute values of its terms (``Accumulated``); with Winograd's filtering
+also with what its transforms add up (``Transformed``).
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dmlgpu import reference
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import ConvolutionDirection, ConvolutionMode, DataType
 from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.conformance.cases.case import Array, Arrays, Case
+from dmlgpu.conformance.cases.case import Array, Arrays, Case, evaluate_in_float32
 from dmlgpu.conformance.cases.families.matrix import (
     ACTIVATIONS,
     BARE,
@@ -31,12 +33,82 @@ from dmlgpu.conformance.cases.families.matrix import (
     scales,
     ties_and_saturation,
 )
+from dmlgpu.conformance.cases.families.pooling import SlidingWindow
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
-from dmlgpu.conformance.cases.layouts import EDGE_SIZES, Layout
-from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
+from dmlgpu.conformance.cases.layouts import EDGE_SIZES, TensorLayout
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound, Transformed, ulp
-from dmlgpu.conformance.cases.windows import Window
-from dmlgpu.conformance.cases.winograd import transformed_magnitude
+
+Wide: TypeAlias = NDArray[np.float64]
+
+WINOGRAD_WINDOW = 3
+
+WINOGRAD_MATRICES: Mapping[int, tuple[Any, Any, Any]] = {
+    2: (
+        [[1, 1, 1, 0], [0, 1, -1, -1]],
+        [[1, 0, 0], [1 / 2, 1 / 2, 1 / 2], [1 / 2, -1 / 2, 1 / 2], [0, 0, 1]],
+        [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]],
+    ),
+    4: (
+        [[1, 1, 1, 1, 1, 0], [0, 1, -1, 2, -2, 0], [0, 1, 1, 4, 4, 0], [0, 1, -1, 8, -8, 1]],
+        [
+            [1 / 4, 0, 0],
+            [-1 / 6, -1 / 6, -1 / 6],
+            [-1 / 6, 1 / 6, -1 / 6],
+            [1 / 24, 1 / 12, 1 / 6],
+            [1 / 24, -1 / 12, 1 / 6],
+            [0, 0, 1],
+        ],
+        [
+            [4, 0, -5, 0, 1, 0],
+            [0, -4, -4, 1, 1, 0],
+            [0, 4, -4, -1, 1, 0],
+            [0, -2, -1, 2, 1, 0],
+            [0, 2, -1, -2, 1, 0],
+            [0, 4, 0, -5, 0, 1],
+        ],
+    ),
+}
+"""By tiles of m x m outputs: of output, filter and patch, as Lavin and Gray (arXiv:1509.09308) print them."""
+
+
+def transformed_magnitude(
+    images: Wide, filters: Wide, tile: int, *, start: Sequence[int], positions: Sequence[int]
+) -> Wide:
+    """What the absolute values come to, through all transforms.
+
+    Args:
+        images: {batch, groups, channels, height, width}.
+        filters: {groups, outputs, channels, 3, 3}, as for a forward cross-correlation.
+        tile: outputs of a tile along each dimension.
+        start: padding before each spatial dimension.
+        positions: sizes of the output.
+
+    Returns:
+        {batch, groups * outputs, *positions}.
+    """
+    output, of_filter, of_patch = (np.abs(np.array(matrix, np.float64)) for matrix in WINOGRAD_MATRICES[tile])
+    down, across = (-(-size // tile) * tile for size in positions)
+    padded = _padded(np.abs(images), start, (down + WINOGRAD_WINDOW - 1, across + WINOGRAD_WINDOW - 1))
+    weights = np.einsum("ik,gockl,jl->goijc", of_filter, np.abs(filters), of_filter)
+    result = np.zeros((*images.shape[:2], filters.shape[1], down, across))
+    for row in range(0, down, tile):
+        for column in range(0, across, tile):
+            patch = padded[..., row : row + tile + WINOGRAD_WINDOW - 1, column : column + tile + WINOGRAD_WINDOW - 1]
+            sums = np.einsum("ik,ngckl,jl,goijc->ngoij", of_patch, patch, of_patch, weights, optimize=True)
+            transformed = np.einsum("ai,ngoij,bj->ngoab", output, sums, output, optimize=True)
+            result[..., row : row + tile, column : column + tile] = transformed
+    rows, columns = positions
+    return result[..., :rows, :columns].reshape(len(images), -1, rows, columns)
+
+
+def _padded(images: Wide, start: Sequence[int], sizes: Sequence[int]) -> Wide:
+    """The images among zeros, cut off where they are larger."""
+    padded = np.zeros((*images.shape[:3], *sizes))
+    height, width = (min(n, size - at) for n, size, at in zip(images.shape[3:], sizes, start, strict=True))
+    padded[..., start[0] : start[0] + height, start[1] : start[1] + width] = images[..., :height, :width]
+    return padded
+
 
 BACKWARD = "backward"
 GROUPED = "grouped"
@@ -164,7 +236,8 @@ def _draw(key: Key, rng: np.random.Generator) -> _Geometry:
     if key.variant not in (BACKWARD, APART):
         names = ("window", "strides", "dilations", "start_padding", "end_padding")
         positions = tuple(
-            Window(size, *(axis[name] for name in names)).positions for size, axis in zip(spatial, axes, strict=True)
+            SlidingWindow(size, *(axis[name] for name in names)).positions
+            for size, axis in zip(spatial, axes, strict=True)
         )
     work = key.sizes[0] * key.sizes[1] * math.prod(window) * math.prod(positions)
     most = MOST_OF_DENSE if key.variant == DENSE else MOST
@@ -191,14 +264,12 @@ class ConvolutionCases(_ConvolutionCases):
 
     standard_count = 36
     ranks = (3, 4, 5)
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, BARE, FUSED, BACKWARD, GROUPED, DEPTHWISE, DENSE, SPECIAL)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, BARE, FUSED, BACKWARD, GROUPED, DEPTHWISE, DENSE, SPECIAL)
 
     def standard_keys(self) -> Iterator[Key]:
         """Also some with as many channels as make transforms pay, and some whose positions come in whole units."""
         yield from super().standard_keys()
-        layouts = (Layout.PACKED, Layout.PERMUTED, Layout.PADDED)
+        layouts = (TensorLayout.PACKED, TensorLayout.PERMUTED, TensorLayout.PADDED)
         yield from (
             Key(types, DENSE_SIZES, layout, DENSE) for types, layout in zip(self._cycle(), layouts, strict=False)
         )
@@ -209,7 +280,7 @@ class ConvolutionCases(_ConvolutionCases):
         in_units = [*((sizes, DENSE) for sizes in DENSE_UNITS), *((sizes, APART) for sizes in APART_SIZES)]
         in_units += [(sizes, ROWS) for sizes in ROWS_SIZES]
         for types, (sizes, variant) in itertools.product(self.types, in_units):
-            yield Key(types, sizes, Layout.PACKED, variant)
+            yield Key(types, sizes, TensorLayout.PACKED, variant)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         drawn = _draw(key, rng)
@@ -275,20 +346,24 @@ def _floats(rng: np.random.Generator, desc: descs.Convolution, key: Key) -> Arra
 
     There are none where Winograd's filtering may spread them over a tile.
     """
-    found = [
+    arrays = [
         None if tensor is None else rng.standard_normal(tensor.sizes).astype(tensor.data_type.numpy)
         for _, _, tensor in desc.inputs
     ]
-    if key.variant == SPECIAL and found[0] is not None and not _may_be_transformed(desc):
+    if key.variant == SPECIAL and arrays[0] is not None and not _may_be_transformed(desc):
         for value in (math.inf, -math.inf, math.nan):
-            found[0][rng.random(key.sizes) < 0.3 / found[0].size] = value
-    return tuple(found)
+            arrays[0][rng.random(key.sizes) < 0.3 / arrays[0].size] = value
+    return tuple(arrays)
 
 
 def _magnitude(desc: descs.Convolution, inputs: Arrays, tolerance: Accumulated) -> Bound:
     """What the errors add up to: of the sum, of its rounding before an activation, of the activation."""
     with np.errstate(invalid="ignore"):
-        total = _transformed(desc, inputs) if isinstance(tolerance, Transformed) else _absolute_sums(desc, inputs)
+        if isinstance(tolerance, Transformed):
+            total = _transformed(desc, inputs)
+        else:
+            absolute = tuple(None if array is None else np.abs(array) for array in inputs)
+            (total,) = evaluate_in_float32(desc, absolute, fused_activation=None)
     if desc.fused_activation is None:
         return np.asarray(total)
     growth = tolerance.bound(np.zeros(1, np.float64), np.ones(1))[0] / 2.0**-53 * UNIT
@@ -297,22 +372,10 @@ def _magnitude(desc: descs.Convolution, inputs: Arrays, tolerance: Accumulated) 
     return np.asarray(total + rounding / growth + 4)
 
 
-def _absolute_sums(desc: descs.Convolution, inputs: Arrays) -> Bound:
-    """The convolution of absolute values."""
-    tensors = {
-        slot.field: TensorDesc(DataType.FLOAT32, slot.tensor.sizes)
-        for slot in (*desc.inputs, *desc.outputs)
-        if slot.tensor is not None
-    }
-    absolute = tuple(None if array is None else np.abs(array.astype(np.float32)) for array in inputs)
-    (sums,) = reference.evaluate(desc.replace(**tensors, fused_activation=None), absolute)
-    return np.asarray(sums.astype(np.float64))
-
-
 # ---- integers
 
 
-class _IntegerCases(_ConvolutionCases):
+class _IntegerConvolutionCases(_ConvolutionCases):
     """Integers with zero points of one to four dimensions.
 
     Attributes:
@@ -323,9 +386,7 @@ class _IntegerCases(_ConvolutionCases):
     single: ClassVar[tuple[str, ...]] = ("input_zero_point_tensor",)
     several: ClassVar[tuple[str, ...]] = ("filter_zero_point_tensor",)
     type_fields: ClassVar[tuple[str, ...]] = ("InputTensor", "FilterTensor")
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, BARE, SINGLE, GROUPED, DEPTHWISE)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, BARE, SINGLE, GROUPED, DEPTHWISE)
 
     def types_of(self, key: Key) -> Mapping[str, DataType]:
         """The type of each tensor."""
@@ -361,30 +422,28 @@ class _IntegerCases(_ConvolutionCases):
     def _sizes(self, key: Key, drawn: _Geometry, rng: np.random.Generator) -> dict[str, Sizes]:
         outputs, rank = drawn.groups * drawn.outputs, int(rng.integers(1, 5))
         ones = (1,) * len(drawn.window)
-        found: dict[str, Sizes] = {
+        sizes: dict[str, Sizes] = {
             "input_tensor": key.sizes,
             "filter_tensor": (outputs, key.sizes[1] // drawn.groups, *drawn.window),
             "bias_tensor": (1, outputs, *ones),
             "output_tensor": (key.sizes[0], outputs, *drawn.positions),
         }
-        found |= dict.fromkeys(self.single, (1,) * rank)
+        sizes |= dict.fromkeys(self.single, (1,) * rank)
         for field in self.several:
-            one = key.variant == SINGLE or rng.integers(4) == 0
-            found[field] = (1,) * rank if one else (1, outputs, 1, 1)[:rank] if rank > 1 else (outputs,)
-        return found
+            is_single = key.variant == SINGLE or rng.integers(4) == 0
+            sizes[field] = (1,) * rank if is_single else (1, outputs, 1, 1)[:rank] if rank > 1 else (outputs,)
+        return sizes
 
     def draw(self, key: Key, field: str, tensor: TensorDesc, rng: np.random.Generator, terms: int) -> Array:
         """Contents of a tensor."""
         return integers(rng, tensor.data_type, tensor.sizes)
 
 
-@cases(descs.ConvolutionInteger)
-class ConvolutionIntegerCases(_IntegerCases):
-    """CONVOLUTION_INTEGER."""
+register(_IntegerConvolutionCases, descs.ConvolutionInteger)
 
 
 @cases(descs.QuantizedLinearConvolution)
-class QuantizedLinearConvolutionCases(_IntegerCases):
+class QuantizedLinearConvolutionCases(_IntegerConvolutionCases):
     """QUANTIZED_LINEAR_CONVOLUTION."""
 
     single = ("input_scale_tensor", "input_zero_point_tensor", "output_scale_tensor", "output_zero_point_tensor")
@@ -396,7 +455,6 @@ class QuantizedLinearConvolutionCases(_IntegerCases):
         return (*super().variants(types), TIES)
 
     def types_of(self, key: Key) -> Mapping[str, DataType]:
-        """The type of each tensor."""
         return quantized_types(("input", "filter", "output"), key.types) | {"bias_tensor": DataType.INT32}
 
     def draw(self, key: Key, field: str, tensor: TensorDesc, rng: np.random.Generator, terms: int) -> Array:

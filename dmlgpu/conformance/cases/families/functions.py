@@ -16,10 +16,10 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import ScaleBias
 from dmlgpu.conformance.cases.case import Arrays, Case
 from dmlgpu.conformance.cases.contents import mixed, numbers
+from dmlgpu.conformance.cases.discriminating import SMALL_POWERS, DiscriminatingInputs, draw_scale_bias
 from dmlgpu.conformance.cases.keys import INPLACE, PLAIN, Key, Types
-from dmlgpu.conformance.cases.layouts import Layout
-from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
-from dmlgpu.conformance.cases.telling import SMALL_POWERS, Telling, draw_scale_bias
+from dmlgpu.conformance.cases.layouts import TensorLayout
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
 from dmlgpu.conformance.cases.tolerance import EXACT, Tolerance, Ulp
 
 SPECIAL = "special"
@@ -67,9 +67,7 @@ class _FunctionCases(OperatorCases):
     standard_count = 16
     ulps: ClassVar[float] = 2
     interval: ClassVar[Interval] = (-4.0, 4.0)
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, SPECIAL, SCALED)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, SPECIAL, SCALED)
 
     def attributes(self, rng: np.random.Generator) -> dict[str, Any]:
         """Values of the fields beside the tensors and the ScaleBias."""
@@ -77,10 +75,10 @@ class _FunctionCases(OperatorCases):
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         data_type, sizes = key.types[0], key.sizes
-        source, output = draw_tensors(key, rng, (data_type, sizes, False), (data_type, sizes, True))
+        tensors = self.uniform_tensors(key, rng)
         scaling = draw_scale_bias(rng, SCALES) if key.variant == SCALED else None
         attributes = self.attributes(rng)
-        desc = self.desc_class(input_tensor=source, output_tensor=output, scale_bias=scaling, **attributes)
+        desc = self.desc_class(**tensors, scale_bias=scaling, **attributes)
 
         def fill(contents: np.random.Generator) -> Arrays:
             if key.variant == SPECIAL:
@@ -92,102 +90,17 @@ class _FunctionCases(OperatorCases):
         return Case(name, desc, fill, accuracy(data_type, self.ulps))
 
 
-@cases(descs.ElementWiseAcos)
-class AcosCases(_FunctionCases):
-    """ELEMENT_WISE_ACOS."""
-
-    interval = (-1.0, 1.0)
-
-
-@cases(descs.ElementWiseAsin)
-class AsinCases(_FunctionCases):
-    """ELEMENT_WISE_ASIN."""
-
-    interval = (-1.0, 1.0)
-
-
-@cases(descs.ElementWiseAtan)
-class AtanCases(_FunctionCases):
-    """ELEMENT_WISE_ATAN."""
-
-
-@cases(descs.ElementWiseCos)
-class CosCases(_FunctionCases):
-    """ELEMENT_WISE_COS."""
-
-    interval = (-1e5, 1e5)
-
-
-@cases(descs.ElementWiseSin)
-class SinCases(_FunctionCases):
-    """ELEMENT_WISE_SIN."""
-
-    interval = (-1e5, 1e5)
-
-
-@cases(descs.ElementWiseTan)
-class TanCases(_FunctionCases):
-    """ELEMENT_WISE_TAN."""
-
-    ulps = 4
-    interval = (-1e5, 1e5)
-
-
-@cases(descs.ElementWiseExp)
-class ExpCases(_FunctionCases):
-    """ELEMENT_WISE_EXP."""
-
-    interval = (-105.0, 90.0)
-
-
-@cases(descs.ElementWiseLog)
-class LogCases(_FunctionCases):
-    """ELEMENT_WISE_LOG."""
-
-    interval = (0.0, 3.0)
-
-
-@cases(descs.ElementWiseErf)
-class ErfCases(_FunctionCases):
-    """ELEMENT_WISE_ERF."""
-
-
-@cases(descs.ElementWiseSinh)
-class SinhCases(_FunctionCases):
-    """ELEMENT_WISE_SINH."""
-
-    interval = (-90.0, 90.0)
-
-
-@cases(descs.ElementWiseCosh)
-class CoshCases(_FunctionCases):
-    """ELEMENT_WISE_COSH."""
-
-    interval = (-90.0, 90.0)
-
-
-@cases(descs.ElementWiseTanh)
-class TanhCases(_FunctionCases):
-    """ELEMENT_WISE_TANH."""
-
-
-@cases(descs.ElementWiseAsinh)
-class AsinhCases(_FunctionCases):
-    """ELEMENT_WISE_ASINH."""
-
-
-@cases(descs.ElementWiseAcosh)
-class AcoshCases(_FunctionCases):
-    """ELEMENT_WISE_ACOSH."""
-
-    interval = (1.0, 4.0)
-
-
-@cases(descs.ElementWiseAtanh)
-class AtanhCases(_FunctionCases):
-    """ELEMENT_WISE_ATANH."""
-
-    interval = (-1.0, 1.0)
+register(_FunctionCases, descs.ElementWiseAcos, descs.ElementWiseAsin, interval=(-1.0, 1.0))
+register(_FunctionCases, descs.ElementWiseAtan)
+register(_FunctionCases, descs.ElementWiseCos, descs.ElementWiseSin, interval=(-1e5, 1e5))
+register(_FunctionCases, descs.ElementWiseTan, ulps=4, interval=(-1e5, 1e5))
+register(_FunctionCases, descs.ElementWiseExp, interval=(-105.0, 90.0))
+register(_FunctionCases, descs.ElementWiseLog, interval=(0.0, 3.0))
+register(_FunctionCases, descs.ElementWiseErf)
+register(_FunctionCases, descs.ElementWiseSinh, descs.ElementWiseCosh, interval=(-90.0, 90.0))
+register(_FunctionCases, descs.ElementWiseTanh, descs.ElementWiseAsinh)
+register(_FunctionCases, descs.ElementWiseAcosh, interval=(1.0, 4.0))
+register(_FunctionCases, descs.ElementWiseAtanh, interval=(-1.0, 1.0))
 
 
 @cases(descs.ElementWiseConstantPow)
@@ -199,7 +112,6 @@ class ConstantPowCases(_FunctionCases):
     interval = (0.0, 4.0)
 
     def attributes(self, rng: np.random.Generator) -> dict[str, Any]:
-        """The exponent."""
         special = [0.0, -0.0, 1.0, 2.0, 3.0, -1.0, 0.5, -0.5, 16777216.0, 16777215.0, np.inf, -np.inf, np.nan]
         return {"exponent": float(rng.choice(special) if rng.random() < 0.6 else rng.normal(0, 4))}
 
@@ -210,16 +122,12 @@ class AtanYxCases(OperatorCases):
 
     standard_count = 16
     type_fields = ("ATensor",)
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, SPECIAL)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, SPECIAL)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         data_type, sizes = key.types[0], key.sizes
-        places = [(data_type, sizes, is_output) for is_output in (False, False, True)]
-        a, b, output = draw_tensors(key, rng, *places)
         draw = mixed if key.variant == SPECIAL else numbers
-        desc = descs.ElementWiseAtanYx(a_tensor=a, b_tensor=b, output_tensor=output)
+        desc = descs.ElementWiseAtanYx(**self.uniform_tensors(key, rng))
         return Case(
             name,
             desc,
@@ -238,21 +146,22 @@ class PowCases(OperatorCases):
 
     standard_count = 64
     type_fields = ("InputTensor", "ExponentTensor")
-    telling = (
-        Telling("powers of 0, 1 and -1 that are like others", ("input_tensor", "exponent_tensor"), SMALL_POWERS),
+    discriminating = (
+        DiscriminatingInputs(
+            "powers of 0, 1 and -1 that are like others", ("input_tensor", "exponent_tensor"), SMALL_POWERS
+        ),
     )
 
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, SPECIAL, SCALED)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, SPECIAL, SCALED)
 
-    def telling_of(self, key: Key) -> tuple[Telling, ...]:
+    def discriminating_of(self, key: Key) -> tuple[DiscriminatingInputs, ...]:
         """None where a ScaleBias must stay exact."""
-        return () if key.variant == SCALED else self.telling
+        return () if key.variant == SCALED else self.discriminating
 
-    def allowed_variants(self, types: Types, layout: Layout) -> tuple[str, ...]:
+    def allowed_variants(self, types: Types, layout: TensorLayout) -> tuple[str, ...]:
         """In place only where the exponent has the output's type, since any input may be chosen for it."""
-        found = super().allowed_variants(types, layout)
-        return found if types[0] is types[1] else tuple(variant for variant in found if variant != INPLACE)
+        variants = super().allowed_variants(types, layout)
+        return variants if types[0] is types[1] else tuple(variant for variant in variants if variant != INPLACE)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         base, exponent = key.types
@@ -265,11 +174,7 @@ class PowCases(OperatorCases):
         desc = descs.ElementWisePow(
             input_tensor=source, exponent_tensor=power, output_tensor=output, scale_bias=scaling
         )
-
-        def fill(contents: np.random.Generator) -> Arrays:
-            return _bases(contents, key), _exponents(contents, key)
-
-        return Case(name, desc, fill, accuracy(base, 4))
+        return Case(name, desc, lambda contents: (_bases(contents, key), _exponents(contents, key)), accuracy(base, 4))
 
 
 def _bases(rng: np.random.Generator, key: Key) -> Array:

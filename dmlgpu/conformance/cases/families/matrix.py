@@ -20,7 +20,7 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
 from dmlgpu.conformance.cases.layouts import EDGE_SIZES
-from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound, ulp
 
 BARE = "bare"  # without optional tensors
@@ -79,9 +79,7 @@ class GemmCases(_MatrixCases):
     """GEMM."""
 
     type_fields = ("ATensor",)
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, BARE, FUSED, SOFTMAX, SPECIAL)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, BARE, FUSED, SOFTMAX, SPECIAL)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         (data_type,), (*batch, rows, inner), columns = key.types, key.sizes, columns_of(key, rng)
@@ -174,7 +172,7 @@ def _parameter_sizes(key: Key, rng: np.random.Generator, count: int, *, of_rows:
     return (*(1,) * (rank - 2), count, 1) if of_rows else (*(1,) * (rank - 1), count)
 
 
-class _IntegerCases(_MatrixCases):
+class _IntegerMatrixCases(_MatrixCases):
     """Integers, with scales and zero points of one to four dimensions.
 
     Attributes:
@@ -184,9 +182,7 @@ class _IntegerCases(_MatrixCases):
     of_rows: ClassVar[tuple[str, ...]] = ("a_zero_point_tensor",)
     of_columns: ClassVar[tuple[str, ...]] = ("b_zero_point_tensor",)
     type_fields: ClassVar[tuple[str, ...]] = ("ATensor", "BTensor")
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, BARE, SINGLE)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, BARE, SINGLE)
 
     def types_of(self, key: Key) -> Mapping[str, DataType]:
         """The type of each tensor."""
@@ -214,10 +210,10 @@ class _IntegerCases(_MatrixCases):
         for field in self.of_columns:
             sizes[field] = _parameter_sizes(key, rng, columns, of_rows=False, rank=rank)
         tensors = draw_tensors(key, rng, *((types[field], sizes[field], field == "output_tensor") for field in types))
-        found: dict[str, TensorDesc | None] = dict(zip(types, tensors, strict=True))
+        fields: dict[str, TensorDesc | None] = dict(zip(types, tensors, strict=True))
         if key.variant == BARE:
-            found |= {field: None for field in types if field.endswith("zero_point_tensor") or field == "bias_tensor"}
-        return found
+            fields |= {field: None for field in types if field.endswith("zero_point_tensor") or field == "bias_tensor"}
+        return fields
 
     def draw(self, key: Key, field: str, tensor: TensorDesc, rng: np.random.Generator) -> Array:
         """Contents of a tensor."""
@@ -239,9 +235,7 @@ class _IntegerCases(_MatrixCases):
         return case
 
 
-@cases(descs.MatrixMultiplyInteger)
-class MatrixMultiplyIntegerCases(_IntegerCases):
-    """MATRIX_MULTIPLY_INTEGER."""
+register(_IntegerMatrixCases, descs.MatrixMultiplyInteger)
 
 
 def scales(rng: np.random.Generator, tensor: TensorDesc, largest: int) -> Array:
@@ -269,27 +263,24 @@ def ties_and_saturation(rng: np.random.Generator, field: str, tensor: TensorDesc
 
 def quantized_types(names: Iterable[str], types: Types) -> dict[str, DataType]:
     """The types of tensors with these names, of their scales and their zero points, by field."""
-    found: dict[str, DataType] = {}
+    types_by_field: dict[str, DataType] = {}
     for name, data_type in zip(names, types, strict=True):
-        found[f"{name}_tensor"] = found[f"{name}_zero_point_tensor"] = data_type
-        found[f"{name}_scale_tensor"] = DataType.FLOAT32
-    return found
+        types_by_field[f"{name}_tensor"] = types_by_field[f"{name}_zero_point_tensor"] = data_type
+        types_by_field[f"{name}_scale_tensor"] = DataType.FLOAT32
+    return types_by_field
 
 
 @cases(descs.QuantizedLinearMatrixMultiply)
-class QuantizedLinearMatrixMultiplyCases(_IntegerCases):
+class QuantizedLinearMatrixMultiplyCases(_IntegerMatrixCases):
     """QUANTIZED_LINEAR_MATRIX_MULTIPLY."""
 
     of_rows = ("a_scale_tensor", "a_zero_point_tensor", "output_scale_tensor", "output_zero_point_tensor")
     of_columns = ("b_scale_tensor", "b_zero_point_tensor")
 
     type_fields = ("ATensor", "BTensor", "OutputTensor")
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, BARE, SINGLE, TIES)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, BARE, SINGLE, TIES)
 
     def types_of(self, key: Key) -> Mapping[str, DataType]:
-        """The type of each tensor."""
         return quantized_types(("a", "b", "output"), key.types)
 
     def draw(self, key: Key, field: str, tensor: TensorDesc, rng: np.random.Generator) -> Array:
@@ -303,7 +294,7 @@ class QuantizedLinearMatrixMultiplyCases(_IntegerCases):
 
 
 @cases(descs.MatrixMultiplyIntegerToFloat)
-class MatrixMultiplyIntegerToFloatCases(_IntegerCases):
+class MatrixMultiplyIntegerToFloatCases(_IntegerMatrixCases):
     """MATRIX_MULTIPLY_INTEGER_TO_FLOAT."""
 
     of_rows = ("a_scale_tensor", "a_zero_point_tensor")
@@ -311,7 +302,6 @@ class MatrixMultiplyIntegerToFloatCases(_IntegerCases):
     type_fields = ("ATensor", "OutputTensor")
 
     def types_of(self, key: Key) -> Mapping[str, DataType]:
-        """The type of each tensor."""
         integer, real = key.types
         integers = ("a_tensor", "a_zero_point_tensor", "b_tensor", "b_zero_point_tensor")
         reals = ("a_scale_tensor", "b_scale_tensor", "bias_tensor", "output_tensor")

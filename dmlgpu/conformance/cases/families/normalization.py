@@ -1,4 +1,4 @@
-"""Cases of normalisations by a tensor's own statistics, and of norms along an axis.
+"""Cases of normalizations by a tensor's own statistics or given ones, and of norms along an axis.
 
 Errors of float32 are counted in units of what is added up: a deviation is good to a few units of itself and of the mean
 deviation of its row, whatever the mean.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -18,11 +18,13 @@ from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
+from dmlgpu.conformance.cases.contents import mixed
+from dmlgpu.conformance.cases.discriminating import SHARE
 from dmlgpu.conformance.cases.keys import OWNED, PLAIN, Key, SizesList, Types
-from dmlgpu.conformance.cases.layouts import Layout
-from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
-from dmlgpu.conformance.cases.telling import SHARE
+from dmlgpu.conformance.cases.layouts import TensorLayout
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
 from dmlgpu.conformance.cases.tolerance import Accumulated, Bound, Ulp
+from dmlgpu.reference import evaluate
 
 Wide = NDArray[np.float64]
 
@@ -48,10 +50,10 @@ def four(sizes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def statistic_sizes(
-    sizes: Sequence[int], rng: np.random.Generator, kept: Sequence[int] | None = None
+    sizes: Sequence[int], rng: np.random.Generator, varying: Sequence[int] | None = None
 ) -> tuple[int, ...]:
-    """Sizes that broadcast to others: 1 but along the kept dimensions, or, by chance, along any."""
-    chosen = [d for d in range(len(sizes)) if rng.integers(2)] if kept is None else kept
+    """Sizes that broadcast to others: 1 but along the varying dimensions, or, by chance, along any."""
+    chosen = [d for d in range(len(sizes)) if rng.integers(2)] if varying is None else varying
     return tuple(size if dimension in chosen else 1 for dimension, size in enumerate(sizes))
 
 
@@ -122,9 +124,7 @@ class _RowCases(NormalizationCases):
     """Normalisation by the statistics of rows; scale and bias are there or not, and broadcast in any way."""
 
     long_sizes: ClassVar[SizesList] = ((300_003,), (3, 20011), (2003, 3), (70, 4096), (2, 70001))
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, LAYER, BARE, FUSED, FAR, NAN)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, LAYER, BARE, FUSED, FAR, NAN)
 
     def row_sizes(self, key: Key) -> tuple[int, ...]:
         """Sizes of the input."""
@@ -140,16 +140,16 @@ class _RowCases(NormalizationCases):
         sizes = self.row_sizes(key)
         how, attributes = self.statistics(key, sizes, rng)
         present = self._parameters(key, rng)
-        kept = how.axes if key.variant == LAYER else None
-        inputs = {"input_tensor": sizes} | {field: statistic_sizes(sizes, rng, kept) for field in present}
+        dimensions = how.axes if key.variant == LAYER else None
+        inputs = {"input_tensor": sizes} | {field: statistic_sizes(sizes, rng, dimensions) for field in present}
         tensors = self.describe(key, rng, inputs, {"output_tensor": sizes})
         activation = ACTIVATIONS[rng.integers(len(ACTIVATIONS))] if key.variant == FUSED else None
         desc = self.desc_class(**tensors, **attributes, fused_activation=activation)
 
         def fill(contents: np.random.Generator) -> Arrays:
             x = elements(contents, key, sizes)
-            given = {field: contents.standard_normal(inputs[field]).astype(x.dtype) for field in present}
-            return (x, given.get("scale_tensor"), given.get("bias_tensor"))
+            parameters = {field: contents.standard_normal(inputs[field]).astype(x.dtype) for field in present}
+            return (x, parameters.get("scale_tensor"), parameters.get("bias_tensor"))
 
         count = math.prod(sizes[axis] for axis in how.axes)
         return Case(name, desc, fill, Accumulated(count), magnitude=lambda arrays: self._magnitude(how, *arrays))
@@ -187,23 +187,21 @@ def any_axes(key: Key, rng: np.random.Generator) -> tuple[int, ...]:
 class MeanVarianceNormalization2Cases(_RowCases):
     """MEAN_VARIANCE_NORMALIZATION2, with each of its switches on and off."""
 
-    def variants(self, types: Types) -> tuple[str, ...]:
-        """The switches too."""
-        return (*super().variants(types), "rms", "centered", "neither")
+    added_keys: ClassVar[tuple[Key, ...]] = (
+        Key((DataType.FLOAT32,), (3, 40), TensorLayout.PACKED, FAR),
+        Key((DataType.FLOAT32,), (69, 500), TensorLayout.PACKED),
+        Key((DataType.FLOAT32,), (140, 244), TensorLayout.PACKED, FAR),
+        Key((DataType.FLOAT32,), (140, 244), TensorLayout.PACKED, "rms", 1),
+    )
+    """Rows of floats far from 0, of which every digit of the mean counts, and so many rows that neighbours store
+    theirs together, or subgroups hold them."""
 
-    def standard_keys(self) -> Iterator[Key]:
-        """Also rows of floats far from 0, of which every digit of the mean counts, and so many rows that neighbours
-        store theirs together, or subgroups hold them."""
-        yield from super().standard_keys()
-        yield Key((DataType.FLOAT32,), (3, 40), Layout.PACKED, FAR)
-        yield Key((DataType.FLOAT32,), (69, 500), Layout.PACKED)
-        yield Key((DataType.FLOAT32,), (140, 244), Layout.PACKED, FAR)
-        yield Key((DataType.FLOAT32,), (140, 244), Layout.PACKED, "rms", 1)
+    def variants(self, types: Types) -> tuple[str, ...]:
+        return (*super().variants(types), "rms", "centered", "neither")
 
     def statistics(
         self, key: Key, sizes: tuple[int, ...], rng: np.random.Generator
     ) -> tuple[_Statistics, dict[str, Any]]:
-        """By the variant."""
         use_mean, use_variance = {"rms": (False, True), "centered": (True, False), "neither": (False, False)}.get(
             key.variant, (True, True)
         )
@@ -238,7 +236,6 @@ class MeanVarianceNormalizationCases(_RowCases):
     long_sizes: ClassVar[SizesList] = ()
 
     def row_sizes(self, key: Key) -> tuple[int, ...]:
-        """Four dimensions."""
         return four(key.sizes)
 
     def statistics(
@@ -260,14 +257,9 @@ class LpNormalizationCases(NormalizationCases):
     """LP_NORMALIZATION."""
 
     long_sizes: ClassVar[SizesList] = ((300_003,), (3, 20011), (2003, 3))
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, ZEROS, LARGE, TINY, NAN)
-
-    def standard_keys(self) -> Iterator[Key]:
-        """Also sums of absolute values of long rows, without an epsilon."""
-        yield from super().standard_keys()
-        yield Key((DataType.FLOAT32,), (3, 300), Layout.PACKED)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, ZEROS, LARGE, TINY, NAN)
+    added_keys: ClassVar[tuple[Key, ...]] = (Key((DataType.FLOAT32,), (3, 300), TensorLayout.PACKED),)
+    """Sums of absolute values of long rows, without an epsilon."""
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         tensors = self.describe(key, rng, {"input_tensor": key.sizes}, {"output_tensor": key.sizes})
@@ -316,3 +308,233 @@ class ValueScale2dCases(NormalizationCases):
             return result
 
         return Case(name, desc, lambda contents: (elements(contents, key, sizes),), Accumulated(2), magnitude=magnitude)
+
+
+# ---- batch normalization and its gradients ---------------------------------------------------------------------------
+
+
+CHANNELS = "channels"  # the statistics have the second dimension only
+WHOLE = "whole"  # the statistics are as large as the input
+SINGLE = "single"  # the statistics are one element
+SPECIAL = "special"  # limits, infinities and NaN among the elements
+
+
+def _sizes_of(key: Key, rng: np.random.Generator) -> tuple[int, ...]:
+    """Sizes of a statistic."""
+    dimensions = {CHANNELS: [1], WHOLE: range(len(key.sizes)), SINGLE: []}.get(key.variant)
+    if math.prod(key.sizes) > 20000:
+        dimensions = [int(np.argmin(key.sizes))]
+    return statistic_sizes(key.sizes, rng, dimensions)
+
+
+def _positive(rng: np.random.Generator, sizes: tuple[int, ...]) -> Wide:
+    return rng.random(sizes) + 0.25
+
+
+@cases(descs.BatchNormalization)
+class BatchNormalizationCases(NormalizationCases):
+    """BATCH_NORMALIZATION; each of its parameters broadcasts in its own way."""
+
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, CHANNELS, WHOLE, FUSED, SPECIAL, FAR)
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        fields = ("mean_tensor", "variance_tensor", "scale_tensor", "bias_tensor")
+        inputs = {"input_tensor": key.sizes} | {field: _sizes_of(key, rng) for field in fields}
+        tensors = self.describe(key, rng, inputs, {"output_tensor": key.sizes})
+        epsilon = self.epsilon(rng)
+        activation = ACTIVATIONS[rng.integers(len(ACTIVATIONS))] if key.variant == FUSED else None
+        desc = self.desc_class(**tensors, spatial=bool(rng.integers(2)), epsilon=epsilon, fused_activation=activation)
+
+        def fill(contents: np.random.Generator) -> Arrays:
+            special = key.variant == SPECIAL
+            x = mixed(contents, key.types[0], key.sizes) if special else elements(contents, key, key.sizes)
+            mean, scale, bias = (contents.standard_normal(inputs[fields[number]]) for number in (0, 2, 3))
+            far = round(float(x.mean())) if key.variant == FAR else 0
+            variance = _positive(contents, inputs["variance_tensor"])
+            return (x, *(array.astype(x.dtype) for array in (mean + far, variance, scale, bias)))
+
+        def magnitude(arrays: Arrays) -> Bound:
+            x, mean, variance, scale, bias = map(wide, arrays)
+            with np.errstate(all="ignore"):
+                return normalized_errors(np.abs(x - mean), scale / np.sqrt(variance + epsilon), bias)
+
+        return Case(name, desc, fill, Accumulated(1), magnitude=magnitude)
+
+
+@cases(descs.BatchNormalizationTraining)
+class BatchNormalizationTrainingCases(NormalizationCases):
+    """BATCH_NORMALIZATION_TRAINING."""
+
+    long_sizes: ClassVar[SizesList] = ((300_003,), (3, 20011), (20011, 3), (40, 5, 321))
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, CHANNELS, WHOLE, SINGLE, FUSED, FAR)
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        small = _sizes_of(key, rng)
+        inputs = {"input_tensor": key.sizes, "scale_tensor": small, "bias_tensor": small}
+        if rng.integers(2):
+            inputs["fused_add_tensor"] = key.sizes
+        outputs = {"output_tensor": key.sizes, "output_mean_tensor": small, "output_variance_tensor": small}
+        tensors = self.describe(key, rng, inputs, outputs)
+        epsilon = self.epsilon(rng)
+        activation = ACTIVATIONS[rng.integers(len(ACTIVATIONS))] if key.variant == FUSED else None
+        desc = self.desc_class(**tensors, epsilon=epsilon, fused_activation=activation)
+
+        def fill(contents: np.random.Generator) -> Arrays:
+            x = elements(contents, key, key.sizes)
+            more = [contents.standard_normal(sizes).astype(x.dtype) for sizes in list(inputs.values())[1:]]
+            return (x, *more, *([None] if len(more) == 2 else []))
+
+        axes = tuple(axis for axis, size in enumerate(small) if size == 1)
+        count = math.prod(key.sizes[axis] for axis in axes)
+        return Case(name, desc, fill, Accumulated(count), magnitude=lambda arrays: _of_training(arrays, axes, epsilon))
+
+
+def _of_training(arrays: Arrays, axes: tuple[int, ...], epsilon: float) -> tuple[Bound, ...]:
+    """Errors of the output, the mean and the variance."""
+    x, scale, bias = map(wide, arrays[:3])
+    mean, variance = x.mean(axes, keepdims=True), x.var(axes, keepdims=True)
+    errors = deviation_errors(x, mean, axes)
+    added = np.abs(bias) + np.abs(wide(arrays[3]))
+    return (
+        normalized_errors(errors, scale / np.sqrt(variance + epsilon), added),
+        errors.mean(axes, keepdims=True),
+        4 * variance,
+    )
+
+
+class _Operands(NamedTuple):
+    """Inputs of a gradient: of the gradient the absolute values, of the variance the sum with epsilon."""
+
+    x: Wide
+    gradient: Wide
+    mean: Wide
+    squared: Wide
+    scale: Wide
+
+
+class _GradientCases(NormalizationCases):
+    """What both gradients share."""
+
+    standard_count: ClassVar[int] = 24
+    long_sizes: ClassVar[SizesList] = ((300_003,), (3, 20011), (20011, 3))
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, CHANNELS, WHOLE, SINGLE, FAR)
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        """The case of a key; the mean is somewhere near that of the input."""
+        small = _sizes_of(key, rng)
+        inputs = dict.fromkeys(("input_tensor", "input_gradient_tensor"), key.sizes)
+        inputs |= dict.fromkeys(("mean_tensor", "variance_tensor", "scale_tensor"), small)
+        outputs = {"output_gradient_tensor": key.sizes}
+        outputs |= dict.fromkeys(("output_scale_gradient_tensor", "output_bias_gradient_tensor"), small)
+        tensors = self.describe(key, rng, inputs, outputs)
+        epsilon = self.epsilon(rng)
+        desc = self.desc_class(**tensors, epsilon=epsilon)
+        axes = tuple(axis for axis, size in enumerate(small) if size == 1)
+
+        def fill(contents: np.random.Generator) -> Arrays:
+            x = elements(contents, key, key.sizes)
+            mean = wide(x).mean(axes, keepdims=True) + contents.standard_normal(small) / 8
+            others = (contents.standard_normal(key.sizes), mean, _positive(contents, small))
+            return (x, *(array.astype(x.dtype) for array in (*others, contents.standard_normal(small))))
+
+        count = math.prod(key.sizes[axis] for axis in axes)
+
+        def magnitude(arrays: Arrays) -> tuple[Bound, ...]:
+            x, gradient, mean, variance, scale = map(wide, arrays)
+            return self.magnitudes(_Operands(x, np.abs(gradient), mean, variance + epsilon, scale), axes)
+
+        return Case(name, desc, fill, Accumulated(count), magnitude=magnitude)
+
+    def magnitudes(self, operands: _Operands, axes: tuple[int, ...]) -> tuple[Bound, ...]:
+        """Errors of the gradients of input, scale and bias."""
+        products = (operands.gradient * np.abs(operands.x - operands.mean)).sum(axes, keepdims=True)
+        return (
+            8 * operands.gradient * np.abs(operands.scale) / np.sqrt(operands.squared),
+            8 * products / np.sqrt(operands.squared),
+            operands.gradient.sum(axes, keepdims=True),
+        )
+
+
+register(_GradientCases, descs.BatchNormalizationGrad)
+
+
+@cases(descs.BatchNormalizationTrainingGrad)
+class BatchNormalizationTrainingGradCases(_GradientCases):
+    """BATCH_NORMALIZATION_TRAINING_GRAD."""
+
+    def magnitudes(self, operands: _Operands, axes: tuple[int, ...]) -> tuple[Bound, ...]:
+        """Each element's gradient is a sum of three; the scale's takes the difference of two means."""
+        errors = deviation_errors(operands.x, operands.x.mean(axes, keepdims=True), axes)
+        slope = (operands.gradient * errors).mean(axes, keepdims=True) / operands.squared
+        total = operands.gradient + operands.gradient.mean(axes, keepdims=True) + errors * slope
+        _, of_scale, of_bias = super().magnitudes(operands, axes)
+        own = (operands.gradient * errors).sum(axes, keepdims=True)
+        deviation = np.sqrt(operands.squared)
+        return 8 * np.abs(operands.scale) / deviation * total, of_scale + 8 * own / deviation, of_bias
+
+
+# ---- local response normalization and its gradient -------------------------------------------------------------------
+
+
+CROSSED = "crossed"  # regions across channels
+WITHIN = "within"  # regions of height and width
+WIDE = "wide"  # regions wider than the tensor
+
+
+class _LocalResponseCases(NormalizationCases):
+    """Regions of any size; numbers of which every part of the formula matters."""
+
+    standard_count: ClassVar[int] = 24
+    large_sizes: ClassVar[SizesList] = ((3, 5, 200, 300),)
+    inputs: ClassVar[tuple[str, ...]]
+    output: ClassVar[str]
+
+    variant_names: ClassVar[tuple[str, ...]] = (CROSSED, WITHIN, WIDE)
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        sizes = four(key.sizes)
+        tensors = self.describe(key, rng, dict.fromkeys(self.inputs, sizes), {self.output: sizes})
+        crossed = key.variant == CROSSED or (key.variant == WIDE and bool(rng.integers(2)))
+        local = int(rng.integers(1, 8)) if key.variant != WIDE else int(rng.choice([64, 1000, 2**32 - 1]))
+        beta = float(rng.choice([0.5, 0.75, 1.0, 2.0]))
+        attributes = {"local_size": local, "alpha": 0.25 * min(local, 1000), "beta": beta, "bias": 1.5}
+        desc = self.desc_class(**tensors, cross_channel=crossed, **attributes)
+
+        def fill(contents: np.random.Generator) -> Arrays:
+            return tuple(elements(contents, key, sizes) for _ in self.inputs)
+
+        terms = sizes[1] if crossed else sizes[2] * sizes[3]
+        return Case(name, desc, fill, Accumulated(terms), magnitude=lambda arrays: self.magnitude(desc, arrays))
+
+    def magnitude(self, desc: Any, arrays: Arrays) -> Bound:
+        """What is added up, times what the power makes of an error."""
+        sizes = [np.abs(wide(array)) for array in arrays]
+        (result,) = evaluate(desc, sizes)
+        return (8 + 4 * desc.beta) * self.terms(result, *sizes)
+
+    @abstractmethod
+    def terms(self, result: Bound, *sizes: Bound) -> Bound:
+        """What is added up to a result that comes of absolute values."""
+
+
+@cases(descs.LocalResponseNormalization)
+class LocalResponseNormalizationCases(_LocalResponseCases):
+    """LOCAL_RESPONSE_NORMALIZATION."""
+
+    inputs = ("input_tensor",)
+    output = "output_tensor"
+
+    def terms(self, result: Bound, *sizes: Bound) -> Bound:
+        return result
+
+
+@cases(descs.LocalResponseNormalizationGrad)
+class LocalResponseNormalizationGradCases(_LocalResponseCases):
+    """LOCAL_RESPONSE_NORMALIZATION_GRAD."""
+
+    inputs = ("input_tensor", "input_gradient_tensor")
+    output = "output_gradient_tensor"
+
+    def terms(self, result: Bound, *sizes: Bound) -> Bound:
+        """The gradient times a power below 1 (the bias is above 1), less the sum over the neighbours."""
+        return 2 * sizes[1] - result

@@ -1,30 +1,82 @@
-"""Cases of pooling, its gradients, and the inverse of max pooling."""
+"""Cases of windows that slide over a tensor: pooling, its gradients, the inverse of max pooling, FOLD and UNFOLD.
+
+The cases count positions for themselves, so that a mistake of the kernels' geometry shows.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from dmlgpu import reference
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.conformance.cases.case import Array, Arrays, Case
+from dmlgpu.conformance.cases.case import Array, Arrays, Case, evaluate_in_float32, of_first
 from dmlgpu.conformance.cases.contents import any_bits, few, mixed, numbers
+from dmlgpu.conformance.cases.discriminating import with_rivals
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
-from dmlgpu.conformance.cases.layouts import Layout, draw_tensor
-from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
-from dmlgpu.conformance.cases.telling import with_rivals
+from dmlgpu.conformance.cases.layouts import TensorLayout, draw_tensor
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound, Ulp
-from dmlgpu.conformance.cases.windows import Window, Windows, positions_of, sizes_of
+
+
+@dataclass(frozen=True)
+class SlidingWindow:
+    """A window that slides along one spatial dimension.
+
+    Attributes:
+        spatial: elements of the input.
+        size: elements that the window sees.
+        stride: elements from one position to the next.
+        dilation: elements from one that the window sees to the next.
+        start, end: elements of padding before and behind the input.
+    """
+
+    spatial: int
+    size: int
+    stride: int = 1
+    dilation: int = 1
+    start: int = 0
+    end: int = 0
+
+    @property
+    def reach(self) -> int:
+        """Elements from the first to the last one that the window sees."""
+        return (self.size - 1) * self.dilation + 1
+
+    @property
+    def positions(self) -> int:
+        """How many positions the padded input has room for; 0 or fewer where it is smaller than the window."""
+        return (self.start + self.spatial + self.end - self.reach) // self.stride + 1
+
+    @property
+    def always_sees_input(self) -> bool:
+        """Whether the window sees more than padding at every position."""
+        firsts = (position * self.stride - self.start for position in range(self.positions))
+        return all(any(0 <= at < self.spatial for at in range(at, at + self.reach, self.dilation)) for at in firsts)
+
+
+Windows = tuple[SlidingWindow, ...]
+"""Along each spatial dimension."""
+
+
+def sizes_of(windows: Windows) -> tuple[int, ...]:
+    """How many elements a window sees along each dimension."""
+    return tuple(window.size for window in windows)
+
+
+def positions_of(windows: Windows) -> tuple[int, ...]:
+    """How many positions it has along each dimension."""
+    return tuple(window.positions for window in windows)
+
 
 WHOLE = "whole"  # the window covers all of the input (global pooling)
 DILATED = "dilated"
-PADDED = "padding"  # as much padding as there may be
+PADDED = "padding"  # as much padding as there may be; for FOLD and UNFOLD more, whole windows may lie in it
 SPECIAL = "special"
 TIES = "ties"
 NAN = "nan"
@@ -64,16 +116,16 @@ class _WindowCases(OperatorCases):
         return windows, fields
 
 
-def _draw_window(key: Key, rng: np.random.Generator, spatial: int) -> Window:
+def _draw_window(key: Key, rng: np.random.Generator, spatial: int) -> SlidingWindow:
     """A window that sees something at every position; only the variant DILATED has dilations."""
     stride = int(rng.integers(1, 4))
     if key.variant == WHOLE or math.prod(key.sizes) > MOST:
-        return Window(spatial, spatial if key.variant == WHOLE or rng.integers(2) else min(spatial, 3), stride)
+        return SlidingWindow(spatial, spatial if key.variant == WHOLE or rng.integers(2) else min(spatial, 3), stride)
     dilation = int(rng.integers(2, 4)) if key.variant == DILATED else 1
     size = int(rng.integers(1, min((spatial - 1) // dilation + 1, 7) + 1))
     most = (size - 1) * dilation
     start, end = (most, most) if key.variant == PADDED else map(int, rng.integers(0, most + 1, 2))
-    window = Window(spatial, size, stride, dilation, start, end)
+    window = SlidingWindow(spatial, size, stride, dilation, start, end)
     return window if window.always_sees_input else replace(window, start=0, end=0)
 
 
@@ -106,35 +158,18 @@ class _AverageCases(_WindowCases):
         desc = self.desc_class(input_tensor=source, output_tensor=output, **fields)
         tolerance = Accumulated(math.prod(sizes_of(windows)))
 
-        def magnitude(inputs: Arrays) -> Bound:
-            assert inputs[0] is not None
-            return _of_sizes(desc, np.abs(inputs[0]))
-
+        magnitude = of_first(lambda x: _twice(desc, np.abs(x)))
         return Case(name, desc, lambda contents: (_contents(contents, key, key.sizes),), tolerance, magnitude=magnitude)
 
 
-def _of_sizes(desc: Any, *inputs: Array | None) -> Bound:
-    """What the operator makes, in FLOAT32, of numbers without their signs."""
-    tensors = {
-        slot.field: TensorDesc(DataType.FLOAT32, slot.tensor.sizes)
-        for slot in (*desc.inputs, *desc.outputs)
-        if slot.tensor is not None
-    }
-    given = tuple(None if array is None else array.astype(np.float32) for array in inputs)
-    (total,) = reference.evaluate(desc.replace(**tensors), given)
-    return np.asarray(2 * total.astype(np.float64))
+def _twice(desc: OperatorDesc, *inputs: Array | None) -> Bound:
+    """Twice what the operator makes of numbers without their signs."""
+    (total,) = evaluate_in_float32(desc, inputs)
+    return 2 * total
 
 
-@cases(descs.AveragePooling1)
-class AveragePooling1Cases(_AverageCases):
-    """AVERAGE_POOLING1."""
-
-
-@cases(descs.AveragePooling)
-class AveragePoolingCases(_AverageCases):
-    """AVERAGE_POOLING."""
-
-    standard_count = 16
+register(_AverageCases, descs.AveragePooling1)
+register(_AverageCases, descs.AveragePooling, standard_count=16)
 
 
 class _NormCases(_WindowCases):
@@ -151,16 +186,8 @@ class _NormCases(_WindowCases):
         return Case(name, desc, lambda contents: (_contents(contents, key, key.sizes),), Ulp(2 if p < 3 else 6))
 
 
-@cases(descs.LpPooling1)
-class LpPooling1Cases(_NormCases):
-    """LP_POOLING1."""
-
-
-@cases(descs.LpPooling)
-class LpPoolingCases(_NormCases):
-    """LP_POOLING."""
-
-    standard_count = 16
+register(_NormCases, descs.LpPooling1)
+register(_NormCases, descs.LpPooling, standard_count=16)
 
 
 class _MaximumCases(_WindowCases):
@@ -193,18 +220,13 @@ class MaxPooling2Cases(_NumberedMaximumCases):
     """MAX_POOLING2."""
 
     standard_count = 60
+    added_keys: ClassVar[tuple[Key, ...]] = (
+        Key((DataType.FLOAT32, DataType.UINT32), (3, 1, 3, 1, 9), TensorLayout.MIXED, DILATED),
+    )
+    """A window of three dimensions with gaps, read in tiles."""
 
-    def standard_keys(self) -> Iterator[Key]:
-        """Also a window of three dimensions with gaps, read in tiles."""
-        yield from super().standard_keys()
-        yield Key((DataType.FLOAT32, DataType.UINT32), (3, 1, 3, 1, 9), Layout.MIXED, DILATED)
 
-
-@cases(descs.MaxPooling1)
-class MaxPooling1Cases(_NumberedMaximumCases):
-    """MAX_POOLING1."""
-
-    standard_count = 24
+register(_NumberedMaximumCases, descs.MaxPooling1, standard_count=24)
 
 
 @cases(descs.MaxPooling)
@@ -212,12 +234,11 @@ class MaxPoolingCases(_MaximumCases):
     """MAX_POOLING."""
 
     standard_count = 30
-
-    def standard_keys(self) -> Iterator[Key]:
-        """Also small windows that share no place, read in units: in the padding, and with ties."""
-        yield from super().standard_keys()
-        yield Key((DataType.FLOAT32,), (2, 1, 6, 20), Layout.PACKED, PADDED)
-        yield Key((DataType.FLOAT32,), (2, 2, 6, 20), Layout.PACKED, TIES)
+    added_keys: ClassVar[tuple[Key, ...]] = (
+        Key((DataType.FLOAT32,), (2, 1, 6, 20), TensorLayout.PACKED, PADDED),
+        Key((DataType.FLOAT32,), (2, 2, 6, 20), TensorLayout.PACKED, TIES),
+    )
+    """Small windows that share no place, read in units: in the padding, and with ties."""
 
 
 @cases(descs.AveragePoolingGrad)
@@ -230,11 +251,8 @@ class AveragePoolingGradCases(_WindowCases):
         gradient, output = draw_tensors(key, rng, (key.types[0], pooled, False), (key.types[0], key.sizes, True))
         desc = descs.AveragePoolingGrad(input_gradient_tensor=gradient, output_gradient_tensor=output, **fields)
 
-        def magnitude(inputs: Arrays) -> Bound:
-            assert inputs[0] is not None
-            return _of_sizes(desc, np.abs(inputs[0]))
-
         tolerance = Accumulated(math.prod(sizes_of(windows)))
+        magnitude = of_first(lambda x: _twice(desc, np.abs(x)))
         return Case(name, desc, lambda contents: (_contents(contents, key, pooled),), tolerance, magnitude=magnitude)
 
 
@@ -260,7 +278,7 @@ class MaxPoolingGradCases(_WindowCases):
 
         def magnitude(inputs: Arrays) -> Bound:
             assert inputs[1] is not None
-            return _of_sizes(desc, inputs[0], np.abs(inputs[1]))
+            return _twice(desc, inputs[0], np.abs(inputs[1]))
 
         return Case(name, desc, fill, Accumulated(math.prod(sizes_of(windows))), magnitude=magnitude)
 
@@ -273,9 +291,7 @@ class MaxUnpoolingCases(OperatorCases):
     ranks = (4,)
     large_sizes: ClassVar[SizesList] = ((3, 2, 1025, 1031),)
     type_fields = ("InputTensor", "IndicesTensor")
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, BEYOND)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, BEYOND)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         data_type, index_type = key.types
@@ -294,10 +310,10 @@ class MaxUnpoolingCases(OperatorCases):
 def _numbers(rng: np.random.Generator, key: Key, sizes: Sizes) -> Array:
     """Different numbers of elements of the output; some of them beyond it."""
     count, total = math.prod(key.sizes), math.prod(sizes)
-    found = rng.permutation(total)[:count].astype(np.int64)
+    numbers = rng.permutation(total)[:count].astype(np.int64)
     if key.variant == BEYOND:
-        found = np.where(rng.random(count) < 0.3, total + rng.integers(0, 1000, count), found)
-    return found.reshape(key.sizes).astype(key.types[1].numpy)
+        numbers = np.where(rng.random(count) < 0.3, total + rng.integers(0, 1000, count), numbers)
+    return numbers.reshape(key.sizes).astype(key.types[1].numpy)
 
 
 @cases(descs.QuantizedLinearAveragePooling)
@@ -308,15 +324,17 @@ class QuantizedLinearAveragePoolingCases(_WindowCases):
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         windows, fields = self.windows(key, rng)
-        given, made = key.types
-        source, output = draw_tensors(key, rng, (given, key.sizes, False), (made, _pooled(key, windows), True))
+        input_type, output_type = key.types
+        source, output = draw_tensors(
+            key, rng, (input_type, key.sizes, False), (output_type, _pooled(key, windows), True)
+        )
         parameters: dict[str, Any] = {
             field: _parameter(key, rng, data_type)
             for field, data_type in (
                 ("input_scale_tensor", DataType.FLOAT32),
-                ("input_zero_point_tensor", given),
+                ("input_zero_point_tensor", input_type),
                 ("output_scale_tensor", DataType.FLOAT32),
-                ("output_zero_point_tensor", made),
+                ("output_zero_point_tensor", output_type),
             )
             if "zero" not in field or rng.integers(3)
         }
@@ -342,3 +360,80 @@ def _quantized(rng: np.random.Generator, field: str, tensor: TensorDesc | None) 
     if "scale" in field:
         return np.exp2(rng.integers(-3, 4, tensor.sizes)).astype(np.float32)
     return any_bits(rng, tensor.data_type, tensor.sizes)
+
+
+# ---- FOLD and UNFOLD -------------------------------------------------------------------------------------------------
+
+
+class _FoldingCases(OperatorCases):
+    """Windows over {N, C, spatial..}; the key has the sizes of the image."""
+
+    standard_count = 40
+    ranks = (3, 4, 5, 6, 7, 8)
+    large_sizes: ClassVar[SizesList] = ((2, 3, 513, 515),)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, DILATED, PADDED)
+
+    @property
+    def types(self) -> tuple[Types, ...]:
+        """The types that the page's text implies."""
+        return ((DataType.FLOAT32,), (DataType.FLOAT16,))
+
+    def windows(self, key: Key, rng: np.random.Generator) -> tuple[Windows, dict[str, Any]]:
+        """How a window slides, and the fields that say so."""
+        windows = tuple(_draw_folding_window(key, rng, size) for size in key.sizes[2:])
+        return windows, {
+            "window_sizes": sizes_of(windows),
+            "strides": tuple(window.stride for window in windows),
+            "dilations": tuple(window.dilation for window in windows),
+            "start_padding": tuple(window.start for window in windows),
+            "end_padding": tuple(window.end for window in windows),
+        }
+
+    @staticmethod
+    def columns(key: Key, windows: Windows) -> tuple[int, ...]:
+        """The sizes of the columns."""
+        batch, channels = key.sizes[:2]
+        return batch, channels * math.prod(sizes_of(windows)), math.prod(positions_of(windows))
+
+
+def _draw_folding_window(key: Key, rng: np.random.Generator, spatial: int) -> SlidingWindow:
+    """A window with steps and padding along a dimension."""
+    dilation = int(rng.integers(2, 4)) if key.variant == DILATED else 1
+    # Few elements along each of many axes: columns grow with their product.
+    most = 4 if len(key.sizes) <= 4 else 2
+    size = int(rng.integers(1, min((spatial - 1) // dilation + 1, most) + 1))
+    reach = (size - 1) * dilation + 1
+    start, end = map(int, rng.integers(0, (2 * reach if key.variant == PADDED else reach) + 1, 2))
+    return SlidingWindow(spatial, size, int(rng.integers(1, 4)), dilation, start, end)
+
+
+@cases(descs.Unfold)
+class UnfoldCases(_FoldingCases):
+    """UNFOLD: any bits."""
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        windows, fields = self.windows(key, rng)
+        (data_type,) = key.types
+        source, output = draw_tensors(
+            key, rng, (data_type, key.sizes, False), (data_type, self.columns(key, windows), True)
+        )
+        desc = descs.Unfold(input_tensor=source, output_tensor=output, **fields)
+        return Case(name, desc, lambda contents: (any_bits(contents, data_type, key.sizes),), EXACT)
+
+
+@cases(descs.Fold)
+class FoldCases(_FoldingCases):
+    """FOLD: sums of an element's shares."""
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        windows, fields = self.windows(key, rng)
+        (data_type,) = key.types
+        columns = self.columns(key, windows)
+        source, output = draw_tensors(key, rng, (data_type, columns, False), (data_type, key.sizes, True))
+        desc = descs.Fold(input_tensor=source, output_tensor=output, **fields)
+
+        magnitude = of_first(lambda x: evaluate_in_float32(desc, (np.abs(x),))[0])
+        tolerance = Accumulated(math.prod(sizes_of(windows)))
+        return Case(
+            name, desc, lambda contents: (numbers(contents, data_type, columns),), tolerance, magnitude=magnitude
+        )

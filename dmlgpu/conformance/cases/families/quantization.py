@@ -1,10 +1,11 @@
-"""Cases of the operators that make small integers of numbers, and numbers of them."""
+"""Cases of casts, and of the operators that quantize numbers to small integers and back."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,11 +13,11 @@ from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType, FeatureLevel, QuantizationType
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
-from dmlgpu.conformance.cases.contents import mixed
+from dmlgpu.conformance.cases.contents import any_bits, conversion_edges, mixed, numbers
+from dmlgpu.conformance.cases.discriminating import SHARE
 from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
 from dmlgpu.conformance.cases.layouts import draw_tensor
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
-from dmlgpu.conformance.cases.telling import SHARE
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Tolerance, Ulp
 
 BARE = "bare"  # without zero points
@@ -61,8 +62,7 @@ def _quotients(rng: np.random.Generator, output: DataType, sizes: Sizes, *, ties
 class _QuantizingCases(OperatorCases):
     """Integers are exact."""
 
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, BARE, TIES, SPECIAL)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, BARE, TIES, SPECIAL)
 
 
 def _numbers(rng: np.random.Generator, key: Key, output: DataType, scales: Array) -> Array:
@@ -116,9 +116,7 @@ class ElementWiseDequantizeLinearCases(OperatorCases):
     """ELEMENT_WISE_DEQUANTIZE_LINEAR."""
 
     type_fields = ("InputTensor", "OutputTensor")
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, BARE, SPECIAL)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, BARE, SPECIAL)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         quantized, real = key.types
@@ -147,7 +145,7 @@ def _blocks(rng: np.random.Generator, sizes: Sizes) -> Sizes:
     )
 
 
-class _BlockCases(OperatorCases):
+class _BlockwiseCases(OperatorCases):
     """Scales by blocks."""
 
     type_fields = ("InputTensor", "OutputTensor")
@@ -178,11 +176,10 @@ def _enlarged(scale: TensorDesc, scales: Array, sizes: Sizes) -> Array:
 
 
 @cases(descs.Quantize)
-class QuantizeCases(_BlockCases):
+class QuantizeCases(_BlockwiseCases):
     """QUANTIZE."""
 
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, BARE, TIES, SPECIAL)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, BARE, TIES, SPECIAL)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         real, quantized = key.types
@@ -199,11 +196,10 @@ class QuantizeCases(_BlockCases):
 
 
 @cases(descs.Dequantize)
-class DequantizeCases(_BlockCases):
+class DequantizeCases(_BlockwiseCases):
     """DEQUANTIZE."""
 
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, BARE, SPECIAL)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, BARE, SPECIAL)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         quantized, real = key.types
@@ -223,23 +219,23 @@ class QuantizedLinearAddCases(OperatorCases):
     fuses them with the addition."""
 
     type_fields = ("ATensor", "BTensor", "OutputTensor")
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, BARE, TIES)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, BARE, TIES)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
-        one = (1,) * len(key.sizes)
+        single = (1,) * len(key.sizes)
         fields: dict[str, Any] = {}
         for operand, data_type in zip(("a", "b", "output"), key.types, strict=True):
             fields[f"{operand}_tensor"] = draw_tensor(data_type, key.sizes, key.layout, rng, output=operand == "output")
-            fields[f"{operand}_scale_tensor"] = draw_tensor(DataType.FLOAT32, one, key.layout, rng)
-            zero = draw_tensor(data_type, one, key.layout, rng)
+            fields[f"{operand}_scale_tensor"] = draw_tensor(DataType.FLOAT32, single, key.layout, rng)
+            zero = draw_tensor(data_type, single, key.layout, rng)
             fields[f"{operand}_zero_point_tensor"] = None if key.variant == BARE else zero
 
         def fill(contents: np.random.Generator) -> Arrays:
             def operand(data_type: DataType) -> Arrays:
-                steps = 2 ** contents.integers(0, 4, one) if key.variant == TIES else contents.integers(1, 60, one)
-                zero = None if key.variant == BARE else _integers(contents, data_type, one)
+                steps = (
+                    2 ** contents.integers(0, 4, single) if key.variant == TIES else contents.integers(1, 60, single)
+                )
+                zero = None if key.variant == BARE else _integers(contents, data_type, single)
                 return (steps / 16).astype(np.float32), zero
 
             a, b, output = key.types
@@ -259,20 +255,18 @@ class DynamicQuantizeLinearCases(OperatorCases):
     long_sizes = ((1_000_003,), (3, 20011), (260, 1030))
     large_sizes = ((16_700_001,),)
     type_fields = ("InputTensor", "OutputTensor")
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, ZERO, POSITIVE, NEGATIVE, SPECIAL, TIES)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, ZERO, POSITIVE, NEGATIVE, SPECIAL, TIES)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         real, quantized = key.types
-        one = (1,) * len(key.sizes)
+        single = (1,) * len(key.sizes)
         source, output, scale, zero = draw_tensors(
             key,
             rng,
             (real, key.sizes, False),
             (quantized, key.sizes, True),
-            (DataType.FLOAT32, one, True),
-            (quantized, one, True),
+            (DataType.FLOAT32, single, True),
+            (quantized, single, True),
         )
         desc = descs.DynamicQuantizeLinear(
             input_tensor=source, output_tensor=output, output_scale_tensor=scale, output_zero_point_tensor=zero
@@ -306,3 +300,40 @@ def _ranged(rng: np.random.Generator, key: Key) -> Array:
         if rng.integers(2):
             values.ravel()[rng.integers(values.size)] = rng.choice([math.inf, -math.inf])
     return values.astype(key.types[0].numpy)
+
+
+# ---- CAST ------------------------------------------------------------------------------------------------------------
+
+
+@cases(descs.Cast)
+class CastCases(OperatorCases):
+    """CAST: all pairs of types, on random bits, ordinary numbers and every edge of the conversion."""
+
+    standard_count = 40
+
+    def standard_keys(self) -> Iterator[Key]:
+        """A covering selection, then one key for every pair of types."""
+        yield from super().standard_keys()
+        combinations = list(self.combinations())
+        order = np.random.default_rng(len(combinations)).permutation(len(combinations))
+        yield from map(self.key_of, {combinations[i].types: combinations[i] for i in order}.values())
+
+    type_fields = ("InputTensor", "OutputTensor")
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        source_type, target_type = key.types
+        source, output = draw_tensors(key, rng, (source_type, key.sizes, False), (target_type, key.sizes, True))
+
+        def fill(contents: np.random.Generator) -> Arrays:
+            edges = contents.permutation(conversion_edges(source_type, target_type))
+            count = math.prod(key.sizes)
+            values = np.where(
+                contents.random(count) < 0.5,
+                any_bits(contents, source_type, (count,)),
+                numbers(contents, source_type, (count,)),
+            )
+            values[: edges.size] = edges[:count]
+            return (contents.permutation(values).reshape(key.sizes),)
+
+        desc = descs.Cast(input_tensor=source, output_tensor=output)
+        return Case(name, desc, fill, CORRECTLY_ROUNDED if target_type.is_float else EXACT)

@@ -17,10 +17,10 @@ from dmlgpu.catalog.enums import DataType, RecurrentNetworkDirection
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
-from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
+from dmlgpu.conformance.cases.discriminating import SHARE
+from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList
 from dmlgpu.conformance.cases.layouts import EDGE_SIZES
-from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
-from dmlgpu.conformance.cases.telling import SHARE
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
 from dmlgpu.conformance.cases.tolerance import Accumulated, Bound
 
 BARE = "bare"  # without optional inputs
@@ -71,8 +71,7 @@ class _RecurrentCases(OperatorCases):
     gates: ClassVar[int]
     pools: ClassVar[tuple[tuple[OperatorDesc, ...], ...]]
 
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, BARE, WHOLE, UNLIKE)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, BARE, WHOLE, UNLIKE)
 
     def attributes(self, rng: np.random.Generator) -> dict[str, Any]:
         """Attributes of the operator's own."""
@@ -136,8 +135,8 @@ class _RecurrentCases(OperatorCases):
             return set()
         inputs = set(self.desc_class.input_fields[3:])
         outputs = [str(field) for field in rng.permutation(self.desc_class.output_fields)]
-        kept = set() if key.variant == BARE else {field for field in sorted(inputs) if rng.integers(2)}
-        return (inputs - kept) | set(outputs[: rng.integers(len(outputs))])
+        present = set() if key.variant == BARE else {field for field in sorted(inputs) if rng.integers(2)}
+        return (inputs - present) | set(outputs[: rng.integers(len(outputs))])
 
     def _activations(
         self, key: Key, rng: np.random.Generator, direction: RecurrentNetworkDirection
@@ -154,8 +153,8 @@ class _RecurrentCases(OperatorCases):
 def _contents(rng: np.random.Generator, field: str, tensor: TensorDesc, steps: int) -> Array:
     """Lengths of all kinds, a third of them 0, 1 or whole; recurrent weights whose rows add up to a half at most."""
     if field == "sequence_lengths_tensor":
-        told = rng.choice([0, 1, steps], tensor.sizes)
-        lengths = np.where(rng.random(tensor.sizes) < SHARE, told, rng.integers(0, steps + 2, tensor.sizes))
+        edges = rng.choice([0, 1, steps], tensor.sizes)
+        lengths = np.where(rng.random(tensor.sizes) < SHARE, edges, rng.integers(0, steps + 2, tensor.sizes))
         return lengths.astype(np.uint32)
     values = rng.standard_normal(tensor.sizes)
     if field == "weight_tensor":
@@ -176,16 +175,11 @@ def _magnitudes(desc: Any, inputs: Arrays) -> tuple[Bound, ...]:
     results = reference.evaluate(desc, inputs)
     states = [np.abs(array.astype(np.float64)).max() for array in (*results, *optional[1:3]) if array is not None]
     largest = 1 + max(states, default=0)
-    found = 4 * (sums + biases + 2 * largest) * largest
-    return tuple(np.full(1 if array is None else array.shape, found) for array in results)
+    bound = 4 * (sums + biases + 2 * largest) * largest
+    return tuple(np.full(1 if array is None else array.shape, bound) for array in results)
 
 
-@cases(descs.Rnn)
-class RnnCases(_RecurrentCases):
-    """RNN."""
-
-    gates = 1
-    pools = (FUNCTIONS,)
+register(_RecurrentCases, descs.Rnn, gates=1, pools=(FUNCTIONS,))
 
 
 @cases(descs.Lstm)
@@ -196,7 +190,6 @@ class LstmCases(_RecurrentCases):
     pools = (GATES, FUNCTIONS, FUNCTIONS)
 
     def attributes(self, rng: np.random.Generator) -> dict[str, Any]:
-        """Clipping and coupling."""
         clip, couple = (bool(flag) for flag in rng.integers(0, 2, 2))
         threshold = float(rng.choice([0.5, 1.25, 3.0]))
         return {"clip_threshold": threshold, "use_clip_threshold": clip, "couple_input_forget": couple}
@@ -210,5 +203,4 @@ class GruCases(_RecurrentCases):
     pools = (GATES, FUNCTIONS)
 
     def attributes(self, rng: np.random.Generator) -> dict[str, Any]:
-        """Where the reset gate stands."""
         return {"linear_before_reset": bool(rng.integers(2))}

@@ -1,28 +1,29 @@
-"""Cases of the operators that combine the elements along axes."""
+"""Cases of the operators that combine, accumulate, find or sort the elements along axes."""
 
 from __future__ import annotations
 
 import itertools
 import math
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.catalog import SupportTable, descs
 from dmlgpu.catalog.enums import AxisDirection, DataType, FeatureLevel, ReduceFunction
-from dmlgpu.conformance.cases.case import Array, Arrays, Case
-from dmlgpu.conformance.cases.contents import few, mixed, numbers
-from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
-from dmlgpu.conformance.cases.layouts import Layout
-from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_axes, draw_tensors
-from dmlgpu.conformance.cases.telling import with_rivals
-from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Bound, Tolerance, Ulp
+from dmlgpu.conformance.cases.case import Array, Arrays, Case, of_first
+from dmlgpu.conformance.cases.contents import any_bits, few, mixed, numbers, specials
+from dmlgpu.conformance.cases.discriminating import with_rivals
+from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
+from dmlgpu.conformance.cases.layouts import TensorLayout
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_axes, draw_tensors, register
+from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Bound, Tolerance, Ulp, as_bits
 
-INNER = "inner"  # the last axis alone
-OUTER = "outer"  # the first axis alone
+INNER = "inner"  # the last axis
+OUTER = "outer"  # the first axis
 EVERY = "every"  # all axes
 TIES = "ties"
 NAN = "nan"
@@ -40,14 +41,13 @@ class _PlaceCases(OperatorCases):
     long_sizes = LONG_SIZES
     large_sizes = ((16_700_001,), (4_300_000, 3), (3, 1_000_003))
     type_fields = ("InputTensor", "OutputTensor")
+    added_keys: ClassVar[tuple[Key, ...]] = (
+        Key((DataType.FLOAT32, DataType.UINT32), (7, 263), TensorLayout.PACKED, NAN),
+    )
+    """Odd rows so long that several elements are compared at once."""
 
     def variants(self, types: Types) -> tuple[str, ...]:
         return (PLAIN, INNER, OUTER, EVERY, TIES, *([NAN] if types[0].is_float else []))
-
-    def standard_keys(self) -> Iterator[Key]:
-        """Also odd rows so long that several elements are compared at once."""
-        yield from super().standard_keys()
-        yield Key((DataType.FLOAT32, DataType.UINT32), (7, 263), Layout.PACKED, NAN)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         axes = draw_axes(key, rng)
@@ -76,14 +76,7 @@ def _rivalling(rng: np.random.Generator, key: Key, axes: tuple[int, ...]) -> Arr
     return values
 
 
-@cases(descs.Argmin)
-class ArgminCases(_PlaceCases):
-    """ARGMIN."""
-
-
-@cases(descs.Argmax)
-class ArgmaxCases(_PlaceCases):
-    """ARGMAX."""
+register(_PlaceCases, descs.Argmin, descs.Argmax)
 
 
 # ---- REDUCE
@@ -132,11 +125,11 @@ class ReduceCases(OperatorCases):
         yield from super().standard_keys()
         types = (DataType.FLOAT32,)
         for function, sizes in zip(ReduceFunction, itertools.cycle(self.packed_sizes), strict=False):
-            yield Key(types, sizes, Layout.PACKED, function.name.lower())
-        yield from (Key(types, (32, 60), Layout.PACKED, name) for name in self.variants(types) if SCALED in name)
-        yield Key(types, (16, 200), Layout.PACKED, f"sum-{SCALED}")
-        yield Key(types, (9, 512), Layout.PACKED, f"l1-{SCALED}")
-        yield Key((DataType.INT32,), (33, 1001), Layout.PACKED)
+            yield Key(types, sizes, TensorLayout.PACKED, function.name.lower())
+        yield from (Key(types, (32, 60), TensorLayout.PACKED, name) for name in self.variants(types) if SCALED in name)
+        yield Key(types, (16, 200), TensorLayout.PACKED, f"sum-{SCALED}")
+        yield Key(types, (9, 512), TensorLayout.PACKED, f"l1-{SCALED}")
+        yield Key((DataType.INT32,), (33, 1001), TensorLayout.PACKED)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         (data_type,) = key.types
@@ -146,18 +139,15 @@ class ReduceCases(OperatorCases):
         function = ReduceFunction.__members__.get(function_name.upper(), by_chance)
         ways = [INNER, OUTER] if scaled else [PLAIN, PLAIN, INNER, OUTER, EVERY]  # scales differ from row to row
         axes = draw_axes(replace(key, variant=str(rng.choice(ways))), rng)
-        given = self._table(function)["OutputTensor"].types
-        result = data_type if data_type in given else given[rng.integers(len(given))]
+        output_types = self._table(function)["OutputTensor"].types
+        result = data_type if data_type in output_types else output_types[rng.integers(len(output_types))]
         source, output = draw_tensors(
             key, rng, (data_type, key.sizes, False), (result, _reduced(key.sizes, axes), True)
         )
         desc = descs.Reduce(function=function, input_tensor=source, output_tensor=output, axes=axes)
         fill = _scaled if scaled else _operands
 
-        def magnitude(inputs: Arrays) -> Bound:
-            assert inputs[0] is not None
-            return reduction_magnitude(function, inputs[0].astype(np.float64), axes)
-
+        magnitude = of_first(lambda x: reduction_magnitude(function, x.astype(np.float64), axes))
         tolerance = reduction_tolerance(function, data_type)
         return Case(name, desc, lambda contents: (fill(contents, function, desc),), tolerance, magnitude=magnitude)
 
@@ -270,3 +260,223 @@ def _balanced(rng: np.random.Generator, sizes: tuple[int, ...], axes: Sequence[i
     """Powers of two, up to 2 ** most and down to its inverse, whose product along the axes is near 1."""
     exponents = rng.uniform(-most, most, sizes) / 2
     return np.asarray(np.exp2(np.clip(exponents - exponents.mean(tuple(axes), keepdims=True), -most, most)))
+
+
+# ---- scans -----------------------------------------------------------------------------------------------------------
+
+
+SPECIAL = "special"
+NONE = "none"  # everything is zero; EVERY: nothing is
+RARE = "rare"  # hardly anything is nonzero
+
+ERRORS_KEPT = 1
+"""Terms for ``Accumulated`` where rounding errors are kept: the bound does not grow with the length of a line."""
+SHORT = 20000
+"""Elements up to which any axis will do; more belong to a case of one long axis."""
+
+
+class _TypeOfInput(OperatorCases):
+    """The input decides about the types of all tensors."""
+
+    standard_count = 40
+
+
+class _CumulativeCases(_TypeOfInput):
+    """Lines along any axis, in both directions, with and without the element itself.
+
+    Attributes:
+        flag: the attribute that leaves the element itself out.
+        bound: how far results may lie from the reference.
+    """
+
+    long_sizes: ClassVar[SizesList] = ((70001,), (70004,), (3, 20011), (20011, 3), (2, 4099, 4))
+    large_sizes: ClassVar[SizesList] = ((16_700_001,), (16_777_152,), (4_300_000, 3), (3, 1_000_003))
+    flag: ClassVar[str]
+    bound: ClassVar[Tolerance]
+
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, INNER, OUTER, SPECIAL)
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        axis = _axis(key, rng)
+        decreasing, exclusive = bool(rng.integers(2)), bool(rng.integers(2))
+        tensors = self.uniform_tensors(key, rng)
+        desc: Any = self.desc_class(
+            **tensors, axis=axis, axis_direction=AxisDirection(int(decreasing)), **{self.flag: exclusive}
+        )
+
+        def magnitude(x: Array) -> Bound:
+            sizes = np.abs(x.astype(np.float64))
+            return np.flip(np.flip(sizes, axis).cumsum(axis), axis) if decreasing else sizes.cumsum(axis)
+
+        def fill(contents: np.random.Generator) -> Arrays:
+            return (self.values(contents, key),)
+
+        return Case(name, desc, fill, self.bound, magnitude=of_first(magnitude))
+
+    @abstractmethod
+    def values(self, rng: np.random.Generator, key: Key) -> Array:
+        """The contents of the input."""
+
+
+def _axis(key: Key, rng: np.random.Generator) -> int:
+    if key.variant == INNER:
+        return len(key.sizes) - 1
+    if key.variant == OUTER:
+        return 0
+    return int(np.argmax(key.sizes)) if math.prod(key.sizes) > SHORT else int(rng.integers(len(key.sizes)))
+
+
+def _with_special_values(rng: np.random.Generator, values: Array, others: Array, share: float) -> Array:
+    """The values with others in the place of some."""
+    return np.where(rng.random(values.shape) < share, rng.choice(others, values.shape), values)
+
+
+@cases(descs.CumulativeSummation)
+class CumulativeSummationCases(_CumulativeCases):
+    """CUMULATIVE_SUMMATION: floats as if added in twice the precision, integers wrap."""
+
+    flag = "has_exclusive_sum"
+    bound = Accumulated(ERRORS_KEPT)
+
+    def values(self, rng: np.random.Generator, key: Key) -> Array:
+        """Numbers; special ones without the largest, whose partial sums may or may not overflow."""
+        data_type = key.types[0]
+        if key.variant != SPECIAL or not data_type.is_float:
+            return numbers(rng, data_type, key.sizes)
+        infinite = np.array([math.inf, -math.inf, math.nan], data_type.numpy)
+        return _with_special_values(rng, few(rng, data_type, key.sizes), infinite, 0.05)
+
+
+@cases(descs.CumulativeProduct)
+class CumulativeProductCases(_CumulativeCases):
+    """CUMULATIVE_PRODUCT: floats as if multiplied in twice the precision and without limits, integers wrap."""
+
+    flag = "has_exclusive_product"
+    bound = Ulp(1)
+
+    def values(self, rng: np.random.Generator, key: Key) -> Array:
+        """Odd integers, so that products do not end up at 0; floats around 1 whose products come and go."""
+        data_type = key.types[0]
+        if not data_type.is_float:
+            return numbers(rng, data_type, key.sizes) | data_type.numpy.type(key.variant != SPECIAL)
+        signs = rng.choice([-1.0, 1.0], key.sizes)
+        values = (signs * 2.0 ** rng.uniform(-1.0, 1.0, key.sizes)).astype(data_type.numpy)
+        if key.variant != SPECIAL:
+            return values
+        scaled = (values * 2.0 ** rng.integers(-10, 11, key.sizes)).astype(data_type.numpy)
+        return _with_special_values(rng, scaled, specials(data_type), 0.1)
+
+
+@cases(descs.NonzeroCoordinates)
+class NonzeroCoordinatesCases(_TypeOfInput):
+    """NONZERO_COORDINATES: with and without coordinates of leading 1s, outputs of other ranks than the input."""
+
+    long_sizes: ClassVar[SizesList] = ((70001,), (70004,), (3, 20011), (257, 130), (2, 4099, 3))
+    # Coordinates just below 128 MiB: many adapters bind no more, counting what precedes a tensor in its 256 bytes.
+    large_sizes: ClassVar[SizesList] = ((4096, 4095), (16_700_001,))
+
+    def variants(self, types: Types) -> tuple[str, ...]:
+        """How much is zero, and what zeros there are."""
+        return (PLAIN, NONE, EVERY, RARE, *([SPECIAL] if types[0].is_float else []))
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        rank = len(key.sizes)
+        fewest = rank - next((d for d, size in enumerate(key.sizes) if size > 1), rank)
+        width = fewest if math.prod(key.sizes) > SHORT else int(rng.integers(max(fewest, 1), rank + 1))
+        rows = (1,) * int(rng.integers(7)) + (math.prod(key.sizes), width)
+        source, count, coordinates = draw_tensors(
+            key,
+            rng,
+            (key.types[0], key.sizes, False),
+            (DataType.UINT32, (1,) * int(rng.integers(1, 9)), True),
+            (DataType.UINT32, rows, True),
+        )
+        desc = descs.NonzeroCoordinates(
+            input_tensor=source, output_count_tensor=count, output_coordinates_tensor=coordinates
+        )
+        return Case(name, desc, lambda contents: (_sparse(contents, key),), EXACT)
+
+
+def _sparse(rng: np.random.Generator, key: Key) -> Array:
+    """Any bits but zero, among zeros."""
+    data_type, zero = key.types[0], key.types[0].numpy.type(0)
+    if key.variant == SPECIAL:
+        tiny = np.finfo(data_type.numpy).smallest_subnormal
+        return rng.choice(np.array([zero, -zero, tiny, -tiny, math.nan, math.inf], data_type.numpy), key.sizes)
+    share = {NONE: 0.0, EVERY: 1.0, RARE: 0.01}.get(key.variant, 0.5)
+    values = any_bits(rng, data_type, key.sizes)
+    values = np.where(values == 0, data_type.numpy.type(1), values)
+    return np.where(rng.random(key.sizes) < share, values, zero)
+
+
+# ---- sorting ---------------------------------------------------------------------------------------------------------
+
+
+WHOLE = "whole"  # K is the whole axis
+FIRST = "first"  # K is 1
+BITS = "bits"  # anything the type can hold: the ends of its range, NaN of both signs and any payload, subnormals
+
+
+class _SortCases(OperatorCases):
+    """Any axis, any K, ties, NaN; short lines, and lines that take several kernels."""
+
+    long_sizes: ClassVar[SizesList] = ((70001,), (3, 20011), (3000, 7), (2, 4099, 3))
+    large_sizes: ClassVar[SizesList] = ((1 << 20,), (65537, 129), (3, 1_000_003))
+    type_fields = ("InputTensor", "OutputIndexTensor")
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, INNER, OUTER, WHOLE, FIRST, TIES, BITS)
+
+    def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
+        axis = _axis(key, rng)
+        count = _count(key, key.sizes[axis], rng)
+        sizes = tuple(count if dimension == axis else size for dimension, size in enumerate(key.sizes))
+        source, values, places = draw_tensors(
+            key, rng, (key.types[0], key.sizes, False), (key.types[0], sizes, True), (key.types[1], sizes, True)
+        )
+        fields = {"input_tensor": source, "output_value_tensor": values, "output_index_tensor": places}
+        desc: Any = self.desc_class(**fields, axis=axis, k=count, **self.direction(rng))
+        return Case(name, desc, lambda contents: (_contents(contents, key),), EXACT)
+
+    def direction(self, rng: np.random.Generator) -> dict[str, Any]:
+        """The fields that only one of the operators has."""
+        return {}
+
+
+def _count(key: Key, length: int, rng: np.random.Generator) -> int:
+    """How many elements are asked for: small counts more often."""
+    if key.variant in (WHOLE, FIRST):
+        return length if key.variant == WHOLE else 1
+    return min(length, int((length + 1) ** rng.random()))
+
+
+def _contents(rng: np.random.Generator, key: Key) -> Array:
+    """Elements to sort."""
+    data_type, sizes = key.types[0], key.sizes
+    if key.variant == TIES:
+        return few(rng, data_type, sizes)
+    if key.variant == BITS:
+        return _any_values(rng, data_type, sizes)
+    return with_rivals(rng, numbers(rng, data_type, sizes))
+
+
+def _any_values(rng: np.random.Generator, data_type: DataType, sizes: tuple[int, ...]) -> Array:
+    """Few numbers, special ones, any bits; a third of floats' any bits are NaN."""
+    kind = rng.random(sizes)
+    values = np.where(kind < 0.4, few(rng, data_type, sizes), rng.choice(specials(data_type), sizes))
+    noise = any_bits(rng, data_type, sizes)
+    if data_type.is_float:
+        exponent = np.array(np.inf, data_type.numpy).view(as_bits(noise).dtype)
+        noise = np.where(rng.random(sizes) < 0.33, as_bits(noise) | exponent, as_bits(noise)).view(noise.dtype)
+    return np.where(kind < 0.8, values, noise)
+
+
+@cases(descs.TopK1)
+class TopK1Cases(_SortCases):
+    """TOP_K1: both directions."""
+
+    standard_count = 40
+
+    def direction(self, rng: np.random.Generator) -> dict[str, Any]:
+        return {"axis_direction": AxisDirection(int(rng.integers(2)))}
+
+
+register(_SortCases, descs.TopK, standard_count=40, long_sizes=((3, 20011),), large_sizes=((65537, 129),))

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import Any, ClassVar
 
 import numpy as np
 
-from dmlgpu import reference
 from dmlgpu.catalog import descs
-from dmlgpu.catalog.enums import DataType, FeatureLevel, InterpolationMode, ReduceFunction
+from dmlgpu.catalog.enums import InterpolationMode, ReduceFunction
 from dmlgpu.catalog.operator_desc import Size2D
 from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.conformance.cases.case import Array, Arrays, Case
+from dmlgpu.conformance.cases.case import Array, Arrays, Case, evaluate_in_float32
 from dmlgpu.conformance.cases.contents import any_bits, few, numbers
-from dmlgpu.conformance.cases.indices import OUTSIDE, draw_indices
+from dmlgpu.conformance.cases.discriminating import SHARE
+from dmlgpu.conformance.cases.families.indexing import OUTSIDE, draw_indices
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
-from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
-from dmlgpu.conformance.cases.telling import SHARE
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound
 
 TIES = "ties"
@@ -32,12 +30,6 @@ ANY = 2**32 - 1
 
 MOST = 6000
 """Elements of a case, so that the reference stays quick."""
-
-
-def _table(cases_: OperatorCases, *fields: str) -> tuple[Types, ...]:
-    """All combinations of types that the newest feature level allows."""
-    table = cases_.schema.support_at(FeatureLevel.LEVEL_6_4)
-    return tuple(itertools.product(*(table[field].types for field in fields)))
 
 
 def _corners(rng: np.random.Generator, key: Key, regions: int, scales: Array, *, exact: bool = False) -> Array:
@@ -76,14 +68,7 @@ class RoiPoolingCases(OperatorCases):
     ranks = (4,)
     long_sizes: ClassVar[SizesList] = ((1, 2, 150, 151),)
     large_sizes: ClassVar[SizesList] = ((3, 2, 1025, 1031),)
-
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """One type for all."""
-        return _table(self, "InputTensor")
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, TIES, NAN, BEYOND, OUTSIDE)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, TIES, NAN, BEYOND, OUTSIDE)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         (data_type,) = key.types
@@ -123,18 +108,14 @@ def _image(rng: np.random.Generator, key: Key) -> Array:
     return np.where(rng.random(sizes) < 0.8, values.dtype.type(np.nan), values) if key.variant == NAN else values
 
 
-class _AlignCases(OperatorCases):
+class _SampledRegionCases(OperatorCases):
     """Sampled regions; the key has the sizes of the forward operator's input."""
 
     standard_count = 30
+    type_fields = ("ROITensor", "BatchIndicesTensor")
     ranks = (4,)
     long_sizes: ClassVar[SizesList] = ((1, 2, 70, 71),)
     large_sizes: ClassVar[SizesList] = ((1, 3, 1025, 1031),)
-
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """Of the elements, and of the batch indices."""
-        return _table(self, "ROITensor", "BatchIndicesTensor")
 
     def variants(self, types: Types) -> tuple[str, ...]:
         has_corners = any(field.name == "AlignRegionsToCorners" for field in self.schema.fields)
@@ -201,20 +182,7 @@ def _values(rng: np.random.Generator, key: Key) -> Array:
     return image
 
 
-def _in_float32(desc: Any, inputs: Arrays, **changes: Any) -> tuple[Bound, ...]:
-    """What an operator makes, in FLOAT32, of given numbers, twice."""
-    slots = [
-        slot for slot in (*desc.inputs, *desc.outputs) if slot.tensor is not None and slot.tensor.data_type.is_float
-    ]
-    wide = {slot.field: TensorDesc(DataType.FLOAT32, slot.tensor.sizes) for slot in slots if slot.tensor is not None}
-    given = tuple(
-        array.astype(np.float32) if array is not None and array.dtype.kind == "f" else array for array in inputs
-    )
-    results = reference.evaluate(desc.replace(**wide, **changes), given)
-    return tuple(np.zeros(0) if result is None else 2 * result.astype(np.float64) for result in results)
-
-
-class _ForwardCases(_AlignCases):
+class _RoiAlignCases(_SampledRegionCases):
     """Means and maxima."""
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
@@ -229,25 +197,18 @@ class _ForwardCases(_AlignCases):
             image, *others = inputs
             assert image is not None
             outside = abs(desc.out_of_bounds_input_value)
-            return _in_float32(desc, (np.abs(image), *others), out_of_bounds_input_value=outside)[0]
+            (total,) = evaluate_in_float32(desc, (np.abs(image), *others), out_of_bounds_input_value=outside)
+            return 2 * total
 
         return Case(name, desc, fill, Accumulated(64), magnitude=magnitude)
 
 
-@cases(descs.RoiAlign1)
-class RoiAlign1Cases(_ForwardCases):
-    """ROI_ALIGN1."""
-
-
-@cases(descs.RoiAlign)
-class RoiAlignCases(_ForwardCases):
-    """ROI_ALIGN."""
-
-    standard_count = 14
+register(_RoiAlignCases, descs.RoiAlign1)
+register(_RoiAlignCases, descs.RoiAlign, standard_count=14)
 
 
 @cases(descs.RoiAlignGrad)
-class RoiAlignGradCases(_AlignCases):
+class RoiAlignGradCases(_SampledRegionCases):
     """ROI_ALIGN_GRAD: both gradients or one of them."""
 
     standard_count = 20
@@ -271,8 +232,8 @@ class RoiAlignGradCases(_AlignCases):
         def magnitude(inputs: Arrays) -> tuple[Bound, ...]:
             image, gradient, corners, batches = inputs
             assert gradient is not None and batches is not None
-            to_input = _in_float32(desc, (image, np.abs(gradient), corners, batches))[0]
-            return to_input, _slopes(desc, image, np.abs(gradient.astype(np.float64)), batches.ravel())
+            to_input, *_ = evaluate_in_float32(desc, (image, np.abs(gradient), corners, batches))
+            return 2 * to_input, _slopes(desc, image, np.abs(gradient.astype(np.float64)), batches.ravel())
 
         return Case(name, desc, fill, Accumulated(64), magnitude=magnitude)
 
@@ -294,11 +255,11 @@ class RoiAlignGradCases(_AlignCases):
 
     def _names(self, fields: dict[str, Any], rng: np.random.Generator) -> tuple[str, ...]:
         """The tensors that a description has."""
-        wanted = [["output_gradient_tensor"], ["output_roi_gradient_tensor"]]
-        outputs = [wanted[0], wanted[1], wanted[0] + wanted[1]][rng.integers(3)]
-        needs_input = fields["reduction_function"] is ReduceFunction.MAX or len(outputs) == 2 or outputs == wanted[1]
-        given = ["input_tensor"] if needs_input or rng.integers(2) else []
-        return (*given, "input_gradient_tensor", "roi_tensor", "batch_indices_tensor", *outputs)
+        gradients = [["output_gradient_tensor"], ["output_roi_gradient_tensor"]]
+        outputs = [gradients[0], gradients[1], gradients[0] + gradients[1]][rng.integers(3)]
+        needs_input = fields["reduction_function"] is ReduceFunction.MAX or len(outputs) == 2 or outputs == gradients[1]
+        images = ["input_tensor"] if needs_input or rng.integers(2) else []
+        return (*images, "input_gradient_tensor", "roi_tensor", "batch_indices_tensor", *outputs)
 
 
 def _slopes(desc: descs.RoiAlignGrad, image: Array | None, gradient: Bound, batches: Array) -> Bound:
@@ -306,7 +267,7 @@ def _slopes(desc: descs.RoiAlignGrad, image: Array | None, gradient: Bound, batc
     if image is None:
         return np.zeros(0)
     largest = np.abs(image.astype(np.float64)).max((2, 3))
-    found = np.minimum(batches, len(image) - 1).astype(np.int64)
-    total = (gradient.sum((2, 3)) * largest[found]).sum(1)
+    places = np.minimum(batches, len(image) - 1).astype(np.int64)
+    total = (gradient.sum((2, 3)) * largest[places]).sum(1)
     scales = np.array([desc.spatial_scale_x, desc.spatial_scale_y] * 2)
     return np.asarray((2 * total[:, None] * scales).reshape(desc.roi_tensor.sizes))

@@ -11,16 +11,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu import reference
 from dmlgpu.catalog import descs
-from dmlgpu.catalog.enums import AxisDirection, DataType, FeatureLevel, InterpolationMode
+from dmlgpu.catalog.enums import AxisDirection, DataType, InterpolationMode
 from dmlgpu.catalog.operator_desc import Size2D
-from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.conformance.cases.case import Array, Arrays, Case
+from dmlgpu.conformance.cases.case import Array, Arrays, Case, evaluate_in_float32, of_first
 from dmlgpu.conformance.cases.contents import any_bits, numbers
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
-from dmlgpu.conformance.cases.layouts import Layout
-from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
+from dmlgpu.conformance.cases.layouts import TensorLayout
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound, Tolerance
 
 LINEAR = "linear"
@@ -64,12 +62,6 @@ class _ResamplingCases(OperatorCases):
     long_sizes: ClassVar[SizesList] = ((70001,), (3, 1025))
     large_sizes: ClassVar[SizesList] = ((3, 2, 1025, 1031),)
 
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """All types of the newest feature level."""
-        name = self.schema.tensor_fields[0].name
-        return tuple((data_type,) for data_type in self.schema.support_at(FeatureLevel.LEVEL_6_4)[name].types)
-
     def variants(self, types: Types) -> tuple[str, ...]:
         return (PLAIN, LINEAR, SHIFTED, ALIGNED, WHOLE, TIES, *([SPECIAL] if types[0].is_float else []))
 
@@ -88,7 +80,7 @@ class _ResamplingCases(OperatorCases):
         for size in key.sizes:
             drawn.append(_draw_axis(key, rng, size, room))
             room = max(room * size // drawn[-1][0], 1)
-        counts, *values = (tuple(found) for found in zip(*drawn, strict=True))
+        counts, *values = (tuple(column) for column in zip(*drawn, strict=True))
         names = [name for name in ("scales", "input_pixel_offsets", "output_pixel_offsets") if self.has(name)]
         return fields | dict(zip(names, values, strict=False)), counts
 
@@ -115,14 +107,6 @@ def _draw_axis(key: Key, rng: np.random.Generator, size: int, room: int) -> tupl
     return count, scale, center, -center
 
 
-def _on_floats(desc: Any, array: Array) -> Bound:
-    """What the operator makes of the numbers of its input in FLOAT32."""
-    tensors = {slot.field: slot.tensor for slot in (*desc.inputs, *desc.outputs) if slot.tensor is not None}
-    wide = {name: TensorDesc(DataType.FLOAT32, tensor.sizes) for name, tensor in tensors.items()}
-    (result,) = reference.evaluate(desc.replace(**wide), (array.astype(np.float32),))
-    return np.asarray(result.astype(np.float64))
-
-
 def _contents(rng: np.random.Generator, key: Key, sizes: Sizes, desc: Any) -> Array:
     """Any bits where they are only moved, else numbers."""
     (data_type,) = key.types
@@ -134,27 +118,27 @@ def _contents(rng: np.random.Generator, key: Key, sizes: Sizes, desc: Any) -> Ar
     return values.astype(data_type.numpy)
 
 
-def _case(key: Key, name: str, desc: Any, given: Sizes, terms: int) -> Case:
+def _case(key: Key, name: str, desc: Any, input_sizes: Sizes, terms: int) -> Case:
     """A case over one input of so many elements, each of whose results is a sum of so many terms."""
 
     def fill(contents: np.random.Generator) -> Arrays:
-        return (_contents(contents, key, given, desc),)
+        return (_contents(contents, key, input_sizes, desc),)
 
-    def magnitude(inputs: Arrays) -> Bound:
-        (array,) = inputs
-        assert array is not None
+    def magnitude(array: Array) -> Bound:
         if not key.types[0].is_float:
-            return np.abs(_on_floats(desc, array) % 1 - 0.5)
+            (exact,) = evaluate_in_float32(desc, (array,))
+            return np.abs(exact % 1 - 0.5)
         sizes = np.abs(np.where(np.isfinite(array), array, 0))
-        return 2 * (_on_floats(desc, sizes) + float(sizes.max()) * (key.variant == ANTIALIASED))
+        (total,) = evaluate_in_float32(desc, (sizes,))
+        return 2 * (total + float(sizes.max()) * (key.variant == ANTIALIASED))
 
     if desc.interpolation_mode is InterpolationMode.NEAREST_NEIGHBOR and "GRAD" not in desc.operator:
         return Case(name, desc, fill, EXACT)
     tolerance = Accumulated(terms) if key.types[0].is_float else RoundedSum()
-    return Case(name, desc, fill, tolerance, magnitude=magnitude)
+    return Case(name, desc, fill, tolerance, magnitude=of_first(magnitude))
 
 
-class _ForwardCases(_ResamplingCases):
+class _ResampleCases(_ResamplingCases):
     """Nearest neighbour of any bits, interpolation of numbers."""
 
     packed_sizes: ClassVar[SizesList] = ((40,), (3, 16), (7, 2, 12), (2, 3, 5, 8))
@@ -164,7 +148,7 @@ class _ForwardCases(_ResamplingCases):
         """Also whole factors for these."""
         yield from super().standard_keys()
         for sizes, (types, seed) in zip(self.packed_sizes, itertools.product(self.types, range(2)), strict=False):
-            yield Key(types, sizes, Layout.PACKED, WHOLE, seed)
+            yield Key(types, sizes, TensorLayout.PACKED, WHOLE, seed)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         fields, counts = self.fields(key, rng)
@@ -178,7 +162,7 @@ class _ForwardCases(_ResamplingCases):
 
 
 @cases(descs.Resample3)
-class Resample3Cases(_ForwardCases):
+class Resample3Cases(_ResampleCases):
     """RESAMPLE3: also antialiased."""
 
     standard_count = 28
@@ -190,31 +174,20 @@ class Resample3Cases(_ForwardCases):
         """Also two that shrink to a tenth, so that many elements of the input lie under each of the output, some that
         shrink by whole factors, to whole units, and two by others, of which tiles have weights in common."""
         yield from super().standard_keys()
-        yield Key((DataType.FLOAT16,), (3, 200), Layout.PACKED, ANTIALIASED)
-        yield Key((DataType.FLOAT32,), (40, 50), Layout.PACKED, ANTIALIASED, 16)
+        yield Key((DataType.FLOAT16,), (3, 200), TensorLayout.PACKED, ANTIALIASED)
+        yield Key((DataType.FLOAT32,), (40, 50), TensorLayout.PACKED, ANTIALIASED, 16)
         for data_type, seed in ((DataType.FLOAT32, 0), (DataType.FLOAT16, 96), (DataType.UINT8, 14)):
-            yield Key((data_type,), (14, 32), Layout.PACKED, ANTIALIASED, seed)
-        yield Key((DataType.FLOAT32,), (48, 96), Layout.PACKED, ANTIALIASED, 84)
+            yield Key((data_type,), (14, 32), TensorLayout.PACKED, ANTIALIASED, seed)
+        yield Key((DataType.FLOAT32,), (48, 96), TensorLayout.PACKED, ANTIALIASED, 84)
         for seed in (28, 36):
-            yield Key((DataType.FLOAT32,), (3, 20, 44), Layout.PACKED, ANTIALIASED, seed)
+            yield Key((DataType.FLOAT32,), (3, 20, 44), TensorLayout.PACKED, ANTIALIASED, seed)
 
 
-@cases(descs.Resample2)
-class Resample2Cases(_ForwardCases):
-    """RESAMPLE2."""
-
-    standard_count = 12
-
-
-@cases(descs.Resample1)
-class Resample1Cases(_ForwardCases):
-    """RESAMPLE1."""
-
-    standard_count = 12
+register(_ResampleCases, descs.Resample2, descs.Resample1, standard_count=12)
 
 
 @cases(descs.Resample)
-class ResampleCases(_ForwardCases):
+class ResampleCases(_ResampleCases):
     """RESAMPLE: pixel centres only."""
 
     standard_count = 12
@@ -223,7 +196,7 @@ class ResampleCases(_ForwardCases):
         return (PLAIN, LINEAR, SHIFTED, WHOLE)
 
 
-class _GradientCases(_ResamplingCases):
+class _ResampleGradCases(_ResamplingCases):
     """Sums of all that used an element."""
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
@@ -233,16 +206,8 @@ class _GradientCases(_ResamplingCases):
         return _case(key, name, desc, counts, math.prod(counts))
 
 
-@cases(descs.ResampleGrad1)
-class ResampleGrad1Cases(_GradientCases):
-    """RESAMPLE_GRAD1."""
-
-
-@cases(descs.ResampleGrad)
-class ResampleGradCases(_GradientCases):
-    """RESAMPLE_GRAD."""
-
-    standard_count = 24
+register(_ResampleGradCases, descs.ResampleGrad1)
+register(_ResampleGradCases, descs.ResampleGrad, standard_count=24)
 
 
 @cases(descs.Upsample2d)
@@ -253,14 +218,7 @@ class Upsample2dCases(OperatorCases):
     ranks = (4, 5)
     long_sizes: ClassVar[SizesList] = ((1, 2, 65, 64), (2, 1, 3, 7, 128))
     large_sizes: ClassVar[SizesList] = ((3, 2, 513, 515),)
-
-    @property
-    def types(self) -> tuple[Types, ...]:
-        """All types."""
-        return ((DataType.FLOAT32,), (DataType.FLOAT16,))
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, LINEAR, SPECIAL)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, LINEAR, SPECIAL)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         most = 4 if math.prod(key.sizes) <= MOST else 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -13,11 +12,11 @@ from dmlgpu import reference
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc
-from dmlgpu.conformance.cases.case import Array, Arrays, Case
+from dmlgpu.conformance.cases.case import Array, Case, of_first
 from dmlgpu.conformance.cases.contents import few, numbers
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
-from dmlgpu.conformance.cases.layouts import Layout
-from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_axes, draw_tensors
+from dmlgpu.conformance.cases.layouts import TensorLayout
+from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_axes, draw_tensors, register
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound, Tolerance, Ulp
 
 INNER = "inner"  # the last axis alone
@@ -54,7 +53,7 @@ def _contents(rng: np.random.Generator, key: Key, sizes: tuple[int, ...]) -> Arr
     return values
 
 
-class _RowCases(OperatorCases):
+class _SoftmaxRowCases(OperatorCases):
     """Any axes; short rows, rows of some thousands, rows of a million."""
 
     long_sizes: ClassVar[SizesList] = (
@@ -69,9 +68,7 @@ class _RowCases(OperatorCases):
     )
     large_sizes: ClassVar[SizesList] = ((4_200_000,), (65537, 129))
     example: ClassVar[Tolerance] = EXACT
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, INNER, OUTER, EVERY, MASKED, SPECIAL, PEAKED, TIES, LARGE)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, INNER, OUTER, EVERY, MASKED, SPECIAL, PEAKED, TIES, LARGE)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         axes = draw_axes(key, rng)
@@ -92,16 +89,12 @@ class _RowCases(OperatorCases):
         desc = self.desc_class(input_tensor=source, output_tensor=output, **fields)
         count = math.prod(sizes[axis] for axis in along)
 
-        def magnitude(inputs: Arrays) -> Bound:
-            assert inputs[0] is not None
-            return self.magnitude(desc, inputs[0], along)
-
         return Case(
             name,
             desc,
             lambda contents: (_contents(contents, key, sizes),),
             self.tolerance_of(count),
-            magnitude=magnitude,
+            magnitude=of_first(lambda x: self.magnitude(desc, x, along)),
         )
 
     def tolerance_of(self, count: int) -> Tolerance:
@@ -123,17 +116,16 @@ def _shifted(values: Array, axes: tuple[int, ...]) -> Bound:
         return values.max(axes, keepdims=True).astype(np.float64) - values
 
 
-class _SoftmaxCases(_RowCases):
+class _SoftmaxCases(_SoftmaxRowCases):
     """Half a unit of error in x - maximum makes |x - maximum| halves in its power; powers and quotient add some."""
 
     example = Ulp(4)
-
-    def standard_keys(self) -> Iterator[Key]:
-        """Also odd rows, so many that neighbours store theirs together, and so many rows that subgroups hold them."""
-        yield from super().standard_keys()
-        yield Key((DataType.FLOAT32,), (70, 131), Layout.PACKED, SPECIAL)
-        yield Key((DataType.FLOAT32,), (130, 256), Layout.PACKED)
-        yield Key((DataType.FLOAT32,), (140, 244), Layout.PACKED, SPECIAL)
+    added_keys: ClassVar[tuple[Key, ...]] = (
+        Key((DataType.FLOAT32,), (70, 131), TensorLayout.PACKED, SPECIAL),
+        Key((DataType.FLOAT32,), (130, 256), TensorLayout.PACKED),
+        Key((DataType.FLOAT32,), (140, 244), TensorLayout.PACKED, SPECIAL),
+    )
+    """Odd rows, so many that neighbours store theirs together, and so many rows that subgroups hold them."""
 
     def magnitude(self, desc: OperatorDesc, values: Array, axes: tuple[int, ...]) -> Bound:
         """The result times 4 + |x - maximum|."""
@@ -142,16 +134,13 @@ class _SoftmaxCases(_RowCases):
             return np.nan_to_num(result.astype(np.float64) * (4 + _shifted(values, axes)))
 
 
-class _LogSoftmaxCases(_RowCases):
+class _LogSoftmaxCases(_SoftmaxRowCases):
     """Where the result is far from 0, x - maximum and the logarithm are rounded; where it is near 0 the weight of the
     other elements decides, down to what the reference knows of it."""
 
     example = Accumulated(8)
-
-    def standard_keys(self) -> Iterator[Key]:
-        """Also so many rows that subgroups hold them."""
-        yield from super().standard_keys()
-        yield Key((DataType.FLOAT32,), (140, 244), Layout.PACKED, PEAKED)
+    added_keys: ClassVar[tuple[Key, ...]] = (Key((DataType.FLOAT32,), (140, 244), TensorLayout.PACKED, PEAKED),)
+    """So many rows that subgroups hold them."""
 
     def magnitude(self, desc: OperatorDesc, values: Array, axes: tuple[int, ...]) -> Bound:
         """Twice |x - maximum|, four times the logarithm of the total, and the reference's own error."""
@@ -166,44 +155,27 @@ class _LogSoftmaxCases(_RowCases):
         """The examples need the sum of absolute values too."""
         axes = case.desc.axes  # type: ignore[attr-defined]
 
-        def magnitude(inputs: Arrays) -> Bound:
-            assert inputs[0] is not None
-            return self.magnitude(case.desc, inputs[0], axes)
-
-        return replace(case, magnitude=magnitude)
+        return replace(case, magnitude=of_first(lambda x: self.magnitude(case.desc, x, axes)))
 
 
-class _HardmaxCases(_RowCases):
+class _HardmaxCases(_SoftmaxRowCases):
     """Places are exact."""
 
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, INNER, OUTER, EVERY, MASKED, SPECIAL, TIES)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, INNER, OUTER, EVERY, MASKED, SPECIAL, TIES)
 
     def tolerance_of(self, count: int) -> Tolerance:
-        """Zeros and ones."""
         return EXACT
 
     def magnitude(self, desc: OperatorDesc, values: Array, axes: tuple[int, ...]) -> Bound:
-        """Nothing is added."""
         return np.zeros(values.shape)
 
 
-@cases(descs.ActivationSoftmax1)
-class Softmax1Cases(_SoftmaxCases):
-    """ACTIVATION_SOFTMAX1."""
+register(_SoftmaxCases, descs.ActivationSoftmax1)
+register(_LogSoftmaxCases, descs.ActivationLogSoftmax1)
+register(_HardmaxCases, descs.ActivationHardmax1)
 
 
-@cases(descs.ActivationLogSoftmax1)
-class LogSoftmax1Cases(_LogSoftmaxCases):
-    """ACTIVATION_LOG_SOFTMAX1."""
-
-
-@cases(descs.ActivationHardmax1)
-class Hardmax1Cases(_HardmaxCases):
-    """ACTIVATION_HARDMAX1."""
-
-
-class _LastAxis(_RowCases):
+class _LastAxis(_SoftmaxRowCases):
     """The older operators: rows along the last dimension, all but the last two dimensions of size 1."""
 
     long_sizes: ClassVar[SizesList] = ((1_000_003,), (3, 20011), (70, 4096))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.conformance.cases.case import Arrays, Case
 from dmlgpu.conformance.cases.contents import numbers
-from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
+from dmlgpu.conformance.cases.keys import PLAIN, Key
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import Accumulated, Bound
 
@@ -22,20 +24,18 @@ class AdamOptimizerCases(OperatorCases):
 
     standard_count = 40
     type_fields = ("GradientTensor", "TrainingStepTensor")
-
-    def variants(self, types: Types) -> tuple[str, ...]:
-        return (PLAIN, LATE, EXTREME)
+    variant_names: ClassVar[tuple[str, ...]] = (PLAIN, LATE, EXTREME)
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         data_type, step_type = key.types
-        *given, x, m, v = draw_tensors(
+        *sources, x, m, v = draw_tensors(
             key, rng, *[(data_type, key.sizes, False)] * 4, *[(data_type, key.sizes, True)] * 3
         )
         desc = descs.AdamOptimizer(
-            input_parameters_tensor=given[0],
-            input_first_moment_tensor=given[1],
-            input_second_moment_tensor=given[2],
-            gradient_tensor=given[3],
+            input_parameters_tensor=sources[0],
+            input_first_moment_tensor=sources[1],
+            input_second_moment_tensor=sources[2],
+            gradient_tensor=sources[3],
             training_step_tensor=TensorDesc(step_type, (1,) * len(key.sizes)),
             output_parameters_tensor=x,
             output_first_moment_tensor=m,

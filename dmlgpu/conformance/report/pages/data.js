@@ -1,4 +1,4 @@
-// Every outcome of every run, in columns: see dmlgpu/conformance/report/dataset.py.
+// Every outcome of every run, in columns: see dmlgpu/conformance/report/writing.py.
 
 async function unpack(text) {
   const bytes = Uint8Array.from(atob(text), (sign) => sign.charCodeAt(0));
@@ -54,7 +54,7 @@ function distance(value) {
   return value === "inf" ? Infinity : value;
 }
 
-// An error that is given in units of what is allowed, as a share of that: see dmlgpu/conformance/running/wording.py.
+// An error that is given in units of what is allowed, as a share of that: see dmlgpu/conformance/running/outcome.py.
 function boundText(value) {
   const share = shareText(value);
   if (value === null || value === Infinity || value === 0) return share;

@@ -1,1 +1,4 @@
-"""One module per family of ONNX operators; ``registry`` imports all of them, and finds what they register."""
+"""ONNX operators by topic, each translated by a function that its module registers."""
+
+MICROSOFT = "com.microsoft"
+"""The domain of onnxruntime's contributed operators."""

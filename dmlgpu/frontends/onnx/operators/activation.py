@@ -1,38 +1,38 @@
-"""Activations by element, and those along an axis: Softmax, LogSoftmax, Hardmax."""
+"""Activations: by element, along an axis, and those of com.microsoft with a bias."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.frontends.onnx.compose import cast
 from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped
+from dmlgpu.frontends.onnx.operators import MICROSOFT
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Value
 from dmlgpu.tensors.graphs import directmlx as dml
 from dmlgpu.tensors.graphs import functions
 from dmlgpu.tensors.graphs.expression import Expression
 
-ACTIVATIONS: dict[str, Callable[[Node, Expression], Expression]] = {
-    "Sigmoid": lambda node, x: functions.activation_sigmoid(x),
-    "LeakyRelu": lambda node, x: functions.activation_leaky_relu(x, alpha=node.number("alpha", 0.01)),
-    "Elu": lambda node, x: functions.activation_elu(x, alpha=node.number("alpha", 1.0)),
-    "Celu": lambda node, x: functions.activation_celu(x, alpha=node.number("alpha", 1.0)),
-    "Selu": lambda node, x: functions.activation_scaled_elu(
-        x, alpha=node.number("alpha", 1.6732632423543772), gamma=node.number("gamma", 1.0507009873554805)
-    ),
-    "HardSigmoid": lambda node, x: functions.activation_hard_sigmoid(
-        x, alpha=node.number("alpha", 0.2), beta=node.number("beta", 0.5)
-    ),
-    "HardSwish": lambda node, x: functions.activation_hard_swish(x, alpha=1 / 6, beta=0.5),
-    "Softplus": lambda node, x: functions.activation_softplus(x),
-    "Softsign": lambda node, x: functions.activation_softsign(x),
-    "ThresholdedRelu": lambda node, x: functions.activation_thresholded_relu(x, alpha=node.number("alpha", 1.0)),
-    "Swish": lambda node, x: functions.activation_swish(x, sigmoid_input_scale=node.number("alpha", 1.0)),
+Activation = tuple[Callable[..., Expression], dict[str, float]]
+
+ACTIVATIONS: dict[str, Activation] = {
+    "Celu": (functions.activation_celu, {"alpha": 1.0}),
+    "Elu": (functions.activation_elu, {"alpha": 1.0}),
+    "HardSigmoid": (functions.activation_hard_sigmoid, {"alpha": 0.2, "beta": 0.5}),
+    "HardSwish": (lambda x: functions.activation_hard_swish(x, alpha=1 / 6, beta=0.5), {}),
+    "LeakyRelu": (functions.activation_leaky_relu, {"alpha": 0.01}),
+    "Selu": (functions.activation_scaled_elu, {"alpha": 1.6732632423543772, "gamma": 1.0507009873554805}),
+    "Sigmoid": (functions.activation_sigmoid, {}),
+    "Softplus": (functions.activation_softplus, {}),
+    "Softsign": (functions.activation_softsign, {}),
+    "Swish": (lambda x, alpha: functions.activation_swish(x, sigmoid_input_scale=alpha), {"alpha": 1.0}),
+    "ThresholdedRelu": (functions.activation_thresholded_relu, {"alpha": 1.0}),
 }
+"""By ONNX's name: the function, and its attributes with their defaults."""
 
 ALONG_AXES: dict[str, Callable[..., Expression]] = {
     "Softmax": functions.activation_softmax1,
@@ -44,7 +44,13 @@ ALONG_AXES: dict[str, Callable[..., Expression]] = {
 @operator(*ACTIVATIONS)
 def activation(node: Node) -> Value:
     """Apply an activation to each element."""
-    return node.valued(ACTIVATIONS[node.op_type](node, node.tensor(0)), node.shape(0))
+    return node.valued(apply_activation(node, node.op_type, node.tensor(0)), node.shape(0))
+
+
+def apply_activation(node: Node, name: str, x: Expression) -> Expression:
+    """Return an activation of a tensor, with the attributes of a node."""
+    function, defaults = ACTIVATIONS[name]
+    return function(x, **{attribute: node.number(attribute, default) for attribute, default in defaults.items()})
 
 
 @operator("Relu")
@@ -72,14 +78,16 @@ def shrink(node: Node) -> Value:
 
 
 @operator("Gelu", since=20)
-@operator("Gelu", domain="com.microsoft")
+@operator("Gelu", domain=MICROSOFT)
 def gelu(node: Node) -> Value:
     """Gaussian error linear unit, exact or by tanh."""
-    x = node.tensor(0)
-    if node.text("approximate", "none") == "none":
-        return node.valued(functions.activation_gelu(x), node.shape(0))
+    function = functions.activation_gelu if node.text("approximate", "none") == "none" else _gelu_by_tanh
+    return node.valued(function(node.tensor(0)), node.shape(0))
+
+
+def _gelu_by_tanh(x: Expression) -> Expression:
     inner = dml.multiply(x, dml.multiply(x, x) * 0.044715 + 1) * math.sqrt(2 / math.pi)
-    return node.valued(dml.multiply(x * 0.5, dml.activation_tanh(inner) + 1), node.shape(0))
+    return dml.multiply(x * 0.5, dml.activation_tanh(inner) + 1)
 
 
 @operator(*ALONG_AXES, since=13)
@@ -97,3 +105,66 @@ def along_rest(node: Node) -> Value:
     axis = node.axis(axis, len(shape) + (axis >= 0)) if shape else 0
     rows = reshaped(node.tensor(0), (math.prod(shape[:axis]), math.prod(shape[axis:])))
     return node.valued(ALONG_AXES[node.op_type](rows, axes=(1,)), shape)
+
+
+def _with_bias(node: Node) -> Expression:
+    """Return the first input plus the optional bias of its last dimension."""
+    x = node.tensor(0)
+    return dml.add(x, broadcast_to(node.tensor(1), x.sizes)) if node.has(1) else x
+
+
+@operator("BiasGelu", "FastGelu", domain=MICROSOFT)
+def bias_gelu(node: Node) -> Value:
+    """Gelu after a bias, by tanh for FastGelu, whose bias is optional."""
+    function = functions.activation_gelu if node.op_type == "BiasGelu" else _gelu_by_tanh
+    return node.valued(function(_with_bias(node)), node.shape(0))
+
+
+@operator("QuickGelu", domain=MICROSOFT)
+def quick_gelu(node: Node) -> Value:
+    """x * sigmoid(alpha * x)."""
+    result = functions.activation_swish(node.tensor(0), sigmoid_input_scale=node.number("alpha", 1.702))
+    return node.valued(result, node.shape(0))
+
+
+@operator("BiasSplitGelu", domain=MICROSOFT)
+def bias_split_gelu(node: Node) -> Value:
+    """Add a bias, and multiply the first half of the last dimension by the Gelu of the second."""
+    x = _with_bias(node)
+    rank, size = len(x.sizes), x.sizes[-1]
+    if size % 2:
+        raise node.refusal(f"the last dimension must be even, got {size}")
+    left, right = dml.split(x, rank - 1, [size // 2, size // 2])
+    return node.valued(dml.multiply(left, functions.activation_gelu(right)))
+
+
+@operator("BiasAdd", domain=MICROSOFT)
+def bias_add(node: Node) -> Value:
+    """Add a bias of the last dimension, and another tensor."""
+    return node.valued(dml.add(_with_bias(node), node.tensor(2)), node.shape(0))
+
+
+_FUSED: dict[str, Activation] = {
+    "": (lambda x: x, {}),
+    "Relu": (functions.activation_relu, {}),
+    "Tanh": (functions.activation_tanh, {}),
+    # As in ONNX's Clip, the upper bound wins if it is below the lower one.
+    "Clip": (
+        lambda x, min, max: dml.clip(x, min if min < max else max, max),
+        {"min": -3.402823e38, "max": 3.402823e38},
+    ),
+    "ScaledTanh": (functions.activation_scaled_tanh, {"alpha": 1.0, "beta": 1.0}),
+    **{name: ACTIVATIONS[name] for name in ("Elu", "HardSigmoid", "LeakyRelu", "Selu", "Sigmoid", "Softplus")},
+    **{name: ACTIVATIONS[name] for name in ("Softsign", "ThresholdedRelu")},
+}
+"""Activations behind products and convolutions; parameters are in the order of ``activation_params``."""
+
+
+def activated(node: Node, x: Expression, parameters: Sequence[float | None]) -> Expression:
+    """Apply the fused activation that a node names; parameters that are None have their defaults."""
+    name = node.text("activation")
+    if name not in _FUSED:
+        raise node.refusal(f"activation {name!r} is not supported")
+    function, defaults = _FUSED[name]
+    values = {key: value for key, value in zip(defaults, parameters, strict=False) if value is not None}
+    return function(x, **{**defaults, **values})

@@ -1,4 +1,4 @@
-"""Attention of ONNX, and Attention and MultiHeadAttention of com.microsoft."""
+"""Attention of ONNX, Attention and MultiHeadAttention of com.microsoft, and RotaryEmbedding."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from dmlgpu.frontends.onnx.attention import (
     total,
     without_blind,
 )
-from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped
-from dmlgpu.frontends.onnx.operators.fused_activation import MICROSOFT
-from dmlgpu.frontends.onnx.registry import Result, operator
-from dmlgpu.frontends.onnx.values import Shape
+from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped, transposed
+from dmlgpu.frontends.onnx.operators import MICROSOFT
+from dmlgpu.frontends.onnx.registry import AS_FUNCTION, Result, operator
+from dmlgpu.frontends.onnx.values import Shape, Value
 from dmlgpu.tensors.graphs import directmlx as dml
 from dmlgpu.tensors.graphs import functions
 from dmlgpu.tensors.graphs.expression import Expression
@@ -61,15 +61,15 @@ def attention(node: Node) -> Sequence[Result]:
     added = _widened(node.tensor(3), keys, -math.inf) if node.has(3) and not node.value(3).is_bool else None
     bias = bias_of(_seen(node, query.sizes[1], keys, before), added, query.data_type)
     scale = node.number("scale", 1 / math.sqrt(query.sizes[2] // heads))
-    given = Given(query, key, value, heads, shared, scale, bias, past)
+    operands = Given(query, key, value, heads, shared, scale, bias, past)
     softcap, present = node.number("softcap"), node.wants(1) or node.wants(2)
     stage = node.integer("qk_matmul_output_mode") if node.wants(3) else None
     if stage not in (None, 0, 1, 2, 3):
         raise node.refusal(f"qk_matmul_output_mode must be between 0 and 3, got {stage}")
     if softcap or stage is not None:
-        results = composed(given, present=present, softcap=softcap, stage=stage)
+        results = composed(operands, present=present, softcap=softcap, stage=stage)
     else:
-        results = attend(given, present=present)
+        results = attend(operands, present=present)
     output, scores = by_head(results.output, heads), results.scores
     if bias is not None:
         output = without_blind(output, bias)
@@ -94,7 +94,7 @@ def _check_masks(node: Node, sizes: Shape) -> None:
 
 
 def _seen(node: Node, rows: int, keys: int, past: int) -> Expression | None:
-    """Return which keys a query sees, as far as booleans, lengths, order and windows say; None for all."""
+    """Return which keys each query sees by boolean mask, lengths, causality and windows; None for all."""
     conditions = []
     if node.has(3) and node.value(3).is_bool:
         conditions.append(_widened(node.tensor(3), keys, 0))
@@ -104,22 +104,22 @@ def _seen(node: Node, rows: int, keys: int, past: int) -> Expression | None:
         before = lengths - rows
         sizes = (lengths.sizes[0], 1, 1, keys)
         conditions.append(dml.less_than(broadcast_to(numbered(node, keys, 3), sizes), broadcast_to(lengths, sizes)))
-    places = Places.of(node, rows, keys, before)
+    positions = Places.of(node, rows, keys, before)
     windows = [node.integer(f"{side}_window_size", -1) for side in ("left", "right")]
     if min(windows) < -1:
         raise node.refusal(f"left_window_size and right_window_size must be at least -1, got {windows}")
     left, right = windows
     if node.flag("is_causal"):
-        conditions.append(places.no_later())
+        conditions.append(positions.no_later())
     if right >= 0:
-        conditions.append(places.no_later(right))
+        conditions.append(positions.no_later(right))
     if left >= 0:
-        conditions.append(places.no_earlier(left))
+        conditions.append(positions.no_earlier(left))
     return everywhere(conditions) if conditions else None
 
 
 def _widened(mask: Expression, keys: int, filler: float) -> Expression:
-    """Return a mask with 4 dimensions, and with a filler for keys behind its end."""
+    """Return a mask with 4 dimensions, padded with a filler up to the number of keys."""
     mask = reshaped(mask, (*(1,) * (4 - len(mask.sizes)), *mask.sizes))
     missing = keys - mask.sizes[3]
     if missing <= 0:
@@ -129,7 +129,7 @@ def _widened(mask: Expression, keys: int, filler: float) -> Expression:
 
 @operator("Attention", domain=MICROSOFT)
 def fused_attention(node: Node) -> Sequence[Result]:
-    """Attention of one input with itself, its projections included."""
+    """Self-attention of one input, including its projections."""
     if node.flag("do_rotary"):
         raise node.refusal("attribute do_rotary is not supported")
     if node.flag("past_present_share_buffer") or node.has(6):
@@ -140,36 +140,35 @@ def fused_attention(node: Node) -> Sequence[Result]:
     batch, rows, width = x.sizes
     heads = node.integer("num_heads")
     sizes = node.integers("qkv_hidden_sizes", 3) or (weights.sizes[1] // 3,) * 3
-    if heads < 1 or any(one % heads for one in sizes) or sum(sizes) != weights.sizes[1]:
+    if heads < 1 or any(size % heads for size in sizes) or sum(sizes) != weights.sizes[1]:
         raise node.refusal(f"num_heads must divide qkv_hidden_sizes, got {heads} and {list(sizes)}")
     c = broadcast_to(node.tensor(2), (batch * rows, weights.sizes[1])) if node.has(2) else None
     projected = functions.gemm(reshaped(x, (batch * rows, width)), weights, c, beta=1.0 if c is not None else 0.0)
     query, key, value = dml.split(reshaped(projected, (batch, rows, sum(sizes))), 2, sizes)
     past = None
     if node.has(4) and not node.value(4).is_empty:
-        one, other = dml.split(node.tensor(4), 0, (1, 1))
-        past = reshaped(one, one.sizes[1:]), reshaped(other, other.sizes[1:])
+        keys, values = dml.split(node.tensor(4), 0, (1, 1))
+        past = reshaped(keys, keys.sizes[1:]), reshaped(values, values.sizes[1:])
     before = past[0].sizes[2] if past else 0
     bias = _biases(node, mask=3, added=5, rows=rows, keys=rows + before, before=before, kind=x.data_type)
     scale = node.number("scale", 0.0) or 1 / math.sqrt(sizes[0] // heads)
-    found = attend(Given(query, key, value, heads, heads, scale, bias, past), present=node.wants(1))
-    if found.key is None or found.value is None:
-        return [found.output]
-    present = [reshaped(one, (1, *one.sizes)) for one in (found.key, found.value)]
-    return [found.output, dml.join(present, 0)]
+    results = attend(Given(query, key, value, heads, heads, scale, bias, past), present=node.wants(1))
+    if results.key is None or results.value is None:
+        return [results.output]
+    present = [reshaped(state, (1, *state.sizes)) for state in (results.key, results.value)]
+    return [results.output, dml.join(present, 0)]
 
 
 def _biases(
     node: Node, *, mask: int, added: int, rows: int, keys: int, before: int, kind: DataType
 ) -> Expression | None:
-    """Return the sum of what hides keys and of the bias of the model."""
+    """Return the sum of the masks of keys and the bias of the model."""
     causal = causal_bias(node, rows, keys, before, kind) if node.flag("unidirectional") else None
-    given = node.optional_tensor(added)
-    return total(_hidden(node, mask, rows, keys, kind), causal, given)
+    return total(_hidden(node, mask, rows, keys, kind), causal, node.optional_tensor(added))
 
 
 def _hidden(node: Node, number: int, rows: int, keys: int, kind: DataType) -> Expression | None:
-    """Return a mask of keys, of one of com.microsoft's shapes, as a bias.
+    """Return a mask of keys, in any of com.microsoft's shapes, as a bias.
 
     {batch} has the ends of sequences, {2 * batch} then their starts, {3 * batch + 2} their lengths first;
     {batch, keys}, {batch, rows, keys} and {batch, 1, longest, longest} have 0 where a key is hidden.
@@ -195,7 +194,7 @@ def _hidden(node: Node, number: int, rows: int, keys: int, kind: DataType) -> Ex
 
 
 def _behind_ends(node: Node, mask: Expression, batch: int, keys: int) -> Expression:
-    """Return which keys are behind the end of their sequence or, where the mask says it, before its start."""
+    """Return which keys lie behind the end of their sequence or before its start, if the mask has starts."""
     count = mask.sizes[0]
     if count not in (batch, 2 * batch, 3 * batch + 2):
         raise node.refusal(
@@ -235,27 +234,27 @@ def multi_head_attention(node: Node) -> Sequence[Result]:
     rows, keys = query.sizes[1], before + (key.sizes[1] if key is not None else 0)
     bias = _biases(node, mask=4, added=5, rows=rows, keys=keys, before=before, kind=query.data_type)
     scale = node.number("scale", 0.0) or 1 / math.sqrt(query.sizes[2] // heads)
-    given = Given(query, key, value, heads, heads, scale, bias, past)
-    found = attend(given, present=node.wants(1) or node.wants(2))
-    return [found.output, found.key, found.value]
+    operands = Given(query, key, value, heads, heads, scale, bias, past)
+    results = attend(operands, present=node.wants(1) or node.wants(2))
+    return [results.output, results.key, results.value]
 
 
 def _parts(node: Node, heads: int) -> tuple[Expression, Expression | None, Expression | None]:
-    """Return queries, keys and values {batch, rows, heads * size}; keys and values of 4 dimensions are left out."""
+    """Return queries, keys and values {batch, rows, heads * size}; None for keys and values of 4 dimensions."""
     node.check_rank(0, 3, 5)
     query = node.tensor(0)
     if heads < 1:
         raise node.refusal(f"num_heads must be at least 1, got {heads}")
     if len(query.sizes) == 5:
-        found = _unpacked(query)
-        return found[0], found[1], found[2]
+        query, key, value = _unpacked(query)
+        return query, key, value
     if not node.has(1):
         raise node.refusal("input key must be given, unless query has 5 dimensions")
     node.check_rank(1, 3, 4, 5)
     key = node.tensor(1)
     if len(key.sizes) == 5:
-        one, other = _unpacked(key)
-        return query, one, other
+        key, value = _unpacked(key)
+        return query, key, value
     if len(key.sizes) == 4:
         return query, None, None
     return query, key, node.tensor(2)
@@ -264,21 +263,98 @@ def _parts(node: Node, heads: int) -> tuple[Expression, Expression | None, Expre
 def _unpacked(packed: Expression) -> list[Expression]:
     """Return the parts of {batch, rows, heads, parts, size} as {batch, rows, heads * size}."""
     batch, rows, heads, count, size = packed.sizes
-    return [reshaped(one, (batch, rows, heads * size)) for one in dml.split(packed, 3, (1,) * count)]
+    return [reshaped(part, (batch, rows, heads * size)) for part in dml.split(packed, 3, (1,) * count)]
 
 
 def _with_bias(
     node: Node, number: int, query: Expression, key: Expression | None, value: Expression | None
 ) -> tuple[Expression, Expression | None, Expression | None]:
-    """Return the parts with their shares of the bias."""
+    """Return queries, keys and values plus their shares of the bias."""
     if not node.has(number):
         return query, key, value
     bias = node.tensor(number)
     wide = query.sizes[2]
     shares = dml.split(bias, 0, (wide, wide, bias.sizes[0] - 2 * wide))
     parts = [
-        None if one is None else dml.add(one, broadcast_to(share, one.sizes))
-        for one, share in zip((query, key, value), shares, strict=True)
+        None if part is None else dml.add(part, broadcast_to(share, part.sizes))
+        for part, share in zip((query, key, value), shares, strict=True)
     ]
     assert parts[0] is not None
     return parts[0], parts[1], parts[2]
+
+
+def rotated(x: Expression, cos: Expression, sin: Expression, *, interleaved: bool) -> Expression:
+    """Return the pairs of elements of each head, rotated by angles.
+
+    Args:
+        x: {batch, rows, heads, size}.
+        cos, sin: {batch or 1, rows, 1, pairs}; numbers of a head behind the pairs stay as they are.
+        interleaved: whether pairs are neighbours; else the first half pairs with the second.
+    """
+    batch, rows, heads, size = x.sizes
+    pairs = cos.sizes[3]
+    turned, *rest = dml.split(x, 3, (2 * pairs, size - 2 * pairs)) if size > 2 * pairs else (x,)
+    axis = 4 if interleaved else 3
+    wide = (batch, rows, heads, pairs, 2) if interleaved else (batch, rows, heads, 2, pairs)
+    first, second = (
+        reshaped(half, (batch, rows, heads, pairs)) for half in dml.split(reshaped(turned, wide), axis, (1, 1))
+    )
+    cos, sin = broadcast_to(cos, first.sizes), broadcast_to(sin, first.sizes)
+    parts = (
+        dml.subtract(dml.multiply(first, cos), dml.multiply(second, sin)),
+        dml.add(dml.multiply(first, sin), dml.multiply(second, cos)),
+    )
+    each = (*wide[:axis], 1, *wide[axis + 1 :])
+    turned_pairs = reshaped(dml.join([reshaped(part, each) for part in parts], axis), (batch, rows, heads, 2 * pairs))
+    return dml.join([turned_pairs, *rest], 3) if rest else turned_pairs
+
+
+def angles(table: Expression, positions: Expression) -> Expression:
+    """Return the rows {batch, rows, 1, pairs} of a table {positions, pairs} at positions {batch, rows}."""
+    batch, rows = positions.sizes
+    rows_of_table = functions.gather(
+        reshaped(table, (1, *table.sizes)), reshaped(positions, (1, batch, rows)), axis=1, index_dimensions=2
+    )
+    return reshaped(rows_of_table, (batch, rows, 1, table.sizes[1]))
+
+
+@operator("RotaryEmbedding", since=23)
+def rotary_embedding_as_function(node: Node) -> Sequence[Result]:
+    """Use ONNX's own body, after a check of positions: its Gather would accept negative ones."""
+    if node.has(3):
+        node.check_range(3, 0, node.shape(1)[0] - 1, "position_ids")
+    return AS_FUNCTION
+
+
+@operator("RotaryEmbedding", domain=MICROSOFT)
+def rotary_embedding(node: Node) -> Value:
+    """Rotate pairs of elements by angles that depend on the position; one position is that of the first row."""
+    if node.flag("is_packed_batching"):
+        raise node.refusal("attribute is_packed_batching is not supported")
+    node.check_rank(0, 3, 4)
+    node.check_rank(2, 2)
+    x, shape = node.tensor(0), node.shape(0)
+    heads, rotary_size = node.integer("num_heads"), node.integer("rotary_embedding_dim")
+    pairs = node.shape(2)[1]
+    if len(shape) == 4:
+        x = transposed(x, (0, 2, 1, 3))
+    elif rotary_size or heads:
+        if heads < 1 or shape[2] % heads:
+            raise node.refusal(f"num_heads must divide {shape[2]}, got {heads}")
+        x = reshaped(x, (*shape[:2], heads, shape[2] // heads))
+    else:
+        x = reshaped(x, (*shape[:2], shape[2] // (2 * pairs), 2 * pairs))
+    batch, rows = x.sizes[:2]
+    last = node.shape(2)[0] - (1 if node.shape(1) == (batch, rows) else rows)
+    node.check_range(1, 0, last, "position_ids")
+    positions = dml.cast(node.tensor(1), DataType.INT32)
+    if positions.sizes != (batch, rows):
+        counted = dml.fill_value_sequence(node.builder, (1, rows), DataType.INT32, 0, 1)
+        positions = dml.add(
+            broadcast_to(counted, (batch, rows)), broadcast_to(reshaped(positions, (1, 1)), (batch, rows))
+        )
+    cos, sin = (angles(node.tensor(number), positions) for number in (2, 3))
+    result = rotated(x, cos, sin, interleaved=node.flag("interleaved"))
+    if len(shape) == 4:
+        return node.valued(transposed(result, (0, 2, 1, 3)))
+    return node.valued(result, shape)

@@ -1,16 +1,31 @@
-"""Conv and ConvTranspose."""
+"""Conv and ConvTranspose, and their variants of com.microsoft."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
 from dmlgpu.catalog.enums import ConvolutionDirection
-from dmlgpu.frontends.onnx.node import Node, broadcast_to, checked_shape, reshaped
+from dmlgpu.frontends.onnx.node import Node, broadcast_to, checked_shape, reshaped, transposed
+from dmlgpu.frontends.onnx.operators import MICROSOFT
+from dmlgpu.frontends.onnx.operators.activation import activated
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Value
-from dmlgpu.frontends.onnx.windows import window_of, with_dimensions
+from dmlgpu.frontends.onnx.windows import Window, window_of, with_dimensions
+from dmlgpu.tensors.graphs import directmlx as dml
 from dmlgpu.tensors.graphs import functions
 from dmlgpu.tensors.graphs.expression import Expression
+
+
+def sliding(window: Window) -> dict[str, Any]:
+    """Return how windows slide over a tensor, as arguments of DirectML's operators."""
+    return {
+        "strides": window.strides,
+        "dilations": window.dilations,
+        "start_padding": window.start,
+        "end_padding": window.end,
+    }
 
 
 def _bias(node: Node, number: int, rank: int) -> Expression | None:
@@ -29,17 +44,14 @@ def convolution(node: Node) -> Value:
     window = window_of(node, node.integers("kernel_shape") or filters.sizes[2:], x.sizes[2:])
     rank = max(len(x.sizes), 4)
     wide = window.with_leading(rank - len(x.sizes))
-    found = functions.convolution(
+    result = functions.convolution(
         with_dimensions(x, rank),
         with_dimensions(filters, rank),
         _bias(node, 2, rank),
-        strides=wide.strides,
-        dilations=wide.dilations,
-        start_padding=wide.start,
-        end_padding=wide.end,
+        **sliding(wide),
         group_count=node.integer("group", 1),
     )
-    return node.valued(found, (*found.sizes[:2], *window.outputs(x.sizes[2:])))
+    return node.valued(result, (*result.sizes[:2], *window.outputs(x.sizes[2:])))
 
 
 @operator("ConvTranspose")
@@ -56,17 +68,17 @@ def transposed_convolution(node: Node) -> Value:
     extra = node.integers("output_padding", count) or (0,) * count
     pads = node.integers("pads", 2 * count) or (0,) * (2 * count)
     start, end = list(pads[:count]), list(pads[count:])
-    mode, wanted = node.text("auto_pad", "NOTSET"), node.integers("output_shape")
+    mode, output_shape = node.text("auto_pad", "NOTSET"), node.integers("output_shape")
     full = [
         (size - 1) * stride + added + (kernel - 1) * dilation + 1
         for size, stride, added, kernel, dilation in zip(spatial, strides, extra, sizes, dilations, strict=True)
     ]
-    if wanted is None and mode in ("SAME_UPPER", "SAME_LOWER"):
-        wanted = tuple(size * stride for size, stride in zip(spatial, strides, strict=True))
-    if wanted is not None:
-        if len(wanted) not in (count, len(shape)):
-            raise node.refusal(f"output_shape must have {count} or {len(shape)} sizes, got {list(wanted)}")
-        for number, (has, want) in enumerate(zip(full, wanted[-count:], strict=True)):
+    if output_shape is None and mode in ("SAME_UPPER", "SAME_LOWER"):
+        output_shape = tuple(size * stride for size, stride in zip(spatial, strides, strict=True))
+    if output_shape is not None:
+        if len(output_shape) not in (count, len(shape)):
+            raise node.refusal(f"output_shape must have {count} or {len(shape)} sizes, got {list(output_shape)}")
+        for number, (has, want) in enumerate(zip(full, output_shape[-count:], strict=True)):
             total = max(has - want, 0)
             extra = (*extra[:number], extra[number] + max(want - has, 0), *extra[number + 1 :])
             less, more = total // 2, total - total // 2
@@ -80,7 +92,7 @@ def transposed_convolution(node: Node) -> Value:
         return node.valued(broadcast_to(zero, checked_shape(node, (shape[0], channels, *result))))
     x, filters = node.tensor(0), node.tensor(1)
     ones, zeros = (1,) * (rank - 2 - count), (0,) * (rank - 2 - count)
-    found = functions.convolution(
+    output = functions.convolution(
         with_dimensions(x, rank),
         with_dimensions(filters, rank),
         _bias(node, 2, rank),
@@ -92,4 +104,35 @@ def transposed_convolution(node: Node) -> Value:
         output_padding=(*zeros, *extra),
         group_count=node.integer("group", 1),
     )
-    return node.valued(found, (*found.sizes[:2], *found.sizes[rank - count :]))
+    return node.valued(output, (*output.sizes[:2], *output.sizes[rank - count :]))
+
+
+@operator("FusedConv", domain=MICROSOFT)
+def fused_convolution(node: Node) -> Value:
+    """Conv, then a sum, then an activation."""
+    plain = convolution(node)
+    result = node.expression(plain)
+    if node.has(3):
+        result = dml.add(result, reshaped(node.tensor(3), result.sizes))
+    return node.valued(activated(node, result, node.numbers("activation_params") or ()), plain.shape)
+
+
+@operator("NhwcConv", domain=MICROSOFT)
+def nhwc_convolution(node: Node) -> Value:
+    """Convolve images with filters, both with the channels last."""
+    last, first = (0, 3, 1, 2), (0, 2, 3, 1)
+    for number in (0, 1):
+        node.check_rank(number, 4)
+    turned = [node.valued(dml.identity(transposed(node.tensor(number), last))) for number in (0, 1)]
+    plain = convolution(node.replaced([*turned, *node.inputs[2:]]))
+    return node.valued(transposed(node.expression(plain), first))
+
+
+@operator("ConvTransposeWithDynamicPads", domain=MICROSOFT)
+def transposed_convolution_with_pads(node: Node) -> Value:
+    """ConvTranspose whose padding is an input."""
+    node.check_rank(0, 3, 4, 5)
+    count = 2 * (len(node.shape(0)) - 2)
+    pads = node.host_integers(2, count) if node.has(2) else (0,) * count
+    bias = node.inputs[3] if node.has(3) else None
+    return transposed_convolution(node.replaced([*node.inputs[:2], bias], pads=pads))

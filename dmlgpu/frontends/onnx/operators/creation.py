@@ -1,24 +1,27 @@
-"""Tensors from sizes and numbers: ConstantOfShape, Range."""
+"""Tensors made from sizes and numbers: ConstantOfShape, Range, EyeLike, and Trilu."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
+from onnx import TensorProto
 
 from dmlgpu.catalog.tensor_desc import MAX_ELEMENTS
-from dmlgpu.frontends.onnx.node import Node, checked_shape
+from dmlgpu.frontends.onnx.elements import data_type_of
+from dmlgpu.frontends.onnx.node import Node, checked_shape, reshaped
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Value
 from dmlgpu.tensors.graphs import directmlx as dml
+from dmlgpu.tensors.graphs import functions
 
 
 @operator("ConstantOfShape")
 def constant_of_shape(node: Node) -> Value:
-    """One number everywhere."""
+    """Fill with one number."""
     shape = checked_shape(node, node.host_integers(0))
-    given = node.attribute("value")
-    value = Value.of_array(np.zeros(1, np.float32)) if given is None else Value.of_tensor(given, str(node))
+    attribute = node.attribute("value")
+    value = Value.of_array(np.zeros(1, np.float32)) if attribute is None else Value.of_tensor(attribute, str(node))
     assert value.array is not None
     if 0 in shape:
         return node.known(np.zeros(shape, np.bool_ if value.is_bool else value.data_type.numpy))
@@ -29,7 +32,7 @@ def constant_of_shape(node: Node) -> Value:
 
 @operator("Range")
 def range_(node: Node) -> Value:
-    """Numbers from a start on, by steps."""
+    """Fill with start, start + step, ... below a limit."""
     data_type = node.data_type(0)
     read = node.host_number if data_type.is_float else node.host_integer
     start, limit, delta = (read(number) for number in range(3))
@@ -40,3 +43,46 @@ def range_(node: Node) -> Value:
     if not count:
         return node.known(np.zeros(0, data_type.numpy))
     return node.valued(dml.fill_value_sequence(node.builder, (count,), data_type, start, delta))
+
+
+@operator("EyeLike")
+def eye_like(node: Node) -> Value:
+    """Fill a diagonal of a matrix of zeros with ones."""
+    shape = node.shape(0)
+    if len(shape) != 2:
+        raise node.refusal(f"input 0 must have 2 dimensions, got {list(shape)}")
+    element = node.integer("dtype")
+    like = node.value(0)
+    data_type = data_type_of(element, str(node)) if element else like.data_type
+    is_bool = element == TensorProto.BOOL if element else like.is_bool
+    place = _bounded(node.integer("k"), shape[0], shape[1])
+    result = functions.diagonal_matrix1(
+        value=1,
+        diagonal_fill_begin=place,
+        diagonal_fill_end=place + 1,
+        value_data_type=data_type,
+        output_sizes=shape,
+        graph=node.builder,
+    )
+    return node.valued(result, shape, is_bool=is_bool)
+
+
+@operator("Trilu", since=14)
+def triangle(node: Node) -> Value:
+    """Keep one side of a diagonal and the diagonal itself; fill the rest with zeros."""
+    shape = node.shape(0)
+    if len(shape) < 2:
+        raise node.refusal(f"input 0 must have at least 2 dimensions, got {list(shape)}")
+    rows, columns = shape[-2:]
+    place = _bounded(node.host_integer(1) if node.has(1) else 0, rows, columns)
+    begin, end = (-rows, place) if node.flag("upper", True) else (place + 1, columns)
+    x = reshaped(node.tensor(0), (math.prod(shape[:-2]), rows, columns))
+    if begin >= end:
+        return node.valued(x, shape)
+    result = functions.diagonal_matrix1(x, value=0, diagonal_fill_begin=begin, diagonal_fill_end=end)
+    return node.valued(result, shape)
+
+
+def _bounded(place: int, rows: int, columns: int) -> int:
+    """Return the index of a diagonal, clamped to the first one outside the matrix."""
+    return min(max(place, -rows), columns)

@@ -1,4 +1,4 @@
-"""Arithmetic by element, with broadcasting: one and two operands, Clip, Where, sums of several."""
+"""Elementwise arithmetic with broadcasting, bits, powers, conversions between types."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from collections.abc import Callable
 from functools import reduce
 
 import numpy as np
+from onnx import TensorProto
 
-from dmlgpu.catalog.enums import AxisDirection, DataType, IsInfinityMode
+from dmlgpu.catalog.enums import DataType, IsInfinityMode, QuantizationType
+from dmlgpu.frontends.onnx.constants import same
+from dmlgpu.frontends.onnx.elements import data_type_of
 from dmlgpu.frontends.onnx.node import Node, broadcast_to
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Value
@@ -75,13 +78,13 @@ def unary(node: Node) -> Value:
     if node.op_type == "Identity":
         return node.valued(node.tensor(0), node.shape(0), is_bool=node.value(0).is_bool)
     unsigned = node.data_type(0).name.startswith("U")
-    made = node.tensor(0) if node.op_type == "Abs" and unsigned else UNARY[node.op_type](node.tensor(0))
-    return node.valued(made, node.shape(0))
+    result = node.tensor(0) if node.op_type == "Abs" and unsigned else UNARY[node.op_type](node.tensor(0))
+    return node.valued(result, node.shape(0))
 
 
 @operator("Not")
 def logical_not(node: Node) -> Value:
-    """Turn truth values round."""
+    """Negate booleans."""
     return node.valued(dml.logical_not(node.tensor(0)), node.shape(0), is_bool=True)
 
 
@@ -102,10 +105,9 @@ def is_infinite(node: Node) -> Value:
 @operator(*BINARY)
 def binary(node: Node) -> Value:
     """Apply a function to the elements of two tensors."""
-    values = node.value(0), node.value(1)
     if node.version < 7 and node.flag("broadcast"):
         raise node.refusal("broadcasting along an axis, of operator sets before 7, is not supported")
-    (a, b), shape = node.broadcast(*values)
+    (a, b), shape = node.broadcast(node.value(0), node.value(1))
     return node.valued(BINARY[node.op_type](a, b), shape)
 
 
@@ -132,15 +134,15 @@ def modulus(node: Node) -> Value:
 def several(node: Node) -> Value:
     """Combine any number of tensors."""
     expressions, shape = node.broadcast(*(node.value(number) for number in range(len(node))))
-    found = reduce(SEVERAL[node.op_type], expressions)
+    result = reduce(SEVERAL[node.op_type], expressions)
     if node.op_type == "Mean" and len(expressions) > 1:
-        found = found * (1 / len(expressions))
-    return node.valued(found, shape)
+        result = result * (1 / len(expressions))
+    return node.valued(result, shape)
 
 
 @operator("Where")
 def where(node: Node) -> Value:
-    """Take elements of one tensor or the other."""
+    """Select elements of one tensor or the other."""
     (condition, a, b), shape = node.broadcast(*(node.value(number) for number in range(3)))
     return node.valued(dml.if_(condition, a, b), shape)
 
@@ -148,46 +150,169 @@ def where(node: Node) -> Value:
 @operator("Clip")
 def clip(node: Node) -> Value:
     """Bound each element; bounds that only the device knows are read by MIN and MAX."""
-    found, shape = node.tensor(0), node.shape(0)
-    if node.version < 11:
-        limits = np.finfo(found.data_type.numpy)
-        low, high = node.number("min", float(limits.min)), node.number("max", float(limits.max))
-        return node.valued(dml.clip(found, min(low, high), high), shape)
-    bounds = [node.value(number) if node.has(number) else None for number in (1, 2)]
-    for one in bounds:
-        if one is not None and math.prod(one.shape) != 1:
-            raise node.refusal(f"bounds must have one element, got shape {list(one.shape)}")
-    if all(one is None or one.array is not None for one in bounds) and any(bounds):
-        kind = found.data_type.numpy
-        info = np.finfo(kind) if found.data_type.is_float else np.iinfo(kind)
-        usual = (-np.inf, np.inf) if found.data_type.is_float else (info.min, info.max)
-        low, high = (
-            other if one is None or one.array is None else one.array.reshape(-1)[0].item()
-            for one, other in zip(bounds, usual, strict=True)
-        )
-        return node.valued(dml.clip(found, min(low, high), high), shape)
-    for one, bound in zip(bounds, (dml.max, dml.min), strict=True):
-        if one is not None:
-            found = bound(found, node.broadcast(Value(shape, found.data_type, expression=found), one)[0][1])
-    return node.valued(found, shape)
-
-
-@operator("CumSum")
-def cumulative_sum(node: Node) -> Value:
-    """Sum along an axis, up to each element."""
-    axis = node.axis(node.host_integer(1), len(node.shape(0)))
-    direction = AxisDirection.DECREASING if node.flag("reverse") else AxisDirection.INCREASING
-    found = dml.cumulative_summation(
-        node.tensor(0), axis=axis, axis_direction=direction, has_exclusive_sum=node.flag("exclusive")
-    )
-    return node.valued(found, node.shape(0))
-
-
-@operator("Dropout")
-def dropout(node: Node) -> tuple[Value, Value | None]:
-    """Hand elements on, all of them, as versions before 12 of the operator do outside training."""
     x, shape = node.tensor(0), node.shape(0)
-    if not node.wants(1):
-        return node.valued(x, shape), None
-    mask = dml.fill_value_constant(node.builder, x.sizes, DataType.UINT8 if node.version >= 10 else x.data_type, 1)
-    return node.valued(x, shape), node.valued(mask, shape, is_bool=node.version >= 10)
+    if node.version < 11:
+        limits = np.finfo(x.data_type.numpy)
+        low, high = node.number("min", float(limits.min)), node.number("max", float(limits.max))
+        return node.valued(dml.clip(x, min(low, high), high), shape)
+    bounds = [node.value(number) if node.has(number) else None for number in (1, 2)]
+    for bound in bounds:
+        if bound is not None and math.prod(bound.shape) != 1:
+            raise node.refusal(f"bounds must have one element, got shape {list(bound.shape)}")
+    if all(bound is None or bound.array is not None for bound in bounds) and any(bounds):
+        dtype = x.data_type.numpy
+        defaults = (-np.inf, np.inf) if x.data_type.is_float else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+        low, high = (
+            default if bound is None or bound.array is None else bound.array.reshape(-1)[0].item()
+            for bound, default in zip(bounds, defaults, strict=True)
+        )
+        return node.valued(dml.clip(x, min(low, high), high), shape)
+    for bound, limit in zip(bounds, (dml.max, dml.min), strict=True):
+        if bound is not None:
+            x = limit(x, node.broadcast(Value(shape, x.data_type, expression=x), bound)[0][1])
+    return node.valued(x, shape)
+
+
+_MAX_EXPONENT = 63
+"""Greatest exponent of 64-bit integers: larger powers of all but -1, 0 and 1 overflow, of which the parity decides."""
+
+
+@operator("Pow")
+def power(node: Node) -> Value:
+    """Raise to a power of any type; the result has the type of the base, truncated if that is an integer type."""
+    exponent = node.value(1)
+    known = exponent.array
+    if known is not None and known.size == 1 and node.data_type(0).is_float:
+        shape = np.broadcast_shapes(node.shape(0), exponent.shape)
+        base = broadcast_to(node.tensor(0), shape or (1,))
+        return node.valued(dml.pow(base, float(known.reshape(-1)[0])), shape)
+    (a, b), shape = node.broadcast(node.value(0), exponent)
+    if a.data_type.is_float:
+        return node.valued(dml.pow(a, _narrow(b)), shape)
+    if not b.data_type.is_float:
+        return node.valued(_of_integers(a, b, known), shape)
+    if known is not None and bool((known == np.trunc(known)).all() and (np.abs(known) < 1 << 24).all()):
+        return node.valued(_of_integers(a, dml.cast(b, DataType.INT32), known), shape)
+    whole = dml.cast(b, DataType.INT32)
+    rounded = dml.cast(dml.pow(dml.cast(a, DataType.FLOAT32), dml.cast(b, DataType.FLOAT32)), a.data_type)
+    is_whole = dml.equals(dml.cast(whole, b.data_type), b)
+    return node.valued(dml.if_(is_whole, _of_integers(a, whole, None), rounded), shape)
+
+
+def _narrow(exponent: Expression) -> Expression:
+    """Return an exponent of a type that POW takes; 64-bit integers saturate."""
+    if exponent.data_type.bits < 64:
+        return exponent
+    low = 0 if exponent.data_type is DataType.UINT64 else -(1 << 31)
+    return dml.cast(dml.clip(exponent, low, (1 << 31) - 1), DataType.INT32)
+
+
+def _of_integers(base: Expression, exponent: Expression, known: np.ndarray | None) -> Expression:
+    """Return powers that wrap as products do; POW computes them up to 32 bits."""
+    exponent = _narrow(exponent)
+    if base.data_type.bits < 64:
+        return dml.pow(base, exponent)
+    exponent = dml.cast(exponent, DataType.INT32)
+    unit = same(base, 1)
+    odd = dml.cast(exponent & 1, base.data_type)
+    most = int(min(known.max(), _MAX_EXPONENT)) if known is not None and known.min() >= 0 else _MAX_EXPONENT
+    product, square = None, base
+    for bit in range(max(most.bit_length(), 1)):
+        is_set = dml.equals(exponent & (1 << bit), same(exponent, 1 << bit))
+        factor = dml.if_(is_set, square, unit)
+        product = factor if product is None else dml.multiply(product, factor)
+        square = dml.multiply(square, square) if 2 << bit <= most else square
+    assert product is not None
+    if known is not None and known.min() >= 0:
+        return product
+    is_unit = dml.equals(dml.multiply(base, base), unit)  # of 1 and -1 the reciprocal is whole
+    sign = dml.if_(dml.equals(odd, unit), base, unit)
+    below = dml.if_(is_unit, sign, same(base, 0))
+    return dml.if_(dml.less_than(exponent, same(exponent, 0)), below, product)
+
+
+@operator("BitShift")
+def bit_shift(node: Node) -> Value:
+    """Shift bits; signed elements keep their sign to the right, and a count outside the width shifts all bits out."""
+    (a, b), shape = node.broadcast(node.value(0), node.value(1))
+    signed = a.data_type
+    unsigned = signed if signed.name.startswith("U") else DataType[f"U{signed.name}"]
+    x, count = (operand.reinterpret(operand.sizes, operand.desc.strides, unsigned) for operand in (a, b))
+    known = node.value(1).array
+    in_range = known is not None and bool(((known >= 0) & (known < signed.bits)).all())
+
+    def shifted(bits: Expression) -> Expression:
+        shift = dml.bit_shift_left if node.text("direction") == "LEFT" else dml.bit_shift_right
+        result = shift(bits, count)
+        return result if in_range else dml.if_(count < signed.bits, result, same(bits, 0))
+
+    if signed is unsigned or node.text("direction") == "LEFT":
+        result = shifted(x)
+    else:  # the complement of a negative number is shifted and complemented again
+        zero = same(a, 0)
+        every = dml.if_(a < zero, same(a, -1), zero)
+        every = every.reinterpret(every.sizes, every.desc.strides, unsigned)
+        result = shifted(x ^ every) ^ every
+    return node.valued(result.reinterpret(result.sizes, result.desc.strides, signed), shape)
+
+
+@operator("Cast", "CastLike")
+def cast(node: Node) -> Value:
+    """Convert elements, to the type of another tensor for CastLike."""
+    if node.op_type == "CastLike":
+        data_type, is_bool = node.data_type(1), node.value(1).is_bool
+    else:
+        element = node.integer("to")
+        data_type, is_bool = data_type_of(element, str(node)), element == TensorProto.BOOL
+    value, x = node.value(0), node.tensor(0)
+    if is_bool and not value.is_bool:
+        x = as_truth(x)
+    elif data_type is not value.data_type:
+        x = converted(x, data_type)
+    return node.valued(x, node.shape(0), is_bool=is_bool)
+
+
+def converted(x: Expression, data_type: DataType) -> Expression:
+    """Return elements in another type as CAST converts them: floats are truncated and saturate, integers wrap.
+
+    4-bit elements, which CAST lacks, are dequantized and quantized by a scale of 1; conversions to 4 bits wrap.
+    """
+    if x.data_type is data_type:
+        return x
+    if x.data_type.bits < 8:
+        x = functions.dequantize(x, (_scale_of_one(x),), quantization_type=QuantizationType.SCALE)
+    if data_type.bits >= 8:
+        return dml.cast(x, data_type)
+    whole = dml.cast(x, DataType.INT32)
+    low = -8 if data_type is DataType.INT4 else 0
+    wrapped = dml.cast(dml.modulus_floor(whole + -low, same(whole, 16)) + low, DataType.FLOAT32)
+    return functions.quantize(
+        wrapped, (_scale_of_one(wrapped),), quantization_type=QuantizationType.SCALE, output_type=data_type
+    )
+
+
+def _scale_of_one(x: Expression) -> Expression:
+    """Return a scale of 1 for all elements."""
+    return x.graph.constant([1.0], DataType.FLOAT32).reinterpret((1,) * len(x.sizes))
+
+
+def as_truth(x: Expression) -> Expression:
+    """Return a mask of UINT8: 1 for elements that are not 0, NaN included."""
+    x = converted(x, DataType.FLOAT32) if x.data_type.bits < 8 else x
+    return dml.logical_not(dml.equals(x, same(x, 0)))
+
+
+@operator("BitCast")
+def bit_cast(node: Node) -> Value:
+    """Reinterpret the bits as elements of another type of the same width."""
+    element = node.integer("to")
+    data_type = data_type_of(element, str(node))
+    value = node.value(0)
+    if data_type.bits != value.data_type.bits:
+        raise node.refusal(f"a type of {value.data_type.bits} bits is needed, got {data_type.name}")
+    x = node.tensor(0)
+    if data_type.bits < 8:
+        x = converted(x, data_type)  # which wraps: the bits stay
+    elif data_type is not value.data_type:
+        x = dml.identity(x).reinterpret(x.sizes, None, data_type)
+    return node.valued(x, value.shape, is_bool=element == TensorProto.BOOL)

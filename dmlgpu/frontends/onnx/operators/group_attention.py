@@ -22,8 +22,8 @@ from dmlgpu.frontends.onnx.attention import (
     without_blind,
 )
 from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped
-from dmlgpu.frontends.onnx.operators.fused_activation import MICROSOFT
-from dmlgpu.frontends.onnx.operators.rotary import angles, rotated
+from dmlgpu.frontends.onnx.operators import MICROSOFT
+from dmlgpu.frontends.onnx.operators.attention import angles, rotated
 from dmlgpu.frontends.onnx.registry import Result, operator
 from dmlgpu.frontends.onnx.values import Bounds
 from dmlgpu.tensors.graphs import directmlx as dml
@@ -35,7 +35,7 @@ _REFUSED_INPUTS = {12: "k_scale", 13: "v_scale"}
 
 @dataclass(frozen=True)
 class _Sizes:
-    """Heads of queries, heads of keys and values, numbers of a head; sequences, new rows, rows of the cache."""
+    """Heads of queries, heads of keys and values, size of a head; sequences, new rows, rows of the cache."""
 
     heads: int
     shared: int
@@ -60,24 +60,25 @@ def group_query_attention(node: Node) -> Sequence[Result]:
     known = dml.cast(reshaped(node.tensor(5), (sizes.batch,)), DataType.INT32)
     lengths = dml.max(known + (1 - sizes.rows), node.constant([0], DataType.INT32).broadcast_to((sizes.batch,)))
     if node.has(14):
-        query, key = (_normalized(node, one, number) for one, number in ((query, 14), (key, 15)))
+        query, key = _normalized(node, query, 14), _normalized(node, key, 15)
     if node.flag("do_rotary"):
         query, key = _rotated(node, sizes, lengths, query, key)
     wide = (sizes.batch, sizes.rows)
     scale = node.number("scale", 0.0) or 1 / math.sqrt(sizes.size)
-    parts = [reshaped(one, (*wide, one.sizes[2] * one.sizes[3])) for one in (query, key, value)]
+    parts = [reshaped(part, (*wide, part.sizes[2] * part.sizes[3])) for part in (query, key, value)]
     softcap, sink, added = node.number("softcap"), _sink(node, sizes, query.data_type), _added(node, sizes)
     is_composed = bool(softcap) or sink is not None
     may_be_blind = added is not None or node.integer("local_window_size", -1) == 0
     seen = _seen(node, sizes, lengths, causal=is_composed or may_be_blind)
     bias = bias_of(seen, added, query.data_type)
-    given = Given(parts[0], parts[1], parts[2], sizes.heads, sizes.shared, scale, bias, _past(node, sizes))
-    results = attend(given, lengths=lengths, present=True)
+    past = _cache(node, 3, sizes), _cache(node, 4, sizes)
+    operands = Given(parts[0], parts[1], parts[2], sizes.heads, sizes.shared, scale, bias, past)
+    results = attend(operands, lengths=lengths, present=True)
     output = results.output
     if is_composed:
         assert results.key is not None
         assert results.value is not None
-        cached = replace(given, key=None, value=None, past=(results.key, results.value))
+        cached = replace(operands, key=None, value=None, past=(results.key, results.value))
         output = composed(cached, softcap=softcap, sink=sink).output
     if bias is not None and may_be_blind:
         output = side_by_side(without_blind(by_head(output, sizes.heads), bias))
@@ -87,7 +88,7 @@ def group_query_attention(node: Node) -> Sequence[Result]:
 def _refuse(node: Node) -> None:
     for number, name in _REFUSED_INPUTS.items():
         if node.has(number):
-            raise node.refusal(f"input {name} is not supported: caches are not quantised")
+            raise node.refusal(f"input {name} is not supported: caches are not quantized")
     if node.wants(3):
         raise node.refusal("output output_qk is not supported")
     if not node.flag("causal", True):
@@ -127,48 +128,43 @@ def _parts(node: Node, sizes: _Sizes) -> list[Expression]:
     """Return queries, keys and values {batch, rows, heads, size}."""
     counts = (sizes.heads, sizes.shared, sizes.shared)
     if node.has(1):
-        given: Sequence[Expression] = [node.tensor(number) for number in range(3)]
+        parts: Sequence[Expression] = [node.tensor(number) for number in range(3)]
     else:
-        given = dml.split(node.tensor(0), 2, [count * sizes.size for count in counts])
+        parts = dml.split(node.tensor(0), 2, [count * sizes.size for count in counts])
     return [
-        reshaped(one, (sizes.batch, sizes.rows, count, sizes.size)) for one, count in zip(given, counts, strict=True)
+        reshaped(part, (sizes.batch, sizes.rows, count, sizes.size)) for part, count in zip(parts, counts, strict=True)
     ]
 
 
 def _normalized(node: Node, x: Expression, number: int) -> Expression:
     """Return heads divided by the root of the mean of their squares, and scaled."""
-    found = functions.mean_variance_normalization2(
+    return functions.mean_variance_normalization2(
         x,
         broadcast_to(reshaped(node.tensor(number), (1, 1, 1, x.sizes[3])), x.sizes),
         axes=(3,),
         epsilon=node.number("qk_norm_epsilon", 1e-6),
         use_mean=False,
     )
-    return found
 
 
 def _rotated(
     node: Node, sizes: _Sizes, lengths: Expression, query: Expression, key: Expression
 ) -> tuple[Expression, Expression]:
-    """Return queries and keys turned by the angles of their places."""
+    """Return queries and keys rotated by the angles of their positions."""
     wide = (sizes.batch, sizes.rows)
     node.check_range(9 if node.has(9) else 5, 0, node.shape(7)[0] - 1, "places in cos_cache")
     if node.has(9):
-        places = dml.cast(node.tensor(9), DataType.INT32)
+        positions = dml.cast(node.tensor(9), DataType.INT32)
     else:
         counted = dml.fill_value_sequence(node.builder, (1, sizes.rows), DataType.INT32, 0, 1)
-        places = dml.add(broadcast_to(counted, wide), broadcast_to(reshaped(lengths, (sizes.batch, 1)), wide))
-    cos, sin = (angles(node.tensor(number), places) for number in (7, 8))
+        positions = dml.add(broadcast_to(counted, wide), broadcast_to(reshaped(lengths, (sizes.batch, 1)), wide))
+    cos, sin = (angles(node.tensor(number), positions) for number in (7, 8))
     interleaved = node.flag("rotary_interleaved")
     return rotated(query, cos, sin, interleaved=interleaved), rotated(key, cos, sin, interleaved=interleaved)
 
 
-def _past(node: Node, sizes: _Sizes) -> tuple[Expression, Expression]:
-    """Return past keys and values with as many rows as the cache; behind their own, 0."""
-    return _cache(node, 3, sizes), _cache(node, 4, sizes)
-
-
 def _cache(node: Node, number: int, sizes: _Sizes) -> Expression:
+    """Return past keys or values, padded with zeros to the rows of the cache."""
     if not node.has(number) or node.value(number).is_empty:
         whole = (sizes.batch, sizes.shared, sizes.keys, sizes.size)
         return dml.fill_value_constant(node.builder, whole, node.data_type(0), 0)
@@ -178,25 +174,25 @@ def _cache(node: Node, number: int, sizes: _Sizes) -> Expression:
 
 
 def _seen(node: Node, sizes: _Sizes, lengths: Expression, *, causal: bool) -> Expression | None:
-    """Return which keys of the cache a query sees, by its window and if asked by causality; None for all."""
-    places = Places.of(node, sizes.rows, sizes.keys, reshaped(lengths, (sizes.batch, 1, 1, 1)))
+    """Return which keys of the cache each query sees, by its window and optionally by causality; None for all."""
+    positions = Places.of(node, sizes.rows, sizes.keys, reshaped(lengths, (sizes.batch, 1, 1, 1)))
     window = node.integer("local_window_size", -1)
-    conditions = [places.no_later()] if causal else []
-    conditions += [places.no_earlier(window - 1)] if window >= 0 else []
+    conditions = [positions.no_later()] if causal else []
+    conditions += [positions.no_earlier(window - 1)] if window >= 0 else []
     return everywhere(conditions) if conditions else None
 
 
 def _added(node: Node, sizes: _Sizes) -> Expression | None:
-    """Return the bias of the model, with as many keys as the cache."""
+    """Return the bias of the model, padded to the keys of the cache."""
     if not node.has(10):
         return None
-    given = node.tensor(10)
-    missing = sizes.keys - given.sizes[3]
-    return functions.padding1(given, start_padding=(0,) * 4, end_padding=(0, 0, 0, missing)) if missing > 0 else given
+    bias = node.tensor(10)
+    missing = sizes.keys - bias.sizes[3]
+    return functions.padding1(bias, start_padding=(0,) * 4, end_padding=(0, 0, 0, missing)) if missing > 0 else bias
 
 
 def _sink(node: Node, sizes: _Sizes, kind: DataType) -> Expression | None:
-    """Return what takes part in the softmax of each head beside the scores."""
+    """Return the extra term of each head's softmax beside the scores."""
     if node.has(11):
         return reshaped(node.tensor(11), (1, sizes.heads, 1, 1))
     if node.integer("smooth_softmax", -1) == 1:

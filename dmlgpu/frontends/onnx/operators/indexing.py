@@ -1,12 +1,14 @@
-"""Elements by index: Gather and its like, OneHot, NonZero."""
+"""Elements selected by indices or conditions: Gather and its like, OneHot, NonZero, Compress, Unique."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.enums import AxisDirection, DataType, ReduceFunction
+from dmlgpu.frontends.onnx.compose import cast, number_like, sequence, subtract
 from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped, transposed
 from dmlgpu.frontends.onnx.registry import AS_FUNCTION, Result, operator
 from dmlgpu.frontends.onnx.values import Value
@@ -17,7 +19,7 @@ from dmlgpu.tensors.graphs.expression import Expression
 
 @operator("Gather")
 def gather(node: Node) -> Value:
-    """Take parts along an axis; negative indices count from its end."""
+    """Gather slices along an axis; negative indices count from its end."""
     shape, indices = node.shape(0), node.shape(1)
     axis = node.axis(node.integer("axis"), len(shape))
     node.check_indices(1, shape[axis])
@@ -26,7 +28,7 @@ def gather(node: Node) -> Value:
     if rank > 8:
         raise node.refusal(f"results have at most 8 dimensions, got {rank}")
     where = reshaped(node.tensor(1), (*(1,) * (rank - len(indices)), *indices))
-    pieces = [reshaped(one, (*(1,) * (rank - len(shape)), *one.sizes)) for one in node.pieces(0, axis)]
+    pieces = [reshaped(piece, (*(1,) * (rank - len(shape)), *piece.sizes)) for piece in node.pieces(0, axis)]
     place, count = axis + rank - len(shape), max(len(indices), 1)
 
     def taken(piece: Expression, own: Expression) -> Expression:
@@ -35,7 +37,7 @@ def gather(node: Node) -> Value:
     if len(pieces) == 1:
         return node.valued(taken(pieces[0], where), result)
     spread = (*(1,) * axis, *indices, *(1,) * (len(shape) - axis - 1))
-    return node.valued(_from_pieces([one.sizes[place] for one in pieces], pieces, where, taken, spread), result)
+    return node.valued(_from_pieces([piece.sizes[place] for piece in pieces], pieces, where, taken, spread), result)
 
 
 def _from_pieces(
@@ -45,7 +47,7 @@ def _from_pieces(
     taken: Callable[[Expression, Expression], Expression],
     spread: Sequence[int],
 ) -> Expression:
-    """Return what is taken from pieces of these sizes, one behind the other: from each, and then the one that is meant.
+    """Gather from a tensor that is cut into pieces: from every piece, then select the piece that the index lies in.
 
     Args:
         sizes: of the pieces.
@@ -58,20 +60,20 @@ def _from_pieces(
     where = where if where.data_type is DataType.INT32 else dml.cast(where, DataType.INT32)
     where = dml.modulus_floor(where + whole, graph.constant([whole], DataType.INT32).broadcast_to(where.sizes))
     end = whole
-    found = None
+    result = None
     for size, piece in zip(reversed(sizes), reversed(pieces), strict=True):
         part = taken(piece, dml.clip(where - (end - size), 0, size - 1))
-        if found is not None:
+        if result is not None:
             inside = dml.less_than(where, graph.constant([end], DataType.INT32).broadcast_to(where.sizes))
-            part = dml.if_(broadcast_to(reshaped(inside, spread or (1,)), part.sizes), part, found)
-        found, end = part, end - size
-    assert found is not None
-    return found
+            part = dml.if_(broadcast_to(reshaped(inside, spread or (1,)), part.sizes), part, result)
+        result, end = part, end - size
+    assert result is not None
+    return result
 
 
 @operator("GatherElements")
 def gather_elements(node: Node) -> Value:
-    """Take single elements, each by its place along an axis."""
+    """Gather single elements, each by its index along an axis."""
     axis = node.axis(node.integer("axis"), len(node.shape(0)))
     node.check_indices(1, node.shape(0)[axis])
     x, where = node.tensor(0), node.tensor(1)
@@ -83,7 +85,7 @@ def gather_elements(node: Node) -> Value:
 
 @operator("GatherND")
 def gather_nd(node: Node) -> Value:
-    """Take parts by tuples of indices."""
+    """Gather slices by tuples of indices."""
     shape, indices = node.shape(0), node.shape(1)
     batch = node.integer("batch_dims")
     if not shape or not indices or not 0 <= batch < min(len(shape), len(indices)):
@@ -100,19 +102,19 @@ def gather_nd(node: Node) -> Value:
         raise node.refusal(f"results have at most 8 dimensions, got {rank}")
     x = reshaped(node.tensor(0), (*(1,) * (rank - len(shape)), *shape))
     where = reshaped(node.tensor(1), (*(1,) * (rank - len(indices)), *indices))
-    found = functions.gather_nd1(
+    gathered = functions.gather_nd1(
         x,
         where,
         input_dimension_count=len(shape),
         indices_dimension_count=len(indices),
         batch_dimension_count=batch,
     )
-    return node.valued(found, result)
+    return node.valued(gathered, result)
 
 
 @operator("NonZero")
 def non_zero(node: Node) -> Value:
-    """Return where elements are not 0: their number is known when they are counted."""
+    """Return the indices of nonzero elements; the host reads their number."""
     shape = node.shape(0)
 
     def coordinates() -> tuple[dml.Expression, dml.Expression]:
@@ -120,15 +122,15 @@ def non_zero(node: Node) -> Value:
         if x.data_type.bits == 64:
             zero = node.constant([0], x.data_type).broadcast_to(x.sizes)
             x = dml.logical_not(dml.equals(x, zero))
-        found = functions.nonzero_coordinates(x)
-        return found.output_count, found.output_coordinates
+        nonzero = functions.nonzero_coordinates(x)
+        return nonzero.output_count, nonzero.output_coordinates
 
-    count, places = node.finish(coordinates)
-    found = int(node.read(count).reshape(-1)[0])
+    count, indices = node.finish(coordinates)
+    total = int(node.read(count).reshape(-1)[0])
     rank = len(shape)
-    if not found or not rank:
-        return node.known(np.zeros((rank, found), np.int64))
-    taken = dml.slice(node.expression(places), (0, 0), (found, rank))
+    if not total or not rank:
+        return node.known(np.zeros((rank, total), np.int64))
+    taken = dml.slice(node.expression(indices), (0, 0), (total, rank))
     return node.valued(dml.cast(transposed(taken, (1, 0)), DataType.INT64))
 
 
@@ -144,7 +146,7 @@ def loss(node: Node) -> Sequence[Result]:
 
 @operator("OneHot")
 def one_hot(node: Node) -> Value:
-    """One value where an index says, the other elsewhere, along a new axis."""
+    """Put one value at the index and another elsewhere, along a new axis."""
     shape = node.shape(0)
     depth = int(node.host_number(1))
     axis = node.axis(node.integer("axis", -1), len(shape) + 1)
@@ -158,3 +160,109 @@ def one_hot(node: Node) -> Value:
         indices = dml.cast(indices, DataType.INT64)
     values = reshaped(node.tensor(2), (*(1,) * (len(sizes) - 1), 2))
     return node.valued(functions.one_hot(indices, values, axis=axis, output_sizes=sizes))
+
+
+_MOST_COLUMNS = 64
+"""Most elements of subtensors that Unique sorts, by one after the other."""
+
+
+@operator("Compress", since=9)
+def compress(node: Node) -> Value:
+    """Gather the slices along an axis whose condition is true."""
+    shape = node.shape(0)
+    axis = node.attribute("axis")
+    if axis is None:
+        shape = (math.prod(shape),)
+    number = 0 if axis is None else node.axis(int(axis), len(shape))
+    node.check_rank(1, 1)
+    count = min(shape[number], node.shape(1)[0])
+    empty = node.known(
+        np.zeros(
+            (*shape[:number], 0, *shape[number + 1 :]), np.bool_ if node.value(0).is_bool else node.data_type(0).numpy
+        )
+    )
+    if not count:
+        return empty
+
+    def chosen() -> list[Expression]:
+        nonzero = functions.nonzero_coordinates(dml.slice(node.tensor(1), (0,), (count,)))
+        return [nonzero.output_count, nonzero.output_coordinates]
+
+    total, indices = node.finish(chosen)
+    remaining = int(node.read(total).reshape(-1)[0])
+    if not remaining:
+        return empty
+    where = dml.slice(node.expression(indices), (0, 0), (remaining, 1))
+    x = reshaped(node.tensor(0), shape)
+    parts = functions.gather(x, reshaped(where, (*(1,) * (len(shape) - 1), remaining)), axis=number, index_dimensions=1)
+    return node.valued(parts, is_bool=node.value(0).is_bool)
+
+
+@operator("Unique", since=11)
+def unique(node: Node) -> list[Value]:
+    """Return distinct elements or subtensors, their first indices, the inverse indices, and the counts.
+
+    Rows are sorted, numbered by how many differ from the row before them, and each number's first row is taken.
+    """
+    shape, axis = node.shape(0), node.attribute("axis")
+    number = 0 if axis is None else node.axis(int(axis), len(shape))
+    rows = (math.prod(shape), 1) if axis is None else (shape[number], math.prod(shape) // shape[number])
+    if rows[1] > _MOST_COLUMNS:
+        raise node.refusal(f"subtensors of at most {_MOST_COLUMNS} elements are compared, got {rows[1]}")
+    order, group, total, starts = node.finish(lambda: _grouped(_rows(node, number, rows)))
+    count = int(node.read(total).reshape(-1)[0])
+    order_now, group_now = node.expression(order), node.expression(group)
+    begins = cast(reshaped(dml.slice(node.expression(starts), (0, 0), (count, 1)), (count,)), DataType.INT32)
+    ends = number_like(begins, rows[0])
+    if count > 1:
+        ends = dml.join([dml.slice(begins, (1,), (count - 1,)), ends], 0)
+    often = subtract(ends, begins)
+    first = functions.gather(order_now, begins, axis=0, index_dimensions=1)
+    inverse = functions.scatter_elements(group_now, order_now, group_now, axis=0)
+    if not node.flag("sorted", True):
+        _, turn = functions.top_k1(
+            first, axis=0, k=count, axis_direction=AxisDirection.INCREASING, output_type=DataType.UINT32
+        )
+        turn = cast(turn, DataType.INT32)
+        rank = functions.scatter_elements(turn, turn, sequence(turn, (count,), DataType.INT32), axis=0)
+        first, often, inverse = (
+            functions.gather(table, where, axis=0, index_dimensions=1)
+            for table, where in ((first, turn), (often, turn), (rank, inverse))
+        )
+    x = reshaped(node.tensor(0), (rows[0],) if axis is None else shape)
+    where = reshaped(first, (*(1,) * (len(x.sizes) - 1), count))
+    parts = functions.gather(x, where, axis=number, index_dimensions=1)
+    return [node.valued(parts), *(node.valued(cast(indices, DataType.INT64)) for indices in (first, inverse, often))]
+
+
+def _rows(node: Node, axis: int, sizes: tuple[int, int]) -> Expression:
+    """Return the compared subtensors, one per row."""
+    x = node.tensor(0)
+    if sizes[1] == 1:
+        return reshaped(x, sizes)
+    return reshaped(transposed(x, (axis, *(other for other in range(len(x.sizes)) if other != axis))), sizes)
+
+
+def _grouped(rows: Expression) -> list[Expression]:
+    """Return the sorting order of rows, each sorted row's group, and the number and indices of first rows."""
+    count, width = rows.sizes
+    order: Expression | None = None
+    for column in reversed(range(width)):
+        keys = reshaped(dml.slice(rows, (0, column), (count, 1)), (count,))
+        keys = keys if order is None else functions.gather(keys, order, axis=0, index_dimensions=1)
+        _, turn = functions.top_k1(
+            keys, axis=0, k=count, axis_direction=AxisDirection.INCREASING, output_type=DataType.UINT32
+        )
+        turn = cast(turn, DataType.INT32)
+        order = turn if order is None else functions.gather(order, turn, axis=0, index_dimensions=1)
+    assert order is not None
+    starts = number_like(order, 1)
+    if count > 1:
+        ordered = functions.gather(rows, reshaped(order, (1, count)), axis=0, index_dimensions=1)
+        earlier, later = (dml.slice(ordered, (begin, 0), (count - 1, width)) for begin in (0, 1))
+        differs = cast(dml.logical_not(dml.equals(earlier, later)), DataType.INT32)
+        differs = dml.reduce(differs, ReduceFunction.MAX, axes=(1,))
+        starts = dml.join([starts, reshaped(differs, (count - 1,))], 0)
+    group = dml.cumulative_summation(starts, axis=0, axis_direction=AxisDirection.INCREASING, has_exclusive_sum=False)
+    firsts = functions.nonzero_coordinates(starts)
+    return [order, subtract(group, 1), firsts.output_count, firsts.output_coordinates]

@@ -1,4 +1,4 @@
-"""The same elements in other shapes and orders: Reshape, Transpose, Expand and their like."""
+"""Shapes and orders of dimensions; parts of tensors: Reshape, Transpose, Concat, Split, Slice, Pad and their like."""
 
 from __future__ import annotations
 
@@ -6,8 +6,17 @@ import math
 
 import numpy as np
 
-from dmlgpu.catalog.enums import DataType, DepthSpaceOrder
-from dmlgpu.frontends.onnx.node import Node, broadcast_to, checked_shape, reshaped, transposed
+from dmlgpu.catalog.enums import DataType, DepthSpaceOrder, PaddingMode
+from dmlgpu.frontends.onnx.node import (
+    Array,
+    Node,
+    broadcast_to,
+    checked_shape,
+    reshaped,
+    slice_range,
+    split_sizes,
+    transposed,
+)
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Value
 from dmlgpu.tensors.graphs import directmlx as dml
@@ -16,24 +25,24 @@ from dmlgpu.tensors.graphs import functions
 
 @operator("Reshape")
 def reshape(node: Node) -> Value:
-    """See the elements in another shape; 0 keeps a size, -1 stands for what is left."""
-    wanted = list(node.host_integers(1)) if node.version >= 5 else list(node.integers("shape") or ())
+    """Reinterpret the elements in another shape; 0 keeps a size, -1 is inferred."""
+    sizes = list(node.host_integers(1)) if node.version >= 5 else list(node.integers("shape") or ())
     shape = node.shape(0)
     if not node.flag("allowzero"):
-        if any(size == 0 and number >= len(shape) for number, size in enumerate(wanted)):
-            raise node.refusal(f"a size 0 must stand for one of the input, got {wanted} for {list(shape)}")
-        wanted = [shape[number] if size == 0 else size for number, size in enumerate(wanted)]
-    known = math.prod(size for size in wanted if size != -1)
-    if wanted.count(-1) == 1 and known:
-        wanted[wanted.index(-1)] = math.prod(shape) // known
-    if min(wanted, default=0) < 0 or math.prod(wanted) != math.prod(shape):
-        raise node.refusal(f"the new shape must hold {math.prod(shape)} elements, got {wanted}")
-    return node.valued(node.tensor(0), wanted)
+        if any(size == 0 and number >= len(shape) for number, size in enumerate(sizes)):
+            raise node.refusal(f"a size 0 must stand for one of the input, got {sizes} for {list(shape)}")
+        sizes = [shape[number] if size == 0 else size for number, size in enumerate(sizes)]
+    known = math.prod(size for size in sizes if size != -1)
+    if sizes.count(-1) == 1 and known:
+        sizes[sizes.index(-1)] = math.prod(shape) // known
+    if min(sizes, default=0) < 0 or math.prod(sizes) != math.prod(shape):
+        raise node.refusal(f"the new shape must hold {math.prod(shape)} elements, got {sizes}")
+    return node.valued(node.tensor(0), sizes)
 
 
 @operator("Flatten")
 def flatten(node: Node) -> Value:
-    """See the elements as a matrix."""
+    """Reinterpret the elements as a matrix."""
     shape = node.shape(0)
     axis = node.integer("axis", 1)
     axis = axis + len(shape) if axis < 0 else axis
@@ -42,13 +51,13 @@ def flatten(node: Node) -> Value:
 
 @operator("Squeeze")
 def squeeze(node: Node) -> Value:
-    """Leave out dimensions of size 1."""
-    given = node.host_integers(1) if node.has(1) else node.integers("axes")
+    """Remove dimensions of size 1."""
+    listed = node.host_integers(1) if node.has(1) else node.integers("axes")
     shape = node.shape(0)
-    if given is None:
+    if listed is None:
         axes = {axis for axis, size in enumerate(shape) if size == 1}
     else:
-        axes = {node.axis(one, len(shape)) for one in given}
+        axes = {node.axis(axis, len(shape)) for axis in listed}
     if any(shape[axis] != 1 for axis in axes):
         raise node.refusal(f"dimensions that are left out must have size 1, got axes {sorted(axes)} of {list(shape)}")
     return node.valued(node.tensor(0), [size for axis, size in enumerate(shape) if axis not in axes])
@@ -56,24 +65,24 @@ def squeeze(node: Node) -> Value:
 
 @operator("Unsqueeze")
 def unsqueeze(node: Node) -> Value:
-    """Put dimensions of size 1 in."""
-    given = node.host_integers(1) if node.has(1) else node.integers("axes") or ()
-    rank = len(node.shape(0)) + len(given)
-    axes = {node.axis(one, rank) for one in given}
-    if len(axes) != len(given):
-        raise node.refusal(f"axes must differ, got {list(given)}")
+    """Insert dimensions of size 1."""
+    listed = node.host_integers(1) if node.has(1) else node.integers("axes") or ()
+    rank = len(node.shape(0)) + len(listed)
+    axes = {node.axis(axis, rank) for axis in listed}
+    if len(axes) != len(listed):
+        raise node.refusal(f"axes must differ, got {list(listed)}")
     sizes = iter(node.shape(0))
     return node.valued(node.tensor(0), [1 if axis in axes else next(sizes) for axis in range(rank)])
 
 
 @operator("Transpose")
 def transpose(node: Node) -> Value:
-    """Put dimensions into another order."""
+    """Permute dimensions."""
     x = node.tensor(0)
     order = node.integers("perm") or tuple(reversed(range(len(node.shape(0)))))
     if not node.shape(0):
         return node.valued(x, ())
-    order = tuple(node.axis(one, len(x.sizes)) for one in order)
+    order = tuple(node.axis(axis, len(x.sizes)) for axis in order)
     if sorted(order) != list(range(len(x.sizes))):
         raise node.refusal(f"perm must name every dimension once, got {list(order)}")
     return node.valued(transposed(x, order))
@@ -82,11 +91,11 @@ def transpose(node: Node) -> Value:
 @operator("Expand")
 def expand(node: Node) -> Value:
     """Repeat dimensions of size 1."""
-    wanted = node.host_integers(1)
+    requested = node.host_integers(1)
     try:
-        shape = np.broadcast_shapes(node.shape(0), wanted)
+        shape = np.broadcast_shapes(node.shape(0), requested)
     except ValueError:
-        raise node.refusal(f"shape {list(node.shape(0))} must broadcast with {list(wanted)}") from None
+        raise node.refusal(f"shape {list(node.shape(0))} must broadcast with {list(requested)}") from None
     if 0 in shape:
         return node.known(np.zeros(shape, node.data_type(0).numpy))
     return node.valued(broadcast_to(node.tensor(0), shape or (1,)), shape)
@@ -94,7 +103,7 @@ def expand(node: Node) -> Value:
 
 @operator("Tile")
 def tile(node: Node) -> Value:
-    """Repeat the whole along each dimension."""
+    """Repeat the tensor along each dimension."""
     repeats = node.host_integers(1, len(node.shape(0)))
     shape = checked_shape(node, [size * count for size, count in zip(node.shape(0), repeats, strict=True)])
     if 0 in shape:
@@ -125,7 +134,7 @@ def space_to_depth(node: Node) -> Value:
 
 @operator("ReverseSequence", since=10)
 def reverse_sequence(node: Node) -> Value:
-    """Turn the beginning of each sequence round, as long as it is."""
+    """Reverse the first elements of each sequence, as many as its length."""
     x, batch, time = node.tensor(0), node.integer("batch_axis", 1), node.integer("time_axis")
     batch, time = node.axis(batch, len(x.sizes)), node.axis(time, len(x.sizes))
     if batch == time:
@@ -140,7 +149,7 @@ def reverse_sequence(node: Node) -> Value:
 
 @operator("Col2Im", since=18)
 def column_to_image(node: Node) -> Value:
-    """Add columns of windows up to the picture that they were taken from."""
+    """Sum columns of windows into the image that they were taken from."""
     node.check_rank(0, 3)
     sizes = node.host_integers(1)
     count = len(sizes)
@@ -150,7 +159,7 @@ def column_to_image(node: Node) -> Value:
     if min(blocks, default=1) < 1 or x.sizes[1] % math.prod(blocks):
         raise node.refusal(f"block_shape must divide {x.sizes[1]} rows of columns, got {list(blocks)}")
     channels = x.sizes[1] // math.prod(blocks)
-    found = functions.fold(
+    picture = functions.fold(
         x,
         window_sizes=blocks,
         output_sizes=(x.sizes[0], channels, *sizes),
@@ -159,4 +168,153 @@ def column_to_image(node: Node) -> Value:
         start_padding=pads[:count],
         end_padding=pads[count:],
     )
-    return node.valued(found)
+    return node.valued(picture)
+
+
+@operator("Concat")
+def concat(node: Node) -> Value:
+    """Concatenate tensors along an axis; empty ones add nothing, and may have another rank."""
+    values = [node.value(number) for number in range(len(node))]
+    rank = len(values[0].shape)
+    axis = node.axis(node.integer("axis", 1), rank)
+    others = {value.shape[:axis] + value.shape[axis + 1 :] for value in values if len(value.shape) == rank}
+    if len(others) > 1:
+        listed = ", ".join(str(list(value.shape)) for value in values)
+        raise node.refusal(f"inputs must have equal sizes but for axis {axis}, got {listed}")
+    parts = [node.expression(value) for value in values if not value.is_empty]
+    return node.valued(parts[0] if len(parts) == 1 else dml.join(parts, axis))
+
+
+@operator("Split")
+def split(node: Node) -> list[Value]:
+    """Split a tensor into pieces along an axis."""
+    shape = node.shape(0)
+    axis = node.axis(node.integer("axis"), len(shape))
+    sizes = split_sizes(node, shape[axis])
+    present = iter(dml.split(node.tensor(0), axis, [size for size in sizes if size]))
+    empty = np.zeros((*shape[:axis], 0, *shape[axis + 1 :]), node.data_type(0).numpy)
+    return [node.valued(next(present)) if size else node.known(empty) for size in sizes]
+
+
+@operator("Slice")
+def slice_(node: Node) -> Value:
+    """Take ranges along axes, with steps forwards or backwards."""
+    shape = node.shape(0)
+    if node.version >= 10 and any(node.value(number).array is None for number in (1, 2)):
+        return _slice_on_device(node)
+    if node.version < 10:
+        starts, ends, axes, steps = node.integers("starts"), node.integers("ends"), node.integers("axes"), None
+    else:
+        starts = node.host_integers(1)
+        ends = node.host_integers(2, len(starts))
+        axes = node.host_integers(3, len(starts)) if node.has(3) else None
+        steps = node.host_integers(4, len(starts)) if node.has(4) else None
+    if starts is None or ends is None:
+        raise node.refusal("starts and ends must be given")
+    axes = tuple(range(len(starts))) if axes is None else axes
+    if not len(starts) == len(ends) == len(axes):
+        raise node.refusal(f"starts, ends and axes must be as many, got {len(starts)}, {len(ends)} and {len(axes)}")
+    axes = node.axes(axes, len(shape))
+    steps = (1,) * len(starts) if steps is None else steps
+    ranges = [range(size) for size in shape]
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        if step == 0:
+            raise node.refusal("steps must not be 0")
+        ranges[axis] = slice_range(shape[axis], start, end, step)
+    result = tuple(map(len, ranges))
+    if 0 in result:
+        return node.known(np.zeros(result, node.data_type(0).numpy))
+    if all(taken == range(size) for taken, size in zip(ranges, shape, strict=True)):
+        return node.valued(node.tensor(0), shape)
+    first = [min(taken[0], taken[-1]) for taken in ranges]
+    extents = [abs(taken[-1] - taken[0]) + 1 for taken in ranges]
+    strides = [taken.step if len(taken) > 1 else 1 for taken in ranges]
+    return node.valued(dml.slice(node.tensor(0), first, extents, strides))
+
+
+def _slice_on_device(node: Node) -> Value:
+    """Slice from starts on the device: only the lengths are read by the host, and decide what is compiled."""
+    shape = node.shape(0)
+    node.check_rank(1, 1)
+    (count,) = node.shape(1)
+    if node.shape(2) != (count,):
+        raise node.refusal(f"ends must be as many as starts, got shapes {[count]} and {list(node.shape(2))}")
+    axes = node.axes(node.host_integers(3, count) if node.has(3) else range(count), len(shape))
+    steps = node.host_integers(4, count) if node.has(4) else (1,) * count
+    if 0 in steps:
+        raise node.refusal("steps must not be 0")
+
+    def lengths(starts: Array, ends: Array) -> tuple[int, ...]:
+        ranges = zip(axes, starts.tolist(), ends.tolist(), steps, strict=True)
+        return tuple(len(slice_range(shape[axis], start, end, step)) for axis, start, end, step in ranges)
+
+    known_lengths = node.decided((1, 2), lengths)
+    result = list(shape)
+    for axis, length in zip(axes, known_lengths, strict=True):
+        result[axis] = length
+    if 0 in result:
+        return node.known(np.zeros(result, node.data_type(0).numpy))
+    # Clipped first, or a start far beyond the end becomes one within when it is cast.
+    starts = dml.cast(dml.clip(node.tensor(1), -(2**31), 2**31 - 1), DataType.INT32)
+    x = node.tensor(0)
+    for number, (axis, length, step) in enumerate(zip(axes, known_lengths, steps, strict=True)):
+        size = shape[axis]
+        if length == size:
+            if step < 0:
+                strides = [-1 if dimension == axis else 1 for dimension in range(len(shape))]
+                x = dml.slice(x, (0,) * len(shape), x.sizes, strides)
+            continue
+        first = dml.slice(starts, (number,), (1,))
+        zero = node.constant([0], DataType.INT32)
+        first = dml.clip(dml.if_(dml.less_than(first, zero), first + size, first), 0, size - 1)
+        positions = dml.fill_value_sequence(node.builder, (length,), DataType.INT32, 0, step)
+        positions = dml.add(positions, broadcast_to(first, (length,)))
+        indices = reshaped(positions, (*(1,) * (len(shape) - 1), length))
+        x = functions.gather(x, indices, axis=axis, index_dimensions=1)
+    return node.valued(x, result)
+
+
+_PADDING_MODES = {
+    "constant": PaddingMode.CONSTANT,
+    "edge": PaddingMode.EDGE,
+    "reflect": PaddingMode.REFLECTION,
+    "wrap": PaddingMode.WRAP,
+}
+
+
+@operator("Pad")
+def pad(node: Node) -> Value:
+    """Pad with elements; negative counts crop."""
+    shape = node.shape(0)
+    pads = node.host_integers(1) if node.version >= 11 else node.integers("pads") or ()
+    axes = node.axes(node.host_integers(3) if node.has(3) else range(len(shape)), len(shape))
+    before, behind = [0] * len(shape), [0] * len(shape)
+    if len(pads) != 2 * len(axes):
+        raise node.refusal(f"pads must have {2 * len(axes)} numbers, got {len(pads)}")
+    for number, axis in enumerate(axes):
+        before[axis], behind[axis] = pads[number], pads[number + len(axes)]
+    filler = node.number("value") if node.version < 11 else 0
+    if node.has(2) and node.value(2).shape in ((), (1,)):
+        filler = node.host(2).reshape(-1)[0].item()
+        filler = int(filler) if isinstance(filler, bool) else filler
+    mode = _PADDING_MODES.get(node.text("mode", "constant"))
+    if mode is None:
+        raise node.refusal(f"mode must be one of {', '.join(_PADDING_MODES)}, got {node.text('mode')!r}")
+    cut = [max(-count, 0) for count in before], [max(-count, 0) for count in behind]
+    start, end = [max(count, 0) for count in before], [max(count, 0) for count in behind]
+    remaining = [size - first - last for size, first, last in zip(shape, *cut, strict=True)]
+    result = checked_shape(node, [size + first + last for size, first, last in zip(remaining, start, end, strict=True)])
+    if 0 in result:
+        return node.known(np.zeros(result, node.data_type(0).numpy))
+    if min(remaining, default=1) < 1:
+        if mode is not PaddingMode.CONSTANT or min(remaining) < 0:
+            raise node.refusal(f"pads must leave elements to repeat, got {list(pads)} for shape {list(shape)}")
+        return node.valued(dml.fill_value_constant(node.builder, result, node.data_type(0), filler))
+    x = node.tensor(0)
+    if any((*cut[0], *cut[1])):
+        x = dml.slice(x, cut[0], remaining)
+    if not any((*start, *end)):
+        return node.valued(x, x.sizes if shape else shape)
+    return node.valued(
+        functions.padding1(x, padding_mode=mode, padding_value=filler, start_padding=start, end_padding=end)
+    )

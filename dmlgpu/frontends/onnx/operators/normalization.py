@@ -1,4 +1,4 @@
-"""Normalisations: by given statistics, and by those of the elements themselves."""
+"""Normalization by given statistics and by those of the elements, of ONNX and com.microsoft."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from dmlgpu.catalog.enums import DataType, ReduceFunction
 from dmlgpu.frontends.onnx.compose import add, cast, choose, divide, multiply, spread
-from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped
+from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped, transposed
+from dmlgpu.frontends.onnx.operators import MICROSOFT
 from dmlgpu.frontends.onnx.registry import AS_FUNCTION, Result, operator
 from dmlgpu.frontends.onnx.values import Value
 from dmlgpu.tensors.graphs import directmlx as dml
@@ -16,87 +17,85 @@ from dmlgpu.tensors.graphs.expression import Expression
 
 
 def per_channel(node: Node, number: int, rank: int) -> Expression:
-    """Return an input of one element per channel, or per place in a picture, with the dimensions of {N, C, ...}."""
-    given = node.tensor(number)
-    if len(given.sizes) > 1:
-        return reshaped(given, (1, *given.sizes))
-    return reshaped(given, (1, given.sizes[0], *(1,) * (rank - 2)) if rank > 1 else given.sizes)
+    """Return an input of one element per channel or pixel, with the dimensions of {N, C, ...}."""
+    tensor = node.tensor(number)
+    if len(tensor.sizes) > 1:
+        return reshaped(tensor, (1, *tensor.sizes))
+    return reshaped(tensor, (1, tensor.sizes[0], *(1,) * (rank - 2)) if rank > 1 else tensor.sizes)
 
 
 @operator("BatchNormalization")
 def batch_normalization(node: Node) -> Value | Sequence[Result]:
-    """Normalise channels by given means and variances, in training by their own."""
+    """Normalize channels by given means and variances, in training by their own."""
     x = node.tensor(0)
     if len(x.sizes) < 2:
         x = reshaped(x, (x.sizes[0], 1))
     if node.flag("training_mode") or any(node.wants(number) for number in range(1, 5)):
         return _training(node, x)
-    scale, bias, mean, variance = (
-        dml.cast(one, x.data_type) if one.data_type is not x.data_type else one
-        for one in (per_channel(node, number, len(x.sizes)) for number in range(1, 5))
-    )
-    found = functions.batch_normalization(
+    scale, bias, mean, variance = (cast(per_channel(node, number, len(x.sizes)), x.data_type) for number in range(1, 5))
+    result = functions.batch_normalization(
         x, mean, variance, scale, bias, spatial=True, epsilon=node.number("epsilon", 1e-5)
     )
-    return node.valued(found, node.shape(0))
+    return node.valued(result, node.shape(0))
 
 
 def _training(node: Node, x: Expression) -> Sequence[Result]:
-    """Normalise channels by the batch's statistics; return the running ones, and the batch's own before version 14."""
+    """Normalize channels by the batch's statistics; return the running ones, and the batch's own before version 14."""
     scale, bias, mean, variance = (per_channel(node, number, len(x.sizes)) for number in range(1, 5))
-    found = functions.batch_normalization_training(
+    trained = functions.batch_normalization_training(
         x, cast(scale, x.data_type), cast(bias, x.data_type), epsilon=node.number("epsilon", 1e-5)
     )
-    kept, channels = node.number("momentum", 0.9), (x.sizes[1],)
-    own = [cast(one, mean.data_type) for one in (found.output_mean, found.output_variance)]
+    momentum, channels = node.number("momentum", 0.9), (x.sizes[1],)
+    own = [cast(statistic, mean.data_type) for statistic in (trained.output_mean, trained.output_variance)]
     running = [
-        add(multiply(before, kept), multiply(now, 1 - kept)) for before, now in zip((mean, variance), own, strict=True)
+        add(multiply(before, momentum), multiply(now, 1 - momentum))
+        for before, now in zip((mean, variance), own, strict=True)
     ]
-    statistics = [reshaped(one, channels) for one in (*running, *own)]
-    results = [node.valued(found.output, node.shape(0)), *(node.valued(one) for one in statistics)]
+    statistics = [reshaped(statistic, channels) for statistic in (*running, *own)]
+    results = [node.valued(trained.output, node.shape(0)), *(node.valued(statistic) for statistic in statistics)]
     return results[: len(node.proto.output)]
 
 
 @operator("InstanceNormalization")
 def instance_normalization(node: Node) -> Value:
-    """Normalise each channel of each picture by its own statistics."""
+    """Normalize each channel of each picture by its own statistics."""
     x = node.tensor(0)
     rank = len(x.sizes)
-    found = functions.mean_variance_normalization2(
+    result = functions.mean_variance_normalization2(
         x,
         broadcast_to(per_channel(node, 1, rank), x.sizes),
         broadcast_to(per_channel(node, 2, rank), x.sizes),
         axes=tuple(range(2, rank)),
         epsilon=node.number("epsilon", 1e-5),
     )
-    return node.valued(found)
+    return node.valued(result)
 
 
 @operator("LayerNormalization", since=17)
 def layer_normalization(node: Node) -> Value | Sequence[Result]:
-    """Normalise over the dimensions from an axis on; the statistics, where they are wanted, by ONNX's own function."""
+    """Normalize over the dimensions from an axis on; requested statistics by ONNX's own function."""
     if node.wants(1) or node.wants(2):
         return AS_FUNCTION
     x, shape = node.tensor(0), node.shape(0)
     axis = node.axis(node.integer("axis", -1), len(shape))
-    kept = x.data_type
-    if kept is DataType.FLOAT16 and node.integer("stash_type", 1) == 1:
+    data_type = x.data_type
+    if data_type is DataType.FLOAT16 and node.integer("stash_type", 1) == 1:
         x = dml.cast(x, DataType.FLOAT32)
-    found = functions.mean_variance_normalization2(
+    result = functions.mean_variance_normalization2(
         x, axes=tuple(range(axis, len(shape))), epsilon=node.number("epsilon", 1e-5)
     )
-    found = found if found.data_type is kept else dml.cast(found, kept)
-    found = dml.multiply(found, broadcast_to(node.tensor(1), x.sizes))
+    result = result if result.data_type is data_type else dml.cast(result, data_type)
+    result = dml.multiply(result, broadcast_to(node.tensor(1), x.sizes))
     if node.has(2):
-        found = dml.add(found, broadcast_to(node.tensor(2), x.sizes))
-    return node.valued(found, shape)
+        result = dml.add(result, broadcast_to(node.tensor(2), x.sizes))
+    return node.valued(result, shape)
 
 
 @operator("MeanVarianceNormalization")
 def mean_variance_normalization(node: Node) -> Value:
     """Mean 0 and variance 1 over axes."""
     x = node.tensor(0)
-    axes = tuple(node.axis(one, len(x.sizes)) for one in node.integers("axes") or (0, 2, 3))
+    axes = tuple(node.axis(axis, len(x.sizes)) for axis in node.integers("axes") or (0, 2, 3))
     return node.valued(functions.mean_variance_normalization2(x, axes=axes, epsilon=1e-9))
 
 
@@ -104,7 +103,7 @@ def mean_variance_normalization(node: Node) -> Value:
 def local_response_normalization(node: Node) -> Value:
     """Divide by the squares of neighbouring channels."""
     x = node.tensor(0)
-    found = functions.local_response_normalization(
+    result = functions.local_response_normalization(
         reshaped(x, (*x.sizes[:2], 1, math.prod(x.sizes[2:]))),
         cross_channel=True,
         local_size=node.integer("size"),
@@ -112,15 +111,205 @@ def local_response_normalization(node: Node) -> Value:
         beta=node.number("beta", 0.75),
         bias=node.number("bias", 1.0),
     )
-    return node.valued(found, x.sizes)
+    return node.valued(result, x.sizes)
 
 
 @operator("LpNormalization")
 def lp_normalization(node: Node) -> Value:
-    """Divide by the p-norm along an axis; where it is 0, so is the result."""
+    """Divide by the p-norm along an axis; the result is 0 if the norm is."""
     x, p = node.tensor(0), node.integer("p", 2)
     if p not in (1, 2):
         raise node.refusal(f"p must be 1 or 2, got {p}")
     axis = node.axis(node.integer("axis", -1), len(node.shape(0)))
     norm = dml.reduce(x, ReduceFunction.L1 if p == 1 else ReduceFunction.L2, axes=(axis,))
     return node.valued(choose(spread(dml.equals, norm, 0), 0, divide(x, norm)))
+
+
+_WITH_SMALL_EPSILON = ("EmbedLayerNormalization", "SkipLayerNormalization", "SkipSimplifiedLayerNormalization")
+"""Operators whose epsilon is 1e-12 by default in onnxruntime."""
+
+
+def normalized(
+    node: Node,
+    x: Expression,
+    axes: Sequence[int],
+    *,
+    scale: Expression,
+    bias: Expression | None = None,
+    centred: bool = True,
+) -> Expression:
+    """Return rows less their mean, divided by their standard deviation, scaled and shifted.
+
+    Float16 is computed as float32.
+
+    Args:
+        node: the node with the epsilon.
+        x: any tensor.
+        axes: axes of a row.
+        scale, bias: broadcast with ``x``.
+        centred: whether the mean is subtracted.
+    """
+    epsilon, sizes = _epsilon(node), x.sizes
+    scale, bias = broadcast_to(scale, sizes), None if bias is None else broadcast_to(bias, sizes)
+    if x.data_type is not DataType.FLOAT16:
+        return functions.mean_variance_normalization2(
+            x, scale, bias, axes=tuple(axes), epsilon=epsilon, use_mean=centred
+        )
+    wide = functions.mean_variance_normalization2(
+        dml.cast(x, DataType.FLOAT32), axes=tuple(axes), epsilon=epsilon, use_mean=centred
+    )
+    result = dml.multiply(dml.cast(wide, DataType.FLOAT16), scale)
+    return result if bias is None else dml.add(result, bias)
+
+
+def _epsilon(node: Node) -> float:
+    return node.number("epsilon", 1e-12 if node.op_type in _WITH_SMALL_EPSILON else 1e-5)
+
+
+def _statistics(
+    node: Node, x: Expression, axes: Sequence[int], first: int, *, centred: bool = True
+) -> tuple[Result, Result]:
+    """Return the mean and the inverse deviation of rows, outputs ``first`` and the next, or None if not requested."""
+    if not (node.wants(first) or node.wants(first + 1)):
+        return None, None
+    wide = dml.cast(x, DataType.FLOAT32) if x.data_type is DataType.FLOAT16 else x
+    mean = dml.reduce(wide, ReduceFunction.AVERAGE, axes=axes)
+    distance = dml.subtract(wide, broadcast_to(mean, wide.sizes)) if centred else wide
+    variance = dml.reduce(dml.multiply(distance, distance), ReduceFunction.AVERAGE, axes=axes)
+    inverse = dml.pow(variance + _epsilon(node), -0.5)
+    return mean if node.wants(first) else None, inverse if node.wants(first + 1) else None
+
+
+@operator("RMSNormalization", since=23)
+def rms_normalization(node: Node) -> Value | Sequence[Result]:
+    """Divide by the root of the mean of squares, over the dimensions from an axis on."""
+    if node.data_type(0) is not node.data_type(1) or node.integer("stash_type", 1) != 1:
+        return AS_FUNCTION
+    axes = _axes_from(node)
+    return node.valued(normalized(node, node.tensor(0), axes, scale=node.tensor(1), centred=False), node.shape(0))
+
+
+def _axes_from(node: Node) -> tuple[int, ...]:
+    rank = len(node.shape(0))
+    return tuple(range(node.axis(node.integer("axis", -1), rank), rank))
+
+
+@operator("SimplifiedLayerNormalization")
+@operator("SimplifiedLayerNormalization", domain=MICROSOFT)
+def simplified_layer_normalization(node: Node) -> Sequence[Result]:
+    """RMSNormalization, and the inverse of the root mean square."""
+    x, axes = node.tensor(0), _axes_from(node)
+    result = normalized(node, x, axes, scale=node.tensor(1), centred=False)
+    _, inverse = _statistics(node, x, axes, 0, centred=False) if node.wants(1) else (None, None)
+    return [node.valued(result, node.shape(0)), inverse]
+
+
+@operator("LayerNormalization", domain=MICROSOFT)
+@operator("LayerNormalization", since=1)
+def fused_layer_normalization(node: Node) -> Sequence[Result]:
+    """Normalize over the dimensions from an axis on."""
+    x, axes = node.tensor(0), _axes_from(node)
+    result = normalized(node, x, axes, scale=node.tensor(1), bias=node.optional_tensor(2))
+    return [node.valued(result, node.shape(0)), *_statistics(node, x, axes, 1)]
+
+
+@operator("SkipLayerNormalization", "SkipSimplifiedLayerNormalization", domain=MICROSOFT)
+def skip_layer_normalization(node: Node) -> Sequence[Result]:
+    """Add tensors and a bias, and normalize the last dimension; also the sum."""
+    simplified = node.op_type == "SkipSimplifiedLayerNormalization"
+    x = node.tensor(0)
+    bias = node.optional_tensor(3 if simplified else 4)
+    total = dml.add(x, broadcast_to(node.tensor(1), x.sizes))
+    if bias is not None:
+        total = dml.add(total, broadcast_to(bias, x.sizes))
+    axes = (len(x.sizes) - 1,)
+    beta = None if simplified else node.optional_tensor(3)
+    result = normalized(node, total, axes, scale=node.tensor(2), bias=beta, centred=not simplified)
+    statistics = _statistics(node, total, axes, 1, centred=not simplified)
+    return [result, *statistics, total if node.wants(3) else None]
+
+
+@operator("GroupNorm", "SkipGroupNorm", domain=MICROSOFT)
+def group_normalization(node: Node) -> Sequence[Result]:
+    """Normalize groups of channels of each image, after a sum for SkipGroupNorm; optionally apply Swish."""
+    x = node.tensor(0)
+    last = node.flag("channels_last", True)
+    node.check_rank(0, 4)
+    if node.op_type == "SkipGroupNorm":
+        x = dml.add(x, _per_picture(node, 3, x, last))
+        x = dml.add(x, _per_picture(node, 4, x, last)) if node.has(4) else x
+    first = transposed(x, (0, 3, 1, 2)) if last else x
+    count, channels, height, width = first.sizes
+    groups = node.integer("groups")
+    if groups < 1 or channels % groups:
+        raise node.refusal(f"groups must divide {channels} channels, got {groups}")
+    grouped = (count, groups, channels // groups, height, width)
+    split = dml.identity(first) if last else first
+    wide = reshaped(split, grouped)
+    wide = cast(wide, DataType.FLOAT32) if x.data_type is DataType.FLOAT16 else wide
+    result = functions.mean_variance_normalization2(wide, axes=(2, 3, 4), epsilon=node.number("epsilon", 1e-5))
+    each = (1, groups, channels // groups, 1, 1)
+    scale, bias = (reshaped(node.tensor(number), each) for number in (1, 2))
+    scale, bias = (cast(parameter, wide.data_type) for parameter in (scale, bias))
+    result = dml.add(dml.multiply(result, broadcast_to(scale, grouped)), broadcast_to(bias, grouped))
+    if node.flag("activation"):
+        result = functions.activation_swish(result, sigmoid_input_scale=1.0)
+    plain = reshaped(cast(result, x.data_type), first.sizes)
+    results: list[Result] = [node.valued(transposed(plain, (0, 2, 3, 1)) if last else plain)]
+    if node.op_type == "SkipGroupNorm":
+        results.append(x if node.wants(1) else None)
+    return results
+
+
+def _per_picture(node: Node, number: int, x: Expression, last: bool) -> Expression:
+    """Return an input of the sizes of x or one of an element per channel, for all images or for each."""
+    parameter = node.tensor(number)
+    if len(parameter.sizes) < 4:
+        pictures, channels = (1, *parameter.sizes)[-2:]
+        parameter = reshaped(parameter, (pictures, 1, 1, channels) if last else (pictures, channels, 1, 1))
+    return broadcast_to(parameter, x.sizes)
+
+
+@operator("EmbedLayerNormalization", domain=MICROSOFT)
+def embed_layer_normalization(node: Node) -> Sequence[Result]:
+    """Add the embeddings of words, positions and segments, and normalize; also the number of unmasked words."""
+    for number in (0, 2, 3):
+        node.check_rank(number, 2)
+    words, (batch, length) = node.tensor(0), node.shape(0)
+    for number, table, name in ((0, 2, "input_ids"), (1, 4, "segment_ids"), (8, 3, "position_ids")):
+        if node.has(number) and node.has(table):
+            node.check_rank(table, 2)
+            node.check_range(number, 0, node.shape(table)[0] - 1, name)
+    total = _embedded(node, 2, words, (batch, length))
+    if node.has(8):
+        positions = node.tensor(8)
+        total = dml.add(total, broadcast_to(_embedded(node, 3, positions, node.shape(8)), total.sizes))
+    else:
+        rows = dml.slice(node.tensor(3), (0, 0), (length, total.sizes[2]))
+        total = dml.add(total, broadcast_to(reshaped(rows, (1, *rows.sizes)), total.sizes))
+    if node.has(1) and node.has(4):
+        total = dml.add(total, _embedded(node, 4, node.tensor(1), (batch, length)))
+    result = normalized(node, total, (2,), scale=node.tensor(5), bias=node.tensor(6))
+    return [result, _mask_index(node, batch) if node.wants(1) else None, total if node.wants(2) else None]
+
+
+def _embedded(node: Node, number: int, indices: Expression, shape: Sequence[int]) -> Expression:
+    """Return the rows of a table at indices."""
+    table = node.tensor(number)
+    rank = len(shape)
+    rows = functions.gather(
+        reshaped(table, (*(1,) * (rank - 1), *table.sizes)),
+        reshaped(indices, (1, *shape)),
+        axis=rank - 1,
+        index_dimensions=rank,
+    )
+    return reshaped(rows, (*shape, table.sizes[-1]))
+
+
+def _mask_index(node: Node, batch: int) -> Expression:
+    """Return how many elements of the mask are 1, per sequence."""
+    if not node.has(7):
+        return dml.fill_value_constant(node.builder, (batch,), DataType.INT32, 0)
+    mask = node.tensor(7)
+    ones = dml.equals(mask, node.constant([1], mask.data_type).broadcast_to(mask.sizes))
+    return reshaped(dml.reduce(dml.cast(ones, DataType.INT32), ReduceFunction.SUM, axes=(1,)), (batch,))

@@ -1,4 +1,4 @@
-"""Poolings: windows, and whole pictures."""
+"""Pooling over windows and over whole images, and MaxUnpool."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import math
 from dataclasses import replace
 
 from dmlgpu.catalog.enums import DataType, ReduceFunction
-from dmlgpu.frontends.onnx.compose import add, divide, multiply, number_like, spread, subtract
-from dmlgpu.frontends.onnx.node import Node
+from dmlgpu.frontends.onnx.compose import add, cast, divide, multiply, number_like, spread, subtract
+from dmlgpu.frontends.onnx.node import Node, reshaped
+from dmlgpu.frontends.onnx.operators.convolution import sliding
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Shape, Value
 from dmlgpu.frontends.onnx.windows import Window, window_of, with_dimensions
@@ -39,7 +40,7 @@ def _windows(node: Node) -> tuple[Expression, Window, Shape]:
 
 
 def _with_zeros(x: Expression, window: Window) -> tuple[Expression, Window]:
-    """Return the input with the windows' padding around it as elements, and the windows without it."""
+    """Return the input padded with zeros by the windows' padding, and the windows without padding."""
     nothing = (0,) * len(window.sizes)
     if any((*window.start, *window.end)):
         start, end = (0, 0, *window.start), (0, 0, *window.end)
@@ -49,29 +50,26 @@ def _with_zeros(x: Expression, window: Window) -> tuple[Expression, Window]:
 
 @operator("MaxPool")
 def max_pool(node: Node) -> tuple[Value, Value | None]:
-    """Take the largest element of each window, and where it stands."""
+    """Take the largest element of each window, and its index."""
     x, window, shape = _windows(node)
-    found = functions.max_pooling2(
+    pooled = functions.max_pooling2(
         x,
         window_size=window.sizes,
-        strides=window.strides,
-        dilations=window.dilations,
-        start_padding=window.start,
-        end_padding=window.end,
+        **sliding(window),
         output_indices=node.wants(1),
         output_type=DataType.UINT64 if node.wants(1) else None,
     )
     if not node.wants(1):
-        return node.valued(found.output, shape), None
-    assert found.output_indices is not None
-    indices = dml.cast(found.output_indices, DataType.INT64)
+        return node.valued(pooled.output, shape), None
+    assert pooled.output_indices is not None
+    indices = dml.cast(pooled.output_indices, DataType.INT64)
     if node.integer("storage_order"):
         indices = _column_major(indices, x.sizes[2:])
-    return node.valued(found.output, shape), node.valued(indices, shape)
+    return node.valued(pooled.output, shape), node.valued(indices, shape)
 
 
 def _column_major(indices: Expression, spatial: Shape) -> Expression:
-    """Return places in a tensor of pictures, in each of them counted with the first dimension fastest, not the last."""
+    """Return indices of images' elements, converted from row-major to column-major within each image."""
     total = number_like(indices, 0)
     for number in reversed(range(len(spatial))):
         place = spread(dml.modulus_floor, indices, spatial[number])
@@ -82,34 +80,28 @@ def _column_major(indices: Expression, spatial: Shape) -> Expression:
 
 @operator("AveragePool")
 def average_pool(node: Node) -> Value:
-    """Take the mean of each window; padding counts where it is asked for, but never what is behind it."""
+    """Average each window; padding counts if ``count_include_pad`` is set, but nothing beyond the padding does."""
     x, window, shape = _windows(node)
-    found = functions.average_pooling1(
+    pooled = functions.average_pooling1(
         x,
         window_size=window.sizes,
-        strides=window.strides,
-        dilations=window.dilations,
-        start_padding=window.start,
-        end_padding=window.end,
+        **sliding(window),
         include_padding=node.flag("count_include_pad") and not node.flag("ceil_mode"),
     )
-    return node.valued(found, shape)
+    return node.valued(pooled, shape)
 
 
 @operator("LpPool")
 def lp_pool(node: Node) -> Value:
     """Take the p-norm of each window."""
     x, window, shape = _windows(node)
-    found = functions.lp_pooling1(
+    pooled = functions.lp_pooling1(
         x,
         p=node.integer("p", 2),
         window_size=window.sizes,
-        strides=window.strides,
-        dilations=window.dilations,
-        start_padding=window.start,
-        end_padding=window.end,
+        **sliding(window),
     )
-    return node.valued(found, shape)
+    return node.valued(pooled, shape)
 
 
 @operator("GlobalLpPool", since=2)
@@ -120,7 +112,7 @@ def global_lp_pool(node: Node) -> Value:
         raise node.refusal(f"1 to 3 spatial dimensions are supported, got shape {list(x.sizes)}")
     wide = with_dimensions(x, max(len(x.sizes), 4))
     count = len(wide.sizes) - 2
-    found = functions.lp_pooling1(
+    pooled = functions.lp_pooling1(
         wide,
         p=node.integer("p", 2),
         window_size=wide.sizes[2:],
@@ -129,7 +121,7 @@ def global_lp_pool(node: Node) -> Value:
         start_padding=(0,) * count,
         end_padding=(0,) * count,
     )
-    return node.valued(found, (*x.sizes[:2], *(1,) * (len(x.sizes) - 2)))
+    return node.valued(pooled, (*x.sizes[:2], *(1,) * (len(x.sizes) - 2)))
 
 
 @operator("GlobalAveragePool", "GlobalMaxPool")
@@ -138,3 +130,31 @@ def global_pool(node: Node) -> Value:
     x = node.tensor(0)
     function = ReduceFunction.AVERAGE if node.op_type == "GlobalAveragePool" else ReduceFunction.MAX
     return node.valued(dml.reduce(x, function, axes=tuple(range(2, len(x.sizes)))))
+
+
+@operator("MaxUnpool")
+def max_unpool(node: Node) -> Value:
+    """Put elements back where a MaxPool took them from; fill the rest with zeros.
+
+    Indices are those of the output, ``output_shape`` where it is given, so that the operator undoes a MaxPool of that
+    size; onnxruntime does so, too.
+    """
+    x, kernel = node.tensor(0), node.integers("kernel_shape") or ()
+    strides = node.integers("strides") or (1,) * len(kernel)
+    pads = node.integers("pads") or (0,) * (2 * len(kernel))
+    spatial = x.sizes[2:]
+    if not len(kernel) == len(strides) == len(spatial) or len(pads) != 2 * len(kernel):
+        raise node.refusal(f"kernel_shape, strides and pads must be of {len(spatial)} dimensions")
+    ends = pads[len(kernel) :]
+    sizes = [
+        (size - 1) * stride - begin - end + extent
+        for size, stride, begin, end, extent in zip(spatial, strides, pads, ends, kernel, strict=False)
+    ]
+    shape = node.host_integers(2) if node.has(2) else (*x.sizes[:2], *sizes)
+    if len(shape) != len(x.sizes) or shape[:2] != x.sizes[:2] or min(shape) < 1:
+        raise node.refusal(f"output_shape must be {[*x.sizes[:2], *sizes]} or the like, got {list(shape)}")
+    node.check_range(1, 0, math.prod(shape) - 1, "I")
+    row = (1, 1, 1, math.prod(x.sizes))
+    indices = reshaped(cast(node.tensor(1), DataType.INT64), row).reinterpret(row, None, DataType.UINT64)
+    result = functions.max_unpooling(reshaped(x, row), indices, output_sizes=(1, 1, 1, math.prod(shape)))
+    return node.valued(result, shape)

@@ -1,4 +1,4 @@
-"""QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear, and what quantised operators share: scales as tensors."""
+"""QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear, and com.microsoft's operators of quantized elements."""
 
 from __future__ import annotations
 
@@ -6,12 +6,18 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dmlgpu.catalog.enums import DataType, QuantizationType
+import numpy as np
+
+from dmlgpu.catalog.enums import DataType, QuantizationType, ReduceFunction
 from dmlgpu.frontends.onnx.elements import data_type_of
-from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped
-from dmlgpu.frontends.onnx.operators.casting import converted
+from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped, transposed
+from dmlgpu.frontends.onnx.operators import MICROSOFT
+from dmlgpu.frontends.onnx.operators.activation import apply_activation
+from dmlgpu.frontends.onnx.operators.convolution import sliding
+from dmlgpu.frontends.onnx.operators.elementwise import converted
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Shape, Value
+from dmlgpu.frontends.onnx.windows import window_of, with_dimensions
 from dmlgpu.tensors.graphs import directmlx as dml
 from dmlgpu.tensors.graphs import functions
 from dmlgpu.tensors.graphs.expression import Expression
@@ -33,12 +39,14 @@ class Quantization:
     blocks: Shape
 
     def fits(self, sizes: Sequence[int]) -> bool:
-        """Return whether no last block is cut, so that QUANTIZE and DEQUANTIZE read the blocks as they are."""
-        return all(one * count == size for one, count, size in zip(self.scale.sizes, self.blocks, sizes, strict=True))
+        """Return whether blocks cover the sizes exactly, as QUANTIZE and DEQUANTIZE require."""
+        return all(
+            count * block == size for count, block, size in zip(self.scale.sizes, self.blocks, sizes, strict=True)
+        )
 
     def is_even(self, sizes: Sequence[int]) -> bool:
         """Return whether strides alone give each element its entry."""
-        return all(one in (1, size) for one, size in zip(self.scale.sizes, sizes, strict=True))
+        return all(count in (1, size) for count, size in zip(self.scale.sizes, sizes, strict=True))
 
     def repeated(self, entries: Expression, sizes: Sequence[int]) -> Expression:
         """Return scales or zero points, one for each element."""
@@ -53,11 +61,16 @@ class Quantization:
 
 
 def block_sizes(node: Node, default: int) -> tuple[int, int]:
-    """Return the bits of an element and how many elements make a block, as com.microsoft has these attributes."""
+    """Return the bits per element and the elements per block from com.microsoft's attributes."""
     bits, block = node.integer("bits", 4), node.integer("block_size", default)
     if bits not in (4, 8) or block < 16 or block & (block - 1):
         raise node.refusal(f"bits must be 4 or 8 and block_size a power of 2 from 16 on, got {bits} and {block}")
     return bits, block
+
+
+def bits_as(x: Expression, sizes: Sequence[int], data_type: DataType) -> Expression:
+    """Return the bits of a tensor as elements of another width."""
+    return (x if x.desc.is_packed else dml.identity(x)).reinterpret(sizes, None, data_type)
 
 
 def quantization(node: Node, scale: int, zero_point: int, sizes: Shape, axis: int = 1) -> Quantization:
@@ -69,26 +82,26 @@ def quantization(node: Node, scale: int, zero_point: int, sizes: Shape, axis: in
         sizes: the tensor's.
         axis: of a scale with one dimension.
     """
-    given = node.shape(scale)
-    if math.prod(given) == 1 and len(given) <= 1:
+    shape = node.shape(scale)
+    if math.prod(shape) == 1 and len(shape) <= 1:
         entries = (1,) * len(sizes)
-    elif len(given) == 1:
+    elif len(shape) == 1:
         axis = node.axis(axis, len(sizes))
-        entries = (*(1,) * axis, given[0], *(1,) * (len(sizes) - axis - 1))
+        entries = (*(1,) * axis, shape[0], *(1,) * (len(sizes) - axis - 1))
     else:
-        entries = given
-    if node.integer("block_size") and len(given) == len(sizes):
+        entries = shape
+    if node.integer("block_size") and len(shape) == len(sizes):
         axis = node.axis(axis, len(sizes))
         blocks = tuple(node.integer("block_size") if number == axis else 1 for number in range(len(sizes)))
     else:
-        blocks = tuple(size if one == 1 else 1 for one, size in zip(entries, sizes, strict=False))
+        blocks = tuple(size if count == 1 else 1 for count, size in zip(entries, sizes, strict=False))
     if len(entries) != len(sizes) or any(
-        -(-size // block) != one for one, block, size in zip(entries, blocks, sizes, strict=True)
+        -(-size // block) != count for count, block, size in zip(entries, blocks, sizes, strict=True)
     ):
-        raise node.refusal(f"a scale of shape {list(given)} does not fit a tensor of shape {list(sizes)}")
+        raise node.refusal(f"a scale of shape {list(shape)} does not fit a tensor of shape {list(sizes)}")
     zero = node.optional_tensor(zero_point)
-    if zero is not None and math.prod(node.shape(zero_point)) != math.prod(given):
-        raise node.refusal(f"the zero point must have the scale's shape {list(given)}, got {list(zero.sizes)}")
+    if zero is not None and math.prod(node.shape(zero_point)) != math.prod(shape):
+        raise node.refusal(f"the zero point must have the scale's shape {list(shape)}, got {list(zero.sizes)}")
     return Quantization(
         reshaped(node.tensor(scale), entries), None if zero is None else reshaped(zero, entries), blocks
     )
@@ -106,30 +119,30 @@ def dequantized(x: Expression, by: Quantization) -> Expression:
 
 
 def difference(x: Expression, by: Quantization) -> Expression:
-    """Return what DEQUANTIZE computes by floats, where blocks are cut or zero points are of another type.
+    """Dequantize by float arithmetic, for partial blocks and zero points of another type.
 
     Integers of 4 and 8 bits are exact as floats.
     """
     scale = by.repeated(by.scale, x.sizes)
-    found = converted(x, scale.data_type)
+    floats = converted(x, scale.data_type)
     if by.zero_point is not None:
-        found = dml.subtract(found, by.repeated(converted(by.zero_point, scale.data_type), x.sizes))
-    return dml.multiply(found, scale)
+        floats = dml.subtract(floats, by.repeated(converted(by.zero_point, scale.data_type), x.sizes))
+    return dml.multiply(floats, scale)
 
 
-def quantized(x: Expression, by: Quantization, wanted: DataType) -> Expression:
-    """Return round(x / scale) + zero point, halves rounded to even, saturated."""
-    if wanted.bits == 8 and (by.is_even(x.sizes) or not by.fits(x.sizes)):
+def quantized(x: Expression, by: Quantization, data_type: DataType) -> Expression:
+    """Return round(x / scale) + zero point, rounded half to even, saturated."""
+    if data_type.bits == 8 and (by.is_even(x.sizes) or not by.fits(x.sizes)):
         zero = None if by.zero_point is None else by.repeated(by.zero_point, x.sizes)
-        return functions.element_wise_quantize_linear(x, by.repeated(by.scale, x.sizes), zero, output_type=wanted)
-    if wanted.bits <= 8 and by.fits(x.sizes):
+        return functions.element_wise_quantize_linear(x, by.repeated(by.scale, x.sizes), zero, output_type=data_type)
+    if data_type.bits <= 8 and by.fits(x.sizes):
         x = converted(x, by.scale.data_type)
-        return functions.quantize(x, _tensors(by), quantization_type=_kind(by), output_type=wanted)
-    found = dml.round(dml.divide(converted(x, FLOAT32), by.repeated(converted(by.scale, FLOAT32), x.sizes)))
+        return functions.quantize(x, _tensors(by), quantization_type=_kind(by), output_type=data_type)
+    rounded = dml.round(dml.divide(converted(x, FLOAT32), by.repeated(converted(by.scale, FLOAT32), x.sizes)))
     if by.zero_point is not None:
-        found = dml.add(found, by.repeated(converted(by.zero_point, FLOAT32), x.sizes))
-    low = -(1 << (wanted.bits - 1)) if wanted.is_signed else 0
-    return converted(dml.clip(found, low, low + (1 << wanted.bits) - 1), wanted)
+        rounded = dml.add(rounded, by.repeated(converted(by.zero_point, FLOAT32), x.sizes))
+    low = -(1 << (data_type.bits - 1)) if data_type.is_signed else 0
+    return converted(dml.clip(rounded, low, low + (1 << data_type.bits) - 1), data_type)
 
 
 def _tensors(by: Quantization) -> tuple[Expression, ...]:
@@ -141,28 +154,28 @@ def _kind(by: Quantization) -> QuantizationType:
 
 
 @operator("DequantizeLinear")
-@operator("DequantizeLinear", domain="com.microsoft")
+@operator("DequantizeLinear", domain=MICROSOFT)
 def dequantize_linear(node: Node) -> Value:
     """Integers become floats: (x - zero point) * scale."""
     x = node.tensor(0)
-    found = dequantized(x, quantization(node, 1, 2, x.sizes, node.integer("axis", 1)))
+    result = dequantized(x, quantization(node, 1, 2, x.sizes, node.integer("axis", 1)))
     element = node.integer("output_dtype")
-    return node.valued(converted(found, data_type_of(element, str(node))) if element else found, node.shape(0))
+    return node.valued(converted(result, data_type_of(element, str(node))) if element else result, node.shape(0))
 
 
 @operator("QuantizeLinear")
-@operator("QuantizeLinear", domain="com.microsoft")
+@operator("QuantizeLinear", domain=MICROSOFT)
 def quantize_linear(node: Node) -> Value:
     """Floats become integers: round(x / scale) + zero point, saturated."""
     x = node.tensor(0)
     by = quantization(node, 1, 2, x.sizes, node.integer("axis", 1))
     element, precision = node.integer("output_dtype"), node.integer("precision")
     if by.zero_point is not None:
-        wanted = by.zero_point.data_type
+        data_type = by.zero_point.data_type
     else:
-        wanted = data_type_of(element, str(node)) if element else DataType.UINT8
-    if wanted.is_float or wanted.bits > 16:
-        raise node.refusal(f"the output must be of integers of 4, 8 or 16 bits, got {wanted.name}")
+        data_type = data_type_of(element, str(node)) if element else DataType.UINT8
+    if data_type.is_float or data_type.bits > 16:
+        raise node.refusal(f"the output must be of integers of 4, 8 or 16 bits, got {data_type.name}")
     if precision:
         kind = data_type_of(precision, str(node))
     else:
@@ -173,15 +186,167 @@ def quantize_linear(node: Node) -> Value:
     if x.data_type is not DataType.INT32 or kind is not FLOAT32:
         x = converted(x, kind)
     by = Quantization(converted(by.scale, kind), by.zero_point, by.blocks)
-    return node.valued(quantized(x, by, wanted), node.shape(0))
+    return node.valued(quantized(x, by, data_type), node.shape(0))
 
 
 @operator("DynamicQuantizeLinear", since=11)
 def dynamic_quantize_linear(node: Node) -> tuple[Value, Value, Value]:
-    """Quantise by the range of the elements; the scale and the zero point are results, too."""
-    found = functions.dynamic_quantize_linear(node.tensor(0))
+    """Quantize by the range of the elements; the scale and the zero point are results, too."""
+    result = functions.dynamic_quantize_linear(node.tensor(0))
     return (
-        node.valued(found.output, node.shape(0)),
-        node.valued(found.output_scale, ()),
-        node.valued(found.output_zero_point, ()),
+        node.valued(result.output, node.shape(0)),
+        node.valued(result.output_scale, ()),
+        node.valued(result.output_zero_point, ()),
     )
+
+
+def real(node: Node, number: int) -> Expression:
+    """Return an input, dequantized by the two inputs after it."""
+    x = node.tensor(number)
+    return dequantized(x, quantization(node, number + 1, number + 2, x.sizes))
+
+
+def stored(node: Node, x: Expression, scale: int, shape: Sequence[int], like: int = 0) -> Value:
+    """Return floats quantized by an input and the zero point after it; without one, in the type of an input."""
+    by = quantization(node, scale, scale + 1, x.sizes)
+    data_type = node.data_type(like) if by.zero_point is None else by.zero_point.data_type
+    return node.valued(quantized(x, by, data_type), shape)
+
+
+@operator("QLinearAdd", domain=MICROSOFT)
+def qlinear_add(node: Node) -> Value:
+    """Add."""
+    (a, b), shape = node.broadcast(node.value(0), node.value(3))
+    scalar = (1,) * len(a.sizes)
+    numbers = [None if not node.has(number) else reshaped(node.tensor(number), scalar) for number in (1, 4, 6, 2, 5, 7)]
+    a_scale, b_scale, scale, *zeros = numbers
+    if a_scale is None or b_scale is None or scale is None:
+        raise node.refusal("scales must be given")
+    data_type = node.data_type(7) if node.has(7) else node.data_type(0)
+    result = functions.element_wise_quantized_linear_add(a, a_scale, b, b_scale, scale, *zeros, output_type=data_type)
+    return node.valued(result, shape)
+
+
+@operator("QLinearMul", domain=MICROSOFT)
+def qlinear_multiply(node: Node) -> Value:
+    """Multiply."""
+    values = [node.valued(real(node, number), node.shape(number)) for number in (0, 3)]
+    (a, b), shape = node.broadcast(*values)
+    return stored(node, dml.multiply(a, b), 6, shape)
+
+
+@operator("QLinearWhere", domain=MICROSOFT)
+def qlinear_where(node: Node) -> Value:
+    """Select elements of one tensor or the other."""
+    values = [node.value(0), *(node.valued(real(node, number), node.shape(number)) for number in (1, 4))]
+    (condition, a, b), shape = node.broadcast(*values)
+    return stored(node, dml.if_(condition, a, b), 7, shape, like=1)
+
+
+@operator("QLinearSigmoid", "QLinearLeakyRelu", domain=MICROSOFT)
+def qlinear_activation(node: Node) -> Value:
+    """Apply an activation to each element."""
+    return stored(node, apply_activation(node, node.op_type.removeprefix("QLinear"), real(node, 0)), 3, node.shape(0))
+
+
+@operator("QLinearSoftmax", domain=MICROSOFT)
+def qlinear_softmax(node: Node) -> Value:
+    """Normalize along an axis, or, as before operator set 13, over all dimensions from it on."""
+    shape, x = node.shape(0), real(node, 0)
+    axis = node.axis(node.integer("axis", -1), len(shape))
+    if node.integer("opset") < 13:
+        rows = reshaped(x, (math.prod(shape[:axis]), math.prod(shape[axis:])))
+        result = reshaped(functions.activation_softmax1(rows, axes=(1,)), x.sizes)
+    else:
+        result = functions.activation_softmax1(x, axes=(axis,))
+    return stored(node, result, 3, shape)
+
+
+@operator("QLinearConcat", domain=MICROSOFT)
+def qlinear_concat(node: Node) -> Value:
+    """Join tensors along an axis: inputs are the output's scale and zero point, then each tensor with its own."""
+    numbers = range(2, len(node), 3)
+    axis = node.axis(node.integer("axis"), len(node.shape(2)))
+    parts = [real(node, number) for number in numbers if not node.value(number).is_empty]
+    if not parts:
+        shapes = [node.shape(number) for number in numbers]
+        total = sum(shape[axis] for shape in shapes)
+        return node.known(np.zeros((*shapes[0][:axis], total, *shapes[0][axis + 1 :]), node.data_type(2).numpy))
+    joined = parts[0] if len(parts) == 1 else dml.join(parts, axis)
+    return stored(node, joined, 0, joined.sizes, like=2)
+
+
+@operator("QLinearGlobalAveragePool", domain=MICROSOFT)
+def qlinear_global_average_pool(node: Node) -> Value:
+    """Take the mean of each channel."""
+    x = real(node, 0)
+    first = 1 if node.flag("channels_last") else 2
+    axes = tuple(range(first, len(x.sizes) - 2 + first))
+    mean = dml.reduce(x, ReduceFunction.AVERAGE, axes=axes)
+    return stored(node, mean, 3, mean.sizes)
+
+
+@operator("QLinearAveragePool", domain=MICROSOFT)
+def qlinear_average_pool(node: Node) -> Value:
+    """Take the mean of each window."""
+    x, rank = node.tensor(0), len(node.shape(0))
+    if not 3 <= rank <= 5:
+        raise node.refusal(f"1 to 3 spatial dimensions are supported, got shape {list(x.sizes)}")
+    last = node.flag("channels_last")
+    if last:
+        x = transposed(x, (0, rank - 1, *range(1, rank - 1)))
+    window = window_of(node, node.integers("kernel_shape") or (), x.sizes[2:])
+    counts = window.outputs(x.sizes[2:], ceil=node.flag("ceil_mode"))
+    wide = window.reaching(x.sizes[2:], counts).with_leading(max(4 - rank, 0))
+    whole = with_dimensions(x, max(rank, 4))
+    scalar = (1,) * len(whole.sizes)
+    scale, zero, output_scale, output_zero = (
+        reshaped(node.tensor(number), scalar) if node.has(number) else None for number in range(1, 5)
+    )
+    if scale is None or output_scale is None:
+        raise node.refusal("scales must be given")
+    result = functions.quantized_linear_average_pooling(
+        whole,
+        scale,
+        output_scale,
+        zero,
+        output_zero,
+        window_size=wide.sizes,
+        **sliding(wide),
+        include_padding=node.flag("count_include_pad"),
+        output_type=x.data_type,
+    )
+    result = reshaped(result, (*x.sizes[:2], *counts))
+    return node.valued(transposed(result, (0, *range(2, rank), 1)) if last else result)
+
+
+@operator("GatherBlockQuantized", domain=MICROSOFT)
+def gather_block_quantized(node: Node) -> Value:
+    """Take parts along an axis of a quantized tensor, whose scales are those of blocks along another, as floats."""
+    bits, block = block_sizes(node, 128)
+    data, shape = node.tensor(0), node.shape(0)
+    if data.data_type is DataType.UINT8 and bits == 4:  # two to a byte along the last axis
+        shape = (*shape[:-1], 2 * shape[-1])
+        data = bits_as(data, shape, DataType.UINT4)
+    rank = len(shape)
+    axis = node.axis(node.integer("gather_axis"), rank)
+    node.check_indices(1, shape[axis])
+    along = node.axis(node.integer("quantize_axis", 1), rank)
+    blocks = tuple(block if number == along else 1 for number in range(rank))
+    scale = node.tensor(2)
+    if scale.sizes != tuple(-(-size // count) for size, count in zip(shape, blocks, strict=True)):
+        raise node.refusal(f"scales of shape {list(scale.sizes)} do not fit {list(shape)} in blocks of {block}")
+    zero = node.optional_tensor(3)
+    if zero is not None and zero.data_type is not data.data_type:
+        zero = bits_as(zero, scale.sizes, data.data_type)
+    if zero is None and node.data_type(0) is DataType.UINT8:
+        middle = node.constant([[1 << (bits - 1)]], data.data_type)
+        zero = reshaped(middle, (1,) * rank).broadcast_to(scale.sizes)
+    floats = dequantized(data, Quantization(scale, zero, blocks))
+    indices = node.shape(1)
+    result = (*shape[:axis], *indices, *shape[axis + 1 :])
+    wide = max(rank, len(indices), len(result))
+    x = reshaped(floats, (*(1,) * (wide - rank), *shape))
+    where = reshaped(node.tensor(1), (*(1,) * (wide - len(indices)), *indices))
+    taken = functions.gather(x, where, axis=axis + wide - rank, index_dimensions=max(len(indices), 1))
+    return node.valued(taken, result)

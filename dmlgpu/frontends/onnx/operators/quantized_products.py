@@ -1,4 +1,4 @@
-"""Products of quantised matrices, exact in 32 bits before they are scaled."""
+"""Products of quantized matrices, exact in 32 bits before they are scaled, and quantized convolutions."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ import numpy as np
 from dmlgpu.catalog.enums import DataType, MatrixTransform, ReduceFunction
 from dmlgpu.frontends.onnx.constants import same
 from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped, transposed
-from dmlgpu.frontends.onnx.operators.casting import converted
+from dmlgpu.frontends.onnx.operators import MICROSOFT
+from dmlgpu.frontends.onnx.operators.convolution import sliding
+from dmlgpu.frontends.onnx.operators.elementwise import converted
+from dmlgpu.frontends.onnx.operators.matrix import stacks_of_matrices
 from dmlgpu.frontends.onnx.operators.quantization import (
     Quantization,
+    bits_as,
     block_sizes,
     dequantized,
     difference,
@@ -19,6 +23,7 @@ from dmlgpu.frontends.onnx.operators.quantization import (
 )
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import Shape, Value
+from dmlgpu.frontends.onnx.windows import Window, window_of, with_dimensions
 from dmlgpu.tensors.graphs import directmlx as dml
 from dmlgpu.tensors.graphs import functions
 from dmlgpu.tensors.graphs.expression import Expression
@@ -36,44 +41,33 @@ class Factors:
     """
 
     def __init__(self, node: Node, a: Expression, left: Shape, b: Expression, right: Shape):
-        if not left or not right:
-            raise node.refusal(f"factors must have at least 1 dimension, got {list(left)} and {list(right)}")
-        rows, columns = left[-2:-1], right[-1:] if len(right) > 1 else ()
-        first = left if len(left) > 1 else (1, *left)
-        second = right if len(right) > 1 else (*right, 1)
-        if first[-1] != second[-2]:
-            raise node.refusal(f"inner sizes must be equal, got {list(first)} and {list(second)}")
-        try:
-            self.stack = np.broadcast_shapes(first[:-2], second[:-2])
-        except ValueError:
-            raise node.refusal(f"stacks must broadcast, got {list(first)} and {list(second)}") from None
-        self.shape = (*self.stack, *rows, *columns)
-        self.a = self._placed(reshaped(a, first))
-        self.b = self._placed(reshaped(b, second))
+        left, right, self.stack, self.shape = stacks_of_matrices(node, left, right)
+        self.a = self._placed(reshaped(a, left))
+        self.b = self._placed(reshaped(b, right))
 
     @classmethod
     def of(cls, node: Node, left: int, right: int) -> Factors:
-        """Return the factors that two inputs of a node are."""
+        """Return two inputs of a node as factors."""
         return cls(node, node.tensor(left), node.shape(left), node.tensor(right), node.shape(right))
 
-    def _placed(self, found: Expression) -> Expression:
+    def _placed(self, matrices: Expression) -> Expression:
         """Return a stack with two dimensions before those of the matrices."""
-        found = broadcast_to(found, (*self.stack, *found.sizes[-2:]))
+        matrices = broadcast_to(matrices, (*self.stack, *matrices.sizes[-2:]))
         if len(self.stack) <= 2:
-            return broadcast_to(found, (*(1,) * (2 - len(self.stack)), *found.sizes))
-        return reshaped(found, (1, math.prod(self.stack), *found.sizes[-2:]))
+            return broadcast_to(matrices, (*(1,) * (2 - len(self.stack)), *matrices.sizes))
+        return reshaped(matrices, (1, math.prod(self.stack), *matrices.sizes[-2:]))
 
     def parameter(self, node: Node, number: int, *, of_rows: bool) -> Expression | None:
-        """Return a scale or zero point: one, or one for each row of A or column of B; None for others or where absent.
+        """Return a scale or zero point that is one element, or has one per row of A or column of B; else None.
 
-        Those of a matrix of their own each are left to ``spread``.
+        ``spread`` takes those that differ between matrices.
         """
         if not node.has(number):
             return None
-        given, count = node.shape(number), self.a.sizes[-2] if of_rows else self.b.sizes[-1]
-        if math.prod(given) not in (1, count) or (len(given) > 1 and math.prod(given) != 1):
+        shape, count = node.shape(number), self.a.sizes[-2] if of_rows else self.b.sizes[-1]
+        if math.prod(shape) not in (1, count) or (len(shape) > 1 and math.prod(shape) != 1):
             return None
-        size = math.prod(given)
+        size = math.prod(shape)
         return reshaped(node.tensor(number), (1, 1, size, 1) if of_rows else (1, 1, 1, size))
 
     def spread(self, node: Node, number: int, *, of_rows: bool) -> Expression:
@@ -81,16 +75,16 @@ class Factors:
         plain = self.parameter(node, number, of_rows=of_rows)
         if plain is not None:
             return plain
-        given = node.shape(number)
-        wanted = (*self.stack, self.a.sizes[-2], 1) if of_rows else (*self.stack, 1, self.b.sizes[-1])
-        if len(given) > len(wanted) or any(
-            has not in (1, want) for has, want in zip(reversed(given), reversed(wanted), strict=False)
+        shape = node.shape(number)
+        sizes = (*self.stack, self.a.sizes[-2], 1) if of_rows else (*self.stack, 1, self.b.sizes[-1])
+        if len(shape) > len(sizes) or any(
+            has not in (1, want) for has, want in zip(reversed(shape), reversed(sizes), strict=False)
         ):
-            raise node.refusal(f"input {number} must broadcast to {list(wanted)}, got {list(given)}")
-        return self._placed(broadcast_to(node.tensor(number), wanted))
+            raise node.refusal(f"input {number} must broadcast to {list(sizes)}, got {list(shape)}")
+        return self._placed(broadcast_to(node.tensor(number), sizes))
 
     def is_plain(self, node: Node, rows: tuple[int, ...], columns: tuple[int, ...]) -> bool:
-        """Return whether all of these inputs that are there are one element, or one for each row or column."""
+        """Return whether all of these inputs that are present have one element, or one per row or column."""
         return all(
             not node.has(number) or self.parameter(node, number, of_rows=of_rows) is not None
             for numbers, of_rows in ((rows, True), (columns, False))
@@ -106,19 +100,19 @@ class Factors:
                 self.parameter(node, a_zero, of_rows=True),
                 self.parameter(node, b_zero, of_rows=False),
             )
-        found = functions.matrix_multiply_integer(self.a, self.b)
-        inner, sizes = self.a.sizes[-1], found.sizes
+        result = functions.matrix_multiply_integer(self.a, self.b)
+        inner, sizes = self.a.sizes[-1], result.sizes
         left = converted(self.spread(node, a_zero, of_rows=True), INT32) if node.has(a_zero) else None
         right = converted(self.spread(node, b_zero, of_rows=False), INT32) if node.has(b_zero) else None
         if right is not None:
             rows = dml.reduce(converted(self.a, INT32), ReduceFunction.SUM, axes=(3,))
             if left is not None:  # those of A less their zero points
                 rows = dml.subtract(rows, broadcast_to(left, rows.sizes) * inner)
-            found = dml.subtract(found, dml.multiply(broadcast_to(rows, sizes), broadcast_to(right, sizes)))
+            result = dml.subtract(result, dml.multiply(broadcast_to(rows, sizes), broadcast_to(right, sizes)))
         if left is not None:
             columns = dml.reduce(converted(self.b, INT32), ReduceFunction.SUM, axes=(2,))
-            found = dml.subtract(found, dml.multiply(broadcast_to(columns, sizes), broadcast_to(left, sizes)))
-        return found
+            result = dml.subtract(result, dml.multiply(broadcast_to(columns, sizes), broadcast_to(left, sizes)))
+        return result
 
 
 @operator("MatMulInteger", since=10)
@@ -132,19 +126,19 @@ def matmul_integer(node: Node) -> Value:
 
 @operator("QLinearMatMul", since=10)
 def qlinear_matmul(node: Node) -> Value:
-    """Product of quantised matrices, quantised."""
+    """Product of quantized matrices, quantized."""
     factors = Factors.of(node, 0, 3)
     if factors.is_plain(node, (1, 2, 6, 7), (4, 5)):
         scales = [
-            converted(one, FLOAT32)
-            for one in (
+            converted(scale, FLOAT32)
+            for scale in (
                 factors.parameter(node, 1, of_rows=True),
                 factors.parameter(node, 4, of_rows=False),
                 factors.parameter(node, 6, of_rows=True),
             )
-            if one is not None
+            if scale is not None
         ]
-        found = functions.quantized_linear_matrix_multiply(
+        result = functions.quantized_linear_matrix_multiply(
             factors.a,
             scales[0],
             factors.b,
@@ -155,25 +149,25 @@ def qlinear_matmul(node: Node) -> Value:
             factors.parameter(node, 7, of_rows=True),
             output_type=node.data_type(7),
         )
-        return node.valued(found, factors.shape)
-    found = converted(factors.sums(node, 2, 5), FLOAT32)
+        return node.valued(result, factors.shape)
+    result = converted(factors.sums(node, 2, 5), FLOAT32)
     rows, columns, whole = (
-        broadcast_to(converted(factors.spread(node, number, of_rows=of_rows), FLOAT32), found.sizes)
+        broadcast_to(converted(factors.spread(node, number, of_rows=of_rows), FLOAT32), result.sizes)
         for number, of_rows in ((1, True), (4, False), (6, True))
     )
-    found = dml.multiply(found, dml.multiply(rows, columns))
-    zero = broadcast_to(factors.spread(node, 7, of_rows=True), found.sizes)
-    by = Quantization(whole, zero, (1,) * len(found.sizes))
-    return node.valued(quantized(found, by, zero.data_type), factors.shape)
+    result = dml.multiply(result, dml.multiply(rows, columns))
+    zero = broadcast_to(factors.spread(node, 7, of_rows=True), result.sizes)
+    by = Quantization(whole, zero, (1,) * len(result.sizes))
+    return node.valued(quantized(result, by, zero.data_type), factors.shape)
 
 
-@operator("MatMulIntegerToFloat", domain="com.microsoft")
+@operator("MatMulIntegerToFloat", domain=MICROSOFT)
 def matmul_integer_to_float(node: Node) -> Value:
     """Product of 8-bit integers, scaled to floats; inputs are A, B, their scales, their zero points, and a bias."""
     node.check_rank(2, 0, 1)
     factors = Factors.of(node, 0, 1)
-    found = _scaled(node, factors, factors.sums(node, 4, 5), 2, 3)
-    return node.valued(_with_bias(node, found, factors.shape, 6), factors.shape)
+    result = _scaled(node, factors, factors.sums(node, 4, 5), 2, 3)
+    return node.valued(_with_bias(node, result, factors.shape, 6), factors.shape)
 
 
 def _scaled(node: Node, factors: Factors, sums: Expression, *scales: int) -> Expression:
@@ -186,16 +180,16 @@ def _scaled(node: Node, factors: Factors, sums: Expression, *scales: int) -> Exp
     return converted(dml.multiply(converted(sums, FLOAT32), dml.multiply(rows, columns)), kind)
 
 
-def _with_bias(node: Node, found: Expression, shape: Shape, number: int) -> Expression:
+def _with_bias(node: Node, product: Expression, shape: Shape, number: int) -> Expression:
     if not node.has(number):
-        return found
-    found = reshaped(found, shape)
-    return dml.add(found, broadcast_to(node.tensor(number), found.sizes))
+        return product
+    product = reshaped(product, shape)
+    return dml.add(product, broadcast_to(node.tensor(number), product.sizes))
 
 
-@operator("DynamicQuantizeMatMul", domain="com.microsoft")
+@operator("DynamicQuantizeMatMul", domain=MICROSOFT)
 def dynamic_quantize_matmul(node: Node) -> Value:
-    """Quantise A by its range and multiply it with B: inputs are A, B, B's scale and zero point, and a bias."""
+    """Quantize A by its range and multiply it with B: inputs are A, B, B's scale and zero point, and a bias."""
     factors = Factors.of(node, 0, 1)
     a = functions.dynamic_quantize_linear(factors.a)
     factors.a = a.output
@@ -203,13 +197,13 @@ def dynamic_quantize_matmul(node: Node) -> Value:
     sums = factors.sums(node.replaced([node.inputs[3] if node.has(3) else None, zero]), 1, 0)
     scale = reshaped(a.output_scale, (1,) * len(factors.a.sizes))
     columns = broadcast_to(factors.spread(node, 2, of_rows=False), sums.sizes)
-    found = dml.multiply(dml.cast(sums, FLOAT32), dml.multiply(broadcast_to(scale, sums.sizes), columns))
-    return node.valued(_with_bias(node, found, factors.shape, 4), factors.shape)
+    result = dml.multiply(dml.cast(sums, FLOAT32), dml.multiply(broadcast_to(scale, sums.sizes), columns))
+    return node.valued(_with_bias(node, result, factors.shape, 4), factors.shape)
 
 
-@operator("QGemm", domain="com.microsoft")
+@operator("QGemm", domain=MICROSOFT)
 def qgemm(node: Node) -> Value:
-    """alpha * A' * B' + C of quantised matrices, C of INT32 in units of the product.
+    """alpha * A' * B' + C of quantized matrices, C of INT32 in units of the product.
 
     Floats without a scale and zero point of the output, either of which alone is refused.
     """
@@ -226,19 +220,19 @@ def qgemm(node: Node) -> Value:
     sums = factors.sums(node, 2, 5)
     if node.has(6):
         sums = dml.add(sums, broadcast_to(node.tensor(6), sums.sizes))
-    found = _scaled(node, factors, sums, 1, 4)
-    found = found if alpha == 1 else found * alpha
+    result = _scaled(node, factors, sums, 1, 4)
+    result = result if alpha == 1 else result * alpha
     if node.has(7):
         by = Quantization(
-            broadcast_to(reshaped(node.tensor(7), (1,) * 4), found.sizes),
-            broadcast_to(reshaped(node.tensor(8), (1,) * 4), found.sizes),
+            broadcast_to(reshaped(node.tensor(7), (1,) * 4), result.sizes),
+            broadcast_to(reshaped(node.tensor(8), (1,) * 4), result.sizes),
             (1,) * 4,
         )
-        found = quantized(found, by, node.data_type(8))
-    return node.valued(found, factors.shape)
+        result = quantized(result, by, node.data_type(8))
+    return node.valued(result, factors.shape)
 
 
-@operator("MatMulNBits", domain="com.microsoft")
+@operator("MatMulNBits", domain=MICROSOFT)
 def matmul_bits(node: Node) -> Value:
     """Product with a matrix of {N, K} of 4 or 8 bits, whose scales and zero points are those of blocks along K."""
     if node.has(4):
@@ -249,10 +243,7 @@ def matmul_bits(node: Node) -> Value:
     shape, scale = node.shape(0), reshaped(node.tensor(2), (columns, blocks))
     if not shape or shape[-1] != inner or math.prod(node.shape(1)) * 8 != columns * blocks * block * bits:
         raise node.refusal(f"inputs must be of {columns} columns of {inner}, got {list(shape)}, {list(node.shape(1))}")
-    b = node.tensor(1)
-    b = (b if b.desc.is_packed else dml.identity(b)).reinterpret(
-        (columns, blocks * block), None, DataType.UINT4 if bits == 4 else UINT8
-    )
+    b = bits_as(node.tensor(1), (columns, blocks * block), DataType.UINT4 if bits == 4 else UINT8)
     by = Quantization(scale, _zero_points(node, b.data_type, (columns, blocks)), (1, block))
     exact = by.zero_point is not None and by.zero_point.data_type is b.data_type
     weights = dequantized(b, by) if exact else difference(b, by)
@@ -260,21 +251,84 @@ def matmul_bits(node: Node) -> Value:
         weights = dml.slice(weights, (0, 0), (columns, inner))
     rows = reshaped(node.tensor(0), (math.prod(shape[:-1]), inner))
     weights = converted(weights, rows.data_type)
-    found = functions.gemm(rows, weights, trans_b=MatrixTransform.TRANSPOSE)
-    return node.valued(_with_bias(node, found, (*shape[:-1], columns), 5), (*shape[:-1], columns))
+    result = functions.gemm(rows, weights, trans_b=MatrixTransform.TRANSPOSE)
+    return node.valued(_with_bias(node, result, (*shape[:-1], columns), 5), (*shape[:-1], columns))
 
 
-def _zero_points(node: Node, wanted: DataType, blocks: Shape) -> Expression:
-    """Return zero points of blocks, of the wanted type or of another that holds the numbers."""
+def _zero_points(node: Node, data_type: DataType, blocks: Shape) -> Expression:
+    """Return zero points of blocks, of a type or of another that holds its numbers."""
     if not node.has(3):
-        middle = np.full((1, 1), 1 << (wanted.bits - 1), np.uint8)
-        return node.constant(middle, wanted).broadcast_to(blocks)
-    given = node.tensor(3)
-    if given.data_type.is_float or wanted.bits == 8:
-        return reshaped(given, blocks)
+        middle = np.full((1, 1), 1 << (data_type.bits - 1), np.uint8)
+        return node.constant(middle, data_type).broadcast_to(blocks)
+    zero_points = node.tensor(3)
+    if zero_points.data_type.is_float or data_type.bits == 8:
+        return reshaped(zero_points, blocks)
     columns, count = blocks
-    packed = reshaped(given, (columns, -(-count // 2), 1))
+    packed = reshaped(zero_points, (columns, -(-count // 2), 1))
     if count % 2 == 0:
-        return (packed if packed.desc.is_packed else dml.identity(packed)).reinterpret(blocks, None, wanted)
+        return bits_as(packed, blocks, data_type)
     pairs = dml.join([dml.bit_and(packed, same(packed, 15)), dml.bit_shift_right(packed, same(packed, 4))], 2)
     return dml.slice(reshaped(pairs, (columns, count + 1)), (0, 0), blocks)
+
+
+def _parts(node: Node, x: Expression, filters: int) -> tuple[Expression, Expression, Window, Shape]:
+    """Return input and filters with two spatial dimensions, windows over them, and the output's shape."""
+    weights = node.tensor(filters)
+    if not 3 <= len(x.sizes) <= 4:
+        raise node.refusal(f"1 or 2 spatial dimensions are supported, got shape {list(x.sizes)}")
+    window = window_of(node, node.integers("kernel_shape") or weights.sizes[2:], x.sizes[2:])
+    shape = (x.sizes[0], weights.sizes[0], *window.outputs(x.sizes[2:]))
+    return with_dimensions(x, 4), with_dimensions(weights, 4), window.with_leading(4 - len(x.sizes)), shape
+
+
+def _parameter(node: Node, number: int) -> Expression | None:
+    """Return a scale, zero point or bias as {1, 1, 1, 1} or, one for each channel of the output, {1, C, 1, 1}."""
+    if not node.has(number):
+        return None
+    return reshaped(node.tensor(number), (1, math.prod(node.shape(number)), 1, 1))
+
+
+def _float_scale(node: Node, number: int) -> Expression:
+    return converted(reshaped(node.tensor(number), (1, math.prod(node.shape(number)), 1, 1)), DataType.FLOAT32)
+
+
+@operator("ConvInteger", since=10)
+def convolution_integer(node: Node) -> Value:
+    """Convolution of 8-bit integers less their zero points, in INT32."""
+    x, filters, window, shape = _parts(node, node.tensor(0), 1)
+    result = functions.convolution_integer(
+        x,
+        filters,
+        _parameter(node, 2),
+        _parameter(node, 3),
+        **sliding(window),
+        group_count=node.integer("group", 1),
+    )
+    return node.valued(result, shape)
+
+
+@operator("QLinearConv", since=10)
+@operator("QLinearConv", domain=MICROSOFT)
+def qlinear_convolution(node: Node) -> Value:
+    """Convolve quantized images to quantized ones; the bias is INT32, in units of the product."""
+    pictures, last = node.tensor(0), node.flag("channels_last")
+    rank = len(pictures.sizes)
+    if last and rank > 2:
+        pictures = transposed(pictures, (0, rank - 1, *range(1, rank - 1)))
+    x, filters, window, shape = _parts(node, pictures, 3)
+    result = functions.quantized_linear_convolution(
+        x,
+        _float_scale(node, 1),
+        filters,
+        _float_scale(node, 4),
+        _float_scale(node, 6),
+        _parameter(node, 2),
+        _parameter(node, 5),
+        _parameter(node, 8),
+        _parameter(node, 7),
+        **sliding(window),
+        group_count=node.integer("group", 1),
+        output_type=node.data_type(7),
+    )
+    result = reshaped(result, shape)
+    return node.valued(transposed(result, (0, *range(2, rank), 1)) if last else result)

@@ -10,6 +10,7 @@ from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType, RecurrentNetworkDirection
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.frontends.onnx.node import Node, reshaped, transposed, unowned
+from dmlgpu.frontends.onnx.operators import MICROSOFT
 from dmlgpu.frontends.onnx.operators.quantization import Quantization, dequantized
 from dmlgpu.frontends.onnx.registry import Result, operator
 from dmlgpu.frontends.onnx.values import Value
@@ -40,20 +41,20 @@ _FUNCTIONS: dict[str, tuple[Callable[..., OperatorDesc], dict[str, float]]] = {
 
 
 def _activations(node: Node, usual: tuple[str, ...], directions: int) -> list[OperatorDesc]:
-    """Return the activations of all directions; each takes the next values that the node has for its parameters."""
-    given = node.attribute("activations")
-    names = [one.decode() for one in given] if given else [*usual] * directions
+    """Return the activations of all directions; each takes the next values of the attributes for its parameters."""
+    named = node.attribute("activations")
+    names = [name.decode() for name in named] if named else [*usual] * directions
     if len(names) != len(usual) * directions:
         raise node.refusal(f"activations must be {len(usual) * directions}, got {len(names)}")
     rests = {name: iter(node.numbers(f"activation_{name}") or ()) for name in ("alpha", "beta")}
-    found = []
+    activations = []
     for name in names:
         if name.lower() not in _FUNCTIONS:
             raise node.refusal(f"activation {name} is not supported")
         make, parameters = _FUNCTIONS[name.lower()]
         none: Iterator[float] = iter(())
-        found.append(make(**{key: next(rests.get(key, none), value) for key, value in parameters.items()}))
-    return found
+        activations.append(make(**{key: next(rests.get(key, none), value) for key, value in parameters.items()}))
+    return activations
 
 
 class _Layer:
@@ -88,43 +89,43 @@ class _Layer:
         }
 
     def _turned(self, number: int) -> Expression:
-        """Return an input of 3 dimensions, the first two exchanged where sequences come first."""
-        given = self.node.tensor(number)
-        return _raised(dml.identity(transposed(given, (1, 0, 2))) if self.batch_first else given)
+        """Return an input of 3 dimensions, the first two exchanged if the batch comes first."""
+        tensor = self.node.tensor(number)
+        return _raised(dml.identity(transposed(tensor, (1, 0, 2))) if self.batch_first else tensor)
 
     def state(self, number: int) -> Expression | None:
         """Return an initial state, None where it is absent."""
         return self._turned(number) if self.node.has(number) else None
 
     def outputs(self, sequence: Expression | None, *states: Expression | None) -> list[Result]:
-        """Return the layer's outputs as ONNX's: the hidden states of all steps, and the last states."""
-        found: list[Result] = []
+        """Return ONNX's outputs: the hidden states of all time steps, and the last states."""
+        results: list[Result] = []
         if sequence is None:
-            found.append(None)
+            results.append(None)
         else:
             turned = transposed(sequence, (2, 0, 1, 3)) if self.batch_first else sequence
-            found.append(self.node.valued(turned))
-        for one in states:
-            found.append(None if one is None else self._last(one))
-        return found
+            results.append(self.node.valued(turned))
+        for state in states:
+            results.append(None if state is None else self._last(state))
+        return results
 
     def _last(self, state: Expression) -> Value:
         plain = reshaped(state, state.sizes[1:])
         return self.node.valued(transposed(plain, (1, 0, 2)) if self.batch_first else plain)
 
 
-def _raised(given: Expression) -> Expression:
+def _raised(tensor: Expression) -> Expression:
     """Return a tensor with leading dimensions of size 1, 4 in all."""
-    return reshaped(unowned(given), (*(1,) * (4 - len(given.sizes)), *given.sizes))
+    return reshaped(unowned(tensor), (*(1,) * (4 - len(tensor.sizes)), *tensor.sizes))
 
 
 @operator("RNN")
 def rnn(node: Node) -> list[Result]:
-    """One activation of inputs and hidden state."""
+    """Vanilla recurrent network: one activation of inputs and hidden state."""
     _without_clip(node)
     layer = _Layer(node, ("Tanh",))
-    found = functions.rnn(**layer.tensors, **layer.settings, **_wanted(node))
-    return layer.outputs(found.output_sequence, found.output_single)
+    result = functions.rnn(**layer.tensors, **layer.settings, **_wanted(node))
+    return layer.outputs(result.output_sequence, result.output_single)
 
 
 @operator("GRU")
@@ -132,13 +133,13 @@ def gru(node: Node) -> list[Result]:
     """Gated recurrent units."""
     _without_clip(node)
     layer = _Layer(node, ("Sigmoid", "Tanh"))
-    found = functions.gru(
+    result = functions.gru(
         **layer.tensors,
         **layer.settings,
         **_wanted(node),
         linear_before_reset=node.flag("linear_before_reset"),
     )
-    return layer.outputs(found.output_sequence, found.output_single)
+    return layer.outputs(result.output_sequence, result.output_single)
 
 
 @operator("LSTM")
@@ -147,7 +148,7 @@ def lstm(node: Node) -> list[Result]:
     layer = _Layer(node, ("Sigmoid", "Tanh", "Tanh"))
     peephole = node.optional_tensor(7)
     clips = node.attribute("clip") is not None
-    found = functions.lstm(
+    result = functions.lstm(
         **layer.tensors,
         cell_mem_init=layer.state(6),
         peephole=None if peephole is None else _raised(peephole),
@@ -158,10 +159,10 @@ def lstm(node: Node) -> list[Result]:
         couple_input_forget=node.flag("input_forget"),
         output_cell_single=node.wants(2),
     )
-    return layer.outputs(found.output_sequence, found.output_single, found.output_cell_single)
+    return layer.outputs(result.output_sequence, result.output_single, result.output_cell_single)
 
 
-@operator("DynamicQuantizeLSTM", domain="com.microsoft")
+@operator("DynamicQuantizeLSTM", domain=MICROSOFT)
 def dynamic_quantize_lstm(node: Node) -> list[Result]:
     """LSTM with weights of 8 bits, which become floats as the layer lays them out; inputs and states stay floats.
 
@@ -174,23 +175,24 @@ def dynamic_quantize_lstm(node: Node) -> list[Result]:
 
 
 def _dequantized(node: Node, number: int, scale: int) -> Value:
-    """Return weights of {directions, inputs, gates} as floats of {directions, gates, inputs}, as LSTM has them.
+    """Return weights {directions, inputs, gates} as floats {directions, gates, inputs}, LSTM's layout.
 
     Scale and zero point, the input after it, are one for a direction, or for each of its gates.
     """
     node.check_rank(number, 3)
     directions, _, gates = node.shape(number)
-    for one in (scale, scale + 1):
-        if node.has(one) and node.shape(one) not in ((directions,), (directions, gates), (directions, 1)):
+    for parameter in (scale, scale + 1):
+        shape = node.shape(parameter) if node.has(parameter) else (directions,)
+        if shape not in ((directions,), (directions, gates), (directions, 1)):
             raise node.refusal(
-                f"input {one} must be of shape {[directions]} or {[directions, gates]}, got {list(node.shape(one))}"
+                f"input {parameter} must be of shape {[directions]} or {[directions, gates]}, got {list(shape)}"
             )
     entries = (directions, 1, math.prod(node.shape(scale)) // directions)
     zero = reshaped(node.tensor(scale + 1), entries) if node.has(scale + 1) else None
     x = node.tensor(number)
-    blocks = tuple(size if one == 1 else 1 for one, size in zip(entries, x.sizes, strict=True))
-    found = dequantized(x, Quantization(reshaped(node.tensor(scale), entries), zero, blocks))
-    return node.valued(dml.identity(transposed(found, (0, 2, 1))))
+    blocks = tuple(size if count == 1 else 1 for count, size in zip(entries, x.sizes, strict=True))
+    floats = dequantized(x, Quantization(reshaped(node.tensor(scale), entries), zero, blocks))
+    return node.valued(dml.identity(transposed(floats, (0, 2, 1))))
 
 
 def _without_clip(node: Node) -> None:

@@ -1,4 +1,4 @@
-"""Reductions over axes, and the places of extremes."""
+"""Reductions over axes, positions of extremes, TopK, and cumulative sums and products."""
 
 from __future__ import annotations
 
@@ -39,43 +39,43 @@ def reduction(node: Node) -> Value:
     rank = len(shape)
     if not axes and node.flag("noop_with_empty_axes"):
         x = reshaped(x, (1, math.prod(shape)))  # over one element each: squares and logarithms are still taken
-        found = _reduced(node, x, [0])
-        return node.valued(found, shape)
-    chosen = sorted({node.axis(one, rank) for one in axes}) if axes else list(range(rank))
+        reduced = _reduced(node, x, [0])
+        return node.valued(reduced, shape)
+    chosen = sorted({node.axis(axis, rank) for axis in axes}) if axes else list(range(rank))
     keeps = node.flag("keepdims", True)
     result = tuple(1 if axis in chosen else size for axis, size in enumerate(shape) if keeps or axis not in chosen)
     return node.valued(_reduced(node, x, chosen or [0]), result)
 
 
 def _reduced(node: Node, x: Expression, along: list[int]) -> Expression:
-    """Return a reduction over axes: of integers exact, but for logarithms."""
-    kept = x.data_type
-    if kept.is_float:
-        found = dml.reduce(x, FUNCTIONS[node.op_type], axes=along)
+    """Return a reduction over axes; integers are exact except for logarithms."""
+    data_type = x.data_type
+    if data_type.is_float:
+        result = dml.reduce(x, FUNCTIONS[node.op_type], axes=along)
     elif node.op_type in _LOGARITHMS:
-        found = dml.cast(dml.reduce(dml.cast(x, DataType.FLOAT32), FUNCTIONS[node.op_type], axes=along), kept)
+        result = dml.cast(dml.reduce(dml.cast(x, DataType.FLOAT32), FUNCTIONS[node.op_type], axes=along), data_type)
     elif node.op_type == "ReduceMean":
         total = dml.reduce(_widened(x), ReduceFunction.SUM, axes=along)
         count = math.prod(x.sizes[axis] for axis in along)
-        found = dml.cast(dml.divide(total, same(total, count)), kept)
+        result = dml.cast(dml.divide(total, same(total, count)), data_type)
     elif node.op_type == "ReduceL2":
-        found = dml.cast(_root(dml.reduce(_widened(x), ReduceFunction.SUM_SQUARE, axes=along)), kept)
+        result = dml.cast(_root(dml.reduce(_widened(x), ReduceFunction.SUM_SQUARE, axes=along)), data_type)
     else:
         function = FUNCTIONS[node.op_type]
-        narrow = kept.bits < 32 and function not in (ReduceFunction.MAX, ReduceFunction.MIN)
-        found = dml.reduce(_widened(x) if narrow else x, function, axes=along)
-        found = found if found.data_type is kept else dml.cast(found, kept)
-    return found
+        narrow = data_type.bits < 32 and function not in (ReduceFunction.MAX, ReduceFunction.MIN)
+        result = dml.reduce(_widened(x) if narrow else x, function, axes=along)
+        result = result if result.data_type is data_type else dml.cast(result, data_type)
+    return result
 
 
 def _widened(x: Expression) -> Expression:
-    """Return integers as those of 64 bits, in which sums do not overflow."""
+    """Return integers with 64 bits, so that sums do not overflow."""
     wide = DataType.INT64 if x.data_type.is_signed else DataType.UINT64
     return x if x.data_type is wide else dml.cast(x, wide)
 
 
 def _root(square: Expression) -> Expression:
-    """Return the integer parts of square roots: Newton's step mends what a float leaves off, a comparison the rest."""
+    """Return the integer parts of square roots: a float estimate, a Newton step, and a comparison."""
     kind = square.data_type
     guess = dml.max(dml.cast(dml.sqrt(dml.cast(square, DataType.FLOAT32)), kind), same(square, 1))
     guess = dml.divide(dml.add(guess, dml.divide(square, guess)), same(square, 2))
@@ -86,20 +86,20 @@ def _root(square: Expression) -> Expression:
 
 @operator("ArgMax", "ArgMin")
 def extreme(node: Node) -> Value:
-    """Return where along an axis the largest or smallest element stands."""
+    """Return the index of the largest or smallest element along an axis."""
     shape = node.shape(0)
     axis = node.axis(node.integer("axis"), max(len(shape), 1))
     direction = AxisDirection.DECREASING if node.flag("select_last_index") else AxisDirection.INCREASING
     function = functions.argmax if node.op_type == "ArgMax" else functions.argmin
-    found = function(node.tensor(0), axes=(axis,), axis_direction=direction, output_type=DataType.INT64)
+    indices = function(node.tensor(0), axes=(axis,), axis_direction=direction, output_type=DataType.INT64)
     keeps = node.flag("keepdims", True)
     result = tuple(1 if number == axis else size for number, size in enumerate(shape) if keeps or number != axis)
-    return node.valued(found, result)
+    return node.valued(indices, result)
 
 
 @operator("TopK")
 def top_k(node: Node) -> tuple[Value, Value]:
-    """Return the largest or smallest elements along an axis, and where they stand."""
+    """Return the largest or smallest elements along an axis, and their indices."""
     count = node.host_integer(1) if node.version >= 10 else node.integer("k")
     shape = node.shape(0)
     axis = node.axis(node.integer("axis", -1), len(shape))
@@ -107,6 +107,21 @@ def top_k(node: Node) -> tuple[Value, Value]:
         nothing = (*shape[:axis], 0, *shape[axis + 1 :])
         return node.known(np.zeros(nothing, node.data_type(0).numpy)), node.known(np.zeros(nothing, np.int64))
     direction = AxisDirection.DECREASING if node.flag("largest", True) else AxisDirection.INCREASING
-    found = functions.top_k1(node.tensor(0), axis=axis, k=count, axis_direction=direction, output_type=DataType.UINT64)
-    values, indices = found
+    values, indices = functions.top_k1(
+        node.tensor(0), axis=axis, k=count, axis_direction=direction, output_type=DataType.UINT64
+    )
     return node.valued(values), node.valued(indices.reinterpret(indices.sizes, None, DataType.INT64))
+
+
+@operator("CumSum")
+@operator("CumProd", since=26)
+def cumulative(node: Node) -> Value:
+    """Sum or multiply along an axis, up to each element."""
+    x, exclusive = node.tensor(0), node.flag("exclusive")
+    axis = node.axis(node.host_integer(1), len(node.shape(0)))
+    direction = AxisDirection.DECREASING if node.flag("reverse") else AxisDirection.INCREASING
+    if node.op_type == "CumSum":
+        result = functions.cumulative_summation(x, axis=axis, axis_direction=direction, has_exclusive_sum=exclusive)
+    else:
+        result = functions.cumulative_product(x, axis=axis, axis_direction=direction, has_exclusive_product=exclusive)
+    return node.valued(result, node.shape(0))

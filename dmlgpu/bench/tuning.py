@@ -1,0 +1,393 @@
+"""Finding out which choices are fastest on the adapter at hand, and storing them."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from dmlgpu import __version__
+from dmlgpu.bench.choosing import of_operator
+from dmlgpu.bench.prepared import PreparedOperator, Sample, retargeted
+from dmlgpu.bench.ratios import MINIMUM_ROUNDS, Ratio, summarize
+from dmlgpu.bench.samples import Contestant, Measured, Patience, measure
+from dmlgpu.bench.workload import Workload
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.common.files import whole_file
+from dmlgpu.compiler.graph.compiler import compile_network
+from dmlgpu.compiler.graph.description import GraphDesc
+from dmlgpu.compiler.graph.resolve import resolve
+from dmlgpu.compiler.stages import stages
+from dmlgpu.compiler.target import AdapterInfo, Target, Tuned
+from dmlgpu.compiler.tuned_files import TunedFile, check_adapter, identity, read_tuned, tuned_file, tuned_folder
+from dmlgpu.runtime.device import Device
+
+
+class RecordingTable(Tuned):
+    """A table that takes note of the questions, in the order in which they come."""
+
+    def __init__(self, answers: tuple[tuple[str, str], ...] = ()):
+        super().__init__(answers)
+        object.__setattr__(self, "questions", {})
+
+    questions: dict[str, tuple[str, ...]]
+
+    def answer(self, question: str, possible: Callable[[], Sequence[str]]) -> str:
+        """Return the answer, as any table does, and list the possible ones."""
+        self.questions[question] = tuple(possible())
+        return super().answer(question, possible)
+
+
+def questions_of(workload: Workload, target: Target, answers: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """Return the questions that scheduling a workload asks where some are answered, and what may be answered, the
+    built-in choice first.
+
+    Raises:
+        InvalidArgument: the workload is a model in ONNX, whose graphs depend on its inputs.
+        DmlError: it cannot be compiled for the target.
+    """
+    desc = workload.desc
+    if desc is None:
+        raise InvalidArgument(f"{workload.name}: models in ONNX are not tuned; their operators can be")
+    table = RecordingTable(Tuned.of(answers).answers)
+    target = replace(target.for_operators(workload.half_precision), tuned=table)
+    if isinstance(desc, GraphDesc):
+        compile_network(resolve(desc), target)
+    else:
+        stages(desc, target)
+    return table.questions
+
+
+SHARE_OF_FIRST = 0.2
+"""Of the time of a final, what each choice is measured for at first."""
+
+
+class Tried:
+    """A workload under a table of choices.
+
+    Args:
+        device: where it runs.
+        workload: what.
+        tuned: the table.
+        checked: whether results are compared with the reference.
+    """
+
+    schedule = ""
+
+    def __init__(self, device: Device, workload: Workload, tuned: Tuned, checked: bool):
+        self._device, self._workload, self._tuned, self._checked = device, workload, tuned, checked
+        self._prepared: PreparedOperator | None = None
+        self.adapter = str(device.adapter)
+
+    def prepare(self) -> dict[str, Any]:
+        """Compile it, and run it once."""
+        with retargeted(self._device, tuned=self._tuned):
+            self._prepared = PreparedOperator(self._device, self._workload, checked=self._checked)
+        return self._prepared.readiness.to_json()
+
+    def round(self, calls: int) -> Sample:
+        """Run it so many times."""
+        assert self._prepared is not None
+        return self._prepared.round(calls)
+
+    def close(self) -> None:
+        """Give its buffers back."""
+        if self._prepared is not None:
+            self._prepared.close()
+
+
+def race_on(device: Device, budget: float) -> Race:
+    """Return what measures on a device.
+
+    Args:
+        device: where.
+        budget: seconds for each of two choices in a final.
+    """
+
+    def race(workload: Workload, tables: Sequence[Tuned], final: bool) -> list[Measured]:
+        patience = Patience(0.02, budget) if final else Patience(0.05, budget * SHARE_OF_FIRST)
+        contestants: list[Contestant] = [Tried(device, workload, table, final) for table in tables]
+        return measure(contestants, patience)
+
+    return race
+
+
+@dataclass(frozen=True)
+class TuningRecording:
+    """The times of all choices of a question.
+
+    Attributes:
+        operator, sizes, data_type: of the workload in which it came up.
+        question: what was asked.
+        given: answers that were in place when it was asked, by which it came up.
+        ratios: of each choice that was measured, its time over that of what was built in then.
+    """
+
+    operator: str
+    sizes: Mapping[str, int]
+    data_type: str
+    question: str
+    given: Mapping[str, str]
+    ratios: Mapping[str, float]
+
+    @classmethod
+    def of(cls, workload: Workload, finding: TuningFinding) -> TuningRecording:
+        """Return the recording of a finding."""
+        ratios = {answer: round(ratio, 3) for answer, ratio in finding.ratios.items()}
+        return cls(
+            workload.operator, dict(workload.sizes), workload.data_type, finding.question, dict(finding.given), ratios
+        )
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> TuningRecording:
+        """Return the recording that ``to_json`` wrote."""
+        return cls(**record)
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as JSON has them."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    def workload(self) -> Workload:
+        """Return the workload again. Raises InvalidArgument where it was no operator with sizes."""
+        (match,) = of_operator(self.operator, (self.sizes,), (DataType[self.data_type.upper()],))
+        return match
+
+    def excess(self, choice: str) -> float:
+        """Return how many times as long a choice takes as the fastest one. Raises KeyError where it was not tried."""
+        return self.ratios[choice] / min(self.ratios.values())
+
+
+def load_choices(info: AdapterInfo, folder: Path | None = None) -> TunedFile:
+    """Return what is kept for an adapter; nothing where there is no file, or none that can be used."""
+    path = tuned_file(info, folder)
+    try:
+        content = read_tuned(path)
+        check_adapter(path, content, info)
+    except (FileNotFoundError, InvalidArgument):
+        return TunedFile(identity(info), {}, {}, __version__)
+    return content
+
+
+def save_choices(info: AdapterInfo, findings: Iterable[TuningFinding], folder: Path | None = None) -> TunedFile:
+    """Add the choices that tuning found faster to an adapter's file, and return all of it. Where the built-in choice is
+    the fastest, none is kept: it may become another.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    before = load_choices(info, folder)
+    answers, ratios = dict(before.answers), dict(before.ratios)
+    for finding in findings:
+        answers.pop(finding.question, None)
+        ratios.pop(finding.question, None)
+        if finding.gains and finding.ratio is not None:
+            answers[finding.question], ratios[finding.question] = finding.answer, round(finding.ratio.median, 3)
+    content = TunedFile(identity(info), answers, ratios, __version__)
+    write_choices(tuned_file(info, folder), content)
+    return content
+
+
+def write_choices(path: Path, content: TunedFile) -> None:
+    """Write a file of tuned choices.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(path) as stream:
+        stream.write((json.dumps(content.to_json(), indent=1, ensure_ascii=False) + "\n").encode())
+
+
+def import_choices(info: AdapterInfo, path: Path, folder: Path | None = None) -> TunedFile:
+    """Add the choices of a file that somebody shared to those of an adapter; the file's go first.
+
+    Raises:
+        InvalidArgument: it is no such file, or of another adapter or driver.
+        OSError: it cannot be read, or the choices not be written.
+    """
+    shared = read_tuned(path)
+    check_adapter(path, shared, info)
+    before = load_choices(info, folder)
+    answers, ratios = {**before.answers, **shared.answers}, {**before.ratios, **shared.ratios}
+    content = TunedFile(identity(info), answers, ratios, shared.version)
+    write_choices(tuned_file(info, folder), content)
+    return content
+
+
+def clear_choices(info: AdapterInfo, folder: Path | None = None) -> bool:
+    """Remove an adapter's file. Returns whether there was one."""
+    path = tuned_file(info, folder)
+    there = path.exists()
+    path.unlink(missing_ok=True)
+    return there
+
+
+def list_choices(folder: Path | None = None) -> list[tuple[Path, TunedFile | None, str]]:
+    """Return every file there is, with its content, or why it can't be used."""
+    files: list[tuple[Path, TunedFile | None, str]] = []
+    for path in sorted((folder or tuned_folder()).glob("*.json")):
+        try:
+            files.append((path, read_tuned(path), ""))
+        except (InvalidArgument, OSError) as error:
+            files.append((path, None, str(error)))
+    return files
+
+
+Race: TypeAlias = Callable[[Workload, Sequence[Tuned], bool], Sequence[Measured]]
+"""Measures a workload under tables of choices, in turn. The last argument says whether it is the final, which takes
+longer and compares results with the reference."""
+
+TOGETHER = 4
+"""Tables that are measured in turn at a time, the one with the built-in choice among them: each has its buffers."""
+
+MOST_FINALS = 4
+"""Choices that are measured for longer, one after the other, until the best of all is among them."""
+
+LEAST_GAIN = 0.03
+"""The share of the time that a choice must save, surely, to be kept."""
+
+
+@dataclass(frozen=True)
+class TuningFinding:
+    """The answer to a question.
+
+    Attributes:
+        question: what was asked.
+        built_in: the built-in choice.
+        answer: the choice that is kept: the built-in one, unless another is faster beyond doubt.
+        ratio: time of the fastest other choice over that of the built-in one; None where there is no other.
+        ratios: of every choice that could be measured, the same, less surely; 1 for the built-in one.
+        given: answers of other questions of the workload that were faster than the built-in ones.
+    """
+
+    question: str
+    built_in: str
+    answer: str
+    ratio: Ratio | None = None
+    ratios: Mapping[str, float] = field(default_factory=dict)
+    given: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def gains(self) -> bool:
+        """Whether tuning found a faster choice."""
+        return self.answer != self.built_in
+
+
+def _silent(text: str) -> None:
+    """Tell nobody."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """The search for the fastest choices in scheduling a workload.
+
+    Attributes:
+        workload: an operator or a graph.
+        target: of the adapter.
+        race: measures.
+        tell: is told what is being tried.
+    """
+
+    workload: Workload
+    target: Target
+    race: Race
+    tell: Callable[[str], None] = _silent
+
+    def findings(self, known: Mapping[str, str]) -> Iterator[TuningFinding]:
+        """Yield what comes of each choice, with those found so far in place: they decide what is asked next.
+
+        Args:
+            known: answers from before, which are taken and not sought again.
+
+        Raises:
+            DmlError: the workload cannot be compiled.
+        """
+        answers = dict(known)
+        while True:
+            questions = questions_of(self.workload, self.target, answers)
+            question = next((name for name in questions if name not in answers), None)
+            if question is None:
+                return
+            faster = {
+                name: answers[name] for name in questions if answers.get(name, questions[name][0]) != questions[name][0]
+            }
+            finding = replace(self._find(question, questions[question], answers), given=faster)
+            yield finding
+            answers[question] = finding.answer
+
+    def _find(self, question: str, possible: Sequence[str], answers: Mapping[str, str]) -> TuningFinding:
+        """Measure all answers beside the built-in choice, and those that seem best once more, for longer."""
+        built_in, *others = possible
+        ratios = {built_in: 1.0}
+        for first in range(0, len(others), TOGETHER - 1):
+            batch = others[first : first + TOGETHER - 1]
+            self.tell(f"{question}: {first + len(batch)} of {len(others)} choices")
+            tables = [Tuned.of({**answers, question: candidate}) for candidate in (built_in, *batch)]
+            base, *measured = self.race(self.workload, tables, False)
+            pairs = zip(batch, measured, strict=True)
+            ratios |= {
+                answer: _ratio(candidate, base).median for answer, candidate in pairs if _is_good(candidate, base)
+            }
+        finals: dict[str, Ratio] = {}
+        while len(finals) < MOST_FINALS:
+            # A choice that only seemed fast gives way to the next one.
+            best = min(ratios, key=ratios.__getitem__, default=built_in)
+            if best in finals or (best == built_in and (finals or len(ratios) == 1)):
+                break
+            if best == built_in:
+                best = min((ratio for ratio in ratios if ratio != built_in), key=ratios.__getitem__)
+            self.tell(f"{question}: {best} beside {built_in}")
+            final = self._final(question, answers, built_in, best)
+            if final is not None:
+                finals[best] = final
+                ratios[best] = final.median
+            else:
+                del ratios[best]
+        if not finals:
+            return TuningFinding(question, built_in, built_in, None, ratios)
+        best, ratio = min(finals.items(), key=lambda candidate: candidate[1].median)
+        if _is_sure(ratio):
+            # Where buffers lie, or what else the machine does, may favour one of them throughout a final.
+            again = self._final(question, answers, built_in, best, best_first=True)
+            if again is None or not _is_sure(again):
+                return TuningFinding(question, built_in, built_in, again or ratio, ratios)
+            return TuningFinding(
+                question, built_in, best, max(ratio, again, key=lambda candidate: candidate.median), ratios
+            )
+        return TuningFinding(question, built_in, built_in, ratio, ratios)
+
+    def _final(
+        self, question: str, answers: Mapping[str, str], built_in: str, best: str, *, best_first: bool = False
+    ) -> Ratio | None:
+        """Return the time of a choice over that of the built-in one; None where one cannot be measured or is wrong."""
+        order = (best, built_in) if best_first else (built_in, best)
+        measured = self.race(self.workload, [Tuned.of({**answers, question: answer}) for answer in order], True)
+        final, base = (measured[order.index(answer)] for answer in (best, built_in))
+        return _ratio(final, base) if _is_good(final, base) else None
+
+
+def _is_good(measured: Measured, base: Measured) -> bool:
+    """Return whether a choice was measured beside the built-in one, and computes what the reference does."""
+    wrong = measured.readiness.get("check", {}).get("status") == "wrong"
+    return measured.status == base.status == "measured" and not wrong and bool(measured.samples)
+
+
+def _is_sure(ratio: Ratio) -> bool:
+    return ratio.rounds >= MINIMUM_ROUNDS and ratio.high <= 1 - LEAST_GAIN
+
+
+def _ratio(measured: Measured, base: Measured) -> Ratio:
+    return summarize(measured.seconds, base.seconds)
+
+
+def summary(findings: Sequence[TuningFinding]) -> str:
+    """Return how many choices tuning improved, and by how much on the average."""
+    gains = [finding.ratio.median for finding in findings if finding.gains and finding.ratio is not None]
+    if not gains:
+        return f"faster than built in: 0 of {len(findings)}"
+    mean = statistics.geometric_mean(gains)
+    return f"faster than built in: {len(gains)} of {len(findings)}, taking {mean:.2f} of the time on the average"

@@ -1,1 +1,0 @@
-"""Finding out which choices are fastest on the adapter at hand, and keeping them."""

@@ -1,0 +1,315 @@
+"""Python child processes: started, asked over pipes, limited in time, and killed with all that they started.
+
+A request is a line of JSON on the child's standard input, an answer a line of JSON in a pipe of its own: drivers print
+whatever they like on standard output. Children import dmlgpu from where their parent has it, and nothing from the
+current folder. This module needs the standard library alone, since it also runs where dmlgpu is not installed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, TextIO
+
+STARTUP_LIMIT = 120.0
+"""Seconds that a child may take more for its first answer: for loading Python, a driver, a device."""
+
+PARENT_INTERVAL = 1.0
+"""Seconds between two looks at whether the parent is still there."""
+
+EXIT_LIMIT = 10.0
+"""Seconds that a child may take to end after it closed its answers; drivers can hang while they are unloaded."""
+
+LAST_LINES = 5
+"""Lines of a crashed child's output that are reported."""
+
+ANSWERS_VARIABLE = "DMLGPU_ANSWERS"
+"""Environment variable that tells a child the file descriptor of its answers; without it, standard output."""
+
+_START = """
+import sys
+sys.path[:] = filter(None, sys.path)  # not the current folder
+import importlib, importlib.util
+file, is_whole, module = sys.argv[1:4]
+del sys.argv[1:4]
+if "dmlgpu" not in sys.modules:
+    spec = importlib.util.spec_from_file_location("dmlgpu", file)
+    sys.modules["dmlgpu"] = package = importlib.util.module_from_spec(spec)
+    if is_whole:
+        spec.loader.exec_module(package)
+sys.exit(importlib.import_module(module).main())
+"""
+
+
+# ---- in the parent ---------------------------------------------------------------------------------------------------
+
+
+def python_command(module: str, *arguments: str, interpreter: str = "") -> tuple[str, ...]:
+    """Return the command that calls ``main()`` of a module, with this dmlgpu, whatever lies in the current folder.
+
+    Args:
+        module: name of the module.
+        arguments: become ``sys.argv[1:]``.
+        interpreter: another Python than this one, where dmlgpu need not be installed: the module may import others of
+            dmlgpu, but not what dmlgpu itself requires.
+    """
+    is_whole = "" if interpreter else "whole"
+    package = str(Path(__file__).parents[1] / "__init__.py")
+    return (interpreter or sys.executable, "-c", _START, package, is_whole, module, *arguments)
+
+
+class NoAnswer(Exception):
+    """A child did not answer in time, and was killed.
+
+    Args:
+        seconds: how long the parent waited.
+    """
+
+    def __init__(self, seconds: float):
+        super().__init__(f"no answer after {seconds:g} s")
+        self.seconds = seconds
+
+
+class ChildLost(Exception):
+    """A child ended before it answered; the text says how.
+
+    Args:
+        code: exit code, or minus a signal's number; None if the child was interrupted.
+    """
+
+    def __init__(self, message: str, code: int | None = None):
+        super().__init__(message)
+        self.code = code
+
+
+class ChildProcess:
+    """A child process that answers requests. It starts at the first request, and anew after each loss.
+
+    Args:
+        command: the command, such as ``python_command`` returns.
+        environment: variables beside those of this process.
+        startup_limit: seconds that the first answer may take more; STARTUP_LIMIT if None.
+
+    Attributes:
+        generation: how often it was started; whatever an earlier process knew is lost.
+        requests: how many requests the running process was given.
+    """
+
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str] | None = None, startup_limit: float | None = None
+    ):
+        self._command, self._environment, self._startup_limit = command, environment or {}, startup_limit
+        self._process: subprocess.Popen[str] | None = None
+        self._answers: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115  (closed in close)
+        self._interrupted = False
+        self.generation = self.requests = 0
+
+    def ask(self, request: Any, time_limit: float) -> Iterator[Any]:
+        """Send a request, and yield as many answers as the caller takes.
+
+        Args:
+            request: whatever JSON holds.
+            time_limit: seconds for all answers; a process that is started for them gets its startup limit more.
+
+        Raises:
+            NoAnswer: no answer came in time; the process is killed.
+            ChildLost: the process ended, or ``interrupt`` was called.
+        """
+        if self._interrupted:
+            raise ChildLost("interrupted")
+        if self._process is None:
+            self._start()
+            time_limit += STARTUP_LIMIT if self._startup_limit is None else self._startup_limit
+        assert self._process is not None and self._process.stdin is not None
+        self.requests += 1
+        with contextlib.suppress(BrokenPipeError):  # a child that is gone gives no answer either
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
+        deadline = time.monotonic() + time_limit
+        while True:
+            try:
+                line = self._answers.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                self.stop()
+                raise NoAnswer(time_limit) from None
+            if not line:
+                raise self._loss()
+            yield json.loads(line)
+
+    def interrupt(self) -> None:
+        """Kill the process from another thread, for good; whoever waits for its answer gets a ChildLost."""
+        self._interrupted, process = True, self._process
+        if process is not None:
+            process.kill()
+
+    def stop(self) -> None:
+        """Kill the process; the next request starts another."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+            assert process.stdin is not None
+            with contextlib.suppress(OSError):
+                process.stdin.close()
+
+    def close(self) -> None:
+        """Kill the process, and give back its resources."""
+        self.stop()
+        self._output.close()
+
+    def _start(self) -> None:
+        self.generation, self.requests = self.generation + 1, 0
+        self._answers = queue.SimpleQueue()
+        self._output.seek(0)
+        self._output.truncate()
+        environment = {**os.environ, **self._environment, "PYTHONSAFEPATH": "1"}  # for children of children, too
+        if sys.platform == "win32":  # which hands down standard streams alone
+            self._process = process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._output,
+                text=True,
+                env=environment,
+            )
+            assert process.stdout is not None
+            answers: TextIO = process.stdout  # type: ignore[assignment]
+        else:
+            reading, writing = os.pipe()
+            answers = os.fdopen(reading, encoding="utf-8")
+            try:
+                self._process = process = _ProcessGroup(
+                    self._command,
+                    stdin=subprocess.PIPE,
+                    stdout=self._output,
+                    stderr=self._output,
+                    text=True,
+                    env={**environment, ANSWERS_VARIABLE: str(writing)},
+                    pass_fds=(writing,),
+                    process_group=0,
+                )
+            except BaseException:
+                answers.close()
+                raise
+            finally:
+                os.close(writing)
+        threading.Thread(target=_listen, args=(answers, self._answers), daemon=True).start()
+        if self._interrupted:
+            process.kill()
+
+    def _loss(self) -> ChildLost:
+        assert self._process is not None
+        try:
+            code = self._process.wait(EXIT_LIMIT)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            code = self._process.wait()
+        self._output.seek(0)
+        printed = self._output.read().decode(errors="replace")
+        self.stop()
+        return ChildLost(describe_exit(code, printed), code)
+
+
+class _ProcessGroup(subprocess.Popen[str]):
+    """A process that is killed with its descendants. Ctrl+C in a terminal reaches the parent alone, which kills it."""
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+
+def _listen(answers: TextIO, lines: queue.SimpleQueue[str]) -> None:
+    """Hand a child's lines on; an empty one says that it has ended."""
+    with answers:
+        for line in answers:
+            lines.put(line)
+    lines.put("")
+
+
+def describe_exit(code: int, printed: str) -> str:
+    """Return a crash in words: the exit code, or the signal if it is negative, and the last lines of the output."""
+    ended = f"signal {-code}" if code < 0 else f"exit code {code}"
+    return "\n".join([f"the process ended with {ended}", *printed.splitlines()[-LAST_LINES:]])
+
+
+# ---- in the child ----------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def answer_stream() -> Iterator[TextIO]:
+    """Open the pipe of answers. Whatever is printed on standard output does not get there."""
+    number = int(os.environ.pop(ANSWERS_VARIABLE, "1"))
+    if number == 1:
+        number = os.dup(1)
+        os.dup2(2, 1)
+    os.set_inheritable(number, False)
+    with os.fdopen(number, "w", encoding="utf-8") as answers:
+        yield answers
+
+
+def send_answer(answers: TextIO, answer: Any) -> None:
+    """Write an answer, whatever JSON holds."""
+    print(json.dumps(answer), file=answers, flush=True)
+
+
+def exit_with_parent(interval: float = PARENT_INTERVAL) -> None:
+    """End this process and its descendants when its parent is gone, even one that was killed while this one hangs.
+
+    Windows does not show that: there an orphan ends when it has no more to do.
+    """
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(interval)
+        if sys.platform != "win32" and os.getpgrp() == os.getpid():
+            os.killpg(0, signal.SIGKILL)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+class RequestServer(ABC):
+    """Answers requests, whose ``do`` names the action. An error is an answer too, and does not end the server.
+
+    Attributes:
+        refusals: exceptions for whatever is not supported here.
+        failures: exceptions whose text is enough; others are reported with their type.
+    """
+
+    refusals: ClassVar[tuple[type[Exception], ...]] = ()
+    failures: ClassVar[tuple[type[Exception], ...]] = ()
+
+    @abstractmethod
+    def handle(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Do what a request asks for, and return the answer."""
+
+    def serve(self, requests: TextIO, answers: TextIO) -> None:
+        """Answer requests until they end."""
+        gc.disable()  # handlers collect garbage while nothing is measured
+        for line in requests:
+            send_answer(answers, self.answer(json.loads(line)))
+
+    def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the result of ``handle``, or ``refused`` or ``failed`` with a message."""
+        try:
+            return self.handle(request)
+        except self.refusals as refusal:
+            return {"refused": str(refusal)}
+        except self.failures as error:
+            return {"failed": str(error)}
+        except Exception as error:
+            return {"failed": f"{type(error).__name__}: {error}"}

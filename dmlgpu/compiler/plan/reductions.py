@@ -1,0 +1,208 @@
+"""Reductions, rows and scans."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.compiler.plan.sources import Body, Constants, RegisterValue, Sizes, Source, Tensor
+from dmlgpu.compiler.plan.steps import Step
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """A function that combines the elements of a row.
+
+    Attributes:
+        file: the shader with ``acc_t``, ``lift``, ``merge`` and ``finish`` (see shaders/reduction).
+        accumulator, lanes: type and count of the numbers that an accumulator consists of.
+        portable: as for ``Body``.
+        constants: values for the shader.
+        ordered: the numbers of the elements of a row matter (ARGMIN); else a row is read as it lies in memory.
+        longest: elements that may be merged one after the other, where rounding errors grow with them; None for any.
+    """
+
+    file: str
+    accumulator: DataType
+    lanes: int
+    portable: bool
+    constants: Constants = ()
+    ordered: bool = False
+    longest: int | None = None
+
+
+@dataclass(frozen=True)
+class Reduce(Step):
+    """Combines the elements of each row.
+
+    Attributes:
+        source: what is reduced.
+        axes: the dimensions along which a row lies; the last ones of a source that changes coordinates.
+        output: of the source's sizes, 1 along the axes. Its lanes are the numbers of a result.
+        epilogue: computes what is stored, an element-wise tree over the output's sizes with a leaf
+            ``RegisterValue.product`` of 32 bits, which stands for the result; None: the result itself.
+    """
+
+    reduction: Reduction
+    source: Source
+    axes: tuple[int, ...]
+    output: Tensor
+    epilogue: Body | None = None
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One of the reductions of a row, in float32, whatever the type of the elements.
+
+    Attributes:
+        name: of its result, by which the bodies after it know it.
+        file: the shader with ``acc_t``, ``lift``, ``merge`` and ``finish``.
+        lanes: how many numbers an accumulator consists of.
+        prepare: the file of an ``apply`` body on ``input`` and the results of the stages before: what is reduced
+            instead of the elements themselves. Empty for none.
+        parts: where the result is a vector, the names of its first numbers, by which the bodies know them.
+        constants: values for the shader.
+        longest: as for ``Reduction``.
+    """
+
+    name: str
+    file: str
+    lanes: int
+    prepare: str = ""
+    parts: tuple[str, ...] = ()
+    constants: Constants = ()
+    longest: int | None = None
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """The names of the numbers that come of it."""
+        return self.parts or (self.name,)
+
+
+@dataclass(frozen=True)
+class Rows(Step):
+    """Reduces each row, in stages, and computes each of its elements from itself and the results.
+
+    Attributes:
+        stages: the reductions, in order.
+        source: what is reduced, an element-wise tree.
+        axes: the dimensions along which a row lies.
+        body: computes an element, an element-wise tree over the source, other tensors and results of the stages
+            (``RegisterValue``), which are repeated along the axes.
+        output: of the source's sizes.
+    """
+
+    stages: tuple[Stage, ...]
+    source: Source
+    axes: tuple[int, ...]
+    body: Body
+    output: Tensor
+
+
+@dataclass(frozen=True)
+class Scanning:
+    """How elements are merged along a line.
+
+    Attributes:
+        file: the shader with ``acc_t``, ``start``, ``lift``, ``merge`` (commutative, too) and ``finish``.
+        accumulator, lanes: type and count of the numbers that an accumulator consists of.
+        portable: as for ``Body``.
+        exclusive: an element's result leaves the element itself out.
+        decreasing: lines begin at their last element.
+    """
+
+    file: str
+    accumulator: DataType
+    lanes: int
+    portable: bool
+    exclusive: bool = False
+    decreasing: bool = False
+
+
+@dataclass(frozen=True)
+class Scan(Step):
+    """Computes what a line adds up to before or up to each of its elements; the output may lie in the input's memory.
+
+    Attributes:
+        source, output: of equal sizes.
+        axis: along which lines lie.
+    """
+
+    scanning: Scanning
+    source: Tensor
+    axis: int
+    output: Tensor
+
+
+@dataclass(frozen=True)
+class Compact(Step):
+    """Writes something for each element that a predicate chooses, one after the other, and how many there are.
+
+    Attributes:
+        source: the elements, chosen in row-major order.
+        predicate: the file of an ``apply`` body that gives 1 or 0.
+        advance: the file that says what is written for an element and where; ``constants`` are its values.
+        output: {numbers of elements, what is written of each}.
+        count: the number of chosen elements, a UINT32 tensor of one element, seen raw.
+    """
+
+    source: Tensor
+    predicate: str
+    advance: str
+    constants: Constants
+    output: Tensor
+    count: Tensor
+
+
+def repeated(tensor: Tensor, sizes: Sizes) -> Tensor:
+    """Return a tensor repeated along the dimensions in which it has size 1 and ``sizes`` more: results of rows, say."""
+    strides = tuple(0 if size == 1 else stride for size, stride in zip(tensor.sizes, tensor.strides, strict=True))
+    return replace(tensor, sizes=sizes, strides=strides)
+
+
+def row_sizes(sizes: Sizes, axes: tuple[int, ...]) -> Sizes:
+    """Return sizes with 1 along the axes: those of the results of rows."""
+    return tuple(1 if axis in axes else size for axis, size in enumerate(sizes))
+
+
+def stage_results(stages: tuple[Stage, ...], sizes: Sizes, axes: tuple[int, ...]) -> dict[str, RegisterValue]:
+    """Return placeholders for the results of stages among the leaves of a row's body, by name."""
+    return {name: RegisterValue(name, DataType.FLOAT32, sizes, axes) for stage in stages for name in stage.results}
+
+
+def reduce_stage(stage: Stage, source: Source, axes: tuple[int, ...]) -> tuple[Reduce, dict[str, Tensor]]:
+    """Return a stage as a reduction of its own, and its results in a temporary tensor, each repeated along its row."""
+    sizes = row_sizes(source.sizes, axes)
+    lanes = 1 << (len(stage.results) - 1).bit_length()
+    result = Tensor.temporary(stage.name, DataType.FLOAT32, sizes, lanes=lanes)
+    reduction = Reduction(stage.file, DataType.FLOAT32, stage.lanes, True, stage.constants, longest=stage.longest)
+    strides = tuple(lanes * stride for stride in result.strides)
+    results = {
+        name: repeated(replace(result, lanes=1, strides=strides, offset=number), source.sizes)
+        for number, name in enumerate(stage.results)
+    }
+    return Reduce(stage.name, reduction, source, axes, result), results
+
+
+RowBody = Callable[[DataType, Mapping[str, Source]], Body]
+"""Makes the body that computes an element, of a type, from ``input``, the results of the stages and other sources."""
+
+
+def rows(
+    stages: tuple[Stage, ...],
+    body: RowBody,
+    source: Tensor,
+    axes: Sequence[int],
+    output: Tensor,
+    *,
+    others: Mapping[str, Tensor] | None = None,
+) -> Rows:
+    """Return the step for a tensor whose rows lie along axes.
+
+    Args:
+        others: further tensors that the body reads, by name, with the source's sizes.
+    """
+    results = stage_results(stages, source.sizes, tuple(axes))
+    tree = body(output.data_type, {"input": source, **results, **(others or {})})
+    return Rows("", stages, source, tuple(axes), tree, output)

@@ -1,0 +1,214 @@
+"""The base of all steps; maps, repeated steps, sorts, scatters, regions of interest; plans."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.compiler.plan.sources import Binding, Body, Constants, Tensor, constants
+
+
+@dataclass(frozen=True)
+class Step:
+    """Something that is computed; each kind is a subclass.
+
+    Attributes:
+        label: what it is for, where its kind does not say it; for profilers and messages.
+    """
+
+    label: str
+
+
+@dataclass(frozen=True)
+class Map(Step):
+    """Computes every element of the output by itself.
+
+    Attributes:
+        keeps_neighbours: the output is part of a tensor whose other elements belong to other steps: not a bit beside
+            its own elements changes.
+    """
+
+    body: Body
+    output: Tensor
+    keeps_neighbours: bool = False
+
+
+MOST_KERNELS = 1 << 13
+"""Kernels of one execution: each is bound by itself, which takes about a tenth of a millisecond."""
+
+
+@dataclass(frozen=True)
+class Repeat(Step):
+    """Executes steps in turn, again and again, on resources that move: all turns share the steps' kernels.
+
+    Attributes:
+        steps: of the first turn.
+        turns: how often they are executed.
+        advances: bytes, a multiple of 16, by which what is bound of a resource moves from turn to turn; those that are
+            not named stay.
+    """
+
+    steps: tuple[Step, ...]
+    turns: int
+    advances: tuple[tuple[Binding, int], ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an operator computes.
+
+    Attributes:
+        operator: DirectML's operator name, for labels and messages.
+        steps: executed at each dispatch, in order.
+        initialization: executed once, when the operator is initialised: they read inputs that are OWNED_BY_DML and data
+            of the plan, and write persistent tensors, where ``steps`` find them.
+    """
+
+    operator: str
+    steps: tuple[Step, ...]
+    initialization: tuple[Step, ...] = ()
+
+    def __str__(self) -> str:
+        """Return the plan as people read it: per step what it computes, what it reads and writes."""
+        from dmlgpu.compiler.plan.text import describe  # noqa: PLC0415 - it knows all kinds of steps, which know this module
+
+        return describe(self)
+
+
+@dataclass(frozen=True)
+class Sort(Step):
+    """Finds the first elements along an axis in sorted order, or all of them.
+
+    Elements are sorted as *records*: their rank, an unsigned number that compares as they do, and their position on the
+    axis. No two records are equal, so the result depends neither on the order of invocations nor on a stable sort.
+
+    Attributes:
+        source: the elements.
+        decreasing: the largest one comes first.
+        output: the records, UINT32 in lanes of ``record_lanes`` words: the source's other dimensions in order, then the
+            axis with as many as are asked for.
+    """
+
+    source: Tensor
+    axis: int
+    decreasing: bool
+    output: Tensor
+
+
+def record_lanes(data_type: DataType) -> int:
+    """Return the words of a record: the rank in one or two, then the position; where there are four, one is unused."""
+    return 4 if data_type.bits == 64 else 2
+
+
+@dataclass(frozen=True)
+class Scatter(Step):
+    """Writes every element of ``source`` to a place of the output that a shader computes.
+
+    It defines ``fn place(at: source_at, target: ptr<function, output_at>) -> bool``; false drops the element.
+
+    Attributes:
+        file: the shader; ``constants`` are its values.
+        source, output: moved as raw bits.
+        inputs: the tensors that say where elements go, by name.
+        follows: for each dimension of the source, the one of the output that moves with it one to one, whatever the
+            inputs say; None where there is none.
+        distinct: no two elements go to one place. Where they do, any one of them wins, but on a deterministic device
+            the last in row-major order does.
+    """
+
+    file: str
+    source: Tensor
+    inputs: tuple[tuple[str, Tensor], ...]
+    output: Tensor
+    constants: Constants
+    follows: tuple[int | None, ...]
+    distinct: bool = False
+
+
+@dataclass(frozen=True)
+class RegionAxis:
+    """How regions are sampled along one axis, as shaders know it.
+
+    Attributes:
+        name: ``y`` or ``x``.
+        entry: where the number of a region's near end stands; that of its far end stands two behind it.
+        spatial, outputs: elements of the input and of the output.
+        scale_bits: what regions are multiplied by, as a word.
+        lowest, highest: between these coordinates a sample lies on the input.
+        longest: samples, at most, of one output element to look at.
+    """
+
+    name: str
+    entry: int
+    spatial: int
+    outputs: int
+    scale_bits: int
+    lowest: int
+    highest: int
+    longest: int
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the regions of a description are sampled.
+
+    Attributes:
+        axes: y and x.
+        fewest, most: samples of one output element along an axis.
+        linear: between neighbours, else the nearest element.
+        aligned: the outermost samples lie at the ends of the region.
+        input_offset_bits, output_offset_bits: the pixel offsets, as words.
+    """
+
+    axes: tuple[RegionAxis, RegionAxis]
+    fewest: int
+    most: int
+    linear: bool
+    aligned: bool
+    input_offset_bits: int
+    output_offset_bits: int
+
+    @property
+    def block(self) -> tuple[int, int]:
+        """Rows and columns of the samples of one output element, at most."""
+        return self.axes[0].longest, self.axes[1].longest
+
+    def values(self, **others: Any) -> Constants:
+        """Return it as template values, with others."""
+        return constants(**vars(self), **others)
+
+
+@dataclass(frozen=True)
+class Loop(Map):
+    """A map whose body loops, for each element, over a block of places: samples of a region, elements of an image.
+
+    Attributes:
+        block: rows and columns of the block, at most.
+    """
+
+    block: tuple[int, int] = (1, 1)
+
+
+@dataclass(frozen=True)
+class RegionGradient(Step):
+    """Computes what a gradient of sampled regions means for the image, for the regions, or for both.
+
+    Attributes:
+        sampling: how the regions are sampled.
+        gradient: {regions, channels, height, width} of the samples' means or maxima.
+        regions, batches: {regions, 4} and {regions}: the regions, and the image that each lies in.
+        input: the images; None where neither maxima nor slopes are asked for.
+        maximum: the largest sample of each element gets its gradient, else all samples an equal share.
+        output: the gradient of the images; None where it is not asked for.
+        region_output: the gradient of the regions, which are sampled by linear interpolation; None likewise.
+    """
+
+    sampling: Sampling
+    gradient: Tensor
+    regions: Tensor
+    batches: Tensor
+    input: Tensor | None
+    maximum: bool
+    output: Tensor | None
+    region_output: Tensor | None

@@ -1,1 +1,0 @@
-"""The steps of a plan, all kinds of them: what each computes, and nothing of how."""

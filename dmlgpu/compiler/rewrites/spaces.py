@@ -1,0 +1,150 @@
+"""Coordinate spaces: where the elements of one view of a tensor lie in another, and sources under other coordinates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+from dmlgpu.compiler.plan import Affine, AffineView, Apply, RegisterValue, Sizes, Source, Tensor
+from dmlgpu.compiler.rewrites.sources import identity, is_identity
+
+
+def affine_between(view: Tensor, written: Tensor) -> Affine | None:
+    """Return the map from the coordinates of ``view`` to those of ``written`` that leads to the same elements.
+
+    Args:
+        view, written: two tensors in one resource.
+
+    Returns:
+        None where they differ in type, where an element of the view is no element of the other, or where no affine map
+        says it: a dimension of the view that runs through several of the other's, say.
+    """
+    if view.data_type is not written.data_type or view.lanes != 1 or written.lanes != 1:
+        return None
+    bits = (view.binding.offset - written.binding.offset) * 8
+    if bits % view.data_type.bits:
+        return None
+    nested = _nested(written)
+    if nested is None:
+        return None
+    start = _digits(bits // view.data_type.bits + view.offset - written.offset, nested, written.rank)
+    columns = [
+        _digits(stride if size > 1 else 0, nested, written.rank)
+        for size, stride in zip(view.sizes, view.strides, strict=True)
+    ]
+    if start is None or any(column is None for column in columns):
+        return None
+    steps = tuple(tuple(column[row] for column in columns if column is not None) for row in range(written.rank))
+    for first, row, size in zip(start, steps, written.sizes, strict=True):
+        moves = [step * (extent - 1) for step, extent in zip(row, view.sizes, strict=True)]
+        lowest, highest = first + sum(min(move, 0) for move in moves), first + sum(max(move, 0) for move in moves)
+        if lowest < 0 or highest >= size:
+            return None
+    return Affine(start, steps)
+
+
+def _nested(tensor: Tensor) -> list[tuple[int, int]] | None:
+    """Return the dimensions of a tensor and their strides, the largest first; None where elements overlap."""
+    dimensions = sorted(
+        ((dimension, stride) for dimension, stride in enumerate(tensor.strides) if tensor.sizes[dimension] > 1),
+        key=lambda each: -each[1],
+    )
+    inside = 0
+    for dimension, stride in reversed(dimensions):
+        if stride <= inside:
+            return None
+        inside += stride * (tensor.sizes[dimension] - 1)
+    return dimensions
+
+
+def _digits(distance: int, nested: list[tuple[int, int]], rank: int) -> tuple[int, ...] | None:
+    """Return a distance in elements as steps along nested dimensions; None where a remainder is left."""
+    sign, rest = (1, distance) if distance >= 0 else (-1, -distance)
+    steps = [0] * rank
+    for dimension, stride in nested:
+        steps[dimension], rest = sign * (rest // stride), rest % stride
+    return None if rest else tuple(steps)
+
+
+def split(view: Tensor, written: Tensor) -> tuple[Sizes, Affine] | None:
+    """Return the space of a view with dimensions split where they run through several dimensions of ``written``, and
+    the map from the split coordinates to the view's own. None where nothing is to be split.
+    """
+    extents = {stride: size for size, stride in zip(written.sizes, written.strides, strict=True) if size > 1}
+    sizes: list[int] = []
+    groups: list[list[int]] = []
+    for size, stride in zip(view.sizes, view.strides, strict=True):
+        parts: list[int] = []  # the innermost first
+        rest, step = size, stride
+        while (inner := extents.get(step, 0)) and rest > inner and not rest % inner:
+            parts.append(inner)
+            rest, step = rest // inner, step * inner
+        groups.append(list(range(len(sizes), len(sizes) + len(parts) + 1)))
+        sizes += [rest, *reversed(parts)]
+    if len(sizes) == view.rank:
+        return None
+    rows = []
+    for group in groups:
+        row = [0] * len(sizes)
+        for dimension in group:
+            row[dimension] = math.prod(sizes[inner] for inner in group if inner > dimension)
+        rows.append(tuple(row))
+    return tuple(sizes), Affine((0,) * view.rank, tuple(rows))
+
+
+def compose(outer: Affine, inner: Affine) -> Affine:
+    """Return the map that takes what ``inner`` leads to on through ``outer``."""
+    columns = range(len(inner.steps[0]) if inner.steps else 0)
+    start = tuple(
+        first + sum(step * other for step, other in zip(row, inner.start, strict=True))
+        for first, row in zip(outer.start, outer.steps, strict=True)
+    )
+    steps = tuple(
+        tuple(sum(step * inner.steps[k][column] for k, step in enumerate(row)) for column in columns)
+        for row in outer.steps
+    )
+    return Affine(start, steps)
+
+
+def is_same(affine: Affine, sizes: Sizes, other: Sizes) -> bool:
+    """Return whether a map changes no coordinate between spaces of these sizes; coordinates that are always 0 do not
+    count."""
+    moving = [dimension for dimension, size in enumerate(sizes) if size > 1]
+    unchanged = all(row[column] == (number == column) for number, row in enumerate(affine.steps) for column in moving)
+    return sizes == other and not any(affine.start) and unchanged
+
+
+def reindex(root: Source, sizes: Sizes, affine: Affine, replaced: Mapping[Tensor, Source] | None = None) -> Source:
+    """Return a source under the coordinates of another space.
+
+    Args:
+        root: what is seen.
+        sizes: of the other space.
+        affine: where its coordinates lie in the source's.
+        replaced: what stands, in the other space already, for tensors of the tree.
+    """
+    same = is_same(affine, sizes, root.sizes)
+    memo: dict[int, Source] = {}
+
+    def visit(source: Source) -> Source:
+        if id(source) not in memo:
+            memo[id(source)] = view(source)
+        return memo[id(source)]
+
+    def view(source: Source) -> Source:
+        match source:
+            case Tensor():
+                replacement = replaced.get(source) if replaced else None
+                return replacement or affine.of(source, sizes)
+            case RegisterValue():
+                return replace(source, sizes=sizes)
+            case Apply():
+                return replace(source.over(map(visit, source.children)), sizes=sizes)
+            case _ if is_identity(source):
+                return identity(visit(source.children[0]))
+            case AffineView():
+                return AffineView(source.source, sizes, compose(source.affine, affine), source.lanes)
+        return source if same else AffineView(source, sizes, affine)
+
+    return visit(root)

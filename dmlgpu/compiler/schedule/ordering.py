@@ -1,0 +1,342 @@
+"""Sorting and scattering.
+
+The first elements of every line along an axis in sorted order, or all of them, are records of rank and position.
+
+    sort -> merge -> merge -> ...                                        all elements: tiles, then ever longer runs
+    sort (best) -> sort -> merge ... -> candidates -> sort -> merge ...  few of many elements
+
+If few of many are asked for, most of them are never sorted: a line is seen as groups, the best record of each group is
+found, and these are sorted. The first k elements of the line lie in the k groups whose best come first; what those
+groups hold is sorted then. Every loop is short, whatever the length of a line.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import packed_strides
+from dmlgpu.common.errors import NotSupported
+from dmlgpu.compiler.plan import Element, Map, Scatter, Sort, Tensor, View, record_lanes
+from dmlgpu.compiler.rewrites.collapse import merge_dimensions
+from dmlgpu.compiler.rewrites.packing import WIDEST_UNIT_BITS, pack_tensor, packs_tensor
+from dmlgpu.compiler.schedule.launch import Launch, Walk, choose_walk, fold, item_launch, loop_launch, map_launch
+from dmlgpu.compiler.schedule.scheduling import Candidate, StepProblem, first_fitting, schedule_step
+from dmlgpu.compiler.schedule.steps.base import Scheduled, ScheduledSteps
+from dmlgpu.compiler.schedule.steps.ordering import (
+    ScatterSchedule,
+    ScheduledCandidates,
+    ScheduledMerge,
+    ScheduledScatter,
+    ScheduledSort,
+    SortSchedule,
+)
+from dmlgpu.compiler.target import Profile, Target
+
+SHARE = 16
+"""Records of a merged run that one invocation takes: enough to make up for the bisection before."""
+
+
+class SortProblem(StepProblem[Sort]):
+    """Lines to be sorted, and their target."""
+
+    @property
+    def length(self) -> int:
+        """Elements of a line."""
+        return self.step.source.sizes[self.step.axis]
+
+    @property
+    def count(self) -> int:
+        """Elements of a line that are asked for."""
+        return self.step.output.sizes[-1]
+
+
+def _best_first(problem: SortProblem) -> ScheduledSteps | None:
+    """Return the kernels that sort the groups of a line whose best come first."""
+    length, count, chain = problem.length, problem.count, _SortChain(problem)
+    group = choose_group(length, count, choose_tile(length, chain.source.data_type, problem.target)[1])
+    if group == 1:
+        return None
+    chain.find_best(group)
+    chain.sort(_as_line(chain.last), count)
+    chain.sort(chain.candidates(group), count)
+    why = f"{count:,} of {length:,} elements are asked for: the best of groups of {group} are found first"
+    return chain.stored().because(why)
+
+
+def _in_tiles(problem: SortProblem) -> ScheduledSteps:
+    """Return the kernels that sort whole lines."""
+    chain = _SortChain(problem)
+    chain.sort(chain.source, problem.count)
+    return chain.stored().because(f"{problem.length:,} elements in a line, sorted in tiles that are merged two by two")
+
+
+SORT_SCHEDULES: tuple[Candidate[SortProblem, ScheduledSteps], ...] = (
+    Candidate("best first", "few of many elements: most of them are never sorted", _best_first),
+    Candidate("tiles", "everything else: tiles are sorted in registers or workgroups, and merged", _in_tiles),
+)
+"""The schedules of sorting, in the order in which they are tried."""
+
+
+@schedule_step.register
+def _sort(step: Sort, target: Target) -> ScheduledSteps:
+    problem = SortProblem(step, target)
+    if problem.length > MOST_IN_LINE:
+        raise NotSupported(f"sorts axes of at most {MOST_IN_LINE:,} elements, got {problem.length:,}")
+    return first_fitting(SORT_SCHEDULES, problem)
+
+
+class _SortChain:
+    """Kernels of which each reads the records of the one before."""
+
+    def __init__(self, problem: SortProblem):
+        self.step, self.target = problem.step, problem.target
+        self.source, self.decreasing = lines(self.step.source, self.step.axis), self.step.decreasing
+        self.steps: list[Scheduled] = []
+        self.last = self.source
+
+    def stored(self) -> ScheduledSteps:
+        """Return the kernels, the last of which writes the output."""
+        *before, last = self.steps
+        return ScheduledSteps((*before, replace(last, output=replace(last.output, binding=self.step.output.binding))))
+
+    def _records(self, *sizes: int) -> Tensor:
+        """Make room for the records of the next kernel."""
+        lanes = record_lanes(self.source.data_type)
+        self.last = Tensor.temporary("records", DataType.UINT32, sizes, view=View.RAW, lanes=lanes)
+        return self.last
+
+    def _add_sort(self, label: str, source: Tensor, output: Tensor, schedule: SortSchedule, width: int) -> None:
+        walk, of_records = _walk(source, output, schedule, width), source is not self.source
+        launch = _launch(walk, schedule, width, self.target)
+        pairs = network(width, output.sizes[-1]) if schedule is SortSchedule.REGISTERS else ()
+        self.steps.append(
+            ScheduledSort(label, launch, output, source, schedule, walk, width, self.decreasing, of_records, pairs)
+        )
+
+    def find_best(self, group: int) -> None:
+        """Add the first record of every group."""
+        *before, length = self.source.sizes
+        output = self._records(*before, -(-length // group), 1)
+        self._add_sort(f"best of {group}", self.source, output, SortSchedule.BEST, group)
+
+    def candidates(self, group: int) -> Tensor:
+        """Add the records of all elements of the groups whose best were found."""
+        best = _as_line(self.last)
+        *before, count = best.sizes
+        output = self._records(*before, count * group)
+        walk = choose_walk(output)
+        launch = item_launch(walk.count, self.target)
+        self.steps.append(
+            ScheduledCandidates(f"groups of {group}", launch, output, self.source, best, walk, group, self.decreasing)
+        )
+        return output
+
+    def sort(self, source: Tensor, count: int) -> None:
+        """Add the first records of every line, as one run."""
+        *before, length = source.sizes
+        schedule, width = choose_tile(length, self.source.data_type, self.target)
+        output = self._records(*before, -(-length // width), min(width, count))
+        self._add_sort(f"tiles of {width} in {schedule}", source, output, schedule, width)
+        while self.last.sizes[-2] > 1:
+            self._merge(count)
+
+    def _merge(self, count: int) -> None:
+        """Add half as many runs."""
+        source = self.last
+        *before, runs, length = source.sizes
+        output = _flat(self._records(*before, -(-runs // 2), min(2 * length, count)))
+        lines_, merged, length_of_merged = output.sizes
+        launch = loop_launch(lines_ * merged * -(-length_of_merged // SHARE), self.target)
+        self.steps.append(ScheduledMerge(f"merge to {length_of_merged}", launch, output, _flat(source), SHARE))
+
+
+def _walk(source: Tensor, output: Tensor, schedule: SortSchedule, width: int) -> Walk:
+    """Return the walk over the parts of all lines, in the order in which the source lies in memory."""
+    *before, parts, _ = output.sizes
+    *strides, stride = source.strides
+    apart = stride if schedule is SortSchedule.BEST else stride * width
+    return choose_walk(replace(output, sizes=(*before, parts, 1), strides=(*strides, apart, 1)))
+
+
+def _launch(walk: Walk, schedule: SortSchedule, width: int, target: Target) -> Launch:
+    if schedule is not SortSchedule.WORKGROUP:
+        return loop_launch(walk.count, target)
+    workgroup = min(width // 2, 256, target.max_workgroup_invocations)
+    return Launch(workgroup, 1, fold(walk.count, target), walk.count)
+
+
+def lines(source: Tensor, axis: int) -> Tensor:
+    """Return the tensor with its axis last and the other dimensions merged where possible, in their order."""
+    others = [dimension for dimension in range(source.rank) if dimension != axis]
+    sizes, (strides,) = merge_dimensions(
+        [source.sizes[dimension] for dimension in others], [source.strides[dimension] for dimension in others]
+    )
+    return replace(source, sizes=(*sizes, source.sizes[axis]), strides=(*strides, source.strides[axis]))
+
+
+def _as_line(records: Tensor) -> Tensor:
+    """Return the runs of a line one after the other."""
+    *before, runs, length = records.sizes
+    return _resized(records, *before, runs * length)
+
+
+def _flat(records: Tensor) -> Tensor:
+    """Return all lines along one dimension."""
+    *before, runs, length = records.sizes
+    return _resized(records, math.prod(before), runs, length)
+
+
+def _resized(records: Tensor, *sizes: int) -> Tensor:
+    return replace(records, sizes=sizes, strides=packed_strides(sizes))
+
+
+# ---- choices
+
+MOST_IN_LINE = (1 << 31) - 1
+"""Places are compared as signed numbers, and the highest one stands for what lies beyond the end."""
+
+REGISTERS = 32
+"""Words of the records that one invocation sorts without touching memory. Drivers compile twice as many for long."""
+
+MOST_IN_WORKGROUP = 1024
+"""Records that one workgroup sorts."""
+
+MOST_IN_GROUP = 1024
+"""Elements that one invocation looks through."""
+
+WORTH_IT = 2
+"""Looking for groups first must leave so many times fewer records to sort."""
+
+
+def choose_tile(length: int, data_type: DataType, target: Target) -> tuple[SortSchedule, int]:
+    """Return how the tiles of a line are sorted, and how many elements they have."""
+    lanes = record_lanes(data_type)
+    if target.profile is Profile.CPU or length * lanes <= REGISTERS:
+        return SortSchedule.REGISTERS, min(length, REGISTERS // lanes)
+    room = min(MOST_IN_WORKGROUP, _power_of_two(target.max_workgroup_storage // (4 * lanes)))
+    return SortSchedule.WORKGROUP, min(1 << (length - 1).bit_length(), room)
+
+
+def choose_group(length: int, count: int, tile: int) -> int:
+    """Return the elements of a group; 1 where all elements are sorted at once.
+
+    Groups of g elements leave ``length / g`` records and then ``count * g`` to sort: few where both are about equal.
+    """
+    group = min(_power_of_two(math.isqrt(length // count)), MOST_IN_GROUP)
+    left = length / group + count * group
+    return group if length > tile and left * WORTH_IT <= length else 1
+
+
+def _power_of_two(number: int) -> int:
+    """Return the largest power of two up to a number."""
+    return 1 << (number.bit_length() - 1)
+
+
+# ---- networks
+
+
+def network(width: int, count: int) -> tuple[tuple[int, int], ...]:
+    """Return the pairs that Batcher's merge exchange puts in order, but those that the first ``count`` places need not.
+
+    Knuth, The Art of Computer Programming, volume 3, algorithm 5.2.2M.
+    """
+    needed = set(range(count))
+    pairs = []
+    for low, high in reversed(list(_merge_exchange(width))):
+        if low in needed or high in needed:
+            needed |= {low, high}
+            pairs.append((low, high))
+    return tuple(reversed(pairs))
+
+
+def _merge_exchange(width: int) -> Iterator[tuple[int, int]]:
+    """Return all pairs, for any width."""
+    part = 1
+    while part < width:
+        distance = part
+        while distance:
+            for first in range(distance % part, width - distance, 2 * distance):
+                for low in range(first, min(first + distance, width - distance)):
+                    if low // (2 * part) == (low + distance) // (2 * part):
+                        yield low, low + distance
+            distance //= 2
+        part *= 2
+
+
+MOST_UPDATES, FEWEST_WORKGROUPS = 16, 32
+"""Updates that an invocation of a CPU adapter takes, which waits for their places at once, and the workgroups that keep
+CPUs busy."""
+
+
+def _stored_at_once(problem: StepProblem[Scatter]) -> ScheduledSteps | None:
+    """Return a single kernel, unless the order of invocations would show."""
+    step, target = problem.step, problem.target
+    if target.deterministic and not step.distinct:
+        return None
+    why = "no two elements go to one place" if step.distinct else "of elements that go to one place any one may win"
+    return _scatter_kernel(step, step.label, ScatterSchedule.STORE, target).because(why)
+
+
+def _marked(problem: StepProblem[Scatter]) -> ScheduledSteps:
+    """Return the kernels that mark the last update of each element, and store it."""
+    step, target = problem.step, problem.target
+    marks = Tensor.temporary("marks", DataType.UINT32, step.output.sizes)
+    clear = Map("clear marks", Element("layout/zero", DataType.UINT32, marks.sizes), marks)
+    marked = replace(step, inputs=(*step.inputs, ("marks", marks)))
+    steps = (
+        schedule_step(clear, target)
+        + _scatter_kernel(replace(step, output=marks), "mark", ScatterSchedule.MARK, target)
+        + _scatter_kernel(marked, f"{step.label} marked", ScatterSchedule.STORE_MARKED, target)
+    )
+    return steps.because("a deterministic device: the last element of a place wins, and is marked first")
+
+
+SCATTER_SCHEDULES: tuple[Candidate[StepProblem[Scatter], ScheduledSteps], ...] = (
+    Candidate("store", "places that are distinct, or of whose elements any one may win: one kernel", _stored_at_once),
+    Candidate("mark", "deterministic devices: the last update of each element is marked first", _marked),
+)
+"""The schedules of scatters, in the order in which they are tried."""
+
+
+@schedule_step.register
+def _scatter(step: Scatter, target: Target) -> ScheduledSteps:
+    return first_fitting(SCATTER_SCHEDULES, StepProblem(_packed_scatter(step), target))
+
+
+def _scatter_kernel(step: Scatter, label: str, schedule: ScatterSchedule, target: Target) -> ScheduledSteps:
+    launch = _scatter_launch(math.prod(step.source.sizes), target)
+    what, run = (step.output, step.file, step.source, step.inputs), _followed_run(step, launch.items_per_invocation)
+    return ScheduledSteps((ScheduledScatter(label, launch, *what, schedule, step.constants, run),))
+
+
+def _scatter_launch(total: int, target: Target) -> Launch:
+    """Return one invocation per few updates, on CPU adapters for more of them than maps take where there are many."""
+    launch = map_launch(total, target)
+    groups = -(-total // (launch.workgroup * MOST_UPDATES))
+    if target.profile is not Profile.CPU or groups < FEWEST_WORKGROUPS:
+        return launch
+    return replace(launch, items_per_invocation=MOST_UPDATES, grid=fold(groups, target))
+
+
+def _followed_run(step: Scatter, updates: int) -> tuple[int, int] | None:
+    """Return the dimensions of source and output along which so many neighbours lie always, if one place says where all
+    of them go."""
+    sizes = step.source.sizes
+    inner = max((dimension for dimension in range(len(sizes)) if sizes[dimension] > 1), default=0)
+    followed = step.follows[inner]
+    return None if updates == 1 or followed is None or sizes[inner] % updates else (inner, followed)
+
+
+def _packed_scatter(step: Scatter) -> Scatter:
+    """Return the scatter in the widest units that source and output have along a dimension that both go through."""
+    for dimension, followed in enumerate(step.follows):
+        lanes = WIDEST_UNIT_BITS // step.output.data_type.bits
+        while followed is not None and step.output.sizes[followed] > 1 and lanes > 1:
+            if packs_tensor(step.source, dimension, lanes) and packs_tensor(step.output, followed, lanes):
+                source, output = pack_tensor(step.source, dimension, lanes), pack_tensor(step.output, followed, lanes)
+                return replace(step, source=source, output=output)
+            lanes //= 2
+    return step

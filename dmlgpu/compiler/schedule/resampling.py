@@ -1,0 +1,156 @@
+"""Resampling that is faster than element by element.
+
+- Upsampling by whole factors: every input element stands for a fixed pattern of output elements. An invocation reads a
+  unit of neighbours once and writes all between them, in whole units, with constant weights.
+- Antialiased downsampling by whole factors: every output element adds up the same pattern of input elements. An
+  invocation reads what a few neighbouring output elements have in common once, in whole units.
+- Other antialiased downsampling: elements beside each other at one coordinate have the same weights. An invocation of a
+  CPU adapter computes them once for several elements.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from dmlgpu.catalog.tensor_desc import WORD_BITS
+from dmlgpu.compiler.plan import Map, Tensor, View, constants, element
+from dmlgpu.compiler.rewrites.packing import UNIT, pack_tensor, packs_tensor, running_dimension
+from dmlgpu.compiler.rewrites.resampling import (
+    ANTIALIASED_SUM,
+    ANTIALIASED_TILE,
+    FEW_TAPS,
+    LINEAR,
+    NEAREST,
+    ResampledAxis,
+    Rounding,
+)
+from dmlgpu.compiler.schedule.launch import choose_walk, item_launch, light_tile_launch
+from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
+from dmlgpu.compiler.schedule.steps.maps import Pattern, ScheduledDownsample, ScheduledUpsample, Stencil, Tap
+from dmlgpu.compiler.schedule.tiles import tiles, unchanged
+from dmlgpu.compiler.target import Profile, Target
+
+LANES = 4
+LARGEST_FACTOR = 4
+"""Units that an invocation writes in a row; more would only make the shader longer."""
+
+LONGEST_AXIS = 1 << 16
+"""Output elements whose coordinates are worth looking at."""
+
+
+def find_upsample(step: Map, target: Target) -> ScheduledUpsample | None:
+    """Return the step that does what a map does, if it resamples a float tensor in memory by whole factors along one or
+    two axes, and units let it."""
+    body = step.body
+    output = replace(step.output, view=View.RAW if body.moves else View.COMPUTE)
+    if body.file not in (NEAREST, LINEAR) or not isinstance(source := body.inputs[0][1], Tensor):
+        return None
+    if body.file == LINEAR and not (source.data_type.is_float and output.data_type.is_float):
+        return None
+    values = dict(body.constants)
+    rounding = Rounding(values["increasing"]) if body.file == NEAREST else None
+    axes, inner = values["axes"], running_dimension(output)
+    patterns = {axis.dimension: pattern for axis in axes if (pattern := find_pattern(axis, rounding)) is not None}
+    if inner is None or inner not in patterns or len(patterns) < len(axes) or len(axes) > 2:
+        return None
+    if not (packs_tensor(source, inner, LANES) and packs_tensor(output, inner, LANES)):
+        return None
+    columns = patterns.pop(inner)
+    rows = next(iter(patterns.values()), None)
+    units, packed = pack_tensor(source, inner, LANES), pack_tensor(output, inner, LANES)
+    walk = choose_walk(replace(packed, sizes=units.sizes))
+    launch, factors = item_launch(walk.count, target), " x ".join(str(each.factor) for each in (rows, columns) if each)
+    reason = f"sizes grow {factors} times: an invocation reads a unit once and writes all that lies between"
+    return ScheduledUpsample("upsample", launch, packed, source, units, walk, columns, rows, reason=reason)
+
+
+def find_pattern(axis: ResampledAxis, rounding: Rounding | None = None) -> Pattern | None:
+    """Return the pattern of an axis, if it repeats exactly for every input element and reaches to the next ones at
+    most."""
+    factor = axis.count // axis.size
+    if factor * axis.size != axis.count or factor > LARGEST_FACTOR or axis.count > LONGEST_AXIS:
+        return None
+    middle = axis.size // 2
+    offsets = axis.coordinates()[middle * factor :][:factor].astype(np.float64) - middle
+    offsets = offsets if rounding is None else rounding.of(offsets)
+    taps = tuple(Tap(int(low), float(share)) for low, share in zip(np.floor(offsets), offsets % 1, strict=True))
+    pattern = Pattern(axis.dimension, axis.size, taps)
+    number, tap = np.divmod(np.arange(axis.count), factor)
+    repeated = np.clip(number + offsets[tap], 0, axis.size - 1)
+    is_near = pattern.neighbours[0] >= -1 and pattern.neighbours[-1] <= 1
+    return pattern if is_near and np.array_equal(repeated, axis.places(rounding)) else None
+
+
+ROWS = 4
+"""Output elements across memory that an invocation makes on a CPU adapter: neighbours share input elements."""
+
+
+def find_downsample(step: Map, target: Target) -> ScheduledDownsample | None:
+    """Return the step that does what a map does, if it resamples a tensor in memory, antialiased, by a whole factor
+    along an axis, and units let it."""
+    if step.body.file != ANTIALIASED_SUM or not isinstance(source := step.body.inputs[0][1], Tensor):
+        return None
+    output = replace(step.output, view=View.COMPUTE)
+    (axis,) = dict(step.body.constants)["axes"]
+    inner, stencil = running_dimension(output), find_stencil(axis)
+    if inner is None or stencil is None or max(source.data_type.bits, output.data_type.bits) > WORD_BITS:
+        return None
+    is_along = axis.dimension == inner
+    if is_along and stencil.step * axis.count > axis.size:
+        return None
+    if not (packs_tensor(source, inner, LANES) and packs_tensor(output, inner, LANES)):
+        return None
+    units, packed = pack_tensor(source, inner, LANES), pack_tensor(output, inner, LANES)
+    rows = 1 if is_along or target.profile is not Profile.CPU else ROWS
+    sizes = (-(-n // rows) if d == axis.dimension else n for d, n in enumerate(packed.sizes))
+    walk = choose_walk(replace(packed, sizes=tuple(sizes)))
+    launch = item_launch(walk.count, target)
+    reason = f"a size shrinks {stencil.step} times: an invocation makes {LANES} x {rows} elements with constant weights"
+    return ScheduledDownsample("downsample", launch, packed, source, units, walk, stencil, rows, reason=reason)
+
+
+def find_stencil(axis: ResampledAxis) -> Stencil | None:
+    """Return what every output element of an antialiased axis adds up, if that is exactly the same for all, and few."""
+    step = round(1 / axis.scale)
+    if np.float32(step) * np.float32(axis.scale) != 1 or 2 * step > FEW_TAPS or axis.count > LONGEST_AXIS:
+        return None
+    coordinates = axis.coordinates().astype(np.float64)
+    start = float(coordinates[0])
+    if not np.array_equal(coordinates, start + step * np.arange(axis.count)):
+        return None
+    places = np.arange(np.floor(start - step) + 1, np.ceil(start + step))
+    weights = 1 - np.abs(places - start) / step
+    return Stencil(axis.dimension, axis.size, step, int(places[0]), tuple((weights / weights.sum()).tolist()))
+
+
+UNITS, SINGLE = 2, 4
+"""Units of elements that an invocation makes, or single ones: in a row, or in rows where the axis is the last one."""
+
+
+def find_antialiased(step: Map, target: Target) -> ScheduledSteps | None:
+    """Return the kernel that does what a map does, if it resamples a tensor in memory, antialiased, and words let
+    it."""
+    if step.body.file != ANTIALIASED_SUM or not isinstance(source := step.body.inputs[0][1], Tensor):
+        return None
+    output, last = replace(step.output, view=View.COMPUTE), step.output.rank - 1
+    values = dict(step.body.constants)
+    (axis,) = values["axes"]
+    is_word = max(source.data_type.bits, output.data_type.bits) <= WORD_BITS == output.data_type.bits
+    if target.profile is not Profile.CPU or not is_word or running_dimension(output) != last:
+        return None
+    along, units = last, SINGLE
+    if axis.dimension == last:
+        along = max((dimension for dimension in range(last) if output.sizes[dimension] > 1), default=last)
+    elif packs_tensor(source, last, UNIT) and packs_tensor(output, last, UNIT):
+        source, units = pack_tensor(source, last, UNIT), UNITS
+    if along == axis.dimension or output.sizes[along] < units * source.lanes:
+        return None
+    values |= {"along": along, "units": units}
+    data_type, sizes = step.body.data_type, output.sizes
+    body = element(ANTIALIASED_TILE, data_type, sizes, portable=True, values=constants(**values), input=source)
+    tile = tuple(units * source.lanes if d == along else 1 for d in range(output.rank))
+    epilogue = unchanged(output.data_type, sizes)
+    steps = tiles(step.label, body, tile, epilogue, output, target=target, launch=light_tile_launch)
+    return steps.because(f"an invocation finds weights once for {units * source.lanes} elements at one coordinate")

@@ -1,0 +1,225 @@
+"""Steps whose tensors exceed what a kernel can bind, computed part by part along a dimension of the output.
+
+A kernel binds a tensor that is larger than the largest binding in several parts (``wgsl.spreading``), as long as it has
+binding slots for them. Beyond that, steps that stream (maps, reductions, rows, products) are split.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from dmlgpu.compiler.plan import Affine, Binding, Body, Contract, Map, Reduce, Rows, Scan, Sizes, Source, Step, Tensor
+from dmlgpu.compiler.plan.parts import replace_parts, tensors
+from dmlgpu.compiler.rewrites.sources import identity
+from dmlgpu.compiler.rewrites.spaces import reindex
+from dmlgpu.compiler.target import MAX_SLOTS, Target
+
+MOST_PARTS = 64
+"""Parts of a step: each has kernels of its own to schedule and to bind."""
+
+Cut: TypeAlias = tuple[int, int, int]
+"""A dimension of the output, the first element along it, and how many."""
+
+ALIGNMENT = 16
+"""Bytes between the places where a binding may start: those of a tensor's, so that every unit stays aligned."""
+
+
+def tightened(tensor: Tensor) -> Tensor:
+    """Return the same elements, in a binding that starts less than 16 bytes before the first of them in memory."""
+    first = tensor.offset + sum(
+        (size - 1) * stride for size, stride in zip(tensor.sizes, tensor.strides, strict=True) if stride < 0
+    )
+    skipped = first // (8 * ALIGNMENT // tensor.unit_bits) * ALIGNMENT
+    binding = replace(tensor.binding, offset=tensor.binding.offset + skipped)
+    return replace(tensor, binding=binding, offset=tensor.offset - skipped * 8 // tensor.unit_bits)
+
+
+def in_parts(step: Step, target: Target) -> tuple[Step, ...]:
+    """Return a step, or the parts of one that binds too much; itself if no part of it would bind less.
+
+    Maps, rows and reductions are split so that every tensor fits one binding, which costs nothing; if that is not
+    possible, and for products, so that the kernel has slots for the parts of all tensors.
+    """
+    limit = target.max_binding_size
+    if max(_bound(step).values(), default=0) <= limit:
+        return (step,)
+
+    def fits_slots(part: Step) -> bool:
+        slots = sum(-(-size // limit) for size in _bound(part).values())
+        return slots <= min(target.max_storage_buffers, MAX_SLOTS)
+
+    def fits_bindings(part: Step) -> bool:
+        return max(_bound(part).values()) <= limit
+
+    whole = (step,)
+    parts = whole if isinstance(step, Contract) else _split(step, fits_bindings)
+    if len(parts) > 1 or fits_slots(step):
+        return parts
+    return _split(step, fits_slots)
+
+
+def _split(step: Step, fits: Callable[[Step], bool]) -> tuple[Step, ...]:
+    """Return parts of a step that fit, along as few dimensions as possible; itself if there are none."""
+    for dimension in _dimensions(step):
+        parts = _along(step, dimension, fits)
+        if parts is not None:
+            return parts
+    return (step,)
+
+
+def _along(step: Step, dimension: int, fits: Callable[[Step], bool]) -> tuple[Step, ...] | None:
+    """Return the fewest parts along a dimension that fit; where single slices do not, these split further."""
+    size, count = _output(step).sizes[dimension], 2
+    while count <= MOST_PARTS:
+        length = -(-size // min(count, size))
+        parts = [_part(step, (dimension, start, min(length, size - start))) for start in range(0, size, length)]
+        if all(map(fits, parts)):
+            return tuple(parts)
+        if length == 1:
+            split = [(part,) if fits(part) else _split(part, fits) for part in parts]
+            fit = sum(map(len, split)) <= MOST_PARTS and all(len(some) > 1 or fits(some[0]) for some in split)
+            return tuple(itertools.chain(*split)) if fit else None
+        count *= 2
+    return None
+
+
+def _bound(step: Step) -> dict[Binding, int]:
+    """Return the bytes that a step binds of each resource."""
+    bound: dict[Binding, int] = {}
+    for tensor in tensors(step):
+        bound[tensor.binding] = max(bound.get(tensor.binding, 0), tensor.reach)
+    return bound
+
+
+def _output(step: Step) -> Tensor:
+    match step:
+        case Map() | Reduce() | Rows() | Scan() | Contract():
+            return step.output
+    raise TypeError(f"{type(step).__name__} cannot be split")
+
+
+def _dimensions(step: Step) -> Sequence[int]:
+    """Return the dimensions along which a step can be split, those of the farthest strides first."""
+    match step:
+        case Map():
+            fixed: Sequence[int] = ()
+        case Reduce() | Rows():
+            fixed = step.axes
+        case Scan():
+            fixed = (step.axis,)
+        case Contract() if not (step.product.a_owned or step.product.b_owned):
+            fixed = ()
+        case _:
+            return ()
+    output = _output(step)
+    free = (
+        axis
+        for axis in range(output.rank)
+        if axis not in fixed and output.sizes[axis] > 1 and (_keeps_neighbours(step) or _has_own_words(output, axis))
+    )
+    return sorted(free, key=lambda axis: -abs(output.strides[axis]))
+
+
+def _keeps_neighbours(step: Step) -> bool:
+    """Return whether a step can be told that others write elements that share words with its own."""
+    return isinstance(step, Map | Contract)
+
+
+def _has_own_words(output: Tensor, axis: int) -> bool:
+    """Return whether slices along an axis lie apart in memory, in words of their own."""
+    stride = abs(output.strides[axis])
+    others = (
+        (size - 1) * abs(step)
+        for other, (size, step) in enumerate(zip(output.sizes, output.strides, strict=True))
+        if other != axis
+    )
+    return output.unit_bits >= 32 or (stride * output.unit_bits % 32 == 0 and sum(others) < stride)
+
+
+def _part(step: Step, cut: Cut) -> Step:
+    """Return what a step computes of a part of its output, bound near what it reads and writes."""
+    return replace_parts(_cut(step, cut), Tensor, tightened)
+
+
+@functools.singledispatch
+def _cut(step: Step, cut: Cut) -> Step:
+    raise TypeError(f"{type(step).__name__} cannot be split")
+
+
+@_cut.register
+def _(step: Map, cut: Cut) -> Step:
+    shares_words = step.keeps_neighbours or step.output.unit_bits < 32
+    return replace(step, body=_seen_body(step.body, cut), output=_view(step.output, cut), keeps_neighbours=shares_words)
+
+
+@_cut.register
+def _(step: Reduce, cut: Cut) -> Step:
+    epilogue = None if step.epilogue is None else _seen_body(step.epilogue, cut)
+    return replace(step, source=_seen(step.source, cut), output=_view(step.output, cut), epilogue=epilogue)
+
+
+@_cut.register
+def _(step: Rows, cut: Cut) -> Step:
+    return replace(
+        step, source=_seen(step.source, cut), body=_seen_body(step.body, cut), output=_view(step.output, cut)
+    )
+
+
+@_cut.register
+def _(step: Scan, cut: Cut) -> Step:
+    return replace(step, source=_view(step.source, cut), output=_view(step.output, cut))
+
+
+@_cut.register
+def _(step: Contract, cut: Cut) -> Step:
+    product, (dimension, start, count) = step.product, cut
+    space = product.space
+    batch, rows, columns, inner = (len(group) for group in (space.batch, space.rows, space.columns, space.inner))
+    a, b, groups = product.a, product.b, [space.batch, space.rows, space.columns]
+    if dimension < batch + rows:
+        a = _seen(a, cut)
+    if dimension < batch:
+        b = _seen(b, cut)
+    if dimension >= batch + rows:  # the columns, behind the inner dimensions of b
+        b = _seen(b, (dimension - rows + inner, start, count))
+    number, place = next(
+        (number, dimension - first)
+        for number, (first, length) in enumerate(((0, batch), (batch, rows), (batch + rows, columns)))
+        if first <= dimension < first + length
+    )
+    groups[number] = _with(groups[number], place, count)
+    part = replace(product, space=replace(space, batch=groups[0], rows=groups[1], columns=groups[2]), a=a, b=b)
+    keeps = step.keeps_neighbours or step.output.unit_bits < 32
+    return replace(
+        step,
+        product=part,
+        epilogue=_seen_body(step.epilogue, cut),
+        output=_view(step.output, cut),
+        keeps_neighbours=keeps,
+    )
+
+
+def _seen(source: Source, cut: Cut) -> Source:
+    """Return a source over a part of its space."""
+    dimension, start, count = cut
+    rank = len(source.sizes)
+    return reindex(source, _with(source.sizes, dimension, count), Affine.box(_with((0,) * rank, dimension, start)))
+
+
+def _seen_body(body: Body, cut: Cut) -> Body:
+    seen = _seen(body, cut)
+    return seen if isinstance(seen, Body) else identity(seen)
+
+
+def _view(tensor: Tensor, cut: Cut) -> Tensor:
+    dimension, start, count = cut
+    sizes = _with(tensor.sizes, dimension, count)
+    return replace(tensor, sizes=sizes, offset=tensor.offset + start * tensor.strides[dimension])
+
+
+def _with(sizes: Sizes, dimension: int, size: int) -> Sizes:
+    return (*sizes[:dimension], size, *sizes[dimension + 1 :])

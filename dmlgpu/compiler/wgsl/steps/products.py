@@ -1,0 +1,215 @@
+"""Products in tiles, attention and time steps of recurrent networks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import WORD_BITS
+from dmlgpu.compiler.plan import Tensor
+from dmlgpu.compiler.rewrites.packing import UNIT, is_paired
+from dmlgpu.compiler.schedule.steps.products import (
+    Operand,
+    OperandLayout,
+    ScheduledAttend,
+    ScheduledContract,
+    ScheduledRecurrence,
+)
+from dmlgpu.compiler.wgsl import templates
+from dmlgpu.compiler.wgsl.linker import prefix
+from dmlgpu.compiler.wgsl.types import Scalar, scalar_of, vector
+from dmlgpu.compiler.wgsl.writer import ShaderWriter, render_step
+
+_FETCH = {
+    OperandLayout.ACROSS: ("gemm_operand", "gemm_across"),
+    OperandLayout.ALONG: ("gemm_operand", "gemm_along"),
+    OperandLayout.SINGLE: ("gemm_operand", "gemm_single"),
+    OperandLayout.WINDOW: ("gemm_window",),
+}
+"""The files that give the units of a step, or of several at once (ALONG, WINDOW)."""
+
+
+def operand(writer: ShaderWriter, name: str, operand: Operand, *, inner: int, width: int, accumulator: DataType) -> str:
+    """Return the accessor of an operand, and the units that tiles are made of.
+
+    Args:
+        name: of the operand.
+        inner: number of inner dimensions.
+        width: of the units.
+        accumulator: the type of their numbers.
+    """
+    lanes = UNIT if operand.layout in (OperandLayout.ACROSS, OperandLayout.WINDOW) else 1
+    names = [f"k{dimension}" for dimension in range(inner)]
+    values: dict[str, Any] = {
+        "name": name,
+        "unit_t": vector(scalar_of(accumulator, writer.target, portable=True), width),
+        "width": width,
+        "paired": is_paired(operand.source),
+        "count": math.prod(operand.own),
+        "batch_digits": spread("batch", operand.batch),
+        "own_digits": spread("own", (*operand.own[:-1], operand.own[-1] // lanes)),
+        "own_at": operand.own_at,
+        "inner_at": operand.inner_at,
+        "inner_steps": [*names[:-1], names[-1] + (" / 4u" if operand.layout is OperandLayout.ALONG else "")],
+        "parameters": ", ".join(f"{name}: u32" for name in names),
+        "arguments": ", ".join(names),
+        "windows": operand.windows,
+        "window": operand.window,
+        "last": len(operand.source.sizes) - 1,
+    }
+    text = writer.source(name, operand.source, raw=False, portable=True)
+    return text + "".join(templates.render(f"schedules/{file}", **values) for file in _FETCH[operand.layout])
+
+
+def keep(output: Tensor, values: dict[str, Any]) -> str:
+    """Return what stores the outputs of an invocation, in pairs of units, in units or lane by lane."""
+    how = "pair" if is_paired(output) else "unit" if output.lanes == UNIT else "lanes"
+    return templates.render(f"schedules/gemm_keep_{how}", **values)
+
+
+def spread(number: str, sizes: Sequence[int]) -> list[str]:
+    """Return WGSL expressions of the coordinates, over dimensions of these sizes, of a running number."""
+    digits, rest = [], 1
+    for position in reversed(range(len(sizes))):
+        text = number if rest == 1 else f"{number} / {rest}u"
+        digits.append(text if position == 0 else f"({text}) % {sizes[position]}u")
+        rest *= sizes[position]
+    return digits[::-1]
+
+
+@render_step.register
+def _contract(step: ScheduledContract, writer: ShaderWriter) -> str:
+    tile, output, space = step.tile, step.output, step.space
+    rows, columns = math.prod(space.rows), math.prod(space.columns)
+    across, down = tile.groups(rows, columns)
+    kind = scalar_of(step.accumulator, writer.target, portable=True)
+    store, values = writer.store(output, step.epilogue.portable, atomic=output.unit_bits < WORD_BITS)
+    inner = len(space.inner)
+    values |= {
+        "launch": step.launch,
+        "tile": tile,
+        "sum_t": vector(kind, UNIT),
+        "across": across,
+        "down": down,
+        "batches": math.prod(space.batch),
+        "rows": rows // step.interleaved,
+        "columns": columns * step.interleaved,
+        "interleaved": step.interleaved,
+        "digits": _output_digits(step),
+        "inner": space.inner,
+        "inner_rest": math.prod(space.inner[1:]),
+        "inner_names": ", ".join(f"k{dimension}" for dimension in range(inner)),
+        "inner_digits": ", ".join(spread("step", space.inner)),
+        "parts": step.parts,
+        "share": step.share,
+        "chunk": step.chunk,
+        "sharing": step.sharing,
+        "steps": step.steps,
+        "between": 1 if step.beside else tile.across,
+        "paired": is_paired(output),
+        "depth": tile.depth,
+        "width": tile.width,
+    }
+    text = store + writer.epilogue(step.epilogue, step.accumulator)
+    for name, source, unit in (("a", step.a, tile.width), ("b", step.b, UNIT)):
+        values[f"{name}_fetch"] = source.fetch
+        text += operand(writer, name, source, inner=inner, width=unit, accumulator=step.accumulator)
+    return text + keep(output, values) + templates.render(f"schedules/gemm_{step.schedule}", **values)
+
+
+def _output_digits(step: ScheduledContract) -> list[str]:
+    """Return the coordinates of the output: rows that are interleaved have none of their own."""
+    space = step.space
+    rows = space.rows if step.interleaved == 1 else space.rows[:-1]
+    columns = (*space.columns[:-1], space.columns[-1] * step.interleaved // step.output.lanes)
+    parts = ["part"] if step.parts > 1 else []
+    return [*parts, *spread("batch", space.batch), *spread("row", rows), *spread("column", columns)]
+
+
+FLOAT32 = DataType.FLOAT32
+
+_OPERAND: dict[str, Any] = {"inner": 1, "accumulator": FLOAT32}
+
+
+@render_step.register
+def _attend(step: ScheduledAttend, writer: ShaderWriter) -> str:
+    tile, output = step.tile, step.output
+    *_, batch, shared, group, length, _ = (1, *output.sizes)
+    rows, width = group * length, tile.width
+    down, across = tile.groups(rows, step.units)
+    store, values = writer.store(output, step.epilogue.portable, atomic=output.unit_bits < WORD_BITS)
+    columns = step.epilogue.sizes[-1]
+    parts = ["part"] if step.parts > 1 else []
+    digits = {"batch": spread("batch", (batch, shared)), "row": spread("row", (group, length))}
+    values |= {
+        "launch": step.launch,
+        "tile": tile,
+        "width": width,
+        "vectors": tile.rows // width,
+        "row_parts": [f".{part}" for part in "xyzw"[:width]] if width > 1 else [""],
+        "rows_t": vector(Scalar.F32, width),
+        "across": across,
+        "down": down,
+        "batches": batch * shared,
+        "rows": rows,
+        "columns": columns * output.lanes,
+        "digits": [*parts, *digits["batch"], *digits["row"], *spread("column", (columns,))],
+        "keys": step.score.sizes[-1],
+        "size": step.query.source.sizes[step.query.inner_at],
+        "units": step.units,
+        "parts": step.parts,
+        "share": step.share,
+        "plain": step.is_plain,
+        "causal": step.visible is not None,
+        "in_step": tile.alone == 1,
+    }
+    text = store + writer.epilogue(step.epilogue, FLOAT32)
+    text += _operands(step, writer, digits) + _scores(step, writer, digits)
+    schedule = "attention_rows" if tile.by_rows else "attention"
+    return text + keep(output, values) + templates.render(f"schedules/{schedule}", **values)
+
+
+def _operands(step: ScheduledAttend, writer: ShaderWriter, digits: dict[str, list[str]]) -> str:
+    """Return how queries, keys, values and the number of keys that a row sees are read."""
+    text = operand(writer, "query", step.query, width=step.tile.width, **_OPERAND)
+    text += operand(writer, "key", step.key, width=UNIT, **_OPERAND)
+    along = {"value": ["row"], "visible": digits["row"]}
+    for name, source in (("value", step.value), ("visible", step.visible)):
+        if source is not None:
+            text += writer.source(name, source, raw=False, portable=True)
+            values: dict[str, Any] = {"name": name, "digits": [*digits["batch"], *along[name]]}
+            text += templates.render("schedules/attention_place", parameters=("row",), **values)
+    return text
+
+
+def _scores(step: ScheduledAttend, writer: ShaderWriter, digits: dict[str, list[str]]) -> str:
+    """``score_finish``: a score by its place and the product of query and key."""
+    types = templates.render("access/types", name="output", rank=step.score.rank, scalar="f32", unit="f32")
+    text = prefix(types + writer.epilogue(step.score, FLOAT32), "score_")
+    names = {"name": "score_output", "digits": [*digits["batch"], *digits["row"], "column"]}
+    return text + templates.render("schedules/attention_place", parameters=("row", "column"), **names)
+
+
+@render_step.register
+def _recurrence(step: ScheduledRecurrence, writer: ShaderWriter) -> str:
+    output, weights = step.output, step.weights
+    text, values = writer.store(output, portable=True)
+    text += writer.load("hidden", step.hidden, portable=True) + writer.load("weights", weights, portable=True)
+    text += writer.elements(step.states, {held: held.name for _, held in step.sums})
+    values |= {
+        "launch": step.launch,
+        "rows": step.rows,
+        "gates": [(number, gate) for number, (gate, _) in enumerate(step.sums)],
+        "units": step.units,
+        "groups": step.groups,
+        "tiles": step.tiles,
+        "sequences": output.sizes[2],
+        "steps": step.steps,
+        "chunk": step.chunk,
+        "wide": 1 if step.along else weights.lanes,
+        "along": step.along,
+        "states": len(step.states),
+    }
+    return text + templates.render("schedules/recurrence", **values)

@@ -1,0 +1,415 @@
+"""Turns trees of bodies into WGSL text: accessors for what lies in memory, functions for what is virtual."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import WORD_BITS
+from dmlgpu.common.errors import NotSupported
+from dmlgpu.compiler.plan import AffineView, Apply, Binding, Body, Lookup, RegisterValue, Source, Tensor, View, Virtual
+from dmlgpu.compiler.rewrites.packing import is_paired
+from dmlgpu.compiler.schedule.steps.base import Scheduled
+from dmlgpu.compiler.target import Target
+from dmlgpu.compiler.wgsl import templates
+from dmlgpu.compiler.wgsl.expressions import TypedValue
+from dmlgpu.compiler.wgsl.linker import link, prefix
+from dmlgpu.compiler.wgsl.sharing import PAIR, Variable, in_doubles, stored_as
+from dmlgpu.compiler.wgsl.types import (
+    LANE_NAMES,
+    Scalar,
+    TensorAccess,
+    access,
+    block_of,
+    decode,
+    edge,
+    encode,
+    scalar_of,
+    vector,
+)
+
+MODULUS = 1 << 32
+
+SLICE = "layout/slice1"
+
+_HALVES = re.compile(r"\bf16\b")
+
+
+_BETWEEN = {
+    (Scalar.I64, Scalar.I64_WORDS): "words_of_i64",
+    (Scalar.U64, Scalar.U64_WORDS): "words_of_u64",
+    (Scalar.F64, Scalar.F64_WORDS): "words_of_f64",
+    (Scalar.I64_WORDS, Scalar.I64): "i64_of_words",
+    (Scalar.U64_WORDS, Scalar.U64): "u64_of_words",
+    (Scalar.F64_WORDS, Scalar.F64): "f64_of_words",
+}
+
+
+@dataclass(frozen=True)
+class BoundBuffer:
+    """One storage variable of a kernel: a resource, seen in blocks of one width."""
+
+    binding: Binding
+    block: str
+
+
+@dataclass(frozen=True)
+class BodyOutput:
+    """What a template may know of the tensor that a body defines."""
+
+    data_type: DataType
+    kind: Scalar
+    portable: bool
+    sizes: tuple[int, ...]
+    target: Target
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions."""
+        return len(self.sizes)
+
+    def from_u32(self, text: str) -> TypedValue:
+        """Return an unsigned expression converted to the tensor's type."""
+        return TypedValue(text, Scalar.U32, DataType.UINT32, self.target).to(self.data_type, self.portable)
+
+
+class ShaderWriter:
+    """The text of one kernel in the making.
+
+    Args:
+        target: what the adapter can do.
+        doubles: two words are read and written as one 64-bit number.
+    """
+
+    def __init__(self, target: Target, doubles: bool = False):
+        self.target, self._doubles = target, doubles
+        self.buffers: list[BoundBuffer] = []
+        self._functions: list[str] = []  # of virtual tensors, each in a namespace of its own
+        self._namespaces: dict[object, str] = {}
+
+    # ---- tensors in memory
+
+    def _slot(self, tensor: Tensor, block: str) -> int:
+        buffer = BoundBuffer(tensor.binding, block)
+        if buffer not in self.buffers:
+            self.buffers.append(buffer)
+        return self.buffers.index(buffer)
+
+    def _address(self, name: str, tensor: Tensor, a: TensorAccess, block: str) -> dict[str, Any]:
+        """Return the template values that say where the units of a tensor lie."""
+        terms = [
+            (dimension, stride % MODULUS)
+            for dimension, (size, stride) in enumerate(zip(tensor.sizes, tensor.strides, strict=True))
+            if size > 1 and stride
+        ]
+        return {
+            "name": name,
+            "rank": tensor.rank,
+            "scalar": a.scalar,
+            "unit": a.unit,
+            "slot": self._slot(tensor, block),
+            "shift": a.base_shift,
+            "offset": tensor.offset,
+            "terms": terms,
+            "unit_bits": a.unit_bits,
+        }
+
+    def load(self, name: str, tensor: Tensor, portable: bool = False) -> str:
+        """Return the accessor of an input: ``<name>_load``, which gives two units where they are paired, or
+        ``<name>_index`` for indices."""
+        a = access(tensor, self.target, portable)
+        values = self._address(name, tensor, a, PAIR if is_paired(tensor) else a.block)
+        if tensor.view is View.INDEX:
+            index_type = tensor.data_type.name.lower().replace("uint", "u").replace("int", "i")
+            return templates.render("access/index", index_type=index_type, **values)
+        file = "access/load_pair" if is_paired(tensor) else "access/load"
+        return templates.render(file, decoded=decode(a), **values)
+
+    def words(self, name: str, tensor: Tensor, *counts: int) -> str:
+        """Return ``<name>_words<count>``, which read so many words at once, for an input of units below a word whose
+        accessor is there already."""
+        count = WORD_BITS // tensor.unit_bits
+        return templates.render(
+            "access/words",
+            name=name,
+            slot=self._slot(tensor, "u32"),
+            count=count,
+            counts=sorted(set(counts)),
+            last=tensor.reach * 8 // WORD_BITS - 1,
+        )
+
+    def doubles(self, name: str, tensor: Tensor) -> str:
+        """Return ``<name>_doubles``, which reads 16 neighbouring bytes, for a tensor of bytes; for adapters with 64-bit
+        integers."""
+        values = self._address(name, tensor, access(tensor, self.target), "u64") | {"shift": 1}
+        return templates.render("access/doubles_at", count=8, last=tensor.reach // 8 - 1, **values)
+
+    def wide_store(self, tensor: Tensor) -> tuple[str, dict[str, Any]]:
+        """Return the place of an output of bytes that is written in blocks of 16, and the template values that
+        schedules need of it; for adapters with 64-bit integers."""
+        values = self._address("output", tensor, access(tensor, self.target), "vec2<u64>") | {"shift": 2}
+        return templates.render("access/types", **values) + templates.render("access/place", **values), values
+
+    def store(self, tensor: Tensor, portable: bool = False, atomic: bool = False) -> tuple[str, dict[str, Any]]:
+        """Return the accessor of the output, and the template values that schedules need of it."""
+        a = access(tensor, self.target, portable)
+        block = PAIR if is_paired(tensor) else a.block
+        values = self._address("output", tensor, a, f"atomic<{block}>" if atomic else block)
+        text = templates.render("access/store", block=a.block, encoded=encode(a), **values)
+        return text + (templates.render("access/store_pair", **values) if is_paired(tensor) else ""), values
+
+    # ---- virtual tensors
+
+    def body(self, body: Body) -> str:
+        """Return text that defines ``element`` for the tree's root, on the names of the output accessor."""
+        return self._defined(body, body.moves, body.portable)
+
+    def _defined(self, source: Virtual, raw: bool, portable: bool) -> str:
+        """Return text that defines ``element`` for a virtual tensor."""
+        if isinstance(source, Apply):
+            return self._region(source, raw)
+        return (
+            self._view(source, raw, portable)
+            if isinstance(source, AffineView)
+            else self._element(source, raw, portable)
+        )
+
+    def finish(self, text: str) -> str:
+        """Return the whole shader: head, library, virtual tensors, and the given text."""
+        variables = [Variable(f"buffer{number}", buffer.block) for number, buffer in enumerate(self.buffers)]
+        blocks = [stored_as(variable.block, self._doubles) for variable in variables]
+        head = templates.render("access/head", buffers=blocks, immediates=self.target.has("immediates"))
+        linked = link(head + in_doubles("".join(self._functions) + text, variables, self._doubles))
+        return f"enable f16;\n{linked}" if _HALVES.search(linked) else linked
+
+    def source(self, name: str, source: Source, raw: bool, portable: bool) -> str:
+        """Return the accessor of a source, in memory or virtual."""
+        if isinstance(source, Tensor):
+            return self.load(name, source, portable)
+        if isinstance(source, RegisterValue):
+            raise TypeError(f"{source.name} is held in registers, where only element-wise bodies find it")
+        own = (isinstance(source, Body) and source.portable) or (portable and not isinstance(source, Apply))
+        kind, lanes = self._kind(source, raw, own), source.lanes
+        value = f"{self._virtual(source, raw, own)}element(at)"
+        if raw:
+            block = _raw_block(source)
+            return templates.render(
+                "access/virtual", name=name, rank=len(source.sizes), scalar=block, unit=block, value=value
+            )
+        value = edge(source.data_type, kind, lanes, value)
+        requested = scalar_of(source.data_type, self.target, portable)
+        value = self.between(value, kind, requested, lanes)
+        return templates.render(
+            "access/virtual",
+            name=name,
+            rank=len(source.sizes),
+            scalar=requested.wgsl,
+            unit=vector(requested, lanes),
+            value=value,
+        )
+
+    def _kind(self, body: Virtual, raw: bool, portable: bool) -> Scalar:
+        return Scalar.U32 if raw else scalar_of(body.data_type, self.target, portable)
+
+    def _namespace(self, key: object, letter: str) -> tuple[str, bool]:
+        """Return a prefix for a thing, and whether it is new."""
+        if key in self._namespaces:
+            return self._namespaces[key], False
+        self._namespaces[key] = f"{letter}{len(self._namespaces)}_"
+        return self._namespaces[key], True
+
+    def _virtual(self, body: Virtual, raw: bool, portable: bool) -> str:
+        """Return the namespace in which a virtual tensor's ``element`` stands; written once however often it is used.
+
+        Element bodies hand on what they read, so they take 64-bit elements as whoever reads them does.
+        """
+        namespace, new = self._namespace((id(body), portable), "virtual")
+        if new:
+            kind = self._kind(body, raw, portable)
+            block = _raw_block(body) if raw else None
+            types = templates.render(
+                "access/types",
+                name="output",
+                rank=len(body.sizes),
+                scalar=block or kind.wgsl,
+                unit=block or vector(kind, body.lanes),
+            )
+            self._functions.append(prefix(types + self._defined(body, raw, portable), namespace))
+        return namespace
+
+    def _element(self, body: Body, raw: bool, portable: bool) -> str:
+        """Return an element body with the accessors of its inputs."""
+        accessors = [self.source(name, source, raw, portable) for name, source in body.inputs]
+        values = {**dict(body.inputs), **dict(body.constants)}
+        text = "".join(accessors) + templates.render(body.file, output=body, **values)
+        return text + templates.render("access/placed") if isinstance(body, Lookup) else text
+
+    def _view(self, view: AffineView, raw: bool, portable: bool) -> str:
+        """Return an affine view with the accessor of its source."""
+        text = self.source("input", view.source, raw, portable)
+        return text + templates.render(SLICE, start=view.affine.start, steps=view.affine.steps)
+
+    def between(self, expression: str, own: Scalar, requested: Scalar, lanes: int) -> str:
+        """Convert a value between the adapter's own type for it and the one that every adapter has."""
+        if own is requested:
+            return expression
+        if Scalar.F16 in (own, requested):
+            return f"{vector(requested, lanes)}({expression})"
+        if Scalar.F64 in (own, requested) and not self.target.has("shader-int64"):
+            raise NotSupported(
+                "FLOAT64 arithmetic fused with a conversion needs the adapter feature shader-int64,"
+                f" which {self.target.name!r} lacks"
+            )
+        return f"{_BETWEEN[own, requested]}({expression})"
+
+    # ---- regions of element-wise bodies
+
+    def _region(self, root: Body, raw: bool) -> str:
+        """Return straight-line values, each computed once: nested calls would double with every level of sharing."""
+        region = _RegionWriter(self, raw)
+        result = region.value(root, root.portable, is_root=True)
+        return "".join(region.accessors) + templates.render(
+            "access/region", parameters=(), values=region.values, result=result
+        )
+
+    def epilogue(self, body: Body, held: DataType) -> str:
+        """Return text that defines ``finish(at, product)``: an elementwise tree with a ``RegisterValue`` of a type."""
+        region = _RegionWriter(self, raw=False)
+        result = region.value(body, body.portable, is_root=True)
+        product = vector(scalar_of(held, self.target, portable=True), body.lanes)
+        text = templates.render("access/epilogue", values=region.values, result=result, product=product)
+        return "".join(region.accessors) + text
+
+    def element_of(self, body: Body, arguments: Mapping[Tensor | RegisterValue, str]) -> str:
+        """Return text that defines ``element(at, ...)`` for an element-wise tree, with more arguments: the units, in
+        float32, of some of its leaves, under these names."""
+        region = _RegionWriter(self, raw=False, arguments=arguments)
+        result = region.value(body, body.portable, is_root=True)
+        parameters = self._parameters(arguments, body.lanes)
+        text = templates.render("access/region", parameters=parameters, values=region.values, result=result)
+        return "".join(region.accessors) + text
+
+    def elements(self, bodies: Sequence[Body], arguments: Mapping[Tensor | RegisterValue, str]) -> str:
+        """Return text that defines ``elements(at, ...)``: the same for several trees at once, with an array of their
+        units."""
+        region = _RegionWriter(self, raw=False, arguments=arguments)
+        results = [region.value(body, body.portable, is_root=True) for body in bodies]
+        parameters = self._parameters(arguments, bodies[0].lanes)
+        text = templates.render("access/elements", parameters=parameters, values=region.values, results=results)
+        return "".join(region.accessors) + text
+
+    def _parameters(self, arguments: Mapping[Tensor | RegisterValue, str], lanes: int) -> list[tuple[str, str]]:
+        """Return the names and types of units, of so many lanes, that a region gets as arguments."""
+        return [
+            (name, vector(scalar_of(leaf.data_type, self.target, portable=True), lanes))
+            for leaf, name in arguments.items()
+        ]
+
+    def apply_function(self, body: Body, kinds: Mapping[str, Scalar]) -> str:
+        """Return the name of the function that an ``apply`` body defines for these input types; equal texts share
+        one."""
+        data_types = {name: source.data_type for name, source in body.inputs}
+        arguments = {name: TypedValue(name, kind, data_types[name], self.target) for name, kind in kinds.items()}
+        output = BodyOutput(
+            body.data_type, self._kind(body, False, body.portable), body.portable, body.sizes, self.target
+        )
+        aliases = "".join(f"alias {name}_s = {kind.wgsl};\n" for name, kind in kinds.items())
+        aliases += f"alias output_s = {output.kind.wgsl};\n"
+        text = aliases + templates.render(body.file, output=output, **arguments, **self._literals(body))
+        namespace, new = self._namespace(text, "apply")
+        if new:
+            self._functions.append(prefix(text, namespace))
+        return f"{namespace}apply"
+
+    def _literals(self, body: Body) -> dict[str, Any]:
+        """Return the template values of a body; floating-point numbers become typed literals."""
+        values = dict(body.constants)
+        compute = values.get("compute")
+        if not isinstance(compute, DataType):
+            return dict(values)
+        floats = {name: value for name, value in values.items() if isinstance(value, float)}
+        return values | {name: TypedValue.attribute(number, compute, self.target) for name, number in floats.items()}
+
+
+class _RegionWriter:
+    """The values of one region, in the order they are computed."""
+
+    def __init__(self, writer: ShaderWriter, raw: bool, arguments: Mapping[Tensor | RegisterValue, str] | None = None):
+        self.writer, self.raw, self.arguments = writer, raw, arguments or {}
+        self.accessors: list[str] = []
+        self.values: list[tuple[str, str]] = []
+        self._memo: dict[tuple[int, bool], str] = {}
+
+    def value(self, source: Source, portable: bool, is_root: bool = False) -> str:
+        """Return the name of the variable that holds a source's unit, as a consumer with that choice of types sees
+        it."""
+        key = (id(source), portable)
+        if key not in self._memo:
+            if isinstance(source, Apply):
+                expression = self._applied(source, is_root)
+                own = scalar_of(source.data_type, self.writer.target, source.portable)
+                requested = scalar_of(source.data_type, self.writer.target, portable)
+                expression = self.writer.between(expression, own, requested, source.lanes)
+            else:
+                expression = self._loaded(source, portable)
+            name = f"v{len(self.values)}"
+            self.values.append((name, expression))
+            self._memo[key] = name
+        return self._memo[key]
+
+    def _loaded(self, source: Source, portable: bool) -> str:
+        argument = (
+            source.name
+            if isinstance(source, RegisterValue)
+            else self.arguments.get(source)
+            if isinstance(source, Tensor)
+            else None
+        )
+        if argument is not None:
+            target = self.writer.target
+            own, requested = (scalar_of(source.data_type, target, choice) for choice in (True, portable))
+            return self.writer.between(argument, own, requested, source.lanes)
+        name = f"i{len(self.accessors)}"
+        self.accessors.append(self.writer.source(name, source, self.raw, portable))
+        return f"{name}_load(at)"
+
+    def _applied(self, body: Body, is_root: bool) -> str:
+        names = [self.value(source, body.portable) for _, source in body.inputs]
+        target = self.writer.target
+        kinds = {name: scalar_of(source.data_type, target, body.portable) for name, source in body.inputs}
+        function = self.writer.apply_function(body, kinds)
+        kind = scalar_of(body.data_type, target, body.portable)
+        if body.lanes == 1:
+            call = f"{function}({', '.join(names)})"
+        else:
+            lanes = (", ".join(f"{name}.{LANE_NAMES[lane]}" for name in names) for lane in range(body.lanes))
+            call = f"{vector(kind, body.lanes)}({', '.join(f'{function}({arguments})' for arguments in lanes)})"
+        return call if is_root else edge(body.data_type, kind, body.lanes, call)
+
+
+def _raw_block(body: Virtual) -> str:
+    """Return the block of a virtual tensor that only moves bits."""
+    return block_of(body.data_type.bits * body.lanes)
+
+
+@functools.singledispatch
+def render_step(step: Scheduled, writer: ShaderWriter) -> str:
+    """Return the text of a step's kernel, without its head.
+
+    Raises:
+        NotSupported: when the adapter lacks a feature that it needs.
+    """
+    raise TypeError(f"no renderer for {type(step).__name__}")
+
+
+_OPERANDS = {"input": "value", "a": "a", "b": "b"}
+"""What the functions of a monoid call the values that templates know as ``input``, ``a`` and ``b``."""
+
+
+def monoid_operands(kind: Scalar, data_type: DataType, target: Target) -> dict[str, TypedValue]:
+    """Return the arguments of ``lift``, ``merge`` and ``finish`` as typed expressions."""
+    return {name: TypedValue(text, kind, data_type, target) for name, text in _OPERANDS.items()}

@@ -1,0 +1,225 @@
+"""ONNX models, translated for fixed sizes of inputs, and DxDispatch models with initial values, compiled for pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from onnx import NodeProto
+
+from dmlgpu.catalog.enums import ExecutionFlags
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common import coercion as kinds
+from dmlgpu.common.errors import InvalidArgument, NotSupported, abridged, shown
+from dmlgpu.compiler.program import Program
+from dmlgpu.export.compiling import (
+    Exportable,
+    ExportChoices,
+    ExportPort,
+    ExportResult,
+    as_graph,
+    compile_for_web,
+    exportable,
+    needs_clearing,
+)
+from dmlgpu.frontends import dxdispatch
+from dmlgpu.frontends.dxdispatch.model import (
+    BindPoint,
+    BoundTensor,
+    DxModel,
+    GraphDispatchable,
+    OperatorDispatchable,
+)
+from dmlgpu.frontends.onnx import support
+from dmlgpu.frontends.onnx.elements import as_held
+from dmlgpu.frontends.onnx.model import Declared, Model, Source, read
+from dmlgpu.frontends.onnx.runner import Runner
+from dmlgpu.frontends.onnx.segments import Fed, Fill, Output, Part, Segment, Weights
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+
+_CONTROL = ("If", "Loop", "Scan")
+_SHAPE = kinds.tuple_of(kinds.between(1, 2**32 - 1), "positive integers")
+
+
+def exportable_model(
+    source: Source, shapes: Mapping[str, Sequence[int]] | None, choice: ExportChoices, provenance: Mapping[str, Any]
+) -> Exportable:
+    """Return a model ready to be exported. The arguments and exceptions are those of ``write_onnx``."""
+    model = read(source)
+    support.check(model, strict=False)
+    sizes = _sizes(model, shapes)
+    weights = Weights(Device(NUMPY_ADAPTER))
+    part = _only_part(model, sizes, weights)
+    ports = tuple(
+        ExportPort(declared.name, TensorDesc(declared.data_type, shape or (1,)), shape, declared.is_bool)
+        for declared, shape in zip(model.inputs, sizes, strict=True)
+    )
+    program: Program | None = None
+    feeds: tuple[int | bytes | None, ...] = ()
+    bytes_of: tuple[int, ...] = ()
+    fills: list[int] = []
+    clears = False
+    if part.segment is not None:
+        graph = part.segment.graph.desc(part.segment.all_outputs)
+        network, program = compile_for_web(graph, choice)
+        feeds, fills = _feeds(part.segment, weights), part.segment.fills
+        bytes_of = tuple(desc.byte_size for desc in network.output_tensors)
+        clears = needs_clearing(graph)
+    results = tuple(_result(output, len(ports), fills) for output in part.outputs)
+    choices = choice.provenance(**provenance, onnx_operator_sets=dict(model.versions.numbers))
+    return Exportable(model.name, program, ports, feeds, bytes_of, results, clears, choices)
+
+
+def _sizes(model: Model, shapes: Mapping[str, Sequence[int]] | None) -> list[tuple[int, ...]]:
+    """Return the shape of each input.
+
+    Raises:
+        InvalidArgument: one is missing, does not fit, or is of no input.
+    """
+    if shapes is not None and not isinstance(shapes, Mapping):
+        raise InvalidArgument(f"write_onnx: shapes must be a mapping from names to sizes, got {shown(shapes)}")
+    names = [declared.name for declared in model.inputs]
+    for name in shapes or {}:
+        if name not in names:
+            raise InvalidArgument(f"write_onnx: shapes must be of the inputs {', '.join(names)}, got {shown(name)}")
+    return [_shape(declared, (shapes or {}).get(declared.name)) for declared in model.inputs]
+
+
+def _shape(declared: Declared, shape: Sequence[int] | None) -> tuple[int, ...]:
+    sizes = (
+        None if declared.shape is None else [size if isinstance(size, int) else size or "?" for size in declared.shape]
+    )
+    if shape is None:
+        if declared.shape is None or not all(isinstance(size, int) for size in declared.shape):
+            what = "no sizes" if sizes is None else f"sizes {sizes}"
+            raise InvalidArgument(
+                f"write_onnx: a folder is for fixed sizes, and input {declared.name!r} has {what}; give a shape for it"
+            )
+        shape = [size for size in declared.shape if isinstance(size, int)]
+    chosen = kinds.argument("write_onnx", f"shapes[{declared.name!r}]", _SHAPE, shape)
+    fits = declared.shape is None or (
+        len(declared.shape) == len(chosen)
+        and all(not isinstance(own, int) or own == size for own, size in zip(declared.shape, chosen, strict=True))
+    )
+    if not fits:
+        raise InvalidArgument(f"write_onnx: input {declared.name!r} must have sizes {sizes}, got {list(chosen)}")
+    return chosen
+
+
+def _only_part(model: Model, sizes: Sequence[tuple[int, ...]], weights: Weights) -> Part:
+    """Return the translated model.
+
+    Raises:
+        NotSupported: something is decided, or computed by the host, while it runs; the message names the nodes.
+    """
+    looping = [node for node in model.nodes if node.op_type in _CONTROL]
+    runner = Runner(
+        Device(NUMPY_ADAPTER),
+        model.versions,
+        weights,
+        nodes=model.nodes,
+        known=dict(model.weights),
+        inputs=[declared.name for declared in model.inputs],
+        outputs=model.outputs,
+    )
+    nothing = np.zeros(0)
+    fed = [
+        Fed(shape, declared.data_type, declared.is_bool, nothing)
+        for declared, shape in zip(model.inputs, sizes, strict=True)
+    ]
+    part = runner.first_part(fed)
+    if part.action is not None:
+        placements = list(part.placements())
+        placed = [placement.node for placement in placements]
+        deciding = {placement.node for placement in placements if placement.where == "read"}
+        if isinstance(part.action, Fill):  # of random numbers, by the node that comes next
+            deciding.add(next(name for node in model.nodes if (name := _name(node)) not in placed))
+        elif placed:
+            deciding.add(placed[-1])
+        nodes = [node for node in model.nodes if node in looping or _name(node) in deciding]
+        raise NotSupported(
+            f"model {model.name!r} cannot be exported: the host would have to decide or compute something while it"
+            f" runs, at {', '.join(f'{node.op_type} {abridged(_name(node))!r}' for node in nodes)}"
+        )
+    late = [output.name for output in part.outputs if output.recipe is not None]
+    if late:
+        raise NotSupported(f"model {model.name!r} cannot be exported: the host computes the outputs {', '.join(late)}")
+    return part
+
+
+def _name(node: NodeProto) -> str:
+    return node.name or (node.output[0] if node.output else "")
+
+
+def _feeds(segment: Segment, weights: Weights) -> tuple[int | bytes | None, ...]:
+    """Return what feeds each input of a segment: the number of the model's input, or the bytes of a weight."""
+    return tuple(
+        weights.data(number) if slot is None and number is not None else slot
+        for slot, number in zip(segment.feeds, segment.weights, strict=True)
+    )
+
+
+def _result(output: Output, inputs: int, fills: Sequence[int]) -> ExportResult:
+    desc = TensorDesc(output.data_type, output.shape or (1,))
+    port = ExportPort(output.name, desc, output.shape, output.is_bool)
+    if output.slot is None:
+        assert output.array is not None
+        held = as_held(output.array, output.data_type).reshape(desc.sizes)
+        return ExportResult(port, data=desc.encode(held).tobytes() if held.size else b"")
+    return (
+        ExportResult(port, input=output.slot)
+        if output.slot < inputs
+        else ExportResult(port, output=list(fills).index(output.slot))
+    )
+
+
+def exportable_dispatchable(path: Path, name: str | None, schedules: str, provenance: Mapping[str, Any]) -> Exportable:
+    """Return a dispatchable ready to be exported. The arguments and exceptions are those of ``write_dxdispatch``."""
+    model = dxdispatch.load(path)
+    chosen = _chosen(model, path.name, name)
+    choice = ExportChoices(schedules, bool(chosen.flags & ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION))
+    graph = as_graph(chosen.desc) if isinstance(chosen, OperatorDispatchable) else chosen.graph
+    all_there = isinstance(chosen, GraphDispatchable)
+    named = zip(_names(chosen.inputs), chosen.initial_inputs, strict=True)
+    bound = {name: tensor for (name, _), tensor in named if tensor is not None}
+    weights = {name: _content(model, tensor) for name, tensor in bound.items()}
+    inputs, outputs = (
+        [name for name, is_there in _names(points) if is_there or all_there]
+        for points in (chosen.inputs, chosen.outputs)
+    )
+    choices = choice.provenance(**provenance, dispatchable=chosen.name)
+    return exportable(graph, choice, weights=weights, inputs=inputs, outputs=outputs, provenance=choices)
+
+
+def _chosen(model: DxModel, file: str, name: str | None) -> OperatorDispatchable | GraphDispatchable:
+    known = {dispatchable.name: dispatchable for dispatchable in model.dispatchables.values()}
+    if name is None and len(known) != 1:
+        raise InvalidArgument(f"{file} has {len(known)} dispatchables ({', '.join(known)}); name one of them")
+    if name is not None and name not in known:
+        raise InvalidArgument(f"{file} has the dispatchables {', '.join(known)}, got {shown(name)}")
+    dispatchable = known[name] if name is not None else next(iter(known.values()))
+    if not isinstance(dispatchable, OperatorDispatchable | GraphDispatchable):
+        raise NotSupported(f"{file}: {dispatchable.name} is no operator and no graph of DirectML")
+    return dispatchable
+
+
+def _names(points: Sequence[BindPoint]) -> list[tuple[str, bool]]:
+    """Return per tensor its name, DirectML's of the field, with a number where the field has several; and whether it is
+    there."""
+    return [
+        (point.name if len(point.tensors) == 1 else f"{point.name}{number}", tensor is not None)
+        for point in points
+        for number, tensor in enumerate(point.tensors)
+    ]
+
+
+def _content(model: DxModel, bound: BoundTensor) -> bytes:
+    """Return the bytes that a tensor is bound to at initialisation."""
+    resource = model.resources[bound.buffer]
+    content = np.zeros(max(resource.size, bound.end), np.uint8)
+    values = resource.values.to_bytes()
+    content[resource.offset : resource.offset + values.size] = values
+    return content[bound.offset : bound.offset + bound.tensor.byte_size].tobytes()

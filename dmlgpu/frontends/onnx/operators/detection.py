@@ -1,0 +1,339 @@
+"""Object detection: RoiAlign, MaxRoiPool and NonMaxSuppression."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from functools import partial
+
+import numpy as np
+
+from dmlgpu.catalog.enums import AxisDirection, DataType, InterpolationMode, ReduceFunction
+from dmlgpu.catalog.operator_desc import Size2D
+from dmlgpu.frontends.onnx.compose import (
+    add,
+    cast,
+    choose,
+    divide,
+    doublings,
+    multiply,
+    number_like,
+    sequence,
+    spread,
+    subtract,
+    taken,
+)
+from dmlgpu.frontends.onnx.node import Node, reshaped, transposed
+from dmlgpu.frontends.onnx.registry import operator
+from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.tensors.graphs import directmlx as dml
+from dmlgpu.tensors.graphs import functions
+from dmlgpu.tensors.graphs.expression import Expression
+
+_MOST_SAMPLES = 256
+"""Most samples per element and axis."""
+
+
+@operator("RoiAlign")
+def roi_align(node: Node) -> Value:
+    """Take the mean or the maximum of samples in each part of a region."""
+    mode = node.text("mode", "avg")
+    if mode not in ("avg", "max"):
+        raise node.refusal(f"mode must be avg or max, got {mode!r}")
+    usual = "half_pixel" if node.version >= 16 else "output_half_pixel"
+    centred = node.text("coordinate_transformation_mode", usual) == "half_pixel"
+    for number, rank in enumerate((4, 2, 1)):
+        node.check_rank(number, rank)
+    if node.shape(1)[1] != 4 or node.shape(2) != node.shape(1)[:1]:
+        raise node.refusal(
+            f"regions must be {{R, 4}} and batch indices {{R}}, got {list(node.shape(1))} and {list(node.shape(2))}"
+        )
+    x, rois, scale = node.tensor(0), node.tensor(1), node.number("spatial_scale", 1.0)
+    if not centred:
+        rois, scale = _at_least_one(rois, scale), 1.0
+    node.check_range(2, 0, x.sizes[0] - 1, "batch_indices")
+    sizes = node.integer("output_height", 1), node.integer("output_width", 1)
+    if min(sizes) < 1:
+        raise node.refusal(f"output_height and output_width must be at least 1, got {list(sizes)}")
+    shape = (rois.sizes[0], x.sizes[1], *sizes)
+    samples = node.integer("sampling_ratio")
+    if not 0 <= samples <= _MOST_SAMPLES:
+        raise node.refusal(f"sampling_ratio must be between 0 and {_MOST_SAMPLES}, got {samples}")
+    if mode == "max":
+        result = _largest(node, x, rois, scale, sizes=sizes, shift=0.5 if centred else 0.0)
+    else:
+        result = _mean(node, x, rois, scale, shape=shape, shift=0.5 if centred else 0.0)
+    if centred and not samples:
+        result = choose(_with_area(rois, scale), result, 0.0)
+    return node.valued(result)
+
+
+def _mean(
+    node: Node, x: Expression, rois: Expression, scale: float, *, shape: tuple[int, int, int, int], shift: float
+) -> Expression:
+    """Return the mean of the samples of each part of each region."""
+    samples = node.integer("sampling_ratio")
+    return functions.roi_align1(
+        x,
+        rois,
+        cast(node.tensor(2), DataType.UINT32),
+        reduction_function=ReduceFunction.AVERAGE,
+        interpolation_mode=InterpolationMode.LINEAR,
+        minimum_samples_per_output=samples or 1,
+        maximum_samples_per_output=samples or 0xFFFFFFFF,
+        output_sizes=shape,
+        spatial_scale_x=scale,
+        spatial_scale_y=scale,
+        input_pixel_offset=shift,
+        output_pixel_offset=-0.5,
+    )
+
+
+def _halves(rois: Expression) -> tuple[Expression, Expression]:
+    """Return the first and the second corners of regions {R, 4}."""
+    first, second = dml.split(rois, 1, [2, 2])
+    return first, second
+
+
+def _at_least_one(rois: Expression, scale: float) -> Expression:
+    """Return regions in pixels, at least one wide and high.
+
+    Rounding leaves a widened extent at 1 or just below it: above 1, the region would get a second sample.
+    """
+    first, second = _halves(multiply(rois, scale))
+    rounding = multiply(add(dml.abs(first), 1.0), float(np.finfo(rois.data_type.numpy).eps) / 2)
+    least = add(first, subtract(1.0, rounding))
+    return dml.join([first, dml.max(second, least)], 1)
+
+
+def _with_area(rois: Expression, scale: float) -> Expression:
+    """Return which regions {R, 1, 1, 1} have an area: others have no samples, and their result is 0."""
+    first, second = _halves(multiply(rois, scale))
+    width, height = dml.split(spread(dml.greater_than, subtract(second, first), 0.0), 1, [1, 1])
+    return reshaped(dml.logical_and(width, height), (rois.sizes[0], 1, 1, 1))
+
+
+def _largest(
+    node: Node, x: Expression, rois: Expression, scale: float, *, sizes: tuple[int, int], shift: float
+) -> Expression:
+    """Return the largest product of a neighbour and its weight over all samples: ONNX's maximum."""
+    batch, channels, height, width = x.sizes
+    count = rois.sizes[0]
+    first, second = _halves(multiply(cast(rois, DataType.FLOAT32), scale))
+    extents = dml.split(subtract(second, first), 1, [1, 1])[::-1]
+    starts = dml.split(add(first, -shift), 1, [1, 1])[::-1]
+    slots = _slots(node, cast(rois, DataType.FLOAT32), scale, sizes)
+    axes = [
+        _neighbours(start, extent, slot, samples=node.integer("sampling_ratio"), size=size, parts=parts)
+        for start, extent, slot, size, parts in zip(starts, extents, slots, (height, width), sizes, strict=True)
+    ]
+    rows = transposed(reshaped(x, (batch, channels, height * width)), (0, 2, 1))
+    rows = reshaped(rows, (batch * height * width, channels))
+    origin = multiply(reshaped(cast(node.tensor(2), DataType.INT32), (count, 1, 1)), height * width)
+    total: Expression | None = None
+    sampled = (count, sizes[0] * slots[0], sizes[1] * slots[1])
+    for vertical, horizontal in itertools.product(*axes):
+        row, above = (reshaped(part, (*part.sizes, 1)) for part in vertical)
+        column, beside = (reshaped(part, (part.sizes[0], 1, part.sizes[1])) for part in horizontal)
+        position = reshaped(add(origin, add(multiply(row, width), column)), (math.prod(sampled),))
+        picked = cast(taken(rows, position), DataType.FLOAT32)
+        product = multiply(picked, reshaped(multiply(above, beside), (position.sizes[0], 1)))
+        total = product if total is None else dml.max(total, product)
+    assert total is not None
+    split = reshaped(total, (count, sizes[0], slots[0], sizes[1], slots[1], channels))
+    pictures = reshaped(dml.reduce(split, ReduceFunction.MAX, axes=(2, 4)), (count, *sizes, channels))
+    return cast(transposed(pictures, (0, 3, 1, 2)), x.data_type)
+
+
+def _slots(node: Node, rois: Expression, scale: float, sizes: tuple[int, int]) -> list[int]:
+    """Return the most samples per element along each axis, a power of 2 if the largest region decides it."""
+    samples = node.integer("sampling_ratio")
+    if samples > 0:
+        return [samples, samples]
+
+    def largest() -> list[Expression]:
+        first, second = _halves(multiply(rois, scale))
+        extents = dml.reduce(subtract(second, first), ReduceFunction.MAX, axes=(0,))
+        parts = node.constant([[float(sizes[1]), float(sizes[0])]], DataType.FLOAT32)
+        counts = dml.clip(dml.ceil(divide(extents, parts)), 1.0, 2.0**30)
+        return [doublings(reshaped(cast(counts, DataType.INT32), (2,)))]
+
+    (exponents,) = node.finish(largest)
+    width, height = (1 << int(exponent) for exponent in node.read(exponents).reshape(-1))
+    if max(height, width) > _MOST_SAMPLES:
+        raise node.refusal(f"regions must be at most {_MOST_SAMPLES} times the output, got {height} and {width}")
+    return [height, width]
+
+
+def _neighbours(
+    start: Expression, extent: Expression, slots: int, *, samples: int, size: int, parts: int
+) -> list[tuple[Expression, Expression]]:
+    """Return both neighbours {R, parts * slots} of each sample along an axis, and their weights.
+
+    Where a region has fewer samples than there are slots, the last one is repeated.
+    """
+    part = multiply(extent, 1 / parts)
+    number = sequence(start, (1, 1, slots), DataType.FLOAT32)
+    counts = number_like(start, float(samples))
+    if samples <= 0:
+        counts = reshaped(spread(dml.max, dml.ceil(part), 1.0), (*part.sizes, 1))
+        number = spread(dml.min, number, subtract(counts, 1))
+    which = sequence(start, (1, parts, 1), DataType.FLOAT32)
+    within = add(which, divide(add(number, 0.5), counts))
+    rows = (start.sizes[0], 1, 1)
+    place = add(reshaped(start, rows), multiply(reshaped(part, rows), within))
+    place = reshaped(place, (rows[0], parts * slots))
+    inside = dml.logical_and(
+        spread(dml.greater_than_or_equal, place, -1.0), spread(dml.less_than_or_equal, place, float(size))
+    )
+    place = dml.clip(place, 0.0, size - 1.0)
+    below = dml.floor(place)
+    above = dml.clip(add(below, 1), 0.0, size - 1.0)
+    weight = subtract(place, below)
+    return [
+        (cast(below, DataType.INT32), choose(inside, subtract(1, weight), 0.0)),
+        (cast(above, DataType.INT32), choose(inside, weight, 0.0)),
+    ]
+
+
+@operator("MaxRoiPool")
+def max_roi_pool(node: Node) -> Value:
+    """Take the largest element of each part of a region."""
+    for number, rank in enumerate((4, 2)):
+        node.check_rank(number, rank)
+    rois, sizes = node.tensor(1), node.integers("pooled_shape", 2) or (0, 0)
+    lowest, highest = (-math.inf,) * 4, (math.inf,) * 4
+    node.check_range(1, (0, *lowest), (node.shape(0)[0] - 1, *highest), "batch indices of rois")
+    pooled = functions.roi_pooling(
+        node.tensor(0),
+        reshaped(rois, (1, 1, *rois.sizes)),
+        pooled_size=Size2D(sizes[1], sizes[0]),
+        spatial_scale=node.number("spatial_scale", 1.0),
+    )
+    return node.valued(pooled)
+
+
+_MOST_PAIRS = 2**28
+"""Most pairs of boxes that are compared."""
+
+_FIRST_ROUNDS = 8
+
+
+@operator("NonMaxSuppression", since=10)
+def non_max_suppression(node: Node) -> Value:
+    """Return batch, class and index of the boxes that no better box of their class overlaps too much.
+
+    Only boxes above the score are compared, so many as the class with the most of them has, up to a power of 2. A box
+    stays unless one before it stays and overlaps it: all boxes are decided in rounds at once, until a round changes
+    none, which it reports to the host.
+    """
+    for number in (0, 1):
+        node.check_rank(number, 3)
+    batch, classes, count = node.shape(1)
+    if node.shape(0) != (batch, count, 4):
+        raise node.refusal(f"boxes must have shape {[batch, count, 4]}, got {list(node.shape(0))}")
+    most = node.host_integer(2) if node.has(2) else 0
+    threshold = node.host_number(4) if node.has(4) else None
+    if most <= 0:
+        return node.known(np.zeros((0, 3), np.int64))
+    if threshold is not None:
+        above = float(threshold)
+        (exponent,) = node.finish(lambda: [_candidates(node.tensor(1), above)])
+        count = min(count, 1 << int(node.read(exponent).reshape(-1)[0]))
+    if batch * classes * count**2 > _MOST_PAIRS:
+        raise node.refusal(f"at most {_MOST_PAIRS} pairs of boxes are compared, got {batch * classes} times {count}^2")
+    order, overlaps, eligible, keeps, changed = node.finish(lambda: _ranked(node, count, threshold))
+    rounds = _FIRST_ROUNDS
+    while node.read(changed).reshape(-1)[0]:
+        keeps, changed = node.finish(partial(_go_on, node, overlaps, eligible, keeps, rounds))
+        rounds *= 2
+    sizes = batch, classes, count
+    number_found, coordinates = node.finish(lambda: _coordinates(node.expression(keeps), sizes, most))
+    total = int(node.read(number_found).reshape(-1)[0])
+    if not total:
+        return node.known(np.zeros((0, 3), np.int64))
+    where = dml.slice(node.expression(coordinates), (0, 0), (total, 3))
+    boxes = functions.gather_nd1(
+        reshaped(node.expression(order), sizes),
+        reshaped(where, (1, total, 3)),
+        input_dimension_count=3,
+        indices_dimension_count=2,
+    )
+    named = dml.slice(where, (0, 0), (total, 2))
+    return node.valued(dml.join([cast(named, DataType.INT64), cast(reshaped(boxes, (total, 1)), DataType.INT64)], 1))
+
+
+def _candidates(scores: Expression, threshold: float) -> Expression:
+    """Return the largest number of boxes above a score in any class, as ``doublings``."""
+    above = cast(spread(dml.greater_than, scores, threshold), DataType.INT32)
+    counts = dml.reduce(above, ReduceFunction.SUM, axes=(2,))
+    return doublings(reshaped(dml.reduce(counts, ReduceFunction.MAX, axes=(0, 1)), (1,)))
+
+
+def _ranked(node: Node, count: int, threshold: float | None) -> list[Expression]:
+    """Return the best boxes of each class and their overlaps, and the first rounds.
+
+    Returns:
+        Numbers of boxes {B, C, count}; which overlap which, {1, B * C, count, count}, from better ones in the columns;
+        which are above the score, {1, B * C, count, 1}; which stay; whether the last round changed any.
+    """
+    batch, classes, boxes = node.shape(1)
+    scores, order = functions.top_k1(
+        node.tensor(1), axis=2, k=count, axis_direction=AxisDirection.DECREASING, output_type=DataType.UINT32
+    )
+    order = cast(order, DataType.INT32)
+    origin = sequence(order, (batch, 1, 1), DataType.INT32, 0, boxes)
+    rows = taken(reshaped(node.tensor(0), (batch * boxes, 4)), reshaped(add(order, origin), (batch * classes * count,)))
+    sizes = (1, batch * classes, count, 1)
+    most_overlap = node.host_number(3) if node.has(3) else 0.0
+    overlaps = _overlaps(rows, sizes, node.flag("center_point_box"), most_overlap)
+    if threshold is None:
+        eligible = dml.fill_value_constant(node.builder, sizes, DataType.FLOAT32, 1.0)
+    else:
+        eligible = cast(spread(dml.greater_than, reshaped(scores, sizes), threshold), DataType.FLOAT32)
+    return [order, overlaps, eligible, *_decided(overlaps, eligible, eligible, _FIRST_ROUNDS)]
+
+
+def _overlaps(boxes: Expression, sizes: tuple[int, ...], centred: bool, threshold: float) -> Expression:
+    """Return 1 if the box of the column comes before that of the row and overlaps it more than a threshold."""
+    count = sizes[2]
+    first, second = dml.split(boxes, 1, [2, 2])
+    if centred:
+        low, high = subtract(first, multiply(second, 0.5)), add(first, multiply(second, 0.5))
+    else:
+        low, high = dml.min(first, second), dml.max(first, second)
+    low, high = (reshaped(corner, (sizes[1], count, 1, 2)) for corner in (low, high))
+    other_low, other_high = (reshaped(corner, (sizes[1], 1, count, 2)) for corner in (low, high))
+    extents = spread(
+        dml.max, subtract(spread(dml.min, high, other_high), spread(dml.max, low, other_low)), number_like(low, 0.0)
+    )
+    shared = reshaped(dml.reduce(extents, ReduceFunction.MULTIPLY, axes=(3,)), (1, sizes[1], count, count))
+    area = reshaped(dml.reduce(subtract(high, low), ReduceFunction.MULTIPLY, axes=(3,)), sizes)
+    together = subtract(add(area, transposed(area, (0, 1, 3, 2))), shared)
+    overlap = spread(dml.greater_than, divide(shared, together), threshold)
+    numbers = sequence(low, (1, 1, count, 1), DataType.INT32)
+    before = spread(dml.greater_than, numbers, transposed(numbers, (0, 1, 3, 2)))
+    return cast(spread(dml.logical_and, overlap, before), DataType.FLOAT32)
+
+
+def _go_on(node: Node, overlaps: Value, eligible: Value, keeps: Value, rounds: int) -> list[Expression]:
+    return _decided(node.expression(overlaps), node.expression(eligible), node.expression(keeps), rounds)
+
+
+def _decided(overlaps: Expression, eligible: Expression, keeps: Expression, rounds: int) -> list[Expression]:
+    """Return which boxes stay after rounds, and whether the last round changed any."""
+    before = keeps
+    for _ in range(rounds):
+        overlapped = spread(dml.greater_than, functions.gemm(overlaps, keeps), 0.5)
+        before, keeps = keeps, multiply(eligible, cast(dml.logical_not(overlapped), DataType.FLOAT32))
+    return [keeps, dml.reduce(dml.abs(subtract(keeps, before)), ReduceFunction.MAX, axes=(0, 1, 2, 3))]
+
+
+def _coordinates(keeps: Expression, sizes: tuple[int, int, int], most: int) -> list[Expression]:
+    """Return the number and the coordinates of boxes that stay, at most ``most`` per class."""
+    stays = cast(reshaped(keeps, sizes), DataType.INT32)
+    rank = dml.cumulative_summation(stays, axis=2, axis_direction=AxisDirection.INCREASING, has_exclusive_sum=False)
+    limit = min(most, sizes[2])
+    chosen = multiply(stays, cast(spread(dml.less_than_or_equal, rank, limit), DataType.INT32))
+    nonzero = functions.nonzero_coordinates(chosen)
+    return [nonzero.output_count, nonzero.output_coordinates]

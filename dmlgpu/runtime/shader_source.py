@@ -1,0 +1,98 @@
+"""Declarations of a compute shader in WGSL: bindings by name, entry points, overrides, workgroup sizes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+LONGEST = 1 << 20
+"""Characters of a shader that are taken."""
+
+# Possessive quantifiers, and texts cut into statements: each character is looked at a few times, whatever the text.
+_COMMENT = re.compile(r"//[^\n]*+|/\*(?:[^*]|\*(?!/))*+(?:\*/)?+")
+_STATEMENT = re.compile(r"[;{}]")
+_RESOURCE = re.compile(r"\s*+((?:@\w++\s*+(?:\([^()]*+\)\s*+)?+)++)var\s*+(?:<([^<>]*+)>)?+\s*+(\w++)\s*+:")
+_NUMBER = re.compile(r"@(group|binding)\s*+\(\s*+(\d{1,9})[iu]?\s*+,?\s*+\)")
+_FUNCTION = re.compile(r"\bfn\s++(\w++)")
+_COMPUTE = re.compile(r"@\s*+compute\b")
+_WORKGROUP = re.compile(r"@\s*+workgroup_size\s*+\(([^()]*+)\)")
+_OVERRIDE = re.compile(r"\boverride\s++(\w++)")
+_KINDS = {
+    ("uniform", ""): "uniform",
+    ("storage", ""): "read-only-storage",
+    ("storage", "read"): "read-only-storage",
+    ("storage", "read_write"): "storage",
+}
+
+
+@dataclass(frozen=True)
+class ShaderBinding:
+    """A resource that a shader declares.
+
+    Attributes:
+        name: the variable's.
+        number: its ``@binding``, in group 0.
+        kind: WebGPU's word: ``uniform``, ``storage`` (which the shader may write) or ``read-only-storage``.
+        type: as it is written: ``array<vec4<f32>>``.
+    """
+
+    name: str
+    number: int
+    kind: str
+    type: str = ""
+
+
+def without_comments(text: str) -> str:
+    """Return a shader with spaces in the place of comments; those that are nested end at the first ``*/``."""
+    return _COMMENT.sub(" ", text)
+
+
+def bindings(text: str) -> tuple[ShaderBinding, ...]:
+    """Return the resources that a shader without comments declares.
+
+    Raises:
+        ValueError: one is no buffer of group 0, or two have one number or name.
+    """
+    resources: dict[int, ShaderBinding] = {}
+    for statement in _STATEMENT.split(text):
+        match = _RESOURCE.match(statement)
+        if match is None:
+            continue
+        attributes, space, name = match.groups("")
+        numbers = {key: int(number) for key, number in _NUMBER.findall(attributes)}
+        if set(numbers) != {"group", "binding"}:
+            raise ValueError(f"the variable {name!r} must have @group and @binding with numbers")
+        if numbers["group"]:
+            raise ValueError(f"the variable {name!r} must be in @group(0), got @group({numbers['group']})")
+        words = [word.strip() for word in space.split(",")] + [""]
+        kind = _KINDS.get((words[0], words[1]))
+        if kind is None:
+            raise ValueError(f"the variable {name!r} must be a buffer, var<storage> or var<uniform>, got var<{space}>")
+        binding = ShaderBinding(name, numbers["binding"], kind, "".join(statement[match.end() :].split()))
+        other = resources.setdefault(binding.number, binding)
+        if other.name != name:
+            raise ValueError(f"the variables {other.name!r} and {name!r} have one binding, {other.number}")
+    return tuple(resources.values())
+
+
+def entry_points(text: str) -> tuple[str, ...]:
+    """Return the names of the compute shaders in a text without comments."""
+    headers = (statement for statement in _STATEMENT.split(text) if _COMPUTE.search(statement))
+    return tuple(match[1] for header in headers if (match := _FUNCTION.search(header)) is not None)
+
+
+def workgroup_size(text: str, entry_point: str) -> tuple[int, int, int] | None:
+    """Return the workgroup size of an entry point; None if it depends on overrides or constants."""
+    for header in _STATEMENT.split(text):
+        function = _FUNCTION.search(header)
+        if function is not None and function[1] == entry_point and (match := _WORKGROUP.search(header)) is not None:
+            words = [word.strip().rstrip("ui") for word in match[1].split(",") if word.strip()]
+            if all(word.isdecimal() for word in words):
+                x, y, z = (*map(int, words), 1, 1)[:3]
+                return x, y, z
+    return None
+
+
+def overrides(text: str) -> tuple[str, ...]:
+    """Return the names of the constants that a pipeline may set."""
+    return tuple(_OVERRIDE.findall(text))
