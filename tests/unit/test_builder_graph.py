@@ -76,8 +76,8 @@ def test_required_outputs_are_named_or_computed_all_the_same(graph: Graph) -> No
         InvalidGraph, match=r"'model': TOP_K1 output_index_tensor \(\S*test_builder_graph.py:\d+\) is req"
     ):
         graph.compile([values])
-    (found,) = graph.evaluate([values], [np.array([[3, 1, 4, 1]], np.float32)])
-    assert found.tolist() == [[4, 3]]
+    (result,) = graph.evaluate([values], [np.array([[3, 1, 4, 1]], np.float32)])
+    assert result.tolist() == [[4, 3]]
 
 
 def test_inputs_by_name_or_in_order_and_owned_ones(graph: Graph) -> None:
@@ -85,8 +85,8 @@ def test_inputs_by_name_or_in_order_and_owned_ones(graph: Graph) -> None:
     difference = x - y
     arrays = {"y": np.array([1, 2, 3], np.int32), "x": np.array([5, 5, 5], np.int32)}
     for given in (arrays, [arrays["x"], arrays["y"]]):
-        (found,) = graph.evaluate([difference], given)
-        assert found.tolist() == [4, 3, 2]
+        (result,) = graph.evaluate([difference], given)
+        assert result.tolist() == [4, 3, 2]
     compiled = graph.compile([difference])
     assert [port.owned for port in compiled.inputs] == [False, True]
     assert graph.evaluate([x * 2], [arrays["x"], None])[0].tolist() == [10, 10, 10]

@@ -47,19 +47,23 @@ def raises(kind: type[Exception], part: str) -> Any:
     return pytest.raises(kind, match=re.escape(part))
 
 
-def same(found: Any, expected: Any) -> None:
+def same(result: Any, expected: Any) -> None:
     """Compare results bit for bit, tensors by their elements."""
     if isinstance(expected, tuple | list):
-        assert type(found) is type(expected) and len(found) == len(expected)
-        for one, other in zip(found, expected, strict=True):
+        assert type(result) is type(expected) and len(result) == len(expected)
+        for one, other in zip(result, expected, strict=True):
             same(one, other)
         return
-    assert type(found) is type(expected)
+    assert type(result) is type(expected)
     if isinstance(expected, Tensor):
-        assert (found.sizes, found.strides, found.data_type) == (expected.sizes, expected.strides, expected.data_type)
-        assert found.is_view == expected.is_view
-        found, expected = found.numpy(), expected.numpy()
-    np.testing.assert_array_equal(found, expected)
+        assert (result.sizes, result.strides, result.data_type) == (
+            expected.sizes,
+            expected.strides,
+            expected.data_type,
+        )
+        assert result.is_view == expected.is_view
+        result, expected = result.numpy(), expected.numpy()
+    np.testing.assert_array_equal(result, expected)
 
 
 # ---- values ----------------------------------------------------------------------------------------------------------
@@ -99,8 +103,8 @@ def test_functions_of_the_array_api(name: str, x: Tensor) -> None:
     function, device = STANDARD[name], x.device
     flags = Tensor([True, False, True, True, False, True], device=device)
     given = (x, flags, Tensor(np.zeros((0, 6), np.float32), device=device))
-    expected, found = function(*given), dmlgpu.compile(function)(*given)
-    for want, got in zip(*(one if isinstance(one, tuple) else (one,) for one in (expected, found)), strict=True):
+    expected, result = function(*given), dmlgpu.compile(function)(*given)
+    for want, got in zip(*(one if isinstance(one, tuple) else (one,) for one in (expected, result)), strict=True):
         assert got.dtype == want.dtype
         np.testing.assert_array_equal(got.numpy(), want.numpy())
 
@@ -170,19 +174,19 @@ def test_structures_come_back_as_they_are(x: Tensor) -> None:
         return {"y": y, "again": [y, y[1:]], "pair": Pair(given["b"], 3), "none": None, "shared": shared, "n": array}
 
     compiled = dmlgpu.compile(function)
-    found = compiled({"a": (x,), "b": x.T}, scale=2)
-    assert list(found) == ["y", "again", "pair", "none", "shared", "n"]
-    assert np.array_equal(found["y"].numpy(), ARRAY * 2)
-    assert found["again"][0] is found["y"] and found["again"][1].buffer is found["y"].buffer
-    assert isinstance(found["pair"], Pair) and found["pair"].first.buffer is x.buffer and found["pair"].second == 3
-    assert found["shared"] is shared and found["none"] is None
-    assert np.array_equal(found["n"], array) and found["n"] is not array
+    result = compiled({"a": (x,), "b": x.T}, scale=2)
+    assert list(result) == ["y", "again", "pair", "none", "shared", "n"]
+    assert np.array_equal(result["y"].numpy(), ARRAY * 2)
+    assert result["again"][0] is result["y"] and result["again"][1].buffer is result["y"].buffer
+    assert isinstance(result["pair"], Pair) and result["pair"].first.buffer is x.buffer and result["pair"].second == 3
+    assert result["shared"] is shared and result["none"] is None
+    assert np.array_equal(result["n"], array) and result["n"] is not array
 
 
 def test_an_argument_comes_back_itself(x: Tensor) -> None:
     compiled = dmlgpu.compile(lambda a: (a, a.T))
-    found, view = compiled(x)
-    assert found is x and view.is_view and view.buffer is x.buffer
+    result, view = compiled(x)
+    assert result is x and view.is_view and view.buffer is x.buffer
     with raises(InvalidState, "<lambda>: nothing is computed from these arguments: the function calls no operator"):
         compiled.operator(x)
 

@@ -149,7 +149,7 @@ def _without_unread(desc: OperatorDesc, number: int, read: set[Origin]) -> Opera
 
 Array: TypeAlias = NDArray[Any]
 
-_TYPES = {one.numpy: one for one in DataType if one is not DataType.UNKNOWN and one.bits >= 8}
+_TYPES = {member.numpy: member for member in DataType if member is not DataType.UNKNOWN and member.bits >= 8}
 
 
 def _numbers(value: Any) -> Array:
