@@ -17,12 +17,12 @@ from dmlgpu.export.exportable import Exportable, Port, Result
 from dmlgpu.frontends.onnx import support
 from dmlgpu.frontends.onnx.elements import as_held
 from dmlgpu.frontends.onnx.model import Declared, Model, Source, read
+from dmlgpu.frontends.onnx.registry import is_control
 from dmlgpu.frontends.onnx.runner import Runner
-from dmlgpu.frontends.onnx.segments import Fed, Fill, Output, Part, Segment, Weights
+from dmlgpu.frontends.onnx.segments import Output, RunInput, RunStage, Segment, Weights
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
 
-_CONTROL = ("If", "Loop", "Scan")
 _SHAPE = kinds.tuple_of(kinds.between(1, 2**32 - 1), "positive integers")
 
 
@@ -34,7 +34,7 @@ def exportable_model(
     support.check(model, strict=False)
     sizes = _sizes(model, shapes)
     weights = Weights(Device(NUMPY_ADAPTER))
-    part = _only_part(model, sizes, weights)
+    stage = _only_stage(model, sizes, weights)
     given = tuple(
         Port(one.name, TensorDesc(one.data_type, shape or (1,)), shape, one.is_bool)
         for one, shape in zip(model.inputs, sizes, strict=True)
@@ -44,13 +44,13 @@ def exportable_model(
     bytes_of: tuple[int, ...] = ()
     fills: list[int] = []
     clears = False
-    if part.segment is not None:
-        graph = part.segment.graph.desc(part.segment.all_outputs)
+    if stage.segment is not None:
+        graph = stage.segment.graph.desc(stage.segment.all_outputs)
         network, program = compile_for_web(graph, choice)
-        feeds, fills = _feeds(part.segment, weights), part.segment.fills
+        feeds, fills = _feeds(stage.segment, weights), stage.segment.fills
         bytes_of = tuple(desc.byte_size for desc in network.output_tensors)
         clears = needs_clearing(graph)
-    results = tuple(_result(one, len(given), fills) for one in part.outputs)
+    results = tuple(_result(one, len(given), fills) for one in stage.outputs)
     made = choice.provenance(**provenance, onnx_operator_sets=dict(model.versions.numbers))
     return Exportable(model.name, program, given, feeds, bytes_of, results, clears, made)
 
@@ -89,42 +89,34 @@ def _shape(one: Declared, given: Sequence[int] | None) -> tuple[int, ...]:
     return chosen
 
 
-def _only_part(model: Model, sizes: Sequence[tuple[int, ...]], weights: Weights) -> Part:
+def _only_stage(model: Model, sizes: Sequence[tuple[int, ...]], weights: Weights) -> RunStage:
     """Return the translated model.
 
     Raises:
         NotSupported: something is decided, or computed by the host, while it runs; the message names the nodes.
     """
-    looping = [node for node in model.nodes if node.op_type in _CONTROL]
-    runner = Runner(
-        Device(NUMPY_ADAPTER),
-        model.versions,
-        weights,
-        nodes=model.nodes,
-        known=dict(model.weights),
-        inputs=[one.name for one in model.inputs],
-        outputs=model.outputs,
-    )
+    runner = Runner(Device(NUMPY_ADAPTER), model.graph, weights)
     nothing = np.zeros(0)
-    fed = [Fed(shape, one.data_type, one.is_bool, nothing) for one, shape in zip(model.inputs, sizes, strict=True)]
-    part = runner.first_part(fed)
-    if part.action is not None:
-        placements = list(part.placements())
-        placed = [one.node for one in placements]
-        deciding = {one.node for one in placements if one.where == "read"}
-        if isinstance(part.action, Fill):  # of random numbers, by the node that comes next
-            deciding.add(next(name for node in model.nodes if (name := _name(node)) not in placed))
-        elif placed:
-            deciding.add(placed[-1])
-        nodes = [node for node in model.nodes if node in looping or _name(node) in deciding]
+    inputs = [
+        RunInput(shape, declared.data_type, declared.is_bool, nothing)
+        for declared, shape in zip(model.inputs, sizes, strict=True)
+    ]
+    stage = runner.first_stage([*inputs, *[None] * len(model.variable)])
+    if stage.action is not None or stage.fills:
+        placements = list(stage.placements())
+        deciding = {placement.node for placement in placements if placement.where == "read"}
+        deciding |= {fill.node for fill in stage.fills}
+        if stage.action is not None and placements:
+            deciding.add(placements[-1].node)
+        nodes = [node for node in model.nodes if is_control(node) or _name(node) in deciding]
         raise NotSupported(
             f"model {model.name!r} cannot be exported: the host would have to decide or compute something while it"
             f" runs, at {', '.join(f'{node.op_type} {abridged(_name(node))!r}' for node in nodes)}"
         )
-    late = [one.name for one in part.outputs if one.recipe is not None]
+    late = [output.name for output in stage.outputs if output.recipe is not None]
     if late:
         raise NotSupported(f"model {model.name!r} cannot be exported: the host computes the outputs {', '.join(late)}")
-    return part
+    return stage
 
 
 def _name(node: NodeProto) -> str:

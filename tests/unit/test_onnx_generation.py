@@ -46,6 +46,6 @@ def test_steps_share_what_is_compiled() -> None:
     model, size = tiny()
     session = load(model, "numpy")
     generated(stepping(session, size), PROMPT, 3)
-    compiled = len(session._runner._parts)
+    compiled = len(session._runner._stages)
     generated(stepping(session, size), PROMPT, 6)
-    assert len(session._runner._parts) == compiled
+    assert len(session._runner._stages) == compiled

@@ -9,7 +9,8 @@ are evaluated by ONNX's reference if all inputs are known.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from typing import Any
 
 import numpy as np
 from onnx import TensorProto, helper
@@ -19,7 +20,7 @@ from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, MAX_ELEMENTS
 from dmlgpu.frontends.onnx.elements import ELEMENT_TYPES
 from dmlgpu.frontends.onnx.node import Node
 from dmlgpu.frontends.onnx.signatures import inferred, input_types, schema_of
-from dmlgpu.frontends.onnx.values import Shape, Value
+from dmlgpu.frontends.onnx.values import NeedsHost, Shape, Value
 from dmlgpu.frontends.onnx.windows import window_of
 
 _MICROSOFT = "com.microsoft"
@@ -30,19 +31,17 @@ _MOST_RESULTS = 2**26
 Outputs = list[tuple[DataType, bool, Shape] | None]
 
 
-def compute(node: Node) -> list[Value | None] | None:
+def compute(node: Node) -> Generator[NeedsHost, Any, list[Value | None] | None]:
     """Return the outputs of a node some of whose inputs are empty; None if its function computes them."""
     rule = _RULES.get((node.proto.domain, node.op_type))
     if rule is not None:
         result = rule(node)
         if result is not None:
             return result
-    values = [one for one in node.inputs if one is not None]
+    values = [value for value in node.inputs if value is not None]
     outputs = _shapes(node)
-    if None in outputs:
-        for one in values:  # sizes, scales, axes
-            if one.array is None and len(one.shape) <= 1 and math.prod(one.shape) <= _MOST_READ:
-                node.read(one)
+    if None in outputs:  # sizes, scales or axes decide
+        yield NeedsHost([value for value in values if len(value.shape) <= 1 and math.prod(value.shape) <= _MOST_READ])
         outputs = _shapes(node)
     if (None in outputs and _has_absurd_sizes(node)) or any(
         output is not None and _is_huge(output[2]) for output in outputs
@@ -239,8 +238,6 @@ def _reduced(node: Node) -> list[Value | None] | None:
     """Reductions, and statistics of a batch: the result of no elements, wherever there is one."""
     if not node.value(0).is_empty:  # the axes are
         return None
-    if node.op_type.startswith("Reduce"):
-        node.optional_host(1)  # the shape depends on axes
     results: list[Value | None] = []
     for output in _shapes(node):
         if output is None:

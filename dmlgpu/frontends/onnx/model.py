@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -78,6 +78,30 @@ class Model:
     variable: tuple[Declared, ...] = ()
     folded: tuple[Folded, ...] = ()
     declared_outputs: tuple[Declared, ...] = ()
+
+    @property
+    def graph(self) -> RunGraph:
+        """The main graph; initializers that a run may replace are behind its inputs."""
+        inputs = tuple(declared.name for declared in (*self.inputs, *self.variable))
+        return RunGraph(self.nodes, self.versions, inputs, self.outputs, self.weights)
+
+
+@dataclass(frozen=True)
+class RunGraph:
+    """What is run: the main graph of a model, or the body of a loop.
+
+    Attributes:
+        nodes: in order.
+        versions: of operator sets.
+        inputs, outputs: names.
+        known: what names stand for in every run.
+    """
+
+    nodes: Sequence[NodeProto]
+    versions: Versions
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    known: Mapping[str, Value | None]
 
 
 def read(source: Source, *, sizes: Mapping[str, int] | None = None, denoted: Mapping[str, int] | None = None) -> Model:

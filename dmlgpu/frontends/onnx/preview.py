@@ -13,7 +13,7 @@ from dmlgpu.frontends.onnx.model import Declared, Model, Source, read
 from dmlgpu.frontends.onnx.names import bodies_in
 from dmlgpu.frontends.onnx.placement import Placement
 from dmlgpu.frontends.onnx.runner import Runner
-from dmlgpu.frontends.onnx.segments import Fed, Segment, Weights
+from dmlgpu.frontends.onnx.segments import RunInput, Segment, Weights
 from dmlgpu.runtime.device import Device
 
 
@@ -119,22 +119,14 @@ def _walk(
     placement: list[Placement],
 ) -> str:
     """Translate the model up to where it must run to go on; return why it stops there, or nothing."""
-    runner = Runner(
-        device,
-        model.versions,
-        Weights(device),
-        nodes=model.nodes,
-        known=dict(model.weights),
-        inputs=[one.name for one in model.inputs],
-        outputs=model.outputs,
-    )
     nothing = np.zeros(0)
-    fed = [Fed(shapes[one.name], one.data_type, one.is_bool, nothing) for one in model.inputs]
-    part = runner.first_part(fed)
-    if part.segment is not None:
-        segments.append(part.segment)
-    placement += part.placements()
-    if part.action is None:
+    inputs = [RunInput(shapes[one.name], one.data_type, one.is_bool, nothing) for one in model.inputs]
+    replaced = [None] * len(model.variable)
+    stage = Runner(device, model.graph, Weights(device)).first_stage([*inputs, *replaced])
+    if stage.segment is not None:
+        segments.append(stage.segment)
+    placement += stage.placements()
+    if stage.action is None:
         return ""
     last = placement[-1] if placement else None
     return "how it goes on is decided while it runs" + (f", from {last.op_type} {last.node!r} on" if last else "")

@@ -14,7 +14,7 @@ from dmlgpu.frontends.onnx import support
 from dmlgpu.frontends.onnx.model import Declared, Model, Source, read
 from dmlgpu.frontends.onnx.placement import Placement
 from dmlgpu.frontends.onnx.runner import Runner
-from dmlgpu.frontends.onnx.segments import Fed, Weights
+from dmlgpu.frontends.onnx.segments import RunInput, Weights
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.shared import as_device
 from dmlgpu.tensors.tensor import Tensor
@@ -49,16 +49,7 @@ class Session:
     def __init__(self, model: Model, device: Device, strict: bool = False):
         support.check(model, strict)
         self._model, self.device = model, device
-        self._runner = Runner(
-            device,
-            model.versions,
-            Weights(device),
-            nodes=model.nodes,
-            known=dict(model.weights),
-            inputs=[one.name for one in (*model.inputs, *model.variable)],
-            outputs=model.outputs,
-            strict=strict,
-        )
+        self._runner = Runner(device, model.graph, Weights(device), strict=strict)
         self._bound: dict[str, Bound] = {}
 
     @property
@@ -148,7 +139,9 @@ class Session:
         """Compute as ``run``, and leave outputs on the device: tensors, but for those the host knows."""
         return {name: fed.held for name, fed in self._run(inputs, outputs).items()}
 
-    def _run(self, inputs: Mapping[str, Any], outputs: Sequence[str] | None, fetch: bool = False) -> dict[str, Fed]:
+    def _run(
+        self, inputs: Mapping[str, Any], outputs: Sequence[str] | None, fetch: bool = False
+    ) -> dict[str, RunInput]:
         updates = {one.updated_by: name for name, one in self._bound.items() if one.updated_by is not None}
         wanted = tuple(name for name in self.outputs if name not in updates) if outputs is None else tuple(outputs)
         for name in wanted:
@@ -166,7 +159,7 @@ class Session:
 
     # ---- inputs -----------------------------------------------------------------------------------------------------
 
-    def _fed(self, inputs: Mapping[str, Any]) -> list[Fed | None]:
+    def _fed(self, inputs: Mapping[str, Any]) -> list[RunInput | None]:
         if not isinstance(inputs, Mapping):
             raise InvalidArgument(f"{self._label}: inputs must be a mapping from names to arrays, got {shown(inputs)}")
         declared = (*self.inputs, *self._model.variable)
@@ -179,7 +172,7 @@ class Session:
             listed = ", ".join(map(repr, missing))
             raise InvalidArgument(f"{self._label}: inputs must have {listed}, got {shown(list(inputs))}")
         symbols: dict[str, tuple[int, str]] = {}
-        found: list[Fed | None] = []
+        found: list[RunInput | None] = []
         for one in declared:
             bound = self._bound.get(one.name)
             if one.name not in inputs and bound is None:
@@ -190,7 +183,7 @@ class Session:
             found.append(fed)
         return found
 
-    def _on_device(self, name: str, fed: Fed) -> Tensor:
+    def _on_device(self, name: str, fed: RunInput) -> Tensor:
         if isinstance(fed.held, Tensor):
             return fed.held
         if 0 in fed.shape:
@@ -199,13 +192,13 @@ class Session:
             )
         return Tensor(fed.held, fed.data_type, device=self.device)
 
-    def _taken(self, one: Declared, given: Any) -> Fed:
+    def _taken(self, one: Declared, given: Any) -> RunInput:
         if isinstance(given, Tensor):
             if given.data_type is not one.data_type:
                 raise InvalidArgument(
                     f"{self._label}: input {one.name!r} must be of {one.data_type.name}, got {given.data_type.name}"
                 )
-            return Fed(given.sizes, given.data_type, one.is_bool, given.to(self.device))
+            return RunInput(given.sizes, given.data_type, one.is_bool, given.to(self.device))
         array = np.asarray(given)
         expected = np.dtype(np.bool_) if one.is_bool else one.data_type.numpy
         if one.data_type.bits < 8 and array.dtype.name == one.data_type.name.lower():
@@ -215,7 +208,7 @@ class Session:
         held: Any = array.astype(np.uint8) if one.is_bool else np.ascontiguousarray(array).reshape(array.shape)
         if one.data_type.bits < 8 and array.size:
             held = Tensor(held, one.data_type, device=self.device)
-        return Fed(array.shape, one.data_type, one.is_bool, held)
+        return RunInput(array.shape, one.data_type, one.is_bool, held)
 
     def _check_shape(self, one: Declared, shape: tuple[int, ...], symbols: dict[str, tuple[int, str]]) -> None:
         if one.shape is None:
@@ -238,7 +231,7 @@ class Session:
                     )
 
 
-def _as_array(fed: Fed) -> Array:
+def _as_array(fed: RunInput) -> Array:
     array = fed.held.numpy() if isinstance(fed.held, Tensor) else np.array(fed.held)
     return array.astype(np.bool_) if fed.is_bool else array
 

@@ -11,8 +11,7 @@ from dmlgpu.frontends.onnx import expansion, registry
 from dmlgpu.frontends.onnx.model import Model
 from dmlgpu.frontends.onnx.registry import Versions
 
-_CONTROL = ("If", "Loop", "Scan")
-_ON_HOST = ("Constant", "Shape", "Size", *_CONTROL)
+_ON_HOST = ("Constant", "Shape", "Size")
 _MOST_SHOWN = 40
 
 
@@ -44,9 +43,11 @@ def check(model: Model, strict: bool = False) -> None:
     Raises:
         NotSupported: operators without a translation, or control flow; the message names all of them.
     """
-    decided = [one for one in model.nodes if one.op_type in _CONTROL and one.domain in ("", "ai.onnx")]
+    decided = [node for node in model.nodes if registry.is_control(node)]
     if strict and decided:
-        nodes = ", ".join(f"{one.op_type} {one.name or next(iter(one.output), '')!r}" for one in decided[:_MOST_SHOWN])
+        nodes = ", ".join(
+            f"{node.op_type} {node.name or next(iter(node.output), '')!r}" for node in decided[:_MOST_SHOWN]
+        )
         raise NotSupported(f"model {model.name!r}: the host decides about {nodes} (strict)")
     found = unsupported(model.nodes, model.versions)
     if found:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -141,51 +141,30 @@ class Bounds:
             raise InvalidArgument(f"{self.what} must be {limits}, got {least if least < low else most}")
 
 
-class ReadNeeded(Exception):
-    """The elements of a value must be known before the translation can go on.
+# ---- what an operator's function yields when it must know elements to go on
+
+
+@dataclass(frozen=True)
+class NeedsHost:
+    """Elements must be read; answered with an array for each of ``values``.
 
     Attributes:
-        value: which one.
+        values: what is read.
+        computed: values that are computed at the same time, into slots: the graph under construction ends here.
     """
 
-    def __init__(self, value: Value):
-        self.value = value
-        super().__init__()
+    values: Sequence[Value]
+    computed: Sequence[Value] = ()
 
 
-class FinishNeeded(Exception):
-    """Values must be computed, into slots, before the translation can go on.
+@dataclass(frozen=True)
+class NeedsDecision:
+    """A function of elements decides what is compiled; answered with what it returns.
 
     Attributes:
-        values: which ones.
+        values: what the function is called with: arrays, booleans as 0 and 1.
+        function: what is compiled serves all elements of which it returns the same.
     """
 
-    def __init__(self, values: list[Value]):
-        self.values = values
-        super().__init__()
-
-
-class DecisionNeeded(Exception):
-    """What a function makes of the elements of values must be known before the translation can go on.
-
-    Attributes:
-        values: which ones.
-        function: of their elements, truth values as 0 and 1.
-    """
-
-    def __init__(self, values: list[Value], function: Callable[..., Hashable]):
-        self.values, self.function = values, function
-        super().__init__()
-
-
-class FillNeeded(Exception):
-    """A slot must be there that every run fills anew, before the translation can go on.
-
-    Attributes:
-        value: what it holds.
-        make: returns its elements.
-    """
-
-    def __init__(self, value: Value, make: Callable[[], Array]):
-        self.value, self.make = value, make
-        super().__init__()
+    values: Sequence[Value]
+    function: Callable[..., Hashable]

@@ -128,7 +128,7 @@ def nhwc_convolution(node: Node) -> Value:
     return node.valued(transposed(node.expression(plain), first))
 
 
-@operator("ConvTransposeWithDynamicPads", domain=MICROSOFT)
+@operator("ConvTransposeWithDynamicPads", domain=MICROSOFT, host=(2,))
 def transposed_convolution_with_pads(node: Node) -> Value:
     """ConvTranspose whose padding is an input."""
     node.check_rank(0, 3, 4, 5)

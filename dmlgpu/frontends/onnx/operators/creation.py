@@ -16,7 +16,7 @@ from dmlgpu.tensors.graphs import directmlx as dml
 from dmlgpu.tensors.graphs import functions
 
 
-@operator("ConstantOfShape")
+@operator("ConstantOfShape", host=(0,))
 def constant_of_shape(node: Node) -> Value:
     """Fill with one number."""
     shape = checked_shape(node, node.host_integers(0))
@@ -30,7 +30,7 @@ def constant_of_shape(node: Node) -> Value:
     return node.valued(filled, shape, is_bool=value.is_bool)
 
 
-@operator("Range")
+@operator("Range", host=(0, 1, 2))
 def range_(node: Node) -> Value:
     """Fill with start, start + step, ... below a limit."""
     data_type = node.data_type(0)
@@ -67,7 +67,7 @@ def eye_like(node: Node) -> Value:
     return node.valued(result, shape, is_bool=is_bool)
 
 
-@operator("Trilu", since=14)
+@operator("Trilu", since=14, host=(1,))
 def triangle(node: Node) -> Value:
     """Keep one side of a diagonal and the diagonal itself; fill the rest with zeros."""
     shape = node.shape(0)

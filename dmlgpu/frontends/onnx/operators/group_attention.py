@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,8 +24,8 @@ from dmlgpu.frontends.onnx.attention import (
 from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped
 from dmlgpu.frontends.onnx.operators import MICROSOFT
 from dmlgpu.frontends.onnx.operators.attention import angles, rotated
-from dmlgpu.frontends.onnx.registry import Result, operator
-from dmlgpu.frontends.onnx.values import Bounds
+from dmlgpu.frontends.onnx.registry import Steps, operator
+from dmlgpu.frontends.onnx.values import Bounds, NeedsDecision
 from dmlgpu.tensors.graphs import directmlx as dml
 from dmlgpu.tensors.graphs import functions
 from dmlgpu.tensors.graphs.expression import Expression
@@ -46,7 +46,7 @@ class _Sizes:
 
 
 @operator("GroupQueryAttention", domain=MICROSOFT)
-def group_query_attention(node: Node) -> Sequence[Result]:
+def group_query_attention(node: Node) -> Steps:
     """Attention with a cache: new keys and values come behind those of the past that count.
 
     The cache has as many rows as the past, or as all keys where they are more. How many of them count stays on the
@@ -54,7 +54,7 @@ def group_query_attention(node: Node) -> Sequence[Result]:
     hides them all or the window is 0, has an output of 0, as in ONNX Runtime's CPU provider.
     """
     _refuse(node)
-    sizes = _sizes(node)
+    sizes = yield from _sizes(node)
     node.check_range(5, 0, sizes.keys - 1, "seqlens_k")
     query, key, value = _parts(node, sizes)
     known = dml.cast(reshaped(node.tensor(5), (sizes.batch,)), DataType.INT32)
@@ -96,7 +96,7 @@ def _refuse(node: Node) -> None:
         raise node.refusal("attribute sliding_window_cache is not supported")
 
 
-def _sizes(node: Node) -> _Sizes:
+def _sizes(node: Node) -> Generator[NeedsDecision, Any, _Sizes]:
     node.check_rank(0, 3)
     heads, shared = node.integer("num_heads"), node.integer("kv_num_heads")
     batch, rows, width = node.shape(0)
@@ -119,7 +119,7 @@ def _sizes(node: Node) -> _Sizes:
         bounds.check(total)
         return max(past, int(total.reshape(-1)[0]))
 
-    keys = node.decided((6,), rows_of_cache)
+    keys = yield node.decided((6,), rows_of_cache)
     return _Sizes(heads, shared, size, batch, rows, keys)
 
 

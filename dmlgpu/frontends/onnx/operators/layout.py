@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -17,13 +18,13 @@ from dmlgpu.frontends.onnx.node import (
     split_sizes,
     transposed,
 )
-from dmlgpu.frontends.onnx.registry import operator
+from dmlgpu.frontends.onnx.registry import Steps, operator
 from dmlgpu.frontends.onnx.values import Value
 from dmlgpu.tensors.graphs import directmlx as dml
 from dmlgpu.tensors.graphs import functions
 
 
-@operator("Reshape")
+@operator("Reshape", host=(1,))
 def reshape(node: Node) -> Value:
     """Reinterpret the elements in another shape; 0 keeps a size, -1 is inferred."""
     sizes = list(node.host_integers(1)) if node.version >= 5 else list(node.integers("shape") or ())
@@ -49,7 +50,7 @@ def flatten(node: Node) -> Value:
     return node.valued(node.tensor(0), (math.prod(shape[:axis]), math.prod(shape[axis:])))
 
 
-@operator("Squeeze")
+@operator("Squeeze", host=(1,))
 def squeeze(node: Node) -> Value:
     """Remove dimensions of size 1."""
     listed = node.host_integers(1) if node.has(1) else node.integers("axes")
@@ -63,7 +64,7 @@ def squeeze(node: Node) -> Value:
     return node.valued(node.tensor(0), [size for axis, size in enumerate(shape) if axis not in axes])
 
 
-@operator("Unsqueeze")
+@operator("Unsqueeze", host=(1,))
 def unsqueeze(node: Node) -> Value:
     """Insert dimensions of size 1."""
     listed = node.host_integers(1) if node.has(1) else node.integers("axes") or ()
@@ -88,7 +89,7 @@ def transpose(node: Node) -> Value:
     return node.valued(transposed(x, order))
 
 
-@operator("Expand")
+@operator("Expand", host=(1,))
 def expand(node: Node) -> Value:
     """Repeat dimensions of size 1."""
     requested = node.host_integers(1)
@@ -101,7 +102,7 @@ def expand(node: Node) -> Value:
     return node.valued(broadcast_to(node.tensor(0), shape or (1,)), shape)
 
 
-@operator("Tile")
+@operator("Tile", host=(1,))
 def tile(node: Node) -> Value:
     """Repeat the tensor along each dimension."""
     repeats = node.host_integers(1, len(node.shape(0)))
@@ -147,7 +148,7 @@ def reverse_sequence(node: Node) -> Value:
     return node.valued(functions.reverse_subsequences(x, lengths, axis=time))
 
 
-@operator("Col2Im", since=18)
+@operator("Col2Im", since=18, host=(1, 2))
 def column_to_image(node: Node) -> Value:
     """Sum columns of windows into the image that they were taken from."""
     node.check_rank(0, 3)
@@ -185,7 +186,7 @@ def concat(node: Node) -> Value:
     return node.valued(parts[0] if len(parts) == 1 else dml.join(parts, axis))
 
 
-@operator("Split")
+@operator("Split", host=(1,))
 def split(node: Node) -> list[Value]:
     """Split a tensor into pieces along an axis."""
     shape = node.shape(0)
@@ -196,8 +197,8 @@ def split(node: Node) -> list[Value]:
     return [node.valued(next(present)) if size else node.known(empty) for size in sizes]
 
 
-@operator("Slice")
-def slice_(node: Node) -> Value:
+@operator("Slice", host=(3, 4))
+def slice_(node: Node) -> Steps | Value:
     """Take ranges along axes, with steps forwards or backwards."""
     shape = node.shape(0)
     if node.version >= 10 and any(node.value(number).array is None for number in (1, 2)):
@@ -232,7 +233,7 @@ def slice_(node: Node) -> Value:
     return node.valued(dml.slice(node.tensor(0), first, extents, strides))
 
 
-def _slice_on_device(node: Node) -> Value:
+def _slice_on_device(node: Node) -> Steps:
     """Slice from starts on the device: only the lengths are read by the host, and decide what is compiled."""
     shape = node.shape(0)
     node.check_rank(1, 1)
@@ -248,7 +249,7 @@ def _slice_on_device(node: Node) -> Value:
         ranges = zip(axes, starts.tolist(), ends.tolist(), steps, strict=True)
         return tuple(len(slice_range(shape[axis], start, end, step)) for axis, start, end, step in ranges)
 
-    known_lengths = node.decided((1, 2), lengths)
+    known_lengths = yield node.decided((1, 2), lengths)
     result = list(shape)
     for axis, length in zip(axes, known_lengths, strict=True):
         result[axis] = length
@@ -282,7 +283,12 @@ _PADDING_MODES = {
 }
 
 
-@operator("Pad")
+def _read_by_pad(node: Node) -> Sequence[int]:
+    """Pads and axes, and a number to pad with; a tensor of another shape is none."""
+    return (1, 2, 3) if node.has(2) and node.value(2).shape in ((), (1,)) else (1, 3)
+
+
+@operator("Pad", host=_read_by_pad)
 def pad(node: Node) -> Value:
     """Pad with elements; negative counts crop."""
     shape = node.shape(0)

@@ -132,7 +132,7 @@ def global_pool(node: Node) -> Value:
     return node.valued(dml.reduce(x, function, axes=tuple(range(2, len(x.sizes)))))
 
 
-@operator("MaxUnpool")
+@operator("MaxUnpool", host=(2,))
 def max_unpool(node: Node) -> Value:
     """Put elements back where a MaxPool took them from; fill the rest with zeros.
 

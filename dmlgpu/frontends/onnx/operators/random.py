@@ -129,7 +129,7 @@ def bernoulli(node: Node) -> Value:
     return node.valued(cast(result, data_type), shape, is_bool=element == TensorProto.BOOL)
 
 
-@operator("Dropout", since=12)
+@operator("Dropout", since=12, host=(1, 2))
 def dropout(node: Node) -> tuple[Value, Value | None]:
     """Zero elements with a probability and scale the others up; outside of training, return the input."""
     x, shape = node.value(0), node.shape(0)

@@ -31,7 +31,7 @@ FUNCTIONS = {
 _LOGARITHMS = ("ReduceLogSum", "ReduceLogSumExp")
 
 
-@operator(*FUNCTIONS)
+@operator(*FUNCTIONS, host=(1,))
 def reduction(node: Node) -> Value:
     """Reduce axes to one element each."""
     axes = node.host_integers(1) if node.has(1) else node.integers("axes")
@@ -97,7 +97,7 @@ def extreme(node: Node) -> Value:
     return node.valued(indices, result)
 
 
-@operator("TopK")
+@operator("TopK", host=(1,))
 def top_k(node: Node) -> tuple[Value, Value]:
     """Return the largest or smallest elements along an axis, and their indices."""
     count = node.host_integer(1) if node.version >= 10 else node.integer("k")
@@ -113,8 +113,8 @@ def top_k(node: Node) -> tuple[Value, Value]:
     return node.valued(values), node.valued(indices.reinterpret(indices.sizes, None, DataType.INT64))
 
 
-@operator("CumSum")
-@operator("CumProd", since=26)
+@operator("CumSum", host=(1,))
+@operator("CumProd", since=26, host=(1,))
 def cumulative(node: Node) -> Value:
     """Sum or multiply along an axis, up to each element."""
     x, exclusive = node.tensor(0), node.flag("exclusive")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -41,7 +42,6 @@ def _target(node: Node) -> tuple[Shape, list[float]]:
     """Return sizes and scales of the output, one per dimension."""
     shape = node.shape(0)
     axes = node.axes(node.integers("axes") or range(len(shape)), len(shape))
-    place = 1 if node.op_type == "Upsample" or node.version < 11 else 2
     sizes, scales = list(shape), [1.0] * len(shape)
     if node.has(3) and node.shape(3) != (0,):
         targets = node.host_integers(3, len(axes))
@@ -56,7 +56,7 @@ def _target(node: Node) -> tuple[Shape, list[float]]:
         for axis, size, ratio in zip(axes, targets, ratios, strict=True):
             sizes[axis], scales[axis] = size, ratio
         return checked_shape(node, sizes), scales
-    numbers = node.numbers("scales", len(axes)) or node.host_numbers(place, len(axes))
+    numbers = node.numbers("scales", len(axes)) or node.host_numbers(_place_of_scales(node), len(axes))
     for axis, scale in zip(axes, numbers, strict=True):
         # in float32, as onnxruntime: 10 elements by 0.7 are 7, though 0.7 is a little less than that in float32
         with np.errstate(over="ignore"):
@@ -65,7 +65,20 @@ def _target(node: Node) -> tuple[Shape, list[float]]:
     return checked_shape(node, sizes), scales
 
 
-@operator("Resize", "Upsample")
+def _read_by_resize(node: Node) -> Sequence[int]:
+    """Sizes or scales, and the region if the coordinates are those of one."""
+    if node.has(3) and node.shape(3) != (0,):
+        numbers = [3]
+    else:
+        numbers = [] if node.numbers("scales") else [_place_of_scales(node)]
+    return [*numbers, 1] if node.text("coordinate_transformation_mode") == "tf_crop_and_resize" else numbers
+
+
+def _place_of_scales(node: Node) -> int:
+    return 1 if node.op_type == "Upsample" or node.version < 11 else 2
+
+
+@operator("Resize", "Upsample", host=_read_by_resize)
 def resize(node: Node) -> Value:
     """Resample to other sizes: nearest, linear or cubic."""
     mode, old = node.text("mode", "nearest"), node.op_type == "Upsample" or node.version < 11
@@ -243,7 +256,7 @@ def _columns(x: Expression) -> list[Expression]:
     return [reshaped(part, x.sizes[1:]) for part in parts]
 
 
-@operator("AffineGrid", since=20)
+@operator("AffineGrid", since=20, host=(1,))
 def affine_grid(node: Node) -> Value:
     """Return the coordinates, from -1 to 1 over each dimension, of each element of an affine transform of an image.
 

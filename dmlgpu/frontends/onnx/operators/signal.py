@@ -66,7 +66,7 @@ def _check_length(node: Node, length: int) -> None:
         raise node.refusal(f"the length of a transform must be between 1 and {_MOST_LENGTH}, got {length}")
 
 
-@operator("DFT", since=17)
+@operator("DFT", since=17, host=(1, 2))
 def discrete_fourier_transform(node: Node) -> Value:
     """Transform an axis of real or complex numbers, whose parts are the last dimension."""
     shape, inverse, half = node.shape(0), node.flag("inverse"), node.flag("onesided")
@@ -99,7 +99,7 @@ def discrete_fourier_transform(node: Node) -> Value:
     return node.valued(transposed(result, back))
 
 
-@operator("STFT", since=17)
+@operator("STFT", since=17, host=(1, 3))
 def short_time_fourier_transform(node: Node) -> Value:
     """Transform windows of signals {batch, length, parts}."""
     shape, step = node.shape(0), node.host_integer(1)
@@ -133,7 +133,7 @@ def short_time_fourier_transform(node: Node) -> Value:
     return node.valued(spectra, (batch, frames, bins, 2))
 
 
-@operator("MelWeightMatrix", since=17)
+@operator("MelWeightMatrix", since=17, host=range(5))
 def mel_weight_matrix(node: Node) -> Value:
     """Return triangular weights that sum frequencies into mel bands, computed on the host."""
     bands, length, rate = (node.host_integer(number) for number in range(3))
