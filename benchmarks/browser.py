@@ -23,7 +23,7 @@ from exported import FLAGS
 from dmlgpu import BindingTable, BufferBinding, CommandList, DataType, Device, TensorDesc, descs
 from dmlgpu.runtime.browser.lending import VARIABLE
 from dmlgpu.runtime.browser.link import wait_for_pages
-from dmlgpu.runtime.browser.server import Server
+from dmlgpu.runtime.browser.server import PageServer
 
 ROUND_TRIP, TIMES_NATIVE = 3e-3, 2.0
 """Targets: seconds of one dispatch; the time of the suites with the page, of that with wgpu-native."""
@@ -111,7 +111,7 @@ def without_page(selection: Sequence[str]) -> float:
 def main(selection: Sequence[str]) -> int:
     """Measure, and print what was found."""
     with chromium() as opened:
-        with Server() as server:
+        with PageServer() as server:
             page = opened(server.address)
             wait_for_pages(server.borrowing, 1, 60)
             os.environ[VARIABLE] = server.borrowing

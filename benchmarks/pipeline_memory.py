@@ -15,7 +15,7 @@ from pathlib import Path
 from dmlgpu import DataType, Device, TensorDesc, default_device, descs
 from dmlgpu.catalog.enums import ReduceFunction
 from dmlgpu.catalog.operator_desc import OperatorDesc
-from dmlgpu.runtime.wgpu import GpuBackend, pipelines, reclaiming
+from dmlgpu.runtime.wgpu import GpuBackend, pipelines, releases
 
 
 def _tensor(*sizes: int) -> TensorDesc:
@@ -37,7 +37,7 @@ OPERATORS: Mapping[str, Callable[[int], OperatorDesc]] = {
 
 def resident() -> int:
     """Return the bytes of memory that the process has, after unused heap was given back."""
-    reclaiming.trim()
+    releases.trim()
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from dmlgpu.runtime.binding import BufferArrayBinding as BufferArrayBinding
     from dmlgpu.runtime.binding import BufferBinding as BufferBinding
     from dmlgpu.runtime.buffer import Buffer as Buffer
+    from dmlgpu.runtime.buffer import Readback as Readback
     from dmlgpu.runtime.commands import CommandList as CommandList
     from dmlgpu.runtime.commands import CommandRecorder as CommandRecorder
     from dmlgpu.runtime.commands import Fence as Fence
@@ -67,7 +68,6 @@ if TYPE_CHECKING:
     from dmlgpu.runtime.operator import CompiledOperator as CompiledOperator
     from dmlgpu.runtime.operator import Operator as Operator
     from dmlgpu.runtime.operator import OperatorInitializer as OperatorInitializer
-    from dmlgpu.runtime.readback import Readback as Readback
     from dmlgpu.runtime.shared import default_device as default_device
     from dmlgpu.runtime.table import BindingTable as BindingTable
     from dmlgpu.tensors.graphs import directmlx as directmlx
@@ -86,7 +86,7 @@ _HOMES = {
     "compiler.target": ("AdapterInfo",),
     "runtime.adapters": ("SoftwareAdapterWarning", "adapters"),
     "runtime.binding": ("BufferArrayBinding", "BufferBinding"),
-    "runtime.buffer": ("Buffer",),
+    "runtime.buffer": ("Buffer", "Readback"),
     "runtime.commands": ("CommandList", "CommandRecorder", "Fence", "Queue"),
     "runtime.device": ("Device",),
     "runtime.evaluate": ("evaluate",),
@@ -99,7 +99,6 @@ _HOMES = {
         "TensorDataTypeSupportQuery",
     ),
     "runtime.operator": ("BindingProperties", "CompiledOperator", "Operator", "OperatorInitializer"),
-    "runtime.readback": ("Readback",),
     "runtime.shared": ("default_device",),
     "runtime.table": ("BindingTable",),
     "catalog.enums": ("DataType", "ExecutionFlags", "FeatureLevel", "TensorFlags"),

@@ -26,8 +26,7 @@ from dmlgpu.common.files import whole_file
 from dmlgpu.common.folders import cache_folder
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.runtime.device import Device
-from dmlgpu.runtime.executor import CustomShader, Range, ShaderBackend
-from dmlgpu.runtime.measuring import measure
+from dmlgpu.runtime.executor import CustomShader, Range, ShaderBackend, measure
 
 COPY_BYTES = 64 << 20
 ROUNDS = 4

@@ -22,8 +22,7 @@ from dmlgpu.compiler.explain import Explanation, explain_graph, explain_operator
 from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.conformance.running.graph_runner import run_graph
 from dmlgpu.runtime.device import Device
-from dmlgpu.runtime.executor import Dispatch, Executable, Range, Resources
-from dmlgpu.runtime.measuring import measure
+from dmlgpu.runtime.executor import Dispatch, Executable, Range, Resources, measure
 from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
 
 MOST_SETS = 8

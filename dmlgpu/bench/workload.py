@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dmlgpu.catalog import FieldSchema, descs, enums, operator
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.catalog.names import class_name
+from dmlgpu.catalog.model import class_name
 from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias, Size2D
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import InvalidArgument

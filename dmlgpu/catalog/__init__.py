@@ -13,8 +13,10 @@ from dmlgpu.catalog.model import (
     SupportTable,
     TensorSupport,
     Variant,
+    class_name,
+    to_directml,
+    to_snake,
 )
-from dmlgpu.catalog.names import class_name, to_directml, to_snake
 
 __all__ = [
     "CountRule",

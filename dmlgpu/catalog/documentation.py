@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dmlgpu.catalog.model import FieldKind, FieldSchema, OperatorSchema, TensorSupport
-from dmlgpu.catalog.names import class_name
+from dmlgpu.catalog.model import FieldKind, FieldSchema, OperatorSchema, TensorSupport, class_name
 from dmlgpu.catalog.usual import usual
 
 WIDTH = 120

@@ -244,11 +244,11 @@ class FeatureLevel(IntEnum):
         Raises:
             InvalidArgument: when there is no such level.
         """
-        found = cls.__members__.get(f"LEVEL_{label}") if isinstance(label, str) else None
-        if found is None:
-            known = ", ".join(level.label for level in cls)
+        level = cls.__members__.get(f"LEVEL_{label}") if isinstance(label, str) else None
+        if level is None:
+            known = ", ".join(member.label for member in cls)
             raise InvalidArgument(f"FeatureLevel.from_label: label must be one of {known}, got {shown(label)}")
-        return found
+        return level
 
 
 class Feature(IntEnum):

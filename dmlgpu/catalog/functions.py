@@ -18,8 +18,7 @@ from dmlgpu.catalog import enums
 from dmlgpu.catalog.documentation import attribute_meaning, single_type, tensor_meaning, usual_value, wrapped
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.loader import catalog
-from dmlgpu.catalog.model import FieldKind, FieldSchema, OperatorSchema
-from dmlgpu.catalog.names import class_name
+from dmlgpu.catalog.model import FieldKind, FieldSchema, OperatorSchema, class_name
 from dmlgpu.catalog.usual import ENTRIES
 
 REDUCED_AXES = {("REDUCE", "axes"), ("ARGMIN", "axes"), ("ARGMAX", "axes")}

@@ -23,8 +23,8 @@ from dmlgpu.catalog.model import (
     SupportTable,
     TensorSupport,
     Variant,
+    to_snake,
 )
-from dmlgpu.catalog.names import to_snake
 from dmlgpu.common.errors import InvalidArgument, shown
 
 _DIRECTORY = Path(__file__).parent
@@ -43,10 +43,10 @@ class _Catalog(Mapping[str, OperatorSchema]):
         self._parsed: dict[str, OperatorSchema] = {}
 
     def __getitem__(self, name: str) -> OperatorSchema:
-        found = self._parsed.get(name)
-        if found is None:
-            found = self._parsed[name] = _operator(name, self._texts[name])
-        return found
+        schema = self._parsed.get(name)
+        if schema is None:
+            schema = self._parsed[name] = _operator(name, self._texts[name])
+        return schema
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._texts)
@@ -77,13 +77,13 @@ def operator(name: str) -> OperatorSchema:
         InvalidArgument: when there is none; the message offers names that others have for it, or similar ones.
     """
     known = _catalog()
-    wanted = name.upper() if isinstance(name, str) else ""
-    wanted = known.aliases.get(wanted, wanted)
-    if wanted not in known:
+    requested = name.upper() if isinstance(name, str) else ""
+    requested = known.aliases.get(requested, requested)
+    if requested not in known:
         from dmlgpu.catalog.search import hint  # noqa: PLC0415 - only messages need it, and it needs the catalog
 
-        raise InvalidArgument(f"DirectML has no operator {shown(name)}{hint(wanted)}")
-    return known[wanted]
+        raise InvalidArgument(f"DirectML has no operator {shown(name)}{hint(requested)}")
+    return known[requested]
 
 
 def aliases() -> Mapping[str, str]:
@@ -94,12 +94,12 @@ def aliases() -> Mapping[str, str]:
 @functools.cache
 def enumerations() -> Mapping[str, EnumSchema]:
     """Return the header's enumerations by name without ``DML_`` (``TENSOR_DATA_TYPE``)."""
-    found = {}
+    by_name = {}
     for full_name, raw in _read("enums.json")["enums"].items():
         name = full_name.removeprefix("DML_")
         levels = {member: FeatureLevel.from_label(label) for member, label in raw.get("value_levels", {}).items()}
-        found[name] = EnumSchema(name, FeatureLevel.from_label(raw["level"]), raw["values"], levels)
-    return MappingProxyType(found)
+        by_name[name] = EnumSchema(name, FeatureLevel.from_label(raw["level"]), raw["values"], levels)
+    return MappingProxyType(by_name)
 
 
 @functools.cache
@@ -111,12 +111,12 @@ def constants() -> Mapping[str, int]:
 @functools.cache
 def feature_levels() -> Mapping[FeatureLevel, FeatureLevelSchema]:
     """Return the feature levels, oldest first."""
-    found = {}
+    levels = {}
     for label, raw in _read("enums.json")["feature_levels"].items():
         level = FeatureLevel.from_label(label)
         introduced, changed = tuple(raw["introduced"]), tuple(raw["changed_operators"])
-        found[level] = FeatureLevelSchema(level, raw["directml_version"], introduced, changed)
-    return MappingProxyType(dict(sorted(found.items())))
+        levels[level] = FeatureLevelSchema(level, raw["directml_version"], introduced, changed)
+    return MappingProxyType(dict(sorted(levels.items())))
 
 
 @functools.cache

@@ -17,11 +17,11 @@ from typing import Any, ClassVar, NamedTuple, NoReturn, Self, dataclass_transfor
 
 from dmlgpu.catalog import FieldSchema, OperatorSchema, enums
 from dmlgpu.catalog.documentation import annotation, description_docstring, output_names, single_type
-from dmlgpu.catalog.names import to_directml, to_snake
+from dmlgpu.catalog.model import to_directml, to_snake
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.catalog.usual import length, usual
-from dmlgpu.common import coercion as kinds
-from dmlgpu.common.coercion import Converter, WrongKind
+from dmlgpu.common import coercion
+from dmlgpu.common.coercion import CoercionError, Converter
 from dmlgpu.common.errors import InvalidDescription
 
 __all__ = [
@@ -57,10 +57,10 @@ class Entries:
 
     def of(self, values: Mapping[str, Any]) -> tuple[float, ...] | None:
         """Return the array beside the values of other fields; None where they do not say how long it is."""
-        given = values.get(self.like)
-        if isinstance(given, TensorDesc):
-            return (self.value,) * max(given.dimension_count - self.less, 0)
-        return (self.value,) * len(given) if isinstance(given, tuple | list) else None
+        like = values.get(self.like)
+        if isinstance(like, TensorDesc):
+            return (self.value,) * max(like.dimension_count - self.less, 0)
+        return (self.value,) * len(like) if isinstance(like, tuple | list) else None
 
 
 def entries(value: float, like: str, *, less: int = 0) -> Any:
@@ -99,7 +99,7 @@ class ScaleBias:
     bias: float
 
     def __post_init__(self) -> None:
-        _normalise(self, kinds.real)
+        _normalise(self, coercion.real)
 
 
 @dataclass(frozen=True)
@@ -114,37 +114,37 @@ class Size2D:
     height: int
 
     def __post_init__(self) -> None:
-        _normalise(self, kinds.integer)
+        _normalise(self, coercion.integer)
 
 
 def _normalise(record: ScaleBias | Size2D, convert: Converter[Any]) -> None:
     for field in dataclasses.fields(record):
         try:
             object.__setattr__(record, field.name, convert(getattr(record, field.name)))
-        except WrongKind as wrong:
+        except CoercionError as wrong:
             raise InvalidDescription(type(record).__name__, field.name, wrong.describe()) from None
 
 
 def _converters() -> dict[str, Converter[Any]]:
     """Return the converter of each annotation that the catalog's fields have."""
     single: dict[str, Converter[Any]] = {
-        "int": kinds.integer,
-        "float": kinds.real,
-        "int | float": kinds.number,
-        "bool": kinds.boolean,
-        "ScaleBias": kinds.instance_of(ScaleBias, "a ScaleBias"),
-        "Size2D": kinds.instance_of(Size2D, "a Size2D"),
-        "TensorDesc": kinds.instance_of(TensorDesc, "a TensorDesc"),
+        "int": coercion.integer,
+        "float": coercion.real,
+        "int | float": coercion.number,
+        "bool": coercion.boolean,
+        "ScaleBias": coercion.instance_of(ScaleBias, "a ScaleBias"),
+        "Size2D": coercion.instance_of(Size2D, "a Size2D"),
+        "TensorDesc": coercion.instance_of(TensorDesc, "a TensorDesc"),
     }
     members = {name: value for name, value in vars(enums).items() if isinstance(value, type)}
-    single |= {name: kinds.member_of(cls) for name, cls in members.items() if issubclass(cls, IntEnum)}
+    single |= {name: coercion.member_of(cls) for name, cls in members.items() if issubclass(cls, IntEnum)}
     arrays = {
-        "tuple[int, ...]": kinds.tuple_of(kinds.integer, "integers"),
-        "tuple[float, ...]": kinds.tuple_of(kinds.real, "numbers"),
-        "tuple[TensorDesc, ...]": kinds.tuple_of(single["TensorDesc"], "TensorDesc"),
+        "tuple[int, ...]": coercion.tuple_of(coercion.integer, "integers"),
+        "tuple[float, ...]": coercion.tuple_of(coercion.real, "numbers"),
+        "tuple[TensorDesc, ...]": coercion.tuple_of(single["TensorDesc"], "TensorDesc"),
     }
     known = single | arrays
-    return known | {f"{name} | None": kinds.optional(convert) for name, convert in known.items()}
+    return known | {f"{name} | None": coercion.optional(convert) for name, convert in known.items()}
 
 
 _CONVERTERS = _converters()
@@ -241,8 +241,8 @@ class OperatorDesc:
             else:
                 put[name] = self._converted(name, convert, value)
         for name in repeated:
-            found = put[name] = defaults[name].of(put)
-            if found is None:
+            default = put[name] = defaults[name].of(put)
+            if default is None:
                 raise InvalidDescription(self.operator, name, "is required")
         for name in values:
             known = ", ".join(self.field_names)
@@ -251,7 +251,7 @@ class OperatorDesc:
     def _converted(self, name: str, convert: Converter[Any], value: Any) -> Any:
         try:
             return convert(value)
-        except WrongKind as wrong:
+        except CoercionError as wrong:
             raise InvalidDescription(self.operator, name + wrong.where, wrong.describe()) from None
 
     @property
@@ -329,9 +329,9 @@ class OperatorDesc:
         return dict(self.values)
 
 
-_DESCRIPTION = kinds.instance_of(OperatorDesc, "an OperatorDesc")
-_CONVERTERS["OperatorDesc | None"] = kinds.optional(_DESCRIPTION)
-_CONVERTERS["tuple[OperatorDesc, ...]"] = kinds.tuple_of(_DESCRIPTION, "OperatorDesc")
+_DESCRIPTION = coercion.instance_of(OperatorDesc, "an OperatorDesc")
+_CONVERTERS["OperatorDesc | None"] = coercion.optional(_DESCRIPTION)
+_CONVERTERS["tuple[OperatorDesc, ...]"] = coercion.tuple_of(_DESCRIPTION, "OperatorDesc")
 
 
 class _Documentation:

@@ -50,12 +50,14 @@ def has_overlap(sizes: Sequence[int], strides: Sequence[int]) -> bool:
         Undecided: when that takes more than ``MOST_STEPS`` steps to find out.
     """
     dimensions = [_Dimension(stride, n - 1) for n, stride in zip(sizes, strides, strict=True) if n > 1]
-    if any(one.stride == 0 for one in dimensions):
+    if any(dimension.stride == 0 for dimension in dimensions):
         return True
     dimensions = _entangled(dimensions)
     if len(dimensions) <= 2:  # the smallest solution in two dimensions is the step that divisibility left
         return bool(dimensions)
-    if math.prod(one.most + 1 for one in dimensions) > 1 + sum(one.most * one.stride for one in dimensions):
+    if math.prod(dimension.most + 1 for dimension in dimensions) > 1 + sum(
+        dimension.most * dimension.stride for dimension in dimensions
+    ):
         return True  # more elements than offsets
     return _has_short_solution(dimensions)
 
@@ -66,23 +68,23 @@ def _entangled(dimensions: list[_Dimension]) -> list[_Dimension]:
     A difference is a multiple of what divides all other strides, and no more than all other dimensions make up for.
     """
     while True:
-        found = []
-        for number, one in enumerate(dimensions):
+        remaining = []
+        for number, dimension in enumerate(dimensions):
             others = [other for place, other in enumerate(dimensions) if place != number]
             divisor = math.gcd(*(other.stride for other in others))
-            step = divisor // math.gcd(divisor, one.stride) if divisor else one.most + 1
-            reach = sum(other.most * other.stride for other in others) // one.stride
-            found.append(_Dimension(one.stride * step, min(one.most, reach) // step))
-        found = [one for one in found if one.most > 0]
-        if found == dimensions:
-            return found
-        dimensions = found
+            step = divisor // math.gcd(divisor, dimension.stride) if divisor else dimension.most + 1
+            reach = sum(other.most * other.stride for other in others) // dimension.stride
+            remaining.append(_Dimension(dimension.stride * step, min(dimension.most, reach) // step))
+        remaining = [dimension for dimension in remaining if dimension.most > 0]
+        if remaining == dimensions:
+            return remaining
+        dimensions = remaining
 
 
 def _has_short_solution(dimensions: list[_Dimension]) -> bool:
     """Return whether the equation has a solution, other than zero, within the bounds of all dimensions."""
-    bounds = [one.most for one in dimensions]
-    basis = _reduced(_solutions([one.stride for one in dimensions]), bounds)
+    bounds = [dimension.most for dimension in dimensions]
+    basis = _reduced(_solutions([dimension.stride for dimension in dimensions]), bounds)
     return any(_is_within(vector, bounds) for vector in basis) or any(
         any(vector) and _is_within(vector, bounds) for vector in _vectors_near(basis, bounds)
     )
@@ -123,12 +125,14 @@ def _reduced(basis: list[Vector], bounds: Sequence[int]) -> list[Vector]:
 
     def orthogonalise(row: int) -> None:
         """Find the shares of vector ``row``, and its length."""
-        found: list[Fraction] = []
+        own: list[Fraction] = []
         for column in range(row):
-            known = sum((found[one] * shares[column][one] * lengths[one] for one in range(column)), Fraction())
-            found.append((product(basis[row], basis[column]) - known) / lengths[column])
-        rest = sum((share * share * length for share, length in zip(found, lengths, strict=False)), Fraction())
-        shares[row:], lengths[row:] = [found], [product(basis[row], basis[row]) - rest]
+            known = sum(
+                (own[before] * shares[column][before] * lengths[before] for before in range(column)), Fraction()
+            )
+            own.append((product(basis[row], basis[column]) - known) / lengths[column])
+        rest = sum((share * share * length for share, length in zip(own, lengths, strict=False)), Fraction())
+        shares[row:], lengths[row:] = [own], [product(basis[row], basis[row]) - rest]
 
     row = 0
     while row < len(basis):
@@ -136,8 +140,8 @@ def _reduced(basis: list[Vector], bounds: Sequence[int]) -> list[Vector]:
         for column in reversed(range(row)):
             if times := round(shares[row][column]):
                 basis[row] = [x - times * y for x, y in zip(basis[row], basis[column], strict=True)]
-                for one in range(column):
-                    shares[row][one] -= times * shares[column][one]
+                for before in range(column):
+                    shares[row][before] -= times * shares[column][before]
                 shares[row][column] -= times
         if row and lengths[row] < (_LOVASZ - shares[row][row - 1] ** 2) * lengths[row - 1]:
             basis[row - 1], basis[row] = basis[row], basis[row - 1]

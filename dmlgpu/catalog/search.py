@@ -1,16 +1,80 @@
-"""Finding operators by a word: their own names, the names that other libraries have for them, what they do."""
+"""Search for operators by name, synonym, beginning, part or task; names in other libraries (``synonyms.toml``)."""
 
 from __future__ import annotations
 
 import difflib
 import functools
 import re
+import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from dmlgpu.catalog.loader import catalog
 from dmlgpu.catalog.model import OperatorSchema
-from dmlgpu.catalog.synonyms import SOURCES, synonyms
+
+SOURCES: Mapping[str, str] = MappingProxyType(
+    {"onnx": "ONNX", "torch": "PyTorch", "numpy": "NumPy", "webnn": "WebNN", "words": ""}
+)
+"""Where names come from, and how that is written; everyday words come from nowhere."""
+
+
+@dataclass(frozen=True)
+class Synonyms:
+    """An operator's names elsewhere.
+
+    Attributes:
+        task: what it is for, one of ``tasks()``.
+        onnx: operators of ONNX.
+        torch: functions and modules of PyTorch, without their package but for ``nn``.
+        numpy: functions of NumPy.
+        webnn: methods of WebNN's MLGraphBuilder.
+        words: everyday words.
+    """
+
+    task: str
+    onnx: tuple[str, ...] = ()
+    torch: tuple[str, ...] = ()
+    numpy: tuple[str, ...] = ()
+    webnn: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+
+    def of(self, source: str) -> tuple[str, ...]:
+        """Return the names of one of SOURCES."""
+        names: tuple[str, ...] = getattr(self, source)
+        return names
+
+
+@functools.cache
+def synonyms() -> Mapping[str, Synonyms]:
+    """Return the names that each operator has elsewhere, by DirectML's. Superseded ones have those of the newest."""
+    raw = {name: entry for name, entry in _read().items() if name != "tasks"}
+    own = {
+        name: Synonyms(entry["task"], **{source: tuple(entry.get(source, ())) for source in SOURCES})
+        for name, entry in raw.items()
+    }
+    return MappingProxyType({name: own[newest(name)] for name in catalog()})
+
+
+def newest(name: str) -> str:
+    """Return the operator that supersedes an operator in the end: itself where none does."""
+    while (newer := catalog()[name].superseded_by) is not None:
+        name = newer
+    return name
+
+
+@functools.cache
+def tasks() -> tuple[str, ...]:
+    """Return the titles of the tasks, in the order in which pages list them."""
+    return tuple(_read()["tasks"])
+
+
+@functools.cache
+def _read() -> dict[str, Any]:
+    return tomllib.loads((Path(__file__).parent / "synonyms.toml").read_text(encoding="utf-8"))
+
 
 LONGEST = 80
 """Characters of a word that is searched for; longer ones resemble no name."""
@@ -50,13 +114,13 @@ def find(word: str) -> tuple[Match, ...]:
         The best first: by how well the word fits, by how many libraries call the operator so, newest operators before
         those that they supersede, then in the catalog's order. Nothing where nothing fits.
     """
-    wanted = _key(word)
-    if not wanted or len(word) > LONGEST:
+    key = _key(word)
+    if not key or len(word) > LONGEST:
         return ()
-    found = [match for entry in catalog().values() if (match := _match(entry, wanted)) is not None]
+    matches = [match for entry in catalog().values() if (match := _match(entry, key)) is not None]
     # Sorting keeps the catalog's order where nothing else decides.
     return tuple(
-        sorted(found, key=lambda match: (match.fit, -len(match.names), match.operator.superseded_by is not None))
+        sorted(matches, key=lambda match: (match.fit, -len(match.names), match.operator.superseded_by is not None))
     )
 
 
@@ -87,24 +151,24 @@ def hint(word: str) -> str:
     return f"; similar names: {', '.join(similar)}" if similar else ""
 
 
-def _match(entry: OperatorSchema, wanted: str) -> Match | None:
+def _match(entry: OperatorSchema, sought: str) -> Match | None:
     """Return how a word in the form of ``_key`` fits an operator."""
     own, keys = _own_keys(entry.name), _keys(entry.name)
-    if wanted in own:
-        return Match(entry, NAME, tuple(keys.get(wanted, ())))
-    if wanted in keys:
-        return Match(entry, SYNONYM, keys[wanted])
+    if sought in own:
+        return Match(entry, NAME, tuple(keys.get(sought, ())))
+    if sought in keys:
+        return Match(entry, SYNONYM, keys[sought])
     every = (*own, *keys)
     fits = (
-        (BEGINNING, lambda key: key.startswith(wanted)),
-        (PART, lambda key: len(wanted) > 2 and wanted in key),
+        (BEGINNING, lambda key: key.startswith(sought)),
+        (PART, lambda key: len(sought) > 2 and sought in key),
     )
     for fit, holds in fits:
         if any(map(holds, every)):
             return Match(entry, fit, tuple(name for key, names in keys.items() if holds(key) for name in names))
     text = f"{entry.summary} {synonyms()[entry.name].task}"
     words = map(_key, re.findall(r"\w+", text))
-    return Match(entry, SUMMARY) if len(wanted) > 2 and any(one.startswith(wanted) for one in words) else None
+    return Match(entry, SUMMARY) if len(sought) > 2 and any(word.startswith(sought) for word in words) else None
 
 
 @functools.cache  # bounded by the catalog
@@ -128,12 +192,12 @@ def _forms(name: str) -> Iterator[str]:
 @functools.cache  # bounded by the catalog
 def _keys(name: str) -> Mapping[str, tuple[str, ...]]:
     """Return an operator's names elsewhere with what they are written like, by the form of ``_key``."""
-    found: dict[str, tuple[str, ...]] = {}
+    keys: dict[str, tuple[str, ...]] = {}
     for source, title in SOURCES.items():
         for synonym in synonyms()[name].of(source):
             key = _key(synonym)
-            found[key] = (*found.get(key, ()), f"{title} {synonym}".strip())
-    return found
+            keys[key] = (*keys.get(key, ()), f"{title} {synonym}".strip())
+    return keys
 
 
 def _key(word: str) -> str:

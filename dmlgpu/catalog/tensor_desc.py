@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.catalog.enums import DataType, TensorFlags
-from dmlgpu.common import coercion as kinds
+from dmlgpu.common import coercion
 from dmlgpu.common.errors import DmlError, InvalidArgument, InvalidDescription, OutOfMemory, shown
 
 WORD_BITS = 32
@@ -80,9 +80,9 @@ def _numbers(values: Any) -> NDArray[Any]:
     return array
 
 
-_DATA_TYPE, _FLAGS = kinds.member_of(DataType), kinds.flags_of(TensorFlags)
-_SIZES = kinds.tuple_of(kinds.integer, "integers")
-_BYTE = kinds.between(0, 255)
+_DATA_TYPE, _FLAGS = coercion.member_of(DataType), coercion.flags_of(TensorFlags)
+_SIZES = coercion.tuple_of(coercion.integer, "integers")
+_BYTE = coercion.between(0, 255)
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class TensorDesc:
         self._put("data_type", _DATA_TYPE)
         self._put("flags", _FLAGS)
         self._put("sizes", _SIZES)
-        self._put("guaranteed_base_offset_alignment", kinds.integer)
+        self._put("guaranteed_base_offset_alignment", coercion.integer)
         if self.strides is not None:
             self._put("strides", _SIZES)
         if self.total_tensor_size_in_bytes is None:
@@ -123,13 +123,13 @@ class TensorDesc:
             smallest = buffer_size(self.data_type, self.sizes, strides)
             object.__setattr__(self, "total_tensor_size_in_bytes", smallest)
         else:
-            self._put("total_tensor_size_in_bytes", kinds.integer)
+            self._put("total_tensor_size_in_bytes", coercion.integer)
 
-    def _put(self, name: str, convert: kinds.Converter[Any]) -> None:
+    def _put(self, name: str, convert: coercion.Converter[Any]) -> None:
         """Bring a field to its kind."""
         try:
             object.__setattr__(self, name, convert(getattr(self, name)))
-        except kinds.WrongKind as wrong:
+        except coercion.CoercionError as wrong:
             raise InvalidDescription("TensorDesc", name + wrong.where, wrong.describe()) from None
 
     @classmethod
@@ -143,7 +143,7 @@ class TensorDesc:
         Raises:
             InvalidArgument: no array, or of a type that DirectML does not have.
         """
-        data_type = kinds.argument("TensorDesc.of", "data_type", kinds.optional(_DATA_TYPE), data_type)
+        data_type = coercion.argument("TensorDesc.of", "data_type", coercion.optional(_DATA_TYPE), data_type)
         try:
             sizes, dtype = tuple(array.shape), np.dtype(array.dtype)
         except Exception:  # whatever a foreign object raises
@@ -194,8 +194,8 @@ class TensorDesc:
         """Whether the elements lie row-major without gaps."""
         packed = packed_strides(self.sizes)
         return all(
-            size == 1 or given == want
-            for size, given, want in zip(self.sizes, self.element_strides, packed, strict=True)
+            size == 1 or stride == want
+            for size, stride, want in zip(self.sizes, self.element_strides, packed, strict=True)
         )
 
     @property
@@ -215,7 +215,7 @@ class TensorDesc:
                 no byte.
             OutOfMemory: when the host has no memory for the bytes.
         """
-        kinds.argument("TensorDesc.encode", "fill", _BYTE, fill)
+        coercion.argument("TensorDesc.encode", "fill", _BYTE, fill)
         with self._reporting("encode", "array", array):
             values = np.broadcast_to(_numbers(array), self.sizes)
             raw = np.full(self.byte_size, fill, np.uint8)
@@ -246,7 +246,7 @@ class TensorDesc:
             return elements.reshape(self.sizes).copy() if self.is_packed else elements[self._offsets()]
 
     @contextlib.contextmanager
-    def _reporting(self, method: str, argument: str, given: object) -> Iterator[None]:
+    def _reporting(self, method: str, argument: str, array: object) -> Iterator[None]:
         """Name the tensor and the argument where NumPy cannot convert."""
         try:
             yield
@@ -255,7 +255,7 @@ class TensorDesc:
         except MemoryError as error:
             raise OutOfMemory(f"TensorDesc.{method}: the host has no memory for {self.byte_size:,} bytes") from error
         except Exception as error:
-            got = f"{given.dtype} with shape {given.shape}" if isinstance(given, np.ndarray) else shown(given)
+            got = f"{array.dtype} with shape {array.shape}" if isinstance(array, np.ndarray) else shown(array)
             raise InvalidArgument(
                 f"TensorDesc.{method}: {argument} does not fit {self.data_type.name} with sizes {shown(self.sizes)}, "
                 f"got {got}: {error}"

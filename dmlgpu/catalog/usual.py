@@ -94,15 +94,15 @@ def usual(schema: OperatorSchema, field: FieldSchema) -> float | str | None:
     name = field.python_name
     if field.is_array:
         return ENTRIES.get(name)
-    found = VALUES_OF.get((schema.name, name))
-    if found is None:
-        found = schema.defaults.get(field.name)
-    return VALUES.get(name) if found is None else found
+    value = VALUES_OF.get((schema.name, name))
+    if value is None:
+        value = schema.defaults.get(field.name)
+    return VALUES.get(name) if value is None else value
 
 
 def length(schema: OperatorSchema, field: FieldSchema) -> tuple[str, int]:
     """Return what tells how many entries an array has: another array, or a tensor and how many dimensions less."""
-    names = [one.python_name for one in schema.python_fields]
+    names = [field.python_name for field in schema.python_fields]
     window = next((name for name in WINDOWS if name in names and name != field.python_name), None)
     if window is not None:
         return window, 0

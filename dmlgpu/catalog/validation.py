@@ -72,12 +72,12 @@ def supported_types(operator_name: str, level: FeatureLevel) -> Mapping[str, fro
 @functools.cache  # bounded by the catalog and the levels
 def fusable_activations(host: str, level: FeatureLevel) -> tuple[str, ...]:
     """Return the operators that may serve as activation inside ``host`` at a feature level."""
-    found = []
+    names = []
     for name, schema in catalog().items():
         fusion = schema.fusion
         if fusion and fusion.level <= level and (fusion.into is None or host in fusion.into):
-            found.append(name)
-    return tuple(found)
+            names.append(name)
+    return tuple(names)
 
 
 @dataclass(frozen=True)
@@ -134,8 +134,8 @@ def _check_support(check: _Checker, label: str, tensor: TensorDesc, support: Ten
         check.fail(f"{label}.data_type", f"must be {allowed} {context}, got {tensor.data_type.name}")
     low, high = support.min_dimensions, support.max_dimensions
     if not low <= tensor.dimension_count <= high:
-        wanted = f"{low} to {high} dimensions" if low < high else f"{low} dimension{'s' * (low > 1)}"
-        check.fail(f"{label}.sizes", f"must have {wanted} {context}, got {tensor.dimension_count}")
+        expected = f"{low} to {high} dimensions" if low < high else f"{low} dimension{'s' * (low > 1)}"
+        check.fail(f"{label}.sizes", f"must have {expected} {context}, got {tensor.dimension_count}")
 
 
 def _check_layout(check: _Checker, label: str, tensor: TensorDesc) -> None:
@@ -175,14 +175,14 @@ def _check_output(check: _Checker, label: str, tensor: TensorDesc) -> None:
         check.fail(f"{label}.flags", "must not have OWNED_BY_DML, which is for inputs only")
     if tensor.strides is None:
         return
-    wanted = "must give each element of an output a place of its own"
-    given = f"got {list(tensor.strides)} for sizes {list(tensor.sizes)}"
+    rule = "must give each element of an output a place of its own"
+    got = f"got {list(tensor.strides)} for sizes {list(tensor.sizes)}"
     try:
         overlaps = has_overlap(tensor.sizes, tensor.strides)
     except Undecided as error:
-        check.fail(f"{label}.strides", f"{wanted}, which is {error}, {given}")
+        check.fail(f"{label}.strides", f"{rule}, which is {error}, {got}")
     if overlaps:
-        check.fail(f"{label}.strides", f"{wanted}, {given}")
+        check.fail(f"{label}.strides", f"{rule}, {got}")
 
 
 # -- relations and lengths -----------------------------------------------------------------------------------
@@ -200,9 +200,9 @@ def _check_relations(check: _Checker, schema: OperatorSchema, desc: OperatorDesc
 
 def _check_same(check: _Checker, what: str, first: TensorSlot, other: TensorSlot) -> None:
     attribute = {"DataType": "data_type", "DimensionCount": "dimension_count", "Sizes": "sizes"}[what]
-    wanted, given = getattr(first.tensor, attribute), getattr(other.tensor, attribute)
-    if wanted != given:
-        reason = f"must equal {first.label}.{attribute} ({_shown(wanted)}), got {_shown(given)}"
+    expected, actual = getattr(first.tensor, attribute), getattr(other.tensor, attribute)
+    if expected != actual:
+        reason = f"must equal {first.label}.{attribute} ({_shown(expected)}), got {_shown(actual)}"
         check.fail(f"{other.label}.{attribute}", reason)
 
 
@@ -278,14 +278,14 @@ def _check_scalar_type(check: _Checker, schema: OperatorSchema, desc: OperatorDe
     """Check scalars whose type is given beside them: it is the output's, and the values are of it."""
     for field in schema.python_fields:
         if field.type == "DML_TENSOR_DATA_TYPE":
-            given, output = getattr(desc, field.python_name), desc.outputs[0]
+            data_type, output = getattr(desc, field.python_name), desc.outputs[0]
             assert output.tensor is not None
-            if given is not output.tensor.data_type:
-                reason = f"must equal {output.label}.data_type ({output.tensor.data_type.name}), got {given.name}"
+            if data_type is not output.tensor.data_type:
+                reason = f"must equal {output.label}.data_type ({output.tensor.data_type.name}), got {data_type.name}"
                 check.fail(field.python_name, reason)
             for scalar in schema.python_fields:
                 if scalar.type == "SCALAR_UNION":
-                    _check_scalar(check, scalar, getattr(desc, scalar.python_name), given)
+                    _check_scalar(check, scalar, getattr(desc, scalar.python_name), data_type)
 
 
 def _check_scalar(check: _Checker, field: FieldSchema, value: int | float, data_type: DataType) -> None:

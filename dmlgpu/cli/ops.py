@@ -11,7 +11,7 @@ from dmlgpu import catalog as schema
 from dmlgpu.catalog import FieldSchema, OperatorSchema, search
 from dmlgpu.catalog.descs import by_name
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.catalog.synonyms import SOURCES, synonyms
+from dmlgpu.catalog.search import SOURCES, synonyms
 from dmlgpu.cli import tables
 from dmlgpu.compiler import operators
 from dmlgpu.compiler.operators.lowering import lowering

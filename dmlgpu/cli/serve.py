@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 from dmlgpu.runtime.browser.lending import VARIABLE, introduction
-from dmlgpu.runtime.browser.server import Page, Server
+from dmlgpu.runtime.browser.server import Page, PageServer
 
 
 def serve(
@@ -18,7 +18,7 @@ def serve(
         InvalidArgument: a key without its certificate, or files that cannot be used.
         OSError: when it cannot listen there.
     """
-    with Server(host, port, many=many, certificate=certificate, key=key, changed=_tell) as server:
+    with PageServer(host, port, many=many, certificate=certificate, key=key, changed=_tell) as server:
         print(introduction(server))
         if certificate is None and not server.address.startswith("http://localhost:"):
             print("Browsers offer WebGPU to secure addresses only: other machines need --cert and --key.\n")

@@ -8,13 +8,13 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from dmlgpu.common import coercion as kinds
+from dmlgpu.common import coercion
 from dmlgpu.common.errors import InvalidArgument
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
-_COUNT = kinds.between(0, kinds.UINT64_MAX)
+_COUNT = coercion.between(0, coercion.UINT64_MAX)
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class CacheLimits:
 
     def __post_init__(self) -> None:
         for name in ("entries", "size"):
-            value = kinds.argument("CacheLimits", name, _COUNT, getattr(self, name))
+            value = coercion.argument("CacheLimits", name, _COUNT, getattr(self, name))
             object.__setattr__(self, name, value)
 
 

@@ -1,7 +1,6 @@
-"""The kinds of values that fields and arguments take, and the conversion of what stands for one.
+"""Coercion of fields and arguments to exactly their types, NumPy's integers to ``int`` for instance.
 
-A converter returns the value as exactly its kind, an ``int`` for NumPy's integers, or raises ``WrongKind``. Whatever a
-foreign object raises when it is asked for its value means that it is of the wrong kind.
+Converters raise ``CoercionError`` for other values, also if a foreign object raises anything when asked for its value.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ import numpy as np
 
 from dmlgpu.common.errors import InvalidArgument, shown
 
-Kind = TypeVar("Kind")
+Coerced = TypeVar("Coerced")
 Member = TypeVar("Member", bound=IntEnum)
 Flags = TypeVar("Flags", bound=IntFlag)
 
-Converter = Callable[[Any], Kind]
+Converter = Callable[[Any], Coerced]
 
 UINT64_MAX = 2**64 - 1
 """The largest number that DirectML's structures hold."""
@@ -30,8 +29,8 @@ MOST_ENTRIES = 2**20
 """Most entries of a sequence; one that claims more, a ``range`` say, is refused before it is copied."""
 
 
-class WrongKind(Exception):
-    """A value is of the wrong kind; ``where`` is the part of the field, ``[1]`` or ``.scale``."""
+class CoercionError(Exception):
+    """A value has the wrong type or range; ``where`` is the part of the field, ``[1]`` or ``.scale``."""
 
     def __init__(self, expected: str, value: object, where: str = ""):
         self.expected, self.value, self.where = expected, value, where
@@ -42,15 +41,15 @@ class WrongKind(Exception):
         return f"must be {self.expected}, got {shown(self.value, typed=True)}"
 
 
-def argument(caller: str, name: str, convert: Converter[Kind], value: Any) -> Kind:
-    """Return an argument as its kind.
+def argument(caller: str, name: str, convert: Converter[Coerced], value: Any) -> Coerced:
+    """Return a coerced argument.
 
     Raises:
-        InvalidArgument: the value is of the wrong kind; names the caller and the argument.
+        InvalidArgument: the value has the wrong type; names the caller and the argument.
     """
     try:
         return convert(value)
-    except WrongKind as wrong:
+    except CoercionError as wrong:
         raise InvalidArgument(f"{caller}: {name}{wrong.where} {wrong.describe()}") from None
 
 
@@ -68,22 +67,22 @@ def as_index(value: Any) -> int | None:
 
 def integer(value: Any) -> int:
     """Take integers of up to 64 bits and a sign; no bool."""
-    found = as_index(value)
-    if found is None:
-        raise WrongKind("an integer", value)
-    if not -UINT64_MAX <= found <= UINT64_MAX:
-        raise WrongKind("an integer of at most 64 bits", found)
-    return found
+    number = as_index(value)
+    if number is None:
+        raise CoercionError("an integer", value)
+    if not -UINT64_MAX <= number <= UINT64_MAX:
+        raise CoercionError("an integer of at most 64 bits", number)
+    return number
 
 
 def between(low: int, high: int) -> Converter[int]:
     """Take integers of a range; no bool."""
 
     def convert(value: Any) -> int:
-        found = as_index(value)
-        if found is None or not low <= found <= high:
-            raise WrongKind(f"an integer between {low} and {high}", value)
-        return found
+        number = as_index(value)
+        if number is None or not low <= number <= high:
+            raise CoercionError(f"an integer between {low} and {high}", value)
+        return number
 
     return convert
 
@@ -93,56 +92,56 @@ def real(value: Any) -> float:
     if type(value) is float:
         return value
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise WrongKind("a number", value)
+        raise CoercionError("a number", value)
     try:
         return float(value)
     except OverflowError:
-        raise WrongKind("a number in the range of a float", value) from None
+        raise CoercionError("a number in the range of a float", value) from None
     except Exception:  # whatever a foreign __float__ raises
-        raise WrongKind("a number", value) from None
+        raise CoercionError("a number", value) from None
 
 
 def seconds(value: Any) -> float:
     """Take a time in seconds; infinity too, but not NaN, which no clock ever reaches."""
-    found = real(value)
-    if math.isnan(found):
-        raise WrongKind("a number of seconds", found)
-    return found
+    number = real(value)
+    if math.isnan(number):
+        raise CoercionError("a number of seconds", number)
+    return number
 
 
 def number(value: Any) -> int | float:
     """Take what ``real`` takes; an integer stays one."""
     as_float = real(value)
-    found = as_index(value) if isinstance(value, numbers.Integral) else None
-    return as_float if found is None else found
+    integral = as_index(value) if isinstance(value, numbers.Integral) else None
+    return as_float if integral is None else integral
 
 
 def boolean(value: Any) -> bool:
     """Take True and False, also NumPy's."""
     if not isinstance(value, bool | np.bool_):
-        raise WrongKind("a bool", value)
+        raise CoercionError("a bool", value)
     return bool(value)
 
 
 def text(value: Any) -> str:
     """Take text that drivers and files can take: without lone surrogates, which UTF-8 cannot encode, and NUL."""
     if not isinstance(value, str):
-        raise WrongKind("text", value)
+        raise CoercionError("text", value)
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise WrongKind("text without lone surrogates, which UTF-8 cannot encode", value) from None
+        raise CoercionError("text without lone surrogates, which UTF-8 cannot encode", value) from None
     if "\0" in value:
-        raise WrongKind("text without NUL", value)
+        raise CoercionError("text without NUL", value)
     return value
 
 
-def instance_of(cls: type[Kind], what: str) -> Converter[Kind]:
+def instance_of(cls: type[Coerced], what: str) -> Converter[Coerced]:
     """Take objects of a class."""
 
-    def convert(value: Any) -> Kind:
+    def convert(value: Any) -> Coerced:
         if not isinstance(value, cls):
-            raise WrongKind(what, value)
+            raise CoercionError(what, value)
         return value
 
     return convert
@@ -155,11 +154,11 @@ def member_of(cls: type[Member]) -> Converter[Member]:
     def convert(value: Any) -> Member:
         if isinstance(value, cls):
             return value
-        found = None if isinstance(value, IntEnum) else as_index(value)
+        number = None if isinstance(value, IntEnum) else as_index(value)
         for member in cls:
-            if member == found:
+            if member == number:
                 return member
-        raise WrongKind(expected, value)
+        raise CoercionError(expected, value)
 
     return convert
 
@@ -170,60 +169,60 @@ def flags_of(cls: type[Flags]) -> Converter[Flags]:
     highest = sum(cls)
 
     def convert(value: Any) -> Flags:
-        found = None if isinstance(value, IntEnum) else as_index(value)
-        if found is None or not 0 <= found <= highest:
-            raise WrongKind(expected, value)
-        return cls(found)
+        number = None if isinstance(value, IntEnum) else as_index(value)
+        if number is None or not 0 <= number <= highest:
+            raise CoercionError(expected, value)
+        return cls(number)
 
     return convert
 
 
-def optional(convert: Converter[Kind]) -> Converter[Kind | None]:
+def optional(convert: Converter[Coerced]) -> Converter[Coerced | None]:
     """Take None too."""
     return lambda value: None if value is None else convert(value)
 
 
-def tuple_of(convert: Converter[Kind], what: str) -> Converter[tuple[Kind, ...]]:
+def tuple_of(convert: Converter[Coerced], what: str) -> Converter[tuple[Coerced, ...]]:
     """Take sequences and arrays whose entries are of a kind; ``what`` is what messages call these."""
 
-    def convert_all(values: Any) -> tuple[Kind, ...]:
+    def convert_all(values: Any) -> tuple[Coerced, ...]:
         if isinstance(values, str | bytes) or not isinstance(values, Sequence | np.ndarray):
-            raise WrongKind(f"a sequence of {what}", values)
+            raise CoercionError(f"a sequence of {what}", values)
         try:
             is_long = len(values) > MOST_ENTRIES
             entries = () if is_long else tuple(values)
         except Exception:  # a foreign sequence, or an array without dimensions
-            raise WrongKind(f"a sequence of {what}", values) from None
+            raise CoercionError(f"a sequence of {what}", values) from None
         if is_long:
-            raise WrongKind(f"a sequence of at most {MOST_ENTRIES:,} {what}", values)
+            raise CoercionError(f"a sequence of at most {MOST_ENTRIES:,} {what}", values)
         converted = []
         for index, value in enumerate(entries):
             try:
                 converted.append(convert(value))
-            except WrongKind as wrong:
-                raise WrongKind(wrong.expected, wrong.value, f"[{index}]{wrong.where}") from None
+            except CoercionError as wrong:
+                raise CoercionError(wrong.expected, wrong.value, f"[{index}]{wrong.where}") from None
         return tuple(converted)
 
     return convert_all
 
 
-def mapping_of(convert: Converter[Kind], what: str) -> Converter[dict[str, Kind]]:
+def mapping_of(convert: Converter[Coerced], what: str) -> Converter[dict[str, Coerced]]:
     """Take mappings of texts to values of a kind, as a dictionary of its own; ``what`` is what messages call these."""
 
-    def convert_all(values: Any) -> dict[str, Kind]:
+    def convert_all(values: Any) -> dict[str, Coerced]:
         if not isinstance(values, Mapping):
-            raise WrongKind(f"a mapping of names to {what}", values)
+            raise CoercionError(f"a mapping of names to {what}", values)
         try:
             entries = tuple(values.items())
         except Exception:  # a foreign mapping
-            raise WrongKind(f"a mapping of names to {what}", values) from None
+            raise CoercionError(f"a mapping of names to {what}", values) from None
         converted = {}
         for key, value in entries:
             try:
                 converted[text(key)] = convert(value)
-            except WrongKind as wrong:
+            except CoercionError as wrong:
                 where = f"[{key!r:.40}]" if isinstance(key, str) else ""
-                raise WrongKind(wrong.expected, wrong.value, f"{where}{wrong.where}") from None
+                raise CoercionError(wrong.expected, wrong.value, f"{where}{wrong.where}") from None
         return converted
 
     return convert_all

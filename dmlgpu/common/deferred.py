@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 
 
-class Deferred:
+class DeferredCalls:
     """Actions under a lock: they run at once, or, while another thread holds the lock, when ``run`` is called next.
 
     Memory is given back like this. Python collects garbage in any thread, between any two lines. If one that holds the

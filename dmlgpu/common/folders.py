@@ -23,10 +23,10 @@ def user_caches() -> Path | None:
     named = os.environ.get("LOCALAPPDATA" if windows else "XDG_CACHE_HOME")
     if named:
         return Path(named)
-    found = home()
-    if found is None:
+    user_home = home()
+    if user_home is None:
         return None
-    return found / "AppData" / "Local" if windows else found / ".cache"
+    return user_home / "AppData" / "Local" if windows else user_home / ".cache"
 
 
 def cache_folder() -> Path:

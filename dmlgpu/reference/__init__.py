@@ -11,8 +11,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from dmlgpu.reference.memory import check_memory
-from dmlgpu.reference.registry import evaluate, find, implemented, keeps_outputs, reference
+from dmlgpu.reference.registry import check_memory, evaluate, find, implemented, keeps_outputs, reference
 
 __all__ = ["check_memory", "evaluate", "find", "implemented", "keeps_outputs", "reference"]
 

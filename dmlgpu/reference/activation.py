@@ -10,12 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.catalog import descs
-from dmlgpu.reference.bits import as_bits
-from dmlgpu.reference.cast import convert
-from dmlgpu.reference.elementwise import attribute
-from dmlgpu.reference.registry import reference
+from dmlgpu.reference.elementwise import as_bits, attribute, convert
+from dmlgpu.reference.registry import Array, reference
 
-Array = NDArray[Any]
 Wide = NDArray[np.float64]
 
 erfc: Callable[[Any], Wide] = np.vectorize(math.erfc, otypes=[np.float64])

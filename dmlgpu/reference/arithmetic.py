@@ -9,15 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import RoundingMode
-from dmlgpu.reference.cast import convert
-from dmlgpu.reference.elementwise import scaled, wide
-from dmlgpu.reference.registry import evaluate, reference
-
-Array = NDArray[Any]
+from dmlgpu.reference.elementwise import convert, scaled, wide
+from dmlgpu.reference.registry import Array, evaluate, reference
 
 # ---- sums, products, quotients
 

@@ -11,10 +11,8 @@ from numpy.typing import NDArray
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import MultiheadAttentionMaskType as MaskType
 from dmlgpu.reference.elementwise import attribute
-from dmlgpu.reference.memory import claim
-from dmlgpu.reference.registry import reference
+from dmlgpu.reference.registry import Array, claim, reference
 
-Array = NDArray[Any]
 Optional = Array | None
 Wide = NDArray[np.float64]
 

@@ -1,7 +1,7 @@
-"""Convolutions, place by place of the window: of floats in float64, of integers exactly.
+"""Convolutions, and the windows of FOLD and UNFOLD, position by position of the window.
 
-What becomes a quantised number is computed in float32 after the exact sum, operation by operation: a quotient that
-float64 would put on the other side of a half must not decide.
+Floats are computed in float64, integers exactly. What becomes a quantized number is computed in float32 after the exact
+sum, operation by operation: a quotient that float64 would put on the other side of a half must not decide.
 """
 
 from __future__ import annotations
@@ -11,16 +11,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import ConvolutionDirection, ConvolutionMode
-from dmlgpu.reference.fused import activated
-from dmlgpu.reference.memory import claim
 from dmlgpu.reference.quantization import quantized
-from dmlgpu.reference.registry import reference
+from dmlgpu.reference.registry import Array, activated, claim, reference
 
-Array = NDArray[Any]
 Optional = Array | None
 LETTERS = "xyz"
 
@@ -123,3 +119,57 @@ def quantized_linear_convolution(desc: descs.QuantizedLinearConvolution, *tensor
     scales = _channels(source_scale, rank) * _channels(filter_scale, rank)
     real = total.astype(np.int32).astype(np.float32) * scales / _channels(scale, rank)
     return quantized(real, 0 if zero is None else _channels(zero, rank), desc.output_tensor.data_type)
+
+
+def _positions(desc: Any, spatial: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the positions of the window along each axis."""
+    return tuple(
+        (size + desc.start_padding[axis] + desc.end_padding[axis] - desc.dilations[axis] * (window - 1) - 1)
+        // desc.strides[axis]
+        + 1
+        for axis, (size, window) in enumerate(zip(spatial, desc.window_sizes, strict=True))
+    )
+
+
+def _window_positions(desc: Any, positions: tuple[int, ...]) -> Iterator[tuple[int, tuple[slice, ...]]]:
+    """Yield each place of the window, in row-major order, with the slices of the padded images that it sees."""
+    for number, place in enumerate(itertools.product(*map(range, desc.window_sizes))):
+        starts = [k * d for k, d in zip(place, desc.dilations, strict=True)]
+        axes = zip(starts, desc.strides, positions, strict=True)
+        slices = (slice(start, start + stride * (count - 1) + 1, stride) for start, stride, count in axes)
+        yield number, (slice(None), slice(None), *slices)
+
+
+def _padding(desc: Any) -> list[tuple[int, int]]:
+    return [(0, 0), (0, 0), *zip(desc.start_padding, desc.end_padding, strict=True)]
+
+
+def _padded(desc: Any, sizes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(size + sum(ends) for size, ends in zip(sizes, _padding(desc), strict=True))
+
+
+@reference(descs.Unfold)
+def unfold(desc: descs.Unfold, input_tensor: Array) -> Array:
+    """The columns of all windows."""
+    batch, channels = input_tensor.shape[:2]
+    positions = _positions(desc, input_tensor.shape[2:])
+    claim("the padded images", *_padded(desc, input_tensor.shape))
+    padded = np.pad(input_tensor, _padding(desc))
+    seen = [padded[slices] for _, slices in _window_positions(desc, positions)]
+    return np.stack(seen, axis=2).reshape(batch, channels * len(seen), -1)
+
+
+@reference(descs.Fold)
+def fold(desc: descs.Fold, input_tensor: Array) -> Array:
+    """Columns added up, in float64."""
+    batch, channels, *spatial = desc.output_tensor.sizes
+    positions = _positions(desc, tuple(spatial))
+    columns = input_tensor.astype(np.float64).reshape(batch, channels, -1, *positions)
+    padding = _padding(desc)
+    sizes = _padded(desc, desc.output_tensor.sizes)
+    claim("the padded images", *sizes)
+    total = np.zeros(sizes)
+    for number, slices in _window_positions(desc, positions):
+        total[slices] += columns[:, :, number]
+    inside = tuple(slice(low, low + size) for size, (low, _) in zip(desc.output_tensor.sizes, padding, strict=True))
+    return total[inside].astype(input_tensor.dtype)

@@ -10,11 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.catalog import descs
-from dmlgpu.reference.cast import convert
-from dmlgpu.reference.elementwise import scaled
-from dmlgpu.reference.registry import reference
+from dmlgpu.reference.elementwise import convert, scaled
+from dmlgpu.reference.registry import Array, reference
 
-Array = NDArray[Any]
 Wide = NDArray[np.float64]
 
 erf: Callable[[Any], Wide] = np.vectorize(math.erf, otypes=[np.float64])

@@ -7,16 +7,13 @@ indices count from the end when negative: signed index types exist from feature 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.catalog import descs
-from dmlgpu.reference.bits import as_bits
-from dmlgpu.reference.registry import reference
-
-Array = NDArray[Any]
+from dmlgpu.reference.elementwise import as_bits
+from dmlgpu.reference.registry import Array, reference
 
 
 def _positions(indices: Array, extent: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
@@ -119,9 +116,9 @@ def scatter_nd(desc: descs.ScatterNd, input_tensor: Array, indices_tensor: Array
     tuples = _last_dimensions(indices_tensor, desc.indices_dimension_count)
     tuples = tuples.reshape(-1, tuples.shape[-1])
     length = tuples.shape[1]
-    found = [_positions(tuples[:, d], sizes[d]) for d in range(length)]
-    inside = np.logical_and.reduce([valid for _, valid in found])
-    places = np.ravel_multi_index(tuple(positions[inside] for positions, _ in found), sizes[:length])
+    by_dimension = [_positions(tuples[:, d], sizes[d]) for d in range(length)]
+    inside = np.logical_and.reduce([valid for _, valid in by_dimension])
+    places = np.ravel_multi_index(tuple(positions[inside] for positions, _ in by_dimension), sizes[:length])
     last = _last_of_each(places)
     output = as_bits(input_tensor).reshape(math.prod(sizes[:length]), math.prod(sizes[length:])).copy()
     output[places[last]] = as_bits(updates_tensor).reshape(tuples.shape[0], -1)[inside][last]

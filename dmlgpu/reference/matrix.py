@@ -9,16 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import MatrixTransform
 from dmlgpu.reference.elementwise import attribute
-from dmlgpu.reference.fused import activated
 from dmlgpu.reference.quantization import quantized
-from dmlgpu.reference.registry import reference
+from dmlgpu.reference.registry import Array, activated, reference
 
-Array = NDArray[Any]
 Optional = Array | None
 
 

@@ -10,10 +10,8 @@ from numpy.typing import NDArray
 
 from dmlgpu.catalog import descs
 from dmlgpu.reference.elementwise import attribute
-from dmlgpu.reference.fused import activated
-from dmlgpu.reference.registry import reference
+from dmlgpu.reference.registry import Array, activated, reference
 
-Array = NDArray[Any]
 Wide = NDArray[np.float64]
 
 

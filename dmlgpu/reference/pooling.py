@@ -6,13 +6,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dmlgpu.catalog import descs
-from dmlgpu.reference.memory import claim
-from dmlgpu.reference.registry import reference
-
-Array = NDArray[Any]
+from dmlgpu.reference.registry import Array, claim, reference
 
 
 def _axis(desc: Any, axis: int, spatial: int) -> Array:
@@ -158,8 +154,8 @@ def max_unpooling(desc: descs.MaxUnpooling, input_tensor: Array, indices_tensor:
     """Elements at the flat numbers that the indices name, the last of several; those beyond the output are dropped."""
     output = np.zeros(desc.output_tensor.sizes, input_tensor.dtype)
     numbers = indices_tensor.ravel()
-    kept = numbers < output.size
-    for number, value in zip(numbers[kept].astype(np.int64), input_tensor.ravel()[kept], strict=True):
+    inside = numbers < output.size
+    for number, value in zip(numbers[inside].astype(np.int64), input_tensor.ravel()[inside], strict=True):
         output.flat[number] = value
     return output
 

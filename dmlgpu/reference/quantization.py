@@ -9,13 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.reference.registry import reference
+from dmlgpu.reference.registry import Array, reference
 
-Array = NDArray[Any]
 F32 = np.float32
 
 
@@ -97,6 +95,6 @@ def dynamic_quantize_linear(desc: descs.DynamicQuantizeLinear, input_tensor: Arr
     smallest, largest = min(known.min(), F32(0)), max(known.max(), F32(0))
     scale = F32(1) if smallest == largest else (largest - smallest) / F32(high - low)
     zero_point = quantized(np.asarray(F32(low) - smallest / scale), 0, data_type)
-    one = desc.output_scale_tensor.sizes
+    scalar_sizes = desc.output_scale_tensor.sizes
     elements = quantized(values / scale, zero_point, data_type)
-    return elements, np.full(one, scale, F32), zero_point.reshape(one)
+    return elements, np.full(scalar_sizes, scale, F32), zero_point.reshape(scalar_sizes)

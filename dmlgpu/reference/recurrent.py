@@ -14,11 +14,8 @@ from dmlgpu.catalog.enums import DataType, RecurrentNetworkDirection
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.reference.elementwise import attribute
-from dmlgpu.reference.fused import activated
-from dmlgpu.reference.memory import claim
-from dmlgpu.reference.registry import reference
+from dmlgpu.reference.registry import Array, activated, claim, reference
 
-Array = NDArray[Any]
 Wide = NDArray[np.float64]
 Optional = Array | None
 States = tuple[Wide, ...]
@@ -83,7 +80,7 @@ def _layer(
     x, weights, recurrence, bias = tensors
     (_, steps, sequences, _), (_, directions, _, hidden) = x.shape, recurrence.shape
     shape = (directions, sequences, hidden)
-    states = [np.zeros(shape) if given is None else _wide(given[0]) for given in initial]
+    states = [np.zeros(shape) if state is None else _wide(state[0]) for state in initial]
     claim("the states of all steps", steps, *shape, each=16)
     whole = np.zeros((steps, *shape))
     lasting = np.full(sequences, steps) if lengths is None else lengths.ravel()

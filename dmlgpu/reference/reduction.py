@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import AxisDirection, ReduceFunction
 from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.reference.registry import reference
-
-Array = NDArray[Any]
+from dmlgpu.reference.registry import Array, reference
 
 
 def _rows(array: Array, axes: Sequence[int]) -> Array:
     """Return the array with all ``axes`` flattened, row-major and in ascending order, into one last dimension."""
     reduced = sorted(set(axes))
-    kept = [axis for axis in range(array.ndim) if axis not in reduced]
-    return array.transpose(*kept, *reduced).reshape(*(array.shape[axis] for axis in kept), -1)
+    remaining = [axis for axis in range(array.ndim) if axis not in reduced]
+    return array.transpose(*remaining, *reduced).reshape(*(array.shape[axis] for axis in remaining), -1)
 
 
 def _position(rows: Array, best: Array, direction: AxisDirection) -> Array:

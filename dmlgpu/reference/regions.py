@@ -6,15 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import InterpolationMode, ReduceFunction
-from dmlgpu.reference.memory import claim
-from dmlgpu.reference.registry import reference
-
-Array = NDArray[Any]
-
+from dmlgpu.reference.registry import Array, claim, reference
 
 # ---- pooling
 
@@ -210,10 +205,10 @@ def roi_align_grad(
         if desc.output_roi_gradient_tensor is not None and desc.interpolation_mode is InterpolationMode.LINEAR:
             assert input_tensor is not None
             to_regions[region.number] = _moved(desc, region, input_tensor[region.batch].astype(np.float64), shares)
-    wanted = (desc.output_gradient_tensor, to_input), (desc.output_roi_gradient_tensor, to_regions)
+    gradients = (desc.output_gradient_tensor, to_input), (desc.output_roi_gradient_tensor, to_regions)
     return tuple(
         None if tensor is None else array.reshape(tensor.sizes).astype(input_gradient_tensor.dtype)
-        for tensor, array in wanted
+        for tensor, array in gradients
     )
 
 

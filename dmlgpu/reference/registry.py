@@ -1,17 +1,63 @@
-"""Which NumPy function computes which operator."""
+"""Which NumPy function computes which operator, within which memory; fused activations."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.catalog.operator_desc import OperatorDesc
-from dmlgpu.common.errors import OperatorNotImplemented
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common.errors import OperatorNotImplemented, OutOfMemory
 from dmlgpu.common.memory import host_budget
-from dmlgpu.reference.memory import allowing, claim_tensors
+
+BYTES_PER_ELEMENT = 64
+"""What functions take, at most, for each element of their tensors: wide copies, offsets, places. Functions that need
+more ask for it with ``claim``."""
+
+_allowed: ContextVar[tuple[str, int | None]] = ContextVar("allowed", default=("reference", None))
+
+
+@contextlib.contextmanager
+def allowing(operator: str, budget: int | None) -> Iterator[None]:
+    """Let an operator's function take so many bytes at a time, within the block; None for any number."""
+    token = _allowed.set((operator, budget))
+    try:
+        yield
+    finally:
+        _allowed.reset(token)
+
+
+def claim(what: str, *sizes: int, each: int = 8) -> None:
+    """Raise OutOfMemory where an array does not fit into what the operator may take.
+
+    Args:
+        what: what the array holds, for the message.
+        sizes: of the array.
+        each: bytes for every element of it, with all that is computed from it.
+    """
+    operator, budget = _allowed.get()
+    needed = each * math.prod(sizes)
+    if budget is not None and needed > budget:
+        raise OutOfMemory(f"{operator}: the NumPy reference needs {needed:,} bytes for {what}, but may take {budget:,}")
+
+
+def check_memory(desc: OperatorDesc, budget: int | None) -> None:
+    """Raise OutOfMemory where computing an operator takes more than so many bytes, as far as its description tells."""
+    with allowing(desc.operator, budget):
+        claim_tensors(desc)
+
+
+def claim_tensors(desc: OperatorDesc) -> None:
+    """Raise OutOfMemory where a few copies of all tensors do not fit into what the operator may take."""
+    tensors = [slot.tensor for slot in (*desc.inputs, *desc.outputs) if slot.tensor is not None]
+    claim("copies of its tensors", sum(tensor.element_count for tensor in tensors), each=BYTES_PER_ELEMENT)
+
 
 Array: TypeAlias = NDArray[Any]
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -79,11 +125,11 @@ def evaluate(
     """
     if desc.operator not in _FUNCTIONS:
         raise OperatorNotImplemented(desc.operator)
-    kept = {"before": before} if keeps_outputs(desc.operator) else {}
+    extra = {"before": before} if keeps_outputs(desc.operator) else {}
     # Overflow, wrapping and NaN are results here, not accidents.
     with np.errstate(all="ignore"), allowing(desc.operator, host_budget() if budget is None else budget):
         claim_tensors(desc)
-        result = _FUNCTIONS[desc.operator](desc, *_by_field(desc, inputs), **kept)
+        result = _FUNCTIONS[desc.operator](desc, *_by_field(desc, inputs), **extra)
     return result if isinstance(result, tuple) else (result,)
 
 
@@ -93,3 +139,11 @@ def _by_field(desc: OperatorDesc, inputs: Sequence[Array | None]) -> list[Any]:
     for (name, index, _), array in zip(desc.inputs, inputs, strict=True):
         fields[name] = array if index is None else (*fields.get(name, ()), array)
     return list(fields.values())
+
+
+def activated(values: Array, activation: OperatorDesc | None, output: TensorDesc) -> Array:
+    """Apply a fused activation to an operator's rounded result, as that of two operators in turn."""
+    if activation is None:
+        return values
+    (result,) = evaluate(activation.replace(input_tensor=output, output_tensor=output), [values])
+    return result

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import AxisDirection, InterpolationMode
-from dmlgpu.reference.registry import reference
+from dmlgpu.reference.registry import Array, reference
 
-Array = NDArray[Any]
 Sizes = tuple[int, ...]
 
 

@@ -1,4 +1,4 @@
-"""Operators that carry something along lines."""
+"""Scans along an axis, nonzero coordinates, and sorting."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import AxisDirection
-from dmlgpu.reference.registry import reference
-
-Array = NDArray[Any]
+from dmlgpu.reference.elementwise import as_bits
+from dmlgpu.reference.registry import Array, reference
 
 AT_ONCE = 512
 """Significands from 1/2 to 1 whose product a float64 surely holds."""
@@ -75,6 +74,37 @@ def cumulative_product(desc: descs.CumulativeProduct, input_tensor: Array) -> Ar
 def nonzero_coordinates(desc: descs.NonzeroCoordinates, input_tensor: Array) -> tuple[Array, Array]:
     """How many elements are not zero, and their last coordinates in row-major order; rows of 0 after them."""
     coordinates = np.zeros(desc.output_coordinates_tensor.sizes, np.uint32)
-    found = np.argwhere(input_tensor != 0)
-    coordinates.reshape(coordinates.shape[-2:])[: len(found)] = found[:, -coordinates.shape[-1] :]
-    return np.full(desc.output_count_tensor.sizes, len(found), np.uint32), coordinates
+    nonzero = np.argwhere(input_tensor != 0)
+    coordinates.reshape(coordinates.shape[-2:])[: len(nonzero)] = nonzero[:, -coordinates.shape[-1] :]
+    return np.full(desc.output_count_tensor.sizes, len(nonzero), np.uint32), coordinates
+
+
+def _places(array: Array, axis: int, direction: AxisDirection) -> NDArray[np.intp]:
+    """Return the stable order of every line. NaN is larger than all numbers, and equal to NaN.
+
+    A stable sort of a line read backwards, read backwards itself, has the largest element first and of equal ones that
+    with the lower index.
+    """
+    if direction is AxisDirection.INCREASING:
+        return np.argsort(array, axis, kind="stable")
+    last = array.shape[axis] - 1
+    return last - np.flip(np.argsort(np.flip(array, axis), axis, kind="stable"), axis)
+
+
+def _first(desc: Any, array: Array, direction: AxisDirection) -> tuple[Array, Array]:
+    """Return the first K values of every line, bit for bit, and their places."""
+    places = np.take(_places(array, desc.axis, direction), np.arange(desc.k), desc.axis)
+    values = np.take_along_axis(as_bits(array), places, desc.axis).view(array.dtype)
+    return values, places.astype(desc.output_index_tensor.data_type.numpy)
+
+
+@reference(descs.TopK1)
+def top_k1(desc: descs.TopK1, input_tensor: Array) -> tuple[Array, Array]:
+    """The first K elements along the axis in the order of the direction, and their places."""
+    return _first(desc, input_tensor, desc.axis_direction)
+
+
+@reference(descs.TopK)
+def top_k(desc: descs.TopK, input_tensor: Array) -> tuple[Array, Array]:
+    """The largest K elements along the axis, and their places."""
+    return _first(desc, input_tensor, AxisDirection.DECREASING)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.catalog import descs
-from dmlgpu.reference.registry import reference
-
-Array = NDArray[Any]
+from dmlgpu.reference.registry import Array, reference
 
 
 def _shifted(array: Array, axes: Sequence[int]) -> NDArray[np.float64]:

@@ -44,7 +44,7 @@ def adapters() -> tuple[AdapterInfo, ...]:
     return (*(() if gpu is None else gpu.adapters()), NUMPY_ADAPTER, *pages)
 
 
-def choose(wanted: Choice = None, *, announce: bool = True) -> AdapterInfo:
+def choose(requested: Choice = None, *, announce: bool = True) -> AdapterInfo:
     """Choose an adapter.
 
     Args:
@@ -60,26 +60,26 @@ def choose(wanted: Choice = None, *, announce: bool = True) -> AdapterInfo:
         AdapterNotFound: nothing matches; the message lists all adapters.
         InvalidArgument: something else than these.
     """
-    wanted = (environment_choice() or None) if wanted is None else wanted
-    if isinstance(wanted, AdapterInfo):
-        return wanted
+    requested = (environment_choice() or None) if requested is None else requested
+    if isinstance(requested, AdapterInfo):
+        return requested
     # Asked for by its name, the reference needs no look at drivers.
-    if isinstance(wanted, str) and wanted.strip().lower() == NUMPY_ADAPTER.name:
+    if isinstance(requested, str) and requested.strip().lower() == NUMPY_ADAPTER.name:
         return NUMPY_ADAPTER
-    if isinstance(wanted, str) and wanted.strip().lower() == BROWSER:
+    if isinstance(requested, str) and requested.strip().lower() == BROWSER:
         return _browser().first_page()
     known = adapters()
-    if isinstance(wanted, str) and _NUMBER.fullmatch(wanted.strip()):
-        wanted = int(wanted)
-    info = pick(wanted, known)
+    if isinstance(requested, str) and _NUMBER.fullmatch(requested.strip()):
+        requested = int(requested)
+    info = pick(requested, known)
     if info is None:
-        raise AdapterNotFound(wanted, [str(one) for one in known], why_no_gpu())
-    if wanted is None and info.is_software and announce:
+        raise AdapterNotFound(requested, [str(info) for info in known], why_no_gpu())
+    if requested is None and info.is_software and announce:
         _announce(info)
     return info
 
 
-def pick(wanted: str | int | None, known: Sequence[AdapterInfo]) -> AdapterInfo | None:
+def pick(requested: str | int | None, known: Sequence[AdapterInfo]) -> AdapterInfo | None:
     """Return which of some adapters ``choose`` takes, None where nothing matches.
 
     Args:
@@ -89,16 +89,16 @@ def pick(wanted: str | int | None, known: Sequence[AdapterInfo]) -> AdapterInfo 
     Raises:
         InvalidArgument: neither an index nor a text.
     """
-    if wanted is None:
-        local = [one for one in known if one.backend.lower() != BROWSER]
-        return min(local, key=lambda one: (one == NUMPY_ADAPTER, one.is_software, one.backend == "OpenGL"))
-    if isinstance(wanted, str) and not _NUMBER.fullmatch(wanted.strip()):
-        text = wanted.strip().lower()
+    if requested is None:
+        local = [info for info in known if info.backend.lower() != BROWSER]
+        return min(local, key=lambda info: (info == NUMPY_ADAPTER, info.is_software, info.backend == "OpenGL"))
+    if isinstance(requested, str) and not _NUMBER.fullmatch(requested.strip()):
+        text = requested.strip().lower()
         return next((info for info in known if text in str(info).lower()), None)
-    index = int(wanted) if isinstance(wanted, str) else as_index(wanted)
+    index = int(requested) if isinstance(requested, str) else as_index(requested)
     if index is None:
         kind = "an AdapterInfo, an index, a part of an adapter's text or None"
-        raise InvalidArgument(f"Device: adapter must be {kind}, got {shown(wanted)}")
+        raise InvalidArgument(f"Device: adapter must be {kind}, got {shown(requested)}")
     return known[index] if 0 <= index < len(known) else None
 
 
@@ -109,8 +109,8 @@ def wait_for_pages(count: int) -> list[AdapterInfo]:
         AdapterNotFound: what it needs is not installed.
         DmlError: the server does not answer.
     """
-    found: list[AdapterInfo] = _browser().some_pages(count)
-    return found
+    pages: list[AdapterInfo] = _browser().some_pages(count)
+    return pages
 
 
 def show_in_page(info: AdapterInfo, **shown: str | int) -> None:

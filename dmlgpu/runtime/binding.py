@@ -33,10 +33,10 @@ class BufferBinding:
         if self.buffer is not None and not isinstance(self.buffer, Buffer):
             raise InvalidArgument(f"BufferBinding: buffer must be a Buffer or None, got {type(self.buffer).__name__}")
         for name in ("offset",) if self.size is None else ("offset", "size"):
-            given = getattr(self, name)
-            found = natural("BufferBinding", name, given)
-            if found is not given:
-                object.__setattr__(self, name, found)
+            value = getattr(self, name)
+            number = natural("BufferBinding", name, value)
+            if number is not value:
+                object.__setattr__(self, name, number)
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,11 @@ class BufferArrayBinding:
 
     def __post_init__(self) -> None:
         bindings = as_tuple("BufferArrayBinding", "bindings", self.bindings, "bindings")
-        for index, one in enumerate(bindings):
-            if one is not None and not isinstance(one, BufferBinding | Buffer):
+        for index, binding in enumerate(bindings):
+            if binding is not None and not isinstance(binding, BufferBinding | Buffer):
                 raise InvalidArgument(
                     f"BufferArrayBinding: bindings[{index}] must be a BufferBinding, a Buffer or None, "
-                    f"got {type(one).__name__}"
+                    f"got {type(binding).__name__}"
                 )
         object.__setattr__(self, "bindings", bindings)
 
@@ -67,54 +67,54 @@ Bindable: TypeAlias = BufferBinding | Buffer | None
 Ranges: TypeAlias = tuple[Range[Buffer] | None, ...]
 
 
-def input_ranges(dispatchable: Dispatchable, given: tuple[object, ...]) -> Ranges:
+def input_ranges(dispatchable: Dispatchable, bindings: tuple[object, ...]) -> Ranges:
     """Return the bytes of each input that ``BindingTable.bind_inputs`` is given, for all operators of an initializer.
 
     Raises:
         BindingError, InvalidArgument, InvalidState: as ``BindingTable.bind_inputs``.
     """
     if isinstance(dispatchable, CompiledOperator):
-        return _tensors(dispatchable, "bind_inputs", dispatchable.inputs, given)
+        return _tensors(dispatchable, "bind_inputs", dispatchable.inputs, bindings)
     operators, caller = dispatchable.operators, dispatchable.description
-    if len(given) != len(operators):
+    if len(bindings) != len(operators):
         raise BindingError(
-            f"{caller}: bind_inputs takes {_count(len(operators), 'array')}, one per operator, got {len(given)}"
+            f"{caller}: bind_inputs takes {_count(len(operators), 'array')}, one per operator, got {len(bindings)}"
         )
     return tuple(
         bound
-        for index, (compiled, array) in enumerate(zip(operators, given, strict=True))
+        for index, (compiled, array) in enumerate(zip(operators, bindings, strict=True))
         for bound in _owned_tensors(f"{caller}, operators[{index}] {compiled.description}", compiled, array)
     )
 
 
-def output_ranges(dispatchable: Dispatchable, given: tuple[object, ...]) -> Ranges:
+def output_ranges(dispatchable: Dispatchable, bindings: tuple[object, ...]) -> Ranges:
     """Return the bytes of each output that ``BindingTable.bind_outputs`` is given: an initializer's are persistent.
 
     Raises:
         BindingError, InvalidArgument, InvalidState: as ``BindingTable.bind_inputs``.
     """
     if isinstance(dispatchable, CompiledOperator):
-        return _tensors(dispatchable, "bind_outputs", dispatchable.outputs, given)
+        return _tensors(dispatchable, "bind_outputs", dispatchable.outputs, bindings)
     operators = dispatchable.operators
-    if len(given) != len(operators):
+    if len(bindings) != len(operators):
         raise BindingError(
             f"{dispatchable.description}: bind_outputs takes {_count(len(operators))}, "
-            f"the persistent resource of each operator, got {len(given)}"
+            f"the persistent resource of each operator, got {len(bindings)}"
         )
     return tuple(
         resource_range(
             dispatchable,
             f"the persistent resource of operators[{index}] {compiled.description}",
-            one,
+            binding,
             compiled._properties.persistent_resource_size,
             PERSISTENT_ALIGNMENT,
         )
-        for index, (compiled, one) in enumerate(zip(operators, given, strict=True))
+        for index, (compiled, binding) in enumerate(zip(operators, bindings, strict=True))
     )
 
 
 def resource_range(
-    dispatchable: Dispatchable, label: str, given: object, size: int, alignment: int
+    dispatchable: Dispatchable, label: str, binding: object, size: int, alignment: int
 ) -> Range[Buffer] | None:
     """Return the ``size`` bytes of a temporary or persistent resource, or None where nothing is bound.
 
@@ -122,7 +122,7 @@ def resource_range(
         BindingError, InvalidArgument, InvalidState: as ``BindingTable.bind_inputs``.
     """
     caller = dispatchable.description
-    bound = _resolve(dispatchable, caller, label, given, "" if size else "its size is 0")
+    bound = _resolve(dispatchable, caller, label, binding, "" if size else "its size is 0")
     if bound is None:
         return None
     _check_offset(caller, label, bound, alignment)
@@ -131,15 +131,15 @@ def resource_range(
     return Range(bound.buffer, bound.offset, size)
 
 
-def _tensors(compiled: CompiledOperator, method: str, ports: tuple[Port, ...], given: tuple[object, ...]) -> Ranges:
+def _tensors(compiled: CompiledOperator, method: str, ports: tuple[Port, ...], bindings: tuple[object, ...]) -> Ranges:
     caller = compiled.description
-    given = with_absent(given, ports)
-    if len(given) != len(ports):
+    bindings = with_absent(bindings, ports)
+    if len(bindings) != len(ports):
         names = ", ".join(port.label for port in ports)
-        raise BindingError(f"{caller}: {method} takes {_count(len(ports))} ({names}), got {len(given)}")
+        raise BindingError(f"{caller}: {method} takes {_count(len(ports))} ({names}), got {len(bindings)}")
     return tuple(
-        _tensor(compiled, caller, port, one, _why_not_at_execution(port))
-        for port, one in zip(ports, given, strict=True)
+        _tensor(compiled, caller, port, binding, _why_not_at_execution(port))
+        for port, binding in zip(ports, bindings, strict=True)
     )
 
 
@@ -149,26 +149,28 @@ def _why_not_at_execution(port: Port) -> str:
     return "OWNED_BY_DML tensors are bound at initialisation" if port.owned else ""
 
 
-def _owned_tensors(caller: str, compiled: CompiledOperator, given: object) -> Ranges:
+def _owned_tensors(caller: str, compiled: CompiledOperator, array: object) -> Ranges:
     """Return the bytes of the inputs of one operator of an initializer."""
-    if given is not None and not isinstance(given, BufferArrayBinding):
-        raise InvalidArgument(f"{caller}: expected a BufferArrayBinding or None, got {type(given).__name__}")
-    if given is None or not given.bindings:
+    if array is not None and not isinstance(array, BufferArrayBinding):
+        raise InvalidArgument(f"{caller}: expected a BufferArrayBinding or None, got {type(array).__name__}")
+    if array is None or not array.bindings:
         # Nothing at all unbinds; a table that is only partly bound is refused when it is recorded.
         return (None,) * len(compiled.inputs)
-    if len(given.bindings) != len(compiled.inputs):
+    if len(array.bindings) != len(compiled.inputs):
         expected = _count(len(compiled.inputs), "entry")
-        raise BindingError(f"{caller}: the array takes {expected}, one per input, got {len(given.bindings)}")
+        raise BindingError(f"{caller}: the array takes {expected}, one per input, got {len(array.bindings)}")
     why_not = "only OWNED_BY_DML tensors are bound at initialisation"
     return tuple(
-        _tensor(compiled, caller, port, one, "" if port.owned else why_not)
-        for port, one in zip(compiled.inputs, given.bindings, strict=True)
+        _tensor(compiled, caller, port, binding, "" if port.owned else why_not)
+        for port, binding in zip(compiled.inputs, array.bindings, strict=True)
     )
 
 
-def _tensor(compiled: CompiledOperator, caller: str, port: Port, given: object, why_not: str) -> Range[Buffer] | None:
+def _tensor(
+    compiled: CompiledOperator, caller: str, port: Port, bindable: object, why_not: str
+) -> Range[Buffer] | None:
     """Return the bytes of a tensor: present, aligned, large enough; None for one that takes no binding."""
-    bound = _resolve(compiled, caller, port.label, given, why_not)
+    bound = _resolve(compiled, caller, port.label, bindable, why_not)
     if why_not:
         return None
     desc = port.desc
@@ -187,13 +189,17 @@ def _tensor(compiled: CompiledOperator, caller: str, port: Port, given: object, 
     return Range(bound.buffer, bound.offset, desc.byte_size)
 
 
-def _resolve(dispatchable: Dispatchable, caller: str, label: str, given: object, why_not: str) -> Range[Buffer] | None:
+def _resolve(
+    dispatchable: Dispatchable, caller: str, label: str, bindable: object, why_not: str
+) -> Range[Buffer] | None:
     """Return the range that a binding names, checked against its buffer alone; ``why_not`` refuses every range."""
-    binding = BufferBinding(given) if isinstance(given, Buffer) else given
+    binding = BufferBinding(bindable) if isinstance(bindable, Buffer) else bindable
     if binding is None or (isinstance(binding, BufferBinding) and binding.buffer is None):
         return None
     if not isinstance(binding, BufferBinding):
-        raise InvalidArgument(f"{caller}: {label} takes a BufferBinding, a Buffer or None, got {type(given).__name__}")
+        raise InvalidArgument(
+            f"{caller}: {label} takes a BufferBinding, a Buffer or None, got {type(bindable).__name__}"
+        )
     buffer = binding.buffer
     expect_child(caller, f"the buffer of {label}", buffer, Buffer, dispatchable._state)
     assert buffer is not None

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dmlgpu.common import coercion
 from dmlgpu.common.coercion import UINT64_MAX, as_index
-from dmlgpu.common.errors import InvalidArgument, InvalidState, abridged, shown
+from dmlgpu.common.errors import InvalidArgument, InvalidState, TimedOut, abridged, shown
 from dmlgpu.runtime.child import DeviceChild, DmlObject
-from dmlgpu.runtime.executor import WORD_BYTES
-from dmlgpu.runtime.readback import Readback
+from dmlgpu.runtime.executor import WORD_BYTES, Reading
 
 if TYPE_CHECKING:
     from dmlgpu.runtime.device import Device
@@ -172,8 +172,8 @@ class Buffer(DeviceChild):
 
     def _check_part(self, verb: str, offset: int, size: int | None) -> tuple[int, int]:
         """Return offset and size of a range to read, which None ends where the buffer ends."""
-        begin, given = self._check_range(verb, offset, 0 if size is None else size)
-        return begin, self._size - begin if size is None else given
+        begin, count = self._check_range(verb, offset, 0 if size is None else size)
+        return begin, self._size - begin if size is None else count
 
     def _check_range(self, verb: str, offset: int, size: int) -> tuple[int, int]:
         self._state.check()
@@ -203,11 +203,11 @@ def natural(caller: str, argument: str, value: Any) -> int:
     Raises:
         InvalidArgument: not an integer from 0 to 2^64 - 1.
     """
-    found = as_index(value)
-    if found is None or not 0 <= found <= UINT64_MAX:
-        rule = "below 2^64" if found is not None and found > 0 else "of at least 0"
+    number = as_index(value)
+    if number is None or not 0 <= number <= UINT64_MAX:
+        rule = "below 2^64" if number is not None and number > 0 else "of at least 0"
         raise InvalidArgument(f"{caller}: {argument} must be an integer {rule}, got {shown(value)}")
-    return found
+    return number
 
 
 def _whole_words(offset: int, size: int) -> tuple[int, int]:
@@ -226,3 +226,67 @@ def _as_bytes(caller: str, data: Any) -> NDArray[np.uint8]:
         kind = f"an array of {data.dtype}" if isinstance(data, np.ndarray) else type(data).__name__
         raise InvalidArgument(f"{caller}: write takes bytes or a NumPy array of numbers, got {kind}")
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+class Readback(DeviceChild):
+    """Bytes of a buffer on their way to the host, made by ``Buffer.read_async``. Thread-safe.
+
+    They are what the buffer held after all work that was submitted before the call: what is executed or written
+    later, or a release of the buffer, changes nothing. Until the result is there they take memory of the device beside
+    its memory budget; a readback that is dropped gives it back.
+    """
+
+    _kind = "readback"
+
+    def __init__(
+        self, device: Device, state: DeviceState, *, reading: Reading | None, source: str, begin: int, size: int
+    ):
+        super().__init__(device, state)
+        self._reading, self._source, self._begin, self._size = reading, source, begin, size
+        # Several threads may find the bytes at once: the first array counts.
+        self._found = [np.empty(0, np.uint8)] if reading is None else []
+
+    @property
+    def description(self) -> str:
+        return f"{super().description} of {self._source}"
+
+    @property
+    def size(self) -> int:
+        """Size in bytes."""
+        return self._size
+
+    def done(self) -> bool:
+        """Return whether ``result`` would wait no more.
+
+        Raises:
+            DeviceRemoved: the device is gone, and the bytes were not fetched before.
+        """
+        if self._found or self._reading is None:
+            return True
+        self._state.check()
+        return self._state.call_unlocked(self._reading.is_done)
+
+    def result(self, timeout: float | None = None) -> NDArray[np.uint8]:
+        """Wait for the bytes. A signal handler's exception, KeyboardInterrupt for one, ends the wait.
+
+        Args:
+            timeout: seconds; None waits for ever.
+
+        Returns:
+            An array of uint8 that belongs to the caller, the same one at each call.
+
+        Raises:
+            TimedOut: the bytes are not there in time; a later call may find them.
+            InvalidArgument: ``timeout`` is no number of seconds.
+            DeviceRemoved: the device is gone, or goes meanwhile, and the bytes were not fetched before.
+        """
+        if timeout is not None:
+            timeout = coercion.argument(self.description, "timeout", coercion.seconds, timeout)
+        if not self._found and self._reading is not None:
+            self._state.check()
+            # The lock is not held: other threads go on submitting.
+            words = self._state.call_unlocked(self._reading.result, timeout)
+            if words is None:
+                raise TimedOut(f"{self.description}: result: the bytes are not there after {timeout:g} s")
+            self._found.append(words[self._begin : self._begin + self._size])
+        return self._found[0]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dmlgpu.common import coercion as kinds
+from dmlgpu.common import coercion
 from dmlgpu.common.errors import InvalidArgument, abridged, shown
 from dmlgpu.runtime.state import DeviceState
 
 if TYPE_CHECKING:
     from dmlgpu.runtime.device import Device
 
-NAME = kinds.optional(kinds.text)
+NAME = coercion.optional(coercion.text)
 """What a name may be."""
 
 
@@ -33,7 +33,7 @@ class DmlObject:
 
     @name.setter
     def name(self, name: str | None) -> None:
-        self._name = kinds.argument(self.description, "name", NAME, name)
+        self._name = coercion.argument(self.description, "name", NAME, name)
 
     def set_private_data(self, key: Hashable, data: Any) -> None:
         """Keep an object under a key; None drops what the key held (IDMLObject::SetPrivateData).
@@ -91,14 +91,14 @@ def as_tuple(caller: str, argument: str, values: Any, what: str) -> tuple[Any, .
         what: what the sequence holds, as messages name it.
 
     Raises:
-        InvalidArgument: no sequence, or one of more than ``kinds.MOST_ENTRIES`` values.
+        InvalidArgument: no sequence, or one of more than ``coercion.MOST_ENTRIES`` values.
     """
     limit = ""
     if isinstance(values, Sequence) and not isinstance(values, str | bytes):
         try:
-            if len(values) <= kinds.MOST_ENTRIES:
+            if len(values) <= coercion.MOST_ENTRIES:
                 return tuple(values)
-            limit = f"at most {kinds.MOST_ENTRIES:,} "
+            limit = f"at most {coercion.MOST_ENTRIES:,} "
         except Exception:  # whatever a foreign sequence raises
             pass
     raise InvalidArgument(f"{caller}: {argument} must be a sequence of {limit}{what}, got {type(values).__name__}")

@@ -11,21 +11,20 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from dmlgpu.catalog.enums import ExecutionFlags
-from dmlgpu.common import coercion as kinds
+from dmlgpu.common import coercion
 from dmlgpu.common.errors import InvalidArgument, InvalidState, shown
 from dmlgpu.runtime.buffer import Buffer, check_range
 from dmlgpu.runtime.child import DeviceChild, as_tuple, expect_child
-from dmlgpu.runtime.executor import WORD_BYTES, Dispatch, Range
-from dmlgpu.runtime.measuring import Duration, measure
+from dmlgpu.runtime.executor import WORD_BYTES, Dispatch, Duration, Range, measure
 from dmlgpu.runtime.operator import CompiledOperator, Dispatchable, OperatorInitializer
-from dmlgpu.runtime.recording import Batch, Bindings, Recorded
+from dmlgpu.runtime.recording import Bindings, CommandBatch, Recorded
 from dmlgpu.runtime.table import BindingTable
 
 if TYPE_CHECKING:
     from dmlgpu.runtime.device import Device
     from dmlgpu.runtime.state import DeviceState
 
-FENCE_VALUE = kinds.between(0, kinds.UINT64_MAX)
+FENCE_VALUE = coercion.between(0, coercion.UINT64_MAX)
 
 
 class CommandList(DeviceChild):
@@ -42,7 +41,7 @@ class CommandList(DeviceChild):
         self._open = True
         self._entries: list[Recorded | Bindings] = []
         self._volatile = False
-        self._batch: Batch | None = None
+        self._batch: CommandBatch | None = None
         self._serial: int | None = None
 
     @property
@@ -60,7 +59,7 @@ class CommandList(DeviceChild):
         self._check_open("close")
         if not self._volatile:
             entries = [entry for entry in self._entries if isinstance(entry, Recorded)]
-            self._batch = Batch.of(entries, self._state.backend)
+            self._batch = CommandBatch.of(entries, self._state.backend)
         self._open = False
 
     def reset(self) -> None:
@@ -125,12 +124,12 @@ class CommandList(DeviceChild):
                 raise _second_initialization(recorded.label, compiled)
         self._entries.append(recorded)
 
-    def _ready(self) -> Batch:
+    def _ready(self) -> CommandBatch:
         """Return the list's work; volatile bindings are read now."""
         if self._batch is not None:
             return self._batch
         entries = [entry.recorded() if isinstance(entry, Bindings) else entry for entry in self._entries]
-        return Batch.of(entries, self._state.backend)
+        return CommandBatch.of(entries, self._state.backend)
 
 
 class CommandRecorder(DeviceChild):
@@ -313,9 +312,11 @@ class Fence(DeviceChild):
             DeviceRemoved: the device is gone, or goes meanwhile.
         """
         self._state.check()
-        value = kinds.argument(self.description, "value", FENCE_VALUE, value)
+        value = coercion.argument(self.description, "value", FENCE_VALUE, value)
         if timeout is not None:
-            timeout = min(kinds.argument(self.description, "timeout", kinds.seconds, timeout), threading.TIMEOUT_MAX)
+            timeout = min(
+                coercion.argument(self.description, "timeout", coercion.seconds, timeout), threading.TIMEOUT_MAX
+            )
         deadline = None if timeout is None else time.monotonic() + timeout
         if value > self._last and deadline is None:
             raise InvalidState(
@@ -358,8 +359,8 @@ class Fence(DeviceChild):
         self._signals = [signal for signal in self._signals if signal[0] > self._completed]
 
     def _signal(self, value: int, serial: int | None) -> None:
-        number = kinds.as_index(value)
-        if number is None or not self._last < number <= kinds.UINT64_MAX:
+        number = coercion.as_index(value)
+        if number is None or not self._last < number <= coercion.UINT64_MAX:
             raise InvalidArgument(
                 f"{self.description}: signal: value must be an integer above the last one, {self._last}, "
                 f"got {shown(value)}"

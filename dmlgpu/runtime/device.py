@@ -8,7 +8,7 @@ from typing import Any, Self, overload
 from dmlgpu.catalog import loader
 from dmlgpu.catalog.enums import ExecutionFlags, FeatureLevel
 from dmlgpu.catalog.operator_desc import OperatorDesc
-from dmlgpu.common import coercion as kinds
+from dmlgpu.common import coercion
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.common.errors import DmlError, InvalidArgument, shown
 from dmlgpu.compiler import operators
@@ -35,10 +35,10 @@ from dmlgpu.runtime.operator import CompiledOperator, Dispatchable, Operator, Op
 from dmlgpu.runtime.state import DeviceState
 from dmlgpu.runtime.table import BindingTable
 
-_FEATURE_LEVEL = kinds.member_of(FeatureLevel)
-_NAMES = kinds.tuple_of(kinds.text, "names of features")
-_BUDGET = kinds.optional(kinds.between(0, kinds.UINT64_MAX))
-_FLAGS = kinds.flags_of(ExecutionFlags)
+_FEATURE_LEVEL = coercion.member_of(FeatureLevel)
+_NAMES = coercion.tuple_of(coercion.text, "names of features")
+_BUDGET = coercion.optional(coercion.between(0, coercion.UINT64_MAX))
+_FLAGS = coercion.flags_of(ExecutionFlags)
 
 
 class Device(DmlObject):
@@ -75,7 +75,7 @@ class Device(DmlObject):
         memory_budget: int | None = None,
         disabled_features: Collection[str] = (),
     ):
-        level = kinds.argument("Device", "feature_level", _FEATURE_LEVEL, feature_level)
+        level = coercion.argument("Device", "feature_level", _FEATURE_LEVEL, feature_level)
         options = _options("Device", deterministic, precise, memory_budget, disabled_features)
         self._start(open_executor(choose(adapter), *options), level)
 
@@ -97,7 +97,7 @@ class Device(DmlObject):
             InvalidArgument: no wgpu device, or as the constructor.
         """
         caller = "Device.from_wgpu"
-        level = kinds.argument(caller, "feature_level", _FEATURE_LEVEL, feature_level)
+        level = coercion.argument(caller, "feature_level", _FEATURE_LEVEL, feature_level)
         options = _options(caller, deterministic, precise, memory_budget, disabled_features)
         return cls.from_backend(wrap_executor(wgpu_device, *options), feature_level=level)
 
@@ -112,7 +112,7 @@ class Device(DmlObject):
         if not isinstance(getattr(backend, "info", None), AdapterInfo):
             raise InvalidArgument(f"{caller}: backend must be a Backend, got {type(backend).__name__}")
         device = cls.__new__(cls)
-        device._start(backend, kinds.argument(caller, "feature_level", _FEATURE_LEVEL, feature_level))
+        device._start(backend, coercion.argument(caller, "feature_level", _FEATURE_LEVEL, feature_level))
         return device
 
     def _start(self, backend: Backend, feature_level: FeatureLevel) -> None:
@@ -172,7 +172,7 @@ class Device(DmlObject):
 
     @name.setter
     def name(self, name: str | None) -> None:
-        self._name = kinds.argument(self.description, "name", NAME, name)
+        self._name = coercion.argument(self.description, "name", NAME, name)
         self._state.name(name)
 
     @property
@@ -186,7 +186,7 @@ class Device(DmlObject):
         Raises:
             InvalidArgument: a reason that is no text.
         """
-        self._state.remove(kinds.argument("remove", "reason", kinds.text, reason))
+        self._state.remove(coercion.argument("remove", "reason", coercion.text, reason))
 
     def evict(self, objects: Sequence[DeviceChild]) -> None:
         """Check the objects and do nothing: wgpu moves no single object out of memory (IDMLDevice::Evict).
@@ -202,13 +202,13 @@ class Device(DmlObject):
 
     def _check_pageable(self, method: str, objects: Sequence[DeviceChild]) -> None:
         self._state.check()
-        for index, one in enumerate(as_tuple(method, "objects", objects, "pageable objects")):
-            if not isinstance(one, Operator | CompiledOperator | OperatorInitializer | Buffer):
+        for index, pageable in enumerate(as_tuple(method, "objects", objects, "pageable objects")):
+            if not isinstance(pageable, Operator | CompiledOperator | OperatorInitializer | Buffer):
                 raise InvalidArgument(
                     f"{method}: objects[{index}] must be an operator, an initializer or a buffer, "
-                    f"got {type(one).__name__}"
+                    f"got {type(pageable).__name__}"
                 )
-            expect_child(method, f"objects[{index}]", one, type(one), self._state)
+            expect_child(method, f"objects[{index}]", pageable, type(pageable), self._state)
 
     # ---- operators --------------------------------------------------------------------------------------------------
 
@@ -252,8 +252,8 @@ class Device(DmlObject):
         """
         self._state.check()
         expect_child("compile_operator", "operator", operator, Operator, self._state)
-        preserve_padding = kinds.argument("compile_operator", "preserve_padding", kinds.boolean, preserve_padding)
-        flags = kinds.argument("compile_operator", "flags", _FLAGS, flags)
+        preserve_padding = coercion.argument("compile_operator", "preserve_padding", coercion.boolean, preserve_padding)
+        flags = coercion.argument("compile_operator", "flags", _FLAGS, flags)
         desc, backend = operator.desc, self._state.backend
         half = bool(flags & ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION)
         compiled = CompiledOperator(
@@ -293,7 +293,7 @@ class Device(DmlObject):
             NotSupported: the adapter lacks what a node needs.
         """
         self._state.check()
-        flags = kinds.argument("compile_graph", "flags", _FLAGS, flags)
+        flags = coercion.argument("compile_graph", "flags", _FLAGS, flags)
         disabled = _names("compile_graph", "disabled_passes", disabled_passes)
         if not isinstance(graph, GraphDesc):
             raise InvalidArgument(f"compile_graph: graph must be a GraphDesc, got {type(graph).__name__}")
@@ -349,7 +349,7 @@ class Device(DmlObject):
         Raises:
             InvalidArgument: another value.
         """
-        value = kinds.argument("create_fence", "initial_value", FENCE_VALUE, initial_value)
+        value = coercion.argument("create_fence", "initial_value", FENCE_VALUE, initial_value)
         return Fence(self, self._state, value)
 
     def create_buffer(self, size: int, name: str | None = None) -> Buffer:
@@ -364,13 +364,13 @@ class Device(DmlObject):
             OutOfMemory: beyond the adapter's limits or the device's memory budget.
         """
         self._state.check()
-        count = kinds.as_index(size)
-        if count is None or not 0 < count <= kinds.UINT64_MAX or count % WORD_BYTES:
-            limit = " below 2^64" if count is not None and count > kinds.UINT64_MAX else ""
+        count = coercion.as_index(size)
+        if count is None or not 0 < count <= coercion.UINT64_MAX or count % WORD_BYTES:
+            limit = " below 2^64" if count is not None and count > coercion.UINT64_MAX else ""
             raise InvalidArgument(
                 f"create_buffer: size must be a positive multiple of {WORD_BYTES} bytes{limit}, got {shown(size)}"
             )
-        kinds.argument("create_buffer", "name", NAME, name)
+        coercion.argument("create_buffer", "name", NAME, name)
         memory = self._state.call(self._state.backend.create_buffer, count, name or "unnamed")
         return Buffer(self, self._state, size=count, memory=memory, identity=memory, name=name)
 
@@ -380,7 +380,7 @@ class Device(DmlObject):
         wrap = getattr(self._state.backend, "wrap_buffer", None)
         if wrap is None:
             raise InvalidArgument(f"Buffer.from_wgpu: {self.description} does not run on wgpu")
-        kinds.argument("Buffer.from_wgpu", "name", NAME, name)
+        coercion.argument("Buffer.from_wgpu", "name", NAME, name)
         memory = self._state.call(wrap, wgpu_buffer, name or "")
         return Buffer(self, self._state, size=memory.size, memory=memory, identity=wgpu_buffer, name=name)
 
@@ -416,13 +416,13 @@ def _options(
 ) -> tuple[bool, bool, int | None, tuple[str, ...]]:
     """Return the options of an executor, checked."""
     return (
-        kinds.argument(caller, "deterministic", kinds.boolean, deterministic),
-        kinds.argument(caller, "precise", kinds.boolean, precise),
-        kinds.argument(caller, "memory_budget", _BUDGET, memory_budget),
+        coercion.argument(caller, "deterministic", coercion.boolean, deterministic),
+        coercion.argument(caller, "precise", coercion.boolean, precise),
+        coercion.argument(caller, "memory_budget", _BUDGET, memory_budget),
         _names(caller, "disabled_features", disabled_features),
     )
 
 
-def _names(caller: str, argument: str, given: object) -> tuple[str, ...]:
+def _names(caller: str, argument: str, listed: object) -> tuple[str, ...]:
     """Return the names in a sequence or a set."""
-    return kinds.argument(caller, argument, _NAMES, tuple(given) if isinstance(given, Set) else given)
+    return coercion.argument(caller, argument, _NAMES, tuple(listed) if isinstance(listed, Set) else listed)

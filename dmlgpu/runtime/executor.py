@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
@@ -20,6 +21,7 @@ from dmlgpu.compiler.target import AdapterInfo, Target
 
 if TYPE_CHECKING:
     from dmlgpu.compiler.graph.network import Network
+
 
 BufferType = TypeVar("BufferType")
 
@@ -253,3 +255,25 @@ class ShaderBackend(Backend, Protocol):
             ShaderError: when it does not compile.
             DeviceRemoved: when the device is gone.
         """
+
+
+@dataclass(frozen=True)
+class Duration:
+    """How long work took.
+
+    Attributes:
+        host: seconds to record, submit and wait.
+        device: seconds between the device's timestamps before and after it; None where it has none.
+    """
+
+    host: float
+    device: float | None
+
+
+def measure(backend: Backend, *work: Sequence[Dispatch]) -> Duration:
+    """Run work in order as one submission, wait for it, and say how long it took.
+
+    Raises: as ``Backend.submit``.
+    """
+    timing = backend.time(tuple(chain.from_iterable(work)))
+    return Duration(timing.host_seconds, timing.seconds if timing.source == "gpu" else None)

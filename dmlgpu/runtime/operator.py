@@ -59,10 +59,10 @@ class Port:
         return self.desc is not None and not self.desc.owned_by_dml
 
 
-def with_absent(given: Sequence[object], ports: Sequence[Port]) -> tuple[object, ...]:
+def with_absent(bindings: Sequence[object], ports: Sequence[Port]) -> tuple[object, ...]:
     """Return what is given per port; behind the last one, those of absent optional tensors may be left out."""
-    rest = ports[len(given) :]
-    return (*given, *(None for _ in rest)) if all(port.desc is None for port in rest) else tuple(given)
+    rest = ports[len(bindings) :]
+    return (*bindings, *(None for _ in rest)) if all(port.desc is None for port in rest) else tuple(bindings)
 
 
 class Operator(DeviceChild):

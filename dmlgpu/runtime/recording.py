@@ -1,17 +1,100 @@
-"""From what is bound to work for the executor."""
+"""Recorded dispatches: bindings become work for the executor, after a check of overlapping byte ranges."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from dmlgpu.common.errors import BindingError, InvalidState
-from dmlgpu.runtime import hazards
 from dmlgpu.runtime.binding import Ranges
 from dmlgpu.runtime.buffer import Buffer
 from dmlgpu.runtime.executor import Backend, Dispatch, Range, Resources
 from dmlgpu.runtime.operator import CompiledOperator, Dispatchable, OperatorInitializer, Port
+
+BoundPort: TypeAlias = tuple[Port, Range[Buffer]]
+"""A tensor or resource and the bytes that a dispatch reads or writes for it."""
+
+TEMPORARY, PERSISTENT = Port("the temporary resource", None), Port("the persistent resource", None)
+
+
+def check_execution(
+    operator: str,
+    inputs: Sequence[BoundPort],
+    outputs: Sequence[BoundPort],
+    *,
+    temporary: Range[Buffer] | None,
+    persistent: Range[Buffer] | None,
+    in_place: bool,
+) -> None:
+    """Check the ranges of one execution.
+
+    Raises:
+        BindingError: ranges overlap that may not.
+    """
+    for output, source in itertools.product(outputs, inputs):
+        if _overlap(source, output):
+            _check_in_place(operator, source, output, in_place)
+    _check_outputs(operator, outputs)
+    persistent_ports = () if persistent is None else ((PERSISTENT, persistent),)
+    for first, second in itertools.product(persistent_ports, outputs):
+        _check_apart(operator, first, second, "the persistent resource is read-only at execution")
+    if temporary is not None:
+        for other in (*inputs, *outputs, *persistent_ports):
+            _check_apart(operator, (TEMPORARY, temporary), other, "the temporary resource may not overlap anything")
+
+
+def check_initialization(initializer: str, inputs: Sequence[BoundPort], outputs: Sequence[BoundPort]) -> None:
+    """Check the ranges of one initialisation.
+
+    Raises:
+        BindingError: an input lies in the same buffer as an output, or two outputs overlap.
+    """
+    for (source, read), (output, written) in itertools.product(inputs, outputs):
+        if read.buffer.identity is written.buffer.identity:
+            raise BindingError(
+                f"{initializer}: {source.label} and {output.label} lie in one buffer; "
+                "at initialisation an input may not share a buffer with an output"
+            )
+    _check_outputs(initializer, outputs)
+
+
+def _overlap(first: BoundPort, second: BoundPort) -> bool:
+    (_, left), (_, right) = first, second
+    return left.buffer.identity is right.buffer.identity and left.offset < right.end and right.offset < left.end
+
+
+def _check_outputs(operator: str, outputs: Sequence[BoundPort]) -> None:
+    for first, second in itertools.combinations(outputs, 2):
+        _check_apart(operator, first, second, "two outputs may not overlap")
+
+
+def _check_apart(operator: str, first: BoundPort, second: BoundPort, why: str) -> None:
+    if _overlap(first, second):
+        raise BindingError(f"{operator}: {_text(first)} overlaps {_text(second)}; {why}")
+
+
+def _check_in_place(operator: str, source: BoundPort, output: BoundPort, in_place: bool) -> None:
+    overlap = f"{operator}: {_text(output)} overlaps {_text(source)}; "
+    if not in_place:
+        raise BindingError(f"{overlap}the operator does not support in-place execution")
+    (read, ours), (written, theirs) = source, output
+    if (ours.offset, ours.size) != (theirs.offset, theirs.size):
+        raise BindingError(f"{overlap}in-place execution needs identical ranges")
+    assert read.desc is not None and written.desc is not None
+    for what, actual, expected in (
+        ("data types", read.desc.data_type.name, written.desc.data_type.name),
+        ("sizes", read.desc.sizes, written.desc.sizes),
+        ("strides", read.desc.element_strides, written.desc.element_strides),
+    ):
+        if actual != expected:
+            raise BindingError(f"{overlap}in-place execution needs equal {what}, got {actual} and {expected}")
+
+
+def _text(bound: BoundPort) -> str:
+    port, where = bound
+    return f"{port.label} at bytes {where.offset} to {where.end}"
 
 
 @dataclass(eq=False, slots=True)
@@ -50,7 +133,7 @@ class Bindings:
         dispatchable: for what.
         operators: an initializer's operators when the table was made, which its reset outdates; else None.
         inputs, outputs: None until something is bound.
-        given: what the caller handed over at which release epoch, to see that nothing changed.
+        checked: the bindings that the caller passed last, and their release epoch, to see that nothing changed.
         cached: the dispatch on what is bound, checked when the release epoch was ``cached_epoch``.
     """
 
@@ -60,7 +143,7 @@ class Bindings:
     outputs: Ranges | None = None
     temporary: Range[Buffer] | None = None
     persistent: Range[Buffer] | None = None
-    given: dict[str, tuple[tuple[object, ...], int]] = field(default_factory=dict)
+    checked: dict[str, tuple[tuple[object, ...], int]] = field(default_factory=dict)
     cached: Recorded | None = None
     cached_epoch: int = -1
 
@@ -93,7 +176,7 @@ class Bindings:
 
 
 @dataclass(eq=False, slots=True)
-class Batch:
+class CommandBatch:
     """The contents of a command list, ready to submit.
 
     Attributes:
@@ -107,7 +190,7 @@ class Batch:
     checked_epoch: int = -1
 
     @classmethod
-    def of(cls, entries: Sequence[Recorded], backend: Backend) -> Batch:
+    def of(cls, entries: Sequence[Recorded], backend: Backend) -> CommandBatch:
         """Put recorded pieces together, prepared for being submitted again and again."""
         work = backend.record([unit for entry in entries for unit in entry.work])
         return cls(work, tuple(dict.fromkeys(entries)))
@@ -127,7 +210,7 @@ def _execution(compiled: CompiledOperator, bindings: Bindings) -> Recorded:
     temporary, persistent = bindings.temporary, bindings.persistent
     _require(operator, "temporary", "bind_temporary_resource", temporary, properties.temporary_resource_size)
     _require(operator, "persistent", "bind_persistent_resource", persistent, properties.persistent_resource_size)
-    hazards.check_execution(
+    check_execution(
         operator,
         _bound(compiled.inputs, inputs),
         _bound(compiled.outputs, outputs),
@@ -145,23 +228,23 @@ def _initialization(initializer: OperatorInitializer, bindings: Bindings) -> Rec
     flat = iter(bindings.inputs or (None,) * sum(len(compiled.inputs) for compiled in operators))
     inputs = [tuple(next(flat) for _ in compiled.inputs) for compiled in operators]
     outputs = bindings.outputs or (None,) * len(operators)
-    sources: list[hazards.Bound] = []
-    targets: list[hazards.Bound] = []
-    for index, (compiled, given, output) in enumerate(zip(operators, inputs, outputs, strict=True)):
+    sources: list[BoundPort] = []
+    targets: list[BoundPort] = []
+    for index, (compiled, owned, output) in enumerate(zip(operators, inputs, outputs, strict=True)):
         where = f"{caller}, operators[{index}] {compiled.description}"
-        for port, one in zip(compiled.inputs, given, strict=True):
-            if port.owned and one is None:
+        for port, bound in zip(compiled.inputs, owned, strict=True):
+            if port.owned and bound is None:
                 raise BindingError(f"{where}: {port.label} is OWNED_BY_DML and not bound; call bind_inputs first")
         _require(where, "persistent", "bind_outputs", output, compiled._properties.persistent_resource_size)
         of = f" of operators[{index}]"
-        sources += _bound([Port(port.label + of, port.desc) for port in compiled.inputs], given)
-        targets += _bound([Port(hazards.PERSISTENT.label + of, None)], [output])
-    hazards.check_initialization(caller, sources, targets)
+        sources += _bound([Port(port.label + of, port.desc) for port in compiled.inputs], owned)
+        targets += _bound([Port(PERSISTENT.label + of, None)], [output])
+    check_initialization(caller, sources, targets)
     work: list[Dispatch] = []
-    for compiled, given, output in zip(operators, inputs, outputs, strict=True):
-        resources = Resources(_memory(given), (None,) * len(compiled.outputs), None, _memory_of(output))
+    for compiled, owned, output in zip(operators, inputs, outputs, strict=True):
+        resources = Resources(_memory(owned), (None,) * len(compiled.outputs), None, _memory_of(output))
         work += compiled._state.call(compiled._executable.bind_initialization, resources)
-    buffers = _buffers(*(one for given in inputs for one in given), *outputs)
+    buffers = _buffers(*itertools.chain.from_iterable(inputs), *outputs)
     return Recorded(caller, tuple(work), buffers, None, tuple(zip(operators, outputs, strict=True)), initializer)
 
 
@@ -180,8 +263,8 @@ def _require(caller: str, what: str, method: str, bound: Range[Buffer] | None, s
         raise BindingError(f"{caller}: the {what} resource of {size} bytes is not bound; call {method} first")
 
 
-def _bound(ports: Iterable[Port], ranges: Iterable[Range[Buffer] | None]) -> list[hazards.Bound]:
-    return [(port, one) for port, one in zip(ports, ranges, strict=True) if one is not None]
+def _bound(ports: Iterable[Port], ranges: Iterable[Range[Buffer] | None]) -> list[BoundPort]:
+    return [(port, bound) for port, bound in zip(ports, ranges, strict=True) if bound is not None]
 
 
 def _memory(ranges: Sequence[Range[Buffer] | None]) -> Ranges:
@@ -194,4 +277,4 @@ def _memory_of(bound: Range[Buffer] | None) -> Range[Any] | None:
 
 
 def _buffers(*ranges: Range[Buffer] | None) -> tuple[Buffer, ...]:
-    return tuple(dict.fromkeys(one.buffer for one in ranges if one is not None))
+    return tuple(dict.fromkeys(bound.buffer for bound in ranges if bound is not None))

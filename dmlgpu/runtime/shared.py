@@ -43,10 +43,10 @@ def as_device(caller: str, device: Device | str | None) -> Device:
         )
     info = choose(device)
     with _DEFAULT_LOCK:
-        found = _shared.get(str(info))
-        if found is None or found.removed_reason is not None:
-            found = _shared[str(info)] = Device(info)
-        return found
+        shared = _shared.get(str(info))
+        if shared is None or shared.removed_reason is not None:
+            shared = _shared[str(info)] = Device(info)
+        return shared
 
 
 def shared_devices() -> list[Device]:

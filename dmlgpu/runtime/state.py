@@ -12,7 +12,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import ParamSpec, TypeVar
 
-from dmlgpu.common.deferred import Deferred
+from dmlgpu.common.deferred import DeferredCalls
 from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidState, abridged
 from dmlgpu.runtime.executor import Backend
 
@@ -39,7 +39,7 @@ class DeviceState:
         self.label = ""
         self.name(None)
         self.lock = threading.RLock()
-        self.deferred = Deferred(self.lock)
+        self.deferred = DeferredCalls(self.lock)
         self.removed: str | None = None
         self._epochs = itertools.count(1)  # one by one, whichever threads count
         self.release_epoch = 0
@@ -97,7 +97,7 @@ class DeviceState:
     def after_fork(self) -> None:
         """Make the state usable in a forked child, where threads that held the lock are gone, or refuse its use."""
         self.lock = threading.RLock()
-        self.deferred = Deferred(self.lock)
+        self.deferred = DeferredCalls(self.lock)
         reason = getattr(self.backend, "lost_by_fork", None)
         if reason is not None:
             self.removed, self._lost_by_fork = reason, True

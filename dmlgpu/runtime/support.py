@@ -1,14 +1,18 @@
-"""Answers to feature queries."""
+"""Answers to feature queries, found by compiling the smallest descriptions of operators."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
-from dmlgpu.catalog import OperatorSchema, operator
+from dmlgpu.catalog import FieldSchema, OperatorSchema, SupportTable, Variant, descs, enums, operator
 from dmlgpu.catalog.enums import DataType, FeatureLevel
-from dmlgpu.catalog.operator_desc import OperatorDesc
-from dmlgpu.common import coercion as kinds
+from dmlgpu.catalog.operator_desc import OperatorDesc, Size2D
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common import coercion
 from dmlgpu.common.errors import DmlError, InvalidArgument, InvalidDescription, OperatorNotImplemented, shown
+from dmlgpu.compiler import operators
+from dmlgpu.compiler.operators.lowering import Probe
 from dmlgpu.runtime.features import (
     Answer,
     FeatureLevels,
@@ -19,12 +23,11 @@ from dmlgpu.runtime.features import (
     TensorDataTypeSupport,
     TensorDataTypeSupportQuery,
 )
-from dmlgpu.runtime.probe import probes
 
 Refusal = Callable[[OperatorDesc], DmlError | None]
 """Returns the exception with which a device would refuse a description, or None."""
 
-_FEATURE_LEVELS = kinds.tuple_of(kinds.member_of(FeatureLevel), "feature levels")
+_FEATURE_LEVELS = coercion.tuple_of(coercion.member_of(FeatureLevel), "feature levels")
 
 
 def answer(query: Query, level: FeatureLevel, refusal: Refusal, implemented: frozenset[str]) -> Answer:
@@ -53,10 +56,10 @@ def answer(query: Query, level: FeatureLevel, refusal: Refusal, implemented: fro
 
 def _feature_levels(query: FeatureLevelsQuery, level: FeatureLevel) -> FeatureLevels:
     caller, argument = "FeatureLevelsQuery", "requested_feature_levels"
-    requested = kinds.argument(caller, argument, _FEATURE_LEVELS, query.requested_feature_levels)
+    requested = coercion.argument(caller, argument, _FEATURE_LEVELS, query.requested_feature_levels)
     if not requested:
         raise InvalidArgument("FeatureLevelsQuery: requested_feature_levels must not be empty")
-    return FeatureLevels(max((one for one in requested if one <= level), default=None))
+    return FeatureLevels(max((candidate for candidate in requested if candidate <= level), default=None))
 
 
 def _data_type_support(
@@ -91,15 +94,15 @@ def _operator_support(query: OperatorSupportQuery, level: FeatureLevel, refusal:
     return OperatorSupport(refused is None, "" if refused is None else str(refused))
 
 
-def _data_types(schema: OperatorSchema, given: object) -> dict[str, DataType]:
+def _data_types(schema: OperatorSchema, mapping: object) -> dict[str, DataType]:
     """Return the types that a query gives for an operator's tensors."""
     what = "OperatorSupportQuery: data_types"
-    if not isinstance(given, Mapping):
-        raise InvalidArgument(f"{what} must be a mapping of tensors to data types, got {shown(given)}")
+    if not isinstance(mapping, Mapping):
+        raise InvalidArgument(f"{what} must be a mapping of tensors to data types, got {shown(mapping)}")
     try:
-        data_types = dict(given)
+        data_types = dict(mapping)
     except Exception:  # whatever a foreign mapping raises
-        raise InvalidArgument(f"{what} cannot be read, got {shown(given)}") from None
+        raise InvalidArgument(f"{what} cannot be read, got {shown(mapping)}") from None
     known = [field.python_name for field in schema.tensor_fields]
     for name, data_type in data_types.items():
         if not isinstance(name, str) or name not in known:
@@ -123,3 +126,99 @@ def _data_type(what: str, value: object) -> DataType:
     if not isinstance(value, DataType) or value is DataType.UNKNOWN:
         raise InvalidArgument(f"{what} must be a DataType other than UNKNOWN, got {shown(value)}")
     return value
+
+
+_USUAL_TYPES = (DataType.FLOAT32, DataType.UINT32, DataType.INT32)
+_USUAL_RANK = 4
+_ZERO = ("Axis", "Axes", "Offset", "Padding", "BatchDimensionCount")
+"""Attributes whose name ends like this, in singular or plural, are 0 in a probe; all other numbers are 1."""
+
+
+def probes(schema: OperatorSchema, types: Mapping[str, DataType], level: FeatureLevel) -> Iterator[OperatorDesc]:
+    """Yield descriptions over tensors of one element: one, or one per member of the attribute that decides about types.
+
+    Args:
+        schema: the operator.
+        types: data types by Python field name; the rest follows from the operator's relations and tables.
+        level: whose tables hold.
+    """
+    if not schema.variants:
+        yield _probe(schema, schema.support_at(level), types, {})
+    for variant in schema.variants:
+        for values in _members(schema, variant):
+            yield _probe(schema, schema.support_at(level, variant), types, values)
+
+
+def _members(schema: OperatorSchema, variant: Variant) -> Iterator[dict[str, Any]]:
+    attribute = schema.field(variant.field)
+    for member in _enumeration(attribute):
+        if member.name in variant.members:
+            yield {attribute.python_name: member}
+
+
+def _probe(
+    schema: OperatorSchema, table: SupportTable, types: Mapping[str, DataType], values: dict[str, Any]
+) -> OperatorDesc:
+    needed = operators.probe(schema.name, types)
+    chosen = _complete_types(schema, table, types, needed)
+    ranks = {
+        name: min(max(_USUAL_RANK, support.min_dimensions), support.max_dimensions) for name, support in table.items()
+    } | {schema.field(name).name: rank for name, rank in needed.ranks.items()}
+    fields = dict(values)
+    for field in schema.python_fields:
+        if field.python_name in fields or (field.optional and field.name not in chosen):
+            continue
+        if field.is_tensor:
+            end = needed.sizes.get(field.python_name, ())
+            tensor = TensorDesc(chosen[field.name], (1,) * (ranks[field.name] - len(end)) + end)
+            fields[field.python_name] = (tensor,) if field.is_array else tensor
+        elif not field.optional:
+            value = needed.values.get(field.python_name)
+            fields[field.python_name] = _attribute(schema, field, ranks, chosen) if value is None else value
+    return descs.by_name(schema.name)(**fields)
+
+
+def _complete_types(
+    schema: OperatorSchema, table: SupportTable, types: Mapping[str, DataType], needed: Probe
+) -> dict[str, DataType]:
+    """Return the types of all tensors that are required or asked for, by DirectML's field name."""
+    chosen = {schema.field(name).name: data_type for name, data_type in types.items()}
+    required = [field.name for field in schema.tensor_fields if not field.optional]
+    required += [schema.field(name).name for name in needed.tensors]
+    groups = [relation.tensors for relation in schema.relations if "DataType" in relation.same]
+    for name in [*chosen, *required]:
+        if name not in chosen:
+            listed = table[name].types if name in table else _USUAL_TYPES
+            # Scales come first among quantisation tensors, and are floats whatever they scale.
+            only_floats = name == "QuantizationTensors"
+            wished = (*(wish for wish in types.values() if wish.is_float or not only_floats), *_USUAL_TYPES)
+            chosen[name] = next((wish for wish in wished if wish in listed), listed[0])
+        for group in groups:
+            for other in group if name in group else ():
+                if other in required:
+                    chosen.setdefault(other, chosen[name])
+    return chosen
+
+
+def _attribute(
+    schema: OperatorSchema, field: FieldSchema, ranks: Mapping[str, int], types: Mapping[str, DataType]
+) -> Any:
+    if field.is_array:
+        rule = schema.counts.get(field.count_field or "")
+        length = 1 if rule is None else ranks[rule.tensor] - rule.less if rule.tensor else max(rule.minimum, 1)
+        return (_number(field),) * length
+    if field.type in ("UINT", "INT", "FLOAT", "SCALAR_UNION"):
+        return schema.defaults.get(field.name, _number(field))
+    if field.type == "DML_TENSOR_DATA_TYPE":
+        return next(types[tensor.name] for tensor in reversed(schema.tensor_fields) if tensor.name in types)
+    if field.type == "BOOL":
+        return False
+    return Size2D(1, 1) if field.type == "SIZE_2D" else next(iter(_enumeration(field)))
+
+
+def _number(field: FieldSchema) -> int:
+    return 0 if field.name.removesuffix("s").endswith(tuple(name.removesuffix("s") for name in _ZERO)) else 1
+
+
+def _enumeration(field: FieldSchema) -> Any:
+    return getattr(enums, "".join(word.capitalize() for word in field.type.removeprefix("DML_").split("_")))

@@ -76,7 +76,7 @@ class BindingTable(DeviceChild):
             InvalidArgument: another device's buffer, or no binding at all.
             InvalidState: a released buffer, or an empty table.
         """
-        self._bind("inputs", bindings, lambda target, given: input_ranges(target, given) if given else None)
+        self._bind("inputs", bindings, lambda target, bound: input_ranges(target, bound) if bound else None)
 
     def bind_outputs(self, bindings: Sequence[Bindable] | None) -> None:
         """Bind the outputs; None or nothing unbinds them (IDMLBindingTable::BindOutputs).
@@ -88,7 +88,7 @@ class BindingTable(DeviceChild):
         Raises:
             BindingError, InvalidArgument, InvalidState: as ``bind_inputs``.
         """
-        self._bind("outputs", bindings, lambda target, given: output_ranges(target, given) if given else None)
+        self._bind("outputs", bindings, lambda target, bound: output_ranges(target, bound) if bound else None)
 
     def bind_temporary_resource(self, binding: Bindable) -> None:
         """Bind scratch memory, required where its size is not 0 (IDMLBindingTable::BindTemporaryResource).
@@ -107,9 +107,9 @@ class BindingTable(DeviceChild):
         self._bind_resource("persistent", binding, PERSISTENT_ALIGNMENT)
 
     def _bind_resource(self, what: str, binding: Bindable, alignment: int) -> None:
-        def resolve(target: Dispatchable, given: tuple[object, ...]) -> object:
+        def resolve(target: Dispatchable, bound: tuple[object, ...]) -> object:
             size = getattr(target.binding_properties, f"{what}_resource_size")
-            return resource_range(target, f"the {what} resource", given[0], size, alignment)
+            return resource_range(target, f"the {what} resource", bound[0], size, alignment)
 
         self._bind(what, (binding,), resolve)
 
@@ -123,13 +123,13 @@ class BindingTable(DeviceChild):
         if not isinstance(bindings, tuple):
             bindings = () if bindings is None else as_tuple(f"bind_{what}", "bindings", bindings, "bindings")
         epoch = self._state.release_epoch
-        known, checked_epoch = target.given.get(what, _NEVER)
+        known, checked_epoch = target.checked.get(what, _NEVER)
         unchanged = _are_equal(known, bindings)
         if unchanged and checked_epoch == epoch:
             return
         # The same buffers may have been released since they were bound.
         setattr(target, what, resolve(target.dispatchable, bindings))
-        target.given[what] = bindings, epoch
+        target.checked[what] = bindings, epoch
         if not unchanged:
             target.cached = None
 
@@ -140,7 +140,7 @@ def _are_equal(old: tuple[object, ...] | None, new: tuple[object, ...]) -> bool:
         old is not None
         and len(old) == len(new)
         and all(
-            one is other or (type(one) is type(other) and type(one) in _COMPARED and one == other)
-            for one, other in zip(old, new, strict=True)
+            before is now or (type(before) is type(now) and type(before) in _COMPARED and before == now)
+            for before, now in zip(old, new, strict=True)
         )
     )

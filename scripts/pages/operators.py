@@ -11,8 +11,8 @@ from enum import Enum
 from dmlgpu import enums, reference
 from dmlgpu.catalog import FieldKind, FieldSchema, OperatorSchema, TensorSupport, catalog
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.catalog.names import class_name
-from dmlgpu.catalog.synonyms import SOURCES, newest, synonyms, tasks
+from dmlgpu.catalog.model import class_name
+from dmlgpu.catalog.search import SOURCES, newest, synonyms, tasks
 from dmlgpu.catalog.tensor_desc import WORD_BITS
 from dmlgpu.catalog.usual import usual
 from dmlgpu.cli.ops import family, is_implemented, shader_paths

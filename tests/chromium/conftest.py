@@ -14,7 +14,7 @@ import pytest
 
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.runtime.browser.link import wait_for_pages
-from dmlgpu.runtime.browser.server import Server
+from dmlgpu.runtime.browser.server import PageServer
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 ARGUMENTS = (
@@ -120,8 +120,8 @@ def served(page: Any, folder: Path, name: str = "index.html", **options: Any) ->
 
 
 @pytest.fixture(scope="module")
-def lent(page: Any, facts: dict[str, Any]) -> Iterator[tuple[Server, AdapterInfo, Any]]:
+def lent(page: Any, facts: dict[str, Any]) -> Iterator[tuple[PageServer, AdapterInfo, Any]]:
     """A server, the adapter of a page that is open there, and the page."""
-    with Server() as server, opened(page, server.address) as lending:
+    with PageServer() as server, opened(page, server.address) as lending:
         (info,) = wait_for_pages(server.borrowing, 1, 60)
         yield server, info, lending

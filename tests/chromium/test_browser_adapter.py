@@ -20,7 +20,7 @@ from dmlgpu.runtime.browser import frames
 from dmlgpu.runtime.browser.backend import BrowserBackend
 from dmlgpu.runtime.browser.lending import VARIABLE
 from dmlgpu.runtime.browser.link import wait_for_pages
-from dmlgpu.runtime.browser.server import Server
+from dmlgpu.runtime.browser.server import PageServer
 from dmlgpu.runtime.executor import Range, Resources
 from tests.chromium.conftest import opened
 
@@ -101,7 +101,7 @@ def test_tints_errors_show_the_lines_around(lent):
 
 
 def test_a_page_that_goes_away_comes_back(page, facts, monkeypatch):
-    with Server() as server:
+    with PageServer() as server:
         monkeypatch.setenv(VARIABLE, server.borrowing)
         with opened(page, server.address):
             wait_for_pages(server.borrowing, 1, 60)
@@ -118,7 +118,7 @@ def test_a_page_that_goes_away_comes_back(page, facts, monkeypatch):
 
 
 def test_two_pages_at_once(page, facts, monkeypatch):
-    with Server(many=True) as server:
+    with PageServer(many=True) as server:
         monkeypatch.setenv(VARIABLE, server.borrowing)
         with opened(page, server.address), opened(page, server.address):
             devices = [Device(info) for info in wait_for_pages(server.borrowing, 2, 60)]

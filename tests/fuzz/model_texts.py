@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import Any
 
 from dmlgpu.catalog.enums import TensorFlags
-from dmlgpu.catalog.names import to_directml
+from dmlgpu.catalog.model import to_directml
 from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias, Size2D
 from dmlgpu.catalog.tensor_desc import TensorDesc
 

@@ -18,7 +18,7 @@ from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.runtime.executor import Range, Resources
 from dmlgpu.runtime.wgpu import GpuBackend
-from dmlgpu.runtime.wgpu.pipelines import Pipelines
+from dmlgpu.runtime.wgpu.pipelines import GpuPipelines
 from dmlgpu.tensors.graphs import functions
 
 ROW = TensorDesc(DataType.FLOAT32, (4,))
@@ -51,13 +51,13 @@ def compiling(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[str], None
     """Has something done, given the label, before each pipeline that is made."""
 
     def before_each(action: Callable[[str], None]) -> None:
-        compile_one = Pipelines._compile
+        compile_one = GpuPipelines._compile
 
-        def compile_after(self: Pipelines, operator: str, one: Any, layout: Any) -> Any:
+        def compile_after(self: GpuPipelines, operator: str, one: Any, layout: Any) -> Any:
             action(one.label)
             return compile_one(self, operator, one, layout)
 
-        monkeypatch.setattr(Pipelines, "_compile", compile_after)
+        monkeypatch.setattr(GpuPipelines, "_compile", compile_after)
 
     return before_each
 

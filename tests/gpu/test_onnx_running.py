@@ -12,7 +12,7 @@ from dmlgpu.frontends.onnx import load
 from dmlgpu.frontends.onnx.segments import Segment, Weights
 from dmlgpu.frontends.onnx.session import Session
 from dmlgpu.frontends.onnx.watching import Profile, watched_by
-from dmlgpu.runtime.wgpu.pipelines import Pipelines
+from dmlgpu.runtime.wgpu.pipelines import GpuPipelines
 from dmlgpu.tensors.session import session_of
 
 
@@ -80,10 +80,10 @@ def test_a_second_shape_uploads_no_weight_lays_none_out_and_compiles_what_is_new
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
     uploaded, texts, laid_out = [], [], []
-    data, keep, compile_one = Weights.data, Weights.keep_laid_out, Pipelines._compile
+    data, keep, compile_one = Weights.data, Weights.keep_laid_out, GpuPipelines._compile
     monkeypatch.setattr(Weights, "data", lambda self, number: uploaded.append(number) or data(self, number))
     monkeypatch.setattr(Weights, "keep_laid_out", lambda *given: laid_out.append(given) or keep(*given))
-    monkeypatch.setattr(Pipelines, "_compile", lambda *given: texts.append(given[2].wgsl) or compile_one(*given))
+    monkeypatch.setattr(GpuPipelines, "_compile", lambda *given: texts.append(given[2].wgsl) or compile_one(*given))
     session = load(model, device)
     counts = []
     for height in (32, 40, 32):

@@ -11,8 +11,8 @@ from dmlgpu.compiler.program import Kernel
 from dmlgpu.compiler.target import Profile
 from dmlgpu.runtime.browser import frames
 from dmlgpu.runtime.browser.backend import _stamps
+from dmlgpu.runtime.browser.executable import compile_error
 from dmlgpu.runtime.browser.facts import adapter_info, plain, target_of
-from dmlgpu.runtime.browser.pipelines import compile_error
 from dmlgpu.runtime.executor import Timing
 
 LIMITS = {

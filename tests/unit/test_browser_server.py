@@ -23,7 +23,7 @@ from dmlgpu.runtime.adapters import adapters, choose
 from dmlgpu.runtime.browser import frames, lending
 from dmlgpu.runtime.browser.backend import BrowserBackend
 from dmlgpu.runtime.browser.link import Link, listed, wait_for_pages
-from dmlgpu.runtime.browser.server import Server
+from dmlgpu.runtime.browser.server import PageServer
 from tests.unit.cli_process import run_here
 from tests.unit.test_browser_frames import FACTS
 
@@ -33,7 +33,7 @@ LIMIT = 30
 
 @pytest.fixture
 def server():
-    with Server() as started:
+    with PageServer() as started:
         yield started
 
 
@@ -194,7 +194,7 @@ def test_one_page_at_a_time_unless_many(server):
         second.send(frames.encode({"hello": {"page": "f" * 16, "facts": FACTS}}))
         second.recv(LIMIT)
     first.close()
-    with Server(many=True) as many:
+    with PageServer(many=True) as many:
         pages = [ScriptedPage(many, "1" * 16), ScriptedPage(many, "2" * 16)]
         infos = ready(many, 2)
         assert [info.driver for info in infos] == ["Safari 26.0", "Safari 26.0, page 2"]
@@ -204,7 +204,7 @@ def test_one_page_at_a_time_unless_many(server):
 
 def test_a_key_needs_its_certificate(tmp_path):
     with pytest.raises(InvalidArgument, match="--cert"):
-        Server(key=tmp_path / "key.pem")
+        PageServer(key=tmp_path / "key.pem")
 
 
 # ---- the executor ----------------------------------------------------------------------------------------------------

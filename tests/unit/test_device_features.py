@@ -19,7 +19,7 @@ from dmlgpu import (
 from dmlgpu.catalog import operator
 from dmlgpu.compiler import operators
 from dmlgpu.runtime.numpy.backend import NumPyBackend
-from dmlgpu.runtime.probe import probes
+from dmlgpu.runtime.support import probes
 from tests.unit.device_objects import raises
 
 

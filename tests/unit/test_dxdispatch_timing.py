@@ -12,7 +12,7 @@ from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.frontends import dxdispatch
 from dmlgpu.frontends.dxdispatch import Dispatched, Initialized, TimingOptions, report
 from dmlgpu.frontends.dxdispatch.result import timed
-from dmlgpu.runtime.measuring import Duration
+from dmlgpu.runtime.executor import Duration
 from tests.unit.dxdispatch_models import tensor, values
 
 

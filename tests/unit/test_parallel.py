@@ -9,7 +9,7 @@ import weakref
 
 import pytest
 
-from dmlgpu.runtime.wgpu.parallel import cores, in_parallel
+from dmlgpu.runtime.wgpu.pipelines import cores, in_parallel
 
 
 class Interrupted(BaseException):

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from dmlgpu.catalog import catalog, operator
-from dmlgpu.catalog.search import LONGEST, find, near
-from dmlgpu.catalog.synonyms import SOURCES, newest, synonyms, tasks
+from dmlgpu.catalog.search import LONGEST, SOURCES, find, near, newest, synonyms, tasks
 from dmlgpu.common.errors import InvalidArgument
 
 onnx_defs = pytest.importorskip("onnx.defs", reason="the names of ONNX are the onnx package's")

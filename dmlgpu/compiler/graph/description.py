@@ -23,7 +23,7 @@ def _check(given: Any, **converters: kinds.Converter[Any]) -> None:
     for field, convert in converters.items():
         try:
             object.__setattr__(given, field, convert(getattr(given, field)))
-        except kinds.WrongKind as wrong:
+        except kinds.CoercionError as wrong:
             raise InvalidGraph(f"{type(given).__name__}: {field}{wrong.where} {wrong.describe()}") from None
 
 

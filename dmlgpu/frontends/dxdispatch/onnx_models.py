@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS
-from dmlgpu.common import coercion as kinds
+from dmlgpu.common import coercion
 from dmlgpu.common.errors import ModelError, NotSupported
 from dmlgpu.frontends.dxdispatch.bindings import element_range, lookup
 from dmlgpu.frontends.dxdispatch.files import FileAccess
@@ -48,11 +48,11 @@ class OnnxOptions:
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        size = kinds.between(1, UINT32_MAX)
-        sizes = kinds.mapping_of(size, "sizes")
-        shapes = kinds.mapping_of(kinds.tuple_of(size, "sizes"), "sequences of sizes")
+        size = coercion.between(1, UINT32_MAX)
+        sizes = coercion.mapping_of(size, "sizes")
+        shapes = coercion.mapping_of(coercion.tuple_of(size, "sizes"), "sequences of sizes")
         for name, convert in (("name_overrides", sizes), ("denotation_overrides", sizes), ("shapes", shapes)):
-            object.__setattr__(self, name, kinds.argument("OnnxOptions", name, convert, getattr(self, name)))
+            object.__setattr__(self, name, coercion.argument("OnnxOptions", name, convert, getattr(self, name)))
 
 
 def parse_onnx(name: str, node: JsonNode, access: FileAccess, options: OnnxOptions) -> OnnxDispatchable:

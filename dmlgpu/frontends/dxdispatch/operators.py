@@ -9,7 +9,7 @@ import numpy as np
 
 from dmlgpu.catalog import FieldSchema, OperatorSchema, catalog, descs, enums, operator
 from dmlgpu.catalog.enums import DataType, TensorFlags, TensorType
-from dmlgpu.catalog.names import class_name, to_directml
+from dmlgpu.catalog.model import class_name, to_directml
 from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias, Size2D
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, TensorDesc
 from dmlgpu.common.errors import InvalidArgument, InvalidDescription, ModelError

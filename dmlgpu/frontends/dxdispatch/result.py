@@ -10,9 +10,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from dmlgpu.common import coercion as kinds
-from dmlgpu.common.errors import InvalidArgument
-from dmlgpu.runtime.measuring import Duration
+from dmlgpu.common import coercion
+from dmlgpu.runtime.executor import Duration
 
 
 @dataclass(frozen=True)
@@ -200,8 +199,8 @@ class DxResult:
 
 
 _MAX_COUNT = 2**31
-_COUNT = kinds.between(1, _MAX_COUNT)
-_NUMBER = kinds.between(0, _MAX_COUNT)
+_COUNT = coercion.between(1, _MAX_COUNT)
+_NUMBER = coercion.between(0, _MAX_COUNT)
 
 
 @dataclass(frozen=True)
@@ -227,17 +226,15 @@ class TimingOptions:
     warmup_samples: int = 1
 
     def __post_init__(self) -> None:
-        for field, kind in (
+        for field, convert in (
             ("iterations", _COUNT),
-            ("repeat", kinds.between(1, 2**16)),
-            ("milliseconds_to_run", kinds.optional(_COUNT)),
+            ("repeat", coercion.between(1, 2**16)),
+            ("milliseconds_to_run", coercion.optional(_COUNT)),
             ("interval", _NUMBER),
             ("warmup_samples", _NUMBER),
         ):
-            try:
-                object.__setattr__(self, field, kind(getattr(self, field)))
-            except kinds.WrongKind as wrong:
-                raise InvalidArgument(f"TimingOptions: {field} {wrong.describe()}") from None
+            value = coercion.argument("TimingOptions", field, convert, getattr(self, field))
+            object.__setattr__(self, field, value)
 
 
 def timed(

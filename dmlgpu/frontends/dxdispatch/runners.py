@@ -37,8 +37,7 @@ from dmlgpu.runtime.buffer import Buffer
 from dmlgpu.runtime.commands import CommandList
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.executor import Dispatch as Work
-from dmlgpu.runtime.executor import Range, ShaderBackend
-from dmlgpu.runtime.measuring import Duration, measure
+from dmlgpu.runtime.executor import Duration, Range, ShaderBackend, measure
 from dmlgpu.runtime.operator import CompiledOperator, Dispatchable
 
 Buffers = Mapping[str, Buffer]

@@ -54,7 +54,7 @@ def real(value: Any) -> float:
 def truth(value: Any) -> bool:
     """Take booleans, numbers and None, which is False."""
     if value is not None and not isinstance(value, bool | np.bool_ | numbers.Number):
-        raise kinds.WrongKind("a bool", value)
+        raise kinds.CoercionError("a bool", value)
     return bool(value)
 
 
@@ -128,7 +128,7 @@ def argument(label: str, name: str, convert: kinds.Converter[Any], value: Any) -
     """
     try:
         return convert(value)
-    except kinds.WrongKind as wrong:
+    except kinds.CoercionError as wrong:
         raise WrongArgument(f"{label}: {name}{wrong.where} {wrong.describe()}") from None
 
 

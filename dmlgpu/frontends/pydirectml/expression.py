@@ -137,7 +137,7 @@ def _scaled(
 ) -> Expression:
     try:
         scale, bias = scale_bias(real(number))
-    except kinds.WrongKind:
+    except kinds.CoercionError:
         return NotImplemented
     with reporting():
         return wrap(function(unwrap(expression), scale_bias=ScaleBias(scale, bias)))

@@ -20,9 +20,8 @@ from dmlgpu.compiler.graph.network import Network
 from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.runtime.browser import facts, frames
-from dmlgpu.runtime.browser.executable import BrowserExecutable, PageBuffer, Work, check_limits
+from dmlgpu.runtime.browser.executable import BrowserExecutable, PageBuffer, PagePipelines, PageWork, check_limits
 from dmlgpu.runtime.browser.link import Link
-from dmlgpu.runtime.browser.pipelines import Pipelines
 from dmlgpu.runtime.executor import Backend, Reading, Timing
 
 Memory = NDArray[np.uint8]
@@ -52,10 +51,10 @@ class BrowserReading(Reading):
         if self._data is None:
             deadline = None if timeout is None else time.monotonic() + timeout
             try:
-                found = [part.result(_left(deadline))[1] for part in self._parts]
+                parts = [part.result(_left(deadline))[1] for part in self._parts]
             except TimeoutError:
                 return None
-            data = np.frombuffer(b"".join(found), np.uint8).copy()
+            data = np.frombuffer(b"".join(parts), np.uint8).copy()
             if data.size != self._size:
                 raise DmlError(f"{self._label}: the page sent {data.size:,} bytes in place of {self._size:,}")
             self._data = data
@@ -107,7 +106,7 @@ class BrowserBackend(Backend):
         self._dropped: collections.deque[list[Any]] = collections.deque()
         self._unanswered: dict[int, Future[Any]] = {}
         self._allocated = 0
-        self.pipelines = Pipelines(self._link, str(info), lambda number: self._dropped.append(["forget", number]))
+        self.pipelines = PagePipelines(self._link, str(info), lambda number: self._dropped.append(["forget", number]))
 
     @property
     def pipeline_cache(self) -> Cache[Any, Any]:
@@ -215,7 +214,7 @@ class BrowserBackend(Backend):
 
     def copy(
         self, source: PageBuffer, source_offset: int, destination: PageBuffer, destination_offset: int, size: int
-    ) -> Work:
+    ) -> PageWork:
         """Return a copy of ``size`` bytes (all three numbers multiples of 4) as a unit of work.
 
         Raises:
@@ -223,9 +222,9 @@ class BrowserBackend(Backend):
         """
         if source is destination:
             raise InvalidArgument(f"copy on {self.info}: source and destination must be different buffers")
-        return Work("copy", ["copy", source.number, source_offset, destination.number, destination_offset, size])
+        return PageWork("copy", ["copy", source.number, source_offset, destination.number, destination_offset, size])
 
-    def submit(self, *work: Sequence[Work]) -> int:
+    def submit(self, *work: Sequence[PageWork]) -> int:
         """Send units of work as one submission; returns its serial number for ``is_done`` and ``wait``. Waits for
         nothing: what goes wrong is raised by whatever waits next."""
         self._raise_failures()
@@ -254,7 +253,7 @@ class BrowserBackend(Backend):
                 self._unanswered.pop(serial, None)
         return True
 
-    def time(self, work: Sequence[Work], parts: bool = False) -> Timing:
+    def time(self, work: Sequence[PageWork], parts: bool = False) -> Timing:
         """Run work once, wait for it, and say how long it took: by the page's timestamps where the browser has them and
         they are possible (many round them to 0.1 ms, and to 0 what takes less), else by the host's clock.
 
@@ -311,13 +310,13 @@ class BrowserBackend(Backend):
         self._link.check()
 
 
-def _stamps(given: object, count: int) -> list[tuple[float, float]] | None:
+def _stamps(stamps: object, count: int) -> list[tuple[float, float]] | None:
     """Return the seconds at the start and the end of so many groups of work; None where a page sent something else."""
-    if not isinstance(given, list) or len(given) != 2 * count:
+    if not isinstance(stamps, list) or len(stamps) != 2 * count:
         return None
-    if not all(isinstance(each, int | float) and abs(each) < 2**63 for each in given):
+    if not all(isinstance(each, int | float) and abs(each) < 2**63 for each in stamps):
         return None
-    seconds = [each * 1e-9 for each in given]
+    seconds = [each * 1e-9 for each in stamps]
     return list(zip(seconds[::2], seconds[1::2], strict=True))
 
 

@@ -1,26 +1,126 @@
-"""Programs made ready to run in a page: pipelines there, bound to resources on request."""
+"""Programs in a browser's page: pipelines made once per text, executables bound to resources."""
 
 from __future__ import annotations
 
 import itertools
+import re
+import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from dmlgpu.catalog.tensor_desc import TENSOR_ALIGNMENT, aligned
-from dmlgpu.common.errors import BindingError, NotSupported
+from dmlgpu.common.cache import Cache, CacheLimits
+from dmlgpu.common.errors import BindingError, NotSupported, ShaderError
 from dmlgpu.common.timings import Timings
 from dmlgpu.compiler import aliasing
 from dmlgpu.compiler.plan import Role
 from dmlgpu.compiler.program import MAX_SLOTS, Kernel, Program, Slot, parameter_bytes
 from dmlgpu.compiler.target import AdapterInfo, Target
 from dmlgpu.compiler.wgsl.sharing import share
+from dmlgpu.runtime.browser.link import Link, printable
 from dmlgpu.runtime.executor import Executable, Range, Resources
 
 if TYPE_CHECKING:
     from dmlgpu.runtime.browser.backend import BrowserBackend
+
+
+LIMITS: Final = CacheLimits(entries=1024, size=256 << 20)
+_BYTES_PER_CHARACTER = 200
+_LINES_AROUND = 3
+
+Key = tuple[str, int]
+
+
+class Pipeline(int):
+    """A pipeline's number in the page. The page forgets it when nothing refers to this object any more."""
+
+    forget: Callable[[int], None]
+
+    def __del__(self) -> None:
+        self.forget(int(self))
+
+
+class PagePipelines:
+    """The pipelines that a page has made.
+
+    Args:
+        link: the page.
+        adapter: it, for messages.
+
+    Attributes:
+        cache: keeps pipelines that may be asked for again.
+        forgotten: numbers of pipelines that the page shall forget.
+    """
+
+    def __init__(self, link: Link, adapter: str, forget: Callable[[int], None]):
+        self._link, self._adapter, self._forget = link, adapter, forget
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+        self.cache: Cache[Key, Pipeline] = Cache(LIMITS)
+
+    def size_of(self, wgsl: str) -> int:
+        """Estimate the bytes that the pipeline of a text takes."""
+        return _BYTES_PER_CHARACTER * len(wgsl)
+
+    def get_all(self, operator: str, kernels: Sequence[Kernel]) -> list[Pipeline]:
+        """Return kernels' pipelines. The page makes all that are new at a time, which costs one round trip.
+
+        Raises:
+            ShaderError: when a text does not compile; for the first kernel of which that is so.
+            DeviceRemoved: when the page is gone.
+        """
+        self._link.check()
+        keys = [(kernel.wgsl, kernel.binding_count) for kernel in kernels]
+        pipelines = {key: pipeline for key in dict.fromkeys(keys) if (pipeline := self.cache.get(key)) is not None}
+        missing = {key: kernel for key, kernel in zip(keys, kernels, strict=True) if key not in pipelines}
+        if missing:
+            pipelines |= self._made(operator, missing)
+        return [pipelines[key] for key in keys]
+
+    def _made(self, operator: str, missing: dict[Key, Kernel]) -> dict[Key, Pipeline]:
+        commands: list[list[Any]] = []
+        texts, start = [], 0
+        for (text, bindings), kernel in missing.items():
+            texts.append(text.encode())
+            commands.append(["pipeline", next(self._numbers), start, len(texts[-1]), bindings, kernel.label])
+            start += len(texts[-1])
+        results, _ = self._link.call(self._link.send(commands, texts))
+        pipelines = {}
+        for (key, kernel), command, refusal in itertools.zip_longest(missing.items(), commands, results):
+            if refusal != "":
+                raise ShaderError(compile_error(operator, kernel, self._adapter, refusal))
+            pipeline = Pipeline(command[1])
+            pipeline.forget = self._forget
+            pipelines[key] = pipeline
+            self.cache.put(key, pipeline, self.size_of(key[0]))
+        return pipelines
+
+
+def compile_error(operator: str, kernel: Kernel, adapter: str, refusal: object) -> str:
+    """Return the text of a ShaderError: what failed and why, then the lines around the fault with their numbers.
+
+    Args:
+        operator: whose kernel it is.
+        kernel: what does not compile.
+        adapter: where.
+        refusal: what the page says: the line, from 1, or 0, and the compiler's message.
+    """
+    line, message = refusal if isinstance(refusal, list) and len(refusal) == 2 else (0, "the page does not say why")
+    lines = kernel.wgsl.splitlines()
+    reason = " ".join(printable(message).split())
+    head = f"{operator}: kernel {kernel.label!r} does not compile on {adapter}: {reason}"
+    if type(line) is not int or not 1 <= line <= len(lines):
+        return head
+    names = re.findall(r"^// ---- (\S+)$", "\n".join(lines[:line]), re.MULTILINE)
+    width = len(str(line + _LINES_AROUND))
+    around = range(max(line - _LINES_AROUND, 1), min(line + _LINES_AROUND, len(lines)) + 1)
+    excerpt = "\n".join(
+        f"{'>' if number == line else ' '} {number:{width}} | {lines[number - 1]}".rstrip() for number in around
+    )
+    return f"{head}{f' (in {names[-1]})' if names else ''}\n{excerpt}"
 
 
 @dataclass(frozen=True)
@@ -31,7 +131,7 @@ class PageBuffer:
     size: int
 
 
-class Work(list[Any]):
+class PageWork(list[Any]):
     """A unit of work as pages take it, with a label for those who time it.
 
     Attributes:
@@ -72,7 +172,7 @@ class BrowserExecutable(Executable):
         """How long making it took."""
         return self._timings
 
-    def bind(self, resources: Resources) -> Sequence[Work]:
+    def bind(self, resources: Resources) -> Sequence[PageWork]:
         """Return the dispatches of one execution on these resources.
 
         Raises:
@@ -82,15 +182,15 @@ class BrowserExecutable(Executable):
         """
         return self._bound(self._kernels, resources)
 
-    def bind_initialization(self, resources: Resources) -> Sequence[Work]:
+    def bind_initialization(self, resources: Resources) -> Sequence[PageWork]:
         """Return the dispatches that fill the persistent resource. Raises as ``bind``."""
         return self._bound(self._initialization, resources)
 
-    def _bound(self, kernels: Sequence[tuple[Kernel, Any]], resources: Resources) -> list[Work]:
+    def _bound(self, kernels: Sequence[tuple[Kernel, Any]], resources: Resources) -> list[PageWork]:
         resources = replace(resources, constants=self._constants) if self._constants else resources
         return [self._dispatch(kernel, pipeline, resources) for kernel, pipeline in kernels]
 
-    def _dispatch(self, kernel: Kernel, pipeline: Any, resources: Resources) -> Work:
+    def _dispatch(self, kernel: Kernel, pipeline: Any, resources: Resources) -> PageWork:
         operator, backend = self.program.operator, self._backend
         ranges = [_range(operator, kernel, slot, resources) for slot in kernel.slots]
         layout = aliasing.layout(ranges, kernel.bindings, backend.alignment)
@@ -99,7 +199,7 @@ class BrowserExecutable(Executable):
         if layout.bindings != kernel.bindings:
             (pipeline,) = backend.pipelines.get_all(operator, [share(operator, kernel, layout.bindings)])
         words = memoryview(parameter_bytes(layout.bases)).cast("I").tolist()
-        return Work(kernel.label, [pipeline, [list(bound) for bound in layout.bound], words, list(kernel.grid)])
+        return PageWork(kernel.label, [pipeline, [list(bound) for bound in layout.bound], words, list(kernel.grid)])
 
     def _uploaded(self, constants: Sequence[bytes]) -> tuple[Range[PageBuffer], ...]:
         """Return where the data of the program lie: in one buffer that lives as long as the executable."""

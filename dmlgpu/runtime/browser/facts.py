@@ -39,8 +39,8 @@ _PROFILES = {"cpu": Profile.CPU, "integrated": Profile.INTEGRATED}
 
 def plain(text: object, most: int = 80) -> str:
     """Return a page's text as it may stand in names: letters, digits and a few signs, no longer than ``most``."""
-    kept = re.sub(r"[^A-Za-z0-9 ._/()+-]+", " ", text) if isinstance(text, str) else ""
-    return " ".join(kept.split())[:most].strip()
+    allowed = re.sub(r"[^A-Za-z0-9 ._/()+-]+", " ", text) if isinstance(text, str) else ""
+    return " ".join(allowed.split())[:most].strip()
 
 
 def adapter_info(facts: object, number: int) -> AdapterInfo:
@@ -60,7 +60,7 @@ def adapter_info(facts: object, number: int) -> AdapterInfo:
     device = plain(facts.get("description")) or plain(facts.get("device"))
     name = device or " ".join(filter(None, (vendor, architecture))) or "unknown adapter"
     features = facts.get("features")
-    given = features if isinstance(features, list) else []
+    names = features if isinstance(features, list) else []
     driver = _browser(facts.get("browser")) + (f", page {number}" if number > 1 else "")
     return AdapterInfo(
         name=name,
@@ -68,7 +68,7 @@ def adapter_info(facts: object, number: int) -> AdapterInfo:
         kind=_kind(f"{vendor} {architecture} {device}".lower(), vendor.lower(), facts.get("fallback") is True),
         vendor=vendor,
         driver=driver,
-        features=tuple(feature for feature in FEATURES if feature in given),
+        features=tuple(feature for feature in FEATURES if feature in names),
         limits=_limits(facts.get("limits")),
     )
 
@@ -92,18 +92,18 @@ def target_of(
     )
 
 
-def _limits(given: object) -> dict[str, int]:
-    found = {}
+def _limits(limits: object) -> dict[str, int]:
+    known = {}
     for name, (written, least, most) in _LIMITS.items():
-        value: Any = given.get(name) if isinstance(given, Mapping) else None
+        value: Any = limits.get(name) if isinstance(limits, Mapping) else None
         if type(value) is not int or not least <= value <= most:
             raise InvalidArgument(
                 f"page: limit {name} must be an integer from {least:,} to {most:,}, got {value!r:.40}"
             )
-        found[written] = value
-    if found["min-storage-buffer-offset-alignment"] & (found["min-storage-buffer-offset-alignment"] - 1):
+        known[written] = value
+    if known["min-storage-buffer-offset-alignment"] & (known["min-storage-buffer-offset-alignment"] - 1):
         raise InvalidArgument("page: limit minStorageBufferOffsetAlignment must be a power of two")
-    return found
+    return known
 
 
 def _kind(text: str, vendor: str, fallback: bool) -> str:
@@ -116,6 +116,6 @@ def _kind(text: str, vendor: str, fallback: bool) -> str:
 def _browser(agent: object) -> str:
     """Return a browser's name and version."""
     for name, pattern in _BROWSERS:
-        if isinstance(agent, str) and (found := re.search(pattern, agent[:500])):
-            return f"{name} {found[1]}"[:40]
+        if isinstance(agent, str) and (match := re.search(pattern, agent[:500])):
+            return f"{name} {match[1]}"[:40]
     return "unknown browser"

@@ -16,7 +16,7 @@ from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.runtime.browser.backend import BrowserBackend
 from dmlgpu.runtime.browser.facts import target_of
 from dmlgpu.runtime.browser.link import ask, listed, wait_for_pages
-from dmlgpu.runtime.browser.server import Server
+from dmlgpu.runtime.browser.server import PageServer
 
 __all__ = ["first_page", "introduction", "open_page", "own_server", "pages", "show", "some_pages", "target_of"]
 
@@ -25,7 +25,7 @@ RETURN_SECONDS = 20.0
 """How long a page may have been away when a device is made on it, which waits for it until then."""
 
 _lock = threading.Lock()
-_servers: list[Server] = []
+_servers: list[PageServer] = []
 """This process's own server, if it has one."""
 
 
@@ -68,18 +68,18 @@ def show(info: AdapterInfo, **shown: str | int) -> None:
             ask(address, f"show/{number}?{urlencode(shown)}")
 
 
-def own_server(many: bool = False) -> Server:
+def own_server(many: bool = False) -> PageServer:
     """Return this process's server; start it first, and say on standard error what to open."""
     with _lock:
         if not _servers:
-            server = Server(many=many)
+            server = PageServer(many=many)
             _servers.append(server)
             os.environ[VARIABLE] = server.borrowing
             print(introduction(server), file=sys.stderr, flush=True)
         return _servers[0]
 
 
-def introduction(server: Server) -> str:
+def introduction(server: PageServer) -> str:
     """Return what to tell whoever shall open the page: the address, also as a QR code."""
     code = "\n".join(_half_blocks(segno.make(server.address, error="l", micro=False).matrix_iter(border=2)))
     return f"dmlgpu: open this address in a browser whose GPU shall be used:\n\n{code}\n\n  {server.address}\n"
@@ -114,9 +114,9 @@ def open_page(
     address = os.environ.get(VARIABLE, "")
     while True:
         known = listed(address) if address else []
-        numbers = [number for number, one in enumerate(known, 1) if one.info == info]
+        numbers = [number for number, page in enumerate(known, 1) if page.info == info]
         if not numbers:
-            raise AdapterNotFound(str(info), [str(one.info) for one in known], "no such page has come")
+            raise AdapterNotFound(str(info), [str(page.info) for page in known], "no such page has come")
         away = known[numbers[0] - 1].away
         if away is None:
             break

@@ -93,11 +93,11 @@ def wait_for_pages(borrowing: str, count: int, timeout: float | None) -> list[Ad
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     while True:
-        found = [page.info for page in listed(borrowing) if page.away is None]
-        if len(found) >= count:
-            return found[:count]
+        infos = [page.info for page in listed(borrowing) if page.away is None]
+        if len(infos) >= count:
+            return infos[:count]
         if deadline is not None and time.monotonic() >= deadline:
-            raise TimedOut(f"{len(found)} of {count} pages came within {timeout:g} s")
+            raise TimedOut(f"{len(infos)} of {count} pages came within {timeout:g} s")
         time.sleep(_POLL_SECONDS)
 
 
@@ -213,8 +213,8 @@ class Link:
             future = self._pending.get(number) if isinstance(number, int) else None
         if future is None:
             return
-        problem, given = _problem(header.get("problems"), self._label), header.get("results")
-        results: list[Any] = given if isinstance(given, list) else []
+        problem, listed = _problem(header.get("problems"), self._label), header.get("results")
+        results: list[Any] = listed if isinstance(listed, list) else []
         with contextlib.suppress(InvalidStateError):  # lost on another thread meanwhile, or answered twice
             if problem is not None:
                 future.set_exception(problem)
@@ -234,8 +234,8 @@ class Link:
 
 def printable(text: object) -> str:
     """Return a page's text as messages may hold it: printable ASCII and line ends, bounded."""
-    given = text[:_MOST_TEXT] if isinstance(text, str) else ""
-    return "".join(each if each == "\n" or " " <= each <= "~" else "?" for each in given).strip()
+    excerpt = text[:_MOST_TEXT] if isinstance(text, str) else ""
+    return "".join(each if each == "\n" or " " <= each <= "~" else "?" for each in excerpt).strip()
 
 
 def _problem(problems: object, label: str) -> DmlError | None:

@@ -78,7 +78,7 @@ class Page:
         return None if self.connection is not None else time.monotonic() - self.left
 
 
-class Server:
+class PageServer:
     """A server of pages, on threads of its own, until ``close``. A context manager.
 
     Args:
@@ -135,15 +135,15 @@ class Server:
         except BaseException:
             self._servers[0].shutdown()
             raise
-        port, own = (one.socket.getsockname()[1] for one in self._servers)
+        port, own = (server.socket.getsockname()[1] for server in self._servers)
         shown = reachable_host(host)
         self._hosts = {f"{name}:{port}" for name in _names(host, shown)}
         if port == {"http": 80, "https": 443}[self._scheme]:  # which browsers leave out
             self._hosts |= set(_names(host, shown))
         self.address = f"{self._scheme}://{_bracketed(shown)}:{port}/{self._token}/"
         self.borrowing = f"http://{LOOPBACK}:{own}/{self._own_token}"
-        for one in self._servers:
-            threading.Thread(target=one.serve_forever, daemon=True, name="dmlgpu serve").start()
+        for server in self._servers:
+            threading.Thread(target=server.serve_forever, daemon=True, name="dmlgpu serve").start()
 
     def __enter__(self) -> Self:
         return self
@@ -153,8 +153,8 @@ class Server:
 
     def close(self) -> None:
         """Send all pages away and listen no more."""
-        for one in self._servers:
-            one.shutdown()
+        for server in self._servers:
+            server.shutdown()
         for page in self.pages:
             if page.connection is not None:
                 page.connection.close(_LOST, "the server has ended")
@@ -213,8 +213,8 @@ class Server:
 
     def _named(self, name: str) -> Page | None:
         pages = self.pages
-        found = re.fullmatch(r"page/([0-9]{1,3})(?:/[0-9a-f]{16})?", name)
-        return pages[int(found[1]) - 1] if found and 1 <= int(found[1]) <= len(pages) else None
+        match = re.fullmatch(r"page/([0-9]{1,3})(?:/[0-9a-f]{16})?", name)
+        return pages[int(match[1]) - 1] if match and 1 <= int(match[1]) <= len(pages) else None
 
     # ---- connections ------------------------------------------------------------------------------------------------
 
@@ -334,23 +334,23 @@ def _bracketed(host: str) -> str:
 
 def _below(path: str, token: str) -> str | None:
     """Return what follows the token in a request's path; None where the token is another."""
-    given, _, name = path.partition("?")[0].removeprefix("/").partition("/")
-    return name if hmac.compare_digest(given.encode(), token.encode()) else None
+    prefix, _, name = path.partition("?")[0].removeprefix("/").partition("/")
+    return name if hmac.compare_digest(prefix.encode(), token.encode()) else None
 
 
 def _bounded(facts: object) -> dict[str, Any]:
     """Return a page's facts, checked already, without what nobody reads."""
     assert isinstance(facts, Mapping)
     texts = ("vendor", "architecture", "device", "description", "browser")
-    kept: dict[str, Any] = {name: str(facts.get(name, ""))[:500] for name in texts}
-    return {**kept, **{name: facts.get(name) for name in ("fallback", "features", "limits")}}
+    bounded: dict[str, Any] = {name: str(facts.get(name, ""))[:500] for name in texts}
+    return {**bounded, **{name: facts.get(name) for name in ("fallback", "features", "limits")}}
 
 
 def _shown(query: str) -> dict[str, str | int]:
     """Return what a page is to show, from the query of an address."""
-    given = dict(parse_qsl(query[:4000]))
-    texts: dict[str, str | int] = {name: given[name] for name in ("now", "verdict") if name in given}
-    numbers = {name: int(given[name]) for name in ("done", "count") if given.get(name, "").isdecimal()}
+    parameters = dict(parse_qsl(query[:4000]))
+    texts: dict[str, str | int] = {name: parameters[name] for name in ("now", "verdict") if name in parameters}
+    numbers = {name: int(parameters[name]) for name in ("done", "count") if parameters.get(name, "").isdecimal()}
     return texts | numbers
 
 

@@ -48,8 +48,8 @@ def describe(info: Any, features: Collection[str], limits: dict[str, int]) -> Ad
 @functools.cache
 def _enumerated() -> tuple[tuple[AdapterInfo, Any], ...]:
     forks.use_drivers("adapters")
-    found = wgpu.gpu.enumerate_adapters_sync()
-    return tuple((describe(adapter.info, adapter.features, adapter.limits), adapter) for adapter in found)
+    enumerated = wgpu.gpu.enumerate_adapters_sync()
+    return tuple((describe(adapter.info, adapter.features, adapter.limits), adapter) for adapter in enumerated)
 
 
 def adapters() -> tuple[AdapterInfo, ...]:

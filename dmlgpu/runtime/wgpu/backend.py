@@ -22,8 +22,8 @@ from dmlgpu.runtime.wgpu import forks
 from dmlgpu.runtime.wgpu.buffers import Allocator, GpuBuffer, Guard
 from dmlgpu.runtime.wgpu.context import Context
 from dmlgpu.runtime.wgpu.executable import Binder, GpuExecutable
-from dmlgpu.runtime.wgpu.pipelines import Pipelines
-from dmlgpu.runtime.wgpu.queue import CopyWork, Queue, Recording, Work
+from dmlgpu.runtime.wgpu.pipelines import GpuPipelines
+from dmlgpu.runtime.wgpu.queue import CopyWork, GpuQueue, RecordedWork, Work
 from dmlgpu.runtime.wgpu.shader import GpuShader
 from dmlgpu.runtime.wgpu.timestamps import Timestamps
 from dmlgpu.runtime.wgpu.transfers import StagedReading, Transfers
@@ -86,8 +86,8 @@ class GpuBackend:
         self.info: AdapterInfo = context.info
         self.target: Target = context.target
         self._allocator = Allocator(context, memory_budget)
-        self._queue = Queue(context, self._allocator)
-        self._pipelines = Pipelines(context, self._queue)
+        self._queue = GpuQueue(context, self._allocator)
+        self._pipelines = GpuPipelines(context, self._queue)
         self._transfers = Transfers(context, self._queue)
         self._timestamps = Timestamps(context, self._allocator, self._queue, self._transfers)
         self._binder = Binder(context, self._allocator, self._pipelines)
@@ -241,9 +241,9 @@ class GpuBackend:
         guard = Guard((source, destination), -1)
         return CopyWork(source.wgpu, source_offset, destination.wgpu, destination_offset, size, guard, label)
 
-    def record(self, work: Sequence[Work]) -> Recording:
+    def record(self, work: Sequence[Work]) -> RecordedWork:
         """Return the same work, prepared for being submitted again and again."""
-        return Recording(work)
+        return RecordedWork(work)
 
     def submit(self, *work: Sequence[Work]) -> int:
         """Run units of work in order as one submission; returns its serial number for ``is_done`` and ``wait``."""

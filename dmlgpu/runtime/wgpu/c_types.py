@@ -42,18 +42,18 @@ def look_up_together(known: cffi.FFI, texts: Iterable[str]) -> None:
     Where cffi keeps them is its inside: one that keeps them elsewhere stays as it is, as does one whose header lacks
     one of the types.
     """
-    kept: Any = getattr(known, "_parsed_types", None)
-    if not isinstance(kept, dict):
+    parsed: Any = getattr(known, "_parsed_types", None)
+    if not isinstance(parsed, dict):
         return
-    missing = [text for text in texts if text not in kept]
+    missing = [text for text in texts if text not in parsed]
     try:
         # Arguments of a function may be of any type but arrays, of which pointers are taken.
         function = known.typeof(f"void(*)({', '.join(text.replace('[', '(*)[') for text in missing)})")
     except (cffi.FFIError, cffi.CDefError):
         return
-    for text, found in zip(missing, function.args, strict=True):
+    for text, c_type in zip(missing, function.args, strict=True):
         is_function = "(" in text and "(*" not in text  # which stands for a pointer to it, in callbacks alone
-        kept[text] = (found.item if "[" in text else found), is_function
+        parsed[text] = (c_type.item if "[" in text else c_type), is_function
 
 
 look_up_together(ffi, TEXTS)

@@ -9,7 +9,7 @@ from typing import Any
 
 import wgpu
 
-from dmlgpu.common.deferred import Deferred
+from dmlgpu.common.deferred import DeferredCalls
 from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidArgument, InvalidState, NotSupported, OutOfMemory
 from dmlgpu.compiler.target import AdapterInfo, Target
 from dmlgpu.runtime.wgpu import forks, native
@@ -18,7 +18,7 @@ from dmlgpu.runtime.wgpu.waiting import without_signals
 
 _OPENGL = threading.RLock()
 """All OpenGL devices share one lock: contexts used by two threads at once abort the process."""
-_OPENGL_DEFERRED = Deferred(_OPENGL)
+_OPENGL_DEFERRED = DeferredCalls(_OPENGL)
 
 
 class Context:
@@ -40,7 +40,7 @@ class Context:
             self.lock, self.deferred = _OPENGL, _OPENGL_DEFERRED
         else:
             self.lock = threading.RLock()
-            self.deferred = Deferred(self.lock)
+            self.deferred = DeferredCalls(self.lock)
         self._removed: str | None = None
         self._closed = self._abandoned = False
         self._mapped: Any = None
@@ -110,7 +110,7 @@ class Context:
         self._abandoned = self._closed = True
         self._removed = forks.MADE_BEFORE_FORK
         self.lock = threading.RLock()
-        self.deferred = Deferred(self.lock)
+        self.deferred = DeferredCalls(self.lock)
         self.device._poller = None  # wgpu-py's thread, which would be waited for
 
     def begin_mapping(self, buffer: Any) -> None:

@@ -25,8 +25,8 @@ from dmlgpu.runtime.executor import Range, Resources
 from dmlgpu.runtime.wgpu import native, releases
 from dmlgpu.runtime.wgpu.buffers import Allocator, GpuBuffer, Guard
 from dmlgpu.runtime.wgpu.context import Context
-from dmlgpu.runtime.wgpu.pipelines import Pipelines
-from dmlgpu.runtime.wgpu.queue import CopyWork, KernelWork, Queue, Work
+from dmlgpu.runtime.wgpu.pipelines import GpuPipelines
+from dmlgpu.runtime.wgpu.queue import CopyWork, GpuQueue, KernelWork, Work
 
 LEAST_COPY: Final = 64 << 10
 """Bytes below which a copy between buffers, which ends a compute pass, is no faster than a kernel that copies."""
@@ -40,7 +40,7 @@ _UNIFORM_LIMITS: Final = CacheLimits(entries=1024, size=1024 * PARAMETER_BYTES)
 class Binder:
     """Makes bind groups and parameter blocks."""
 
-    def __init__(self, context: Context, allocator: Allocator, pipelines: Pipelines):
+    def __init__(self, context: Context, allocator: Allocator, pipelines: GpuPipelines):
         self.context, self.allocator, self.pipelines = context, allocator, pipelines
         self._alignment = context.limits["min-storage-buffer-offset-alignment"]
         self._uniforms: Cache[tuple[int, ...], Any] = Cache(_UNIFORM_LIMITS)
@@ -55,11 +55,11 @@ class Binder:
             NotSupported: when a binding, grown to the offset alignment and to all that it is shared for, exceeds the
                 adapter's limit; or when what meets cannot be shared.
         """
-        found = [self._range(operator, kernel, slot, resources) for slot in kernel.slots]
-        copy = self._copy(kernel, found)
+        bound = [self._range(operator, kernel, slot, resources) for slot in kernel.slots]
+        copy = self._copy(kernel, bound)
         if copy is not None:
             return copy
-        ranges = [(buffer.wgpu, start, size) for buffer, start, size in found]
+        ranges = [(buffer.wgpu, start, size) for buffer, start, size in bound]
         layout = aliasing.layout(ranges, kernel.bindings, self._alignment)
         self._check_sizes(operator, kernel, layout)
         if layout.bindings != kernel.bindings:
@@ -75,7 +75,7 @@ class Binder:
         with context.lock:
             context.check()
             group_layout = self.pipelines.layout(len(entries), immediates)
-            guard = Guard(tuple([buffer for buffer, _, _ in found]), self.allocator.epoch)
+            guard = Guard(tuple([buffer for buffer, _, _ in bound]), self.allocator.epoch)
             guard.check(self.allocator.epoch, kernel.label)
             with context.reporting(f"{operator}: kernel {kernel.label!r}"):
                 if not immediates:
@@ -198,7 +198,7 @@ class GpuExecutable:
         self._initialization, self._kernels = compiled[:count], compiled[count:]
         self._made = time.perf_counter()
         self._timings = replace(program.timings, driver=self._made - uploaded, upload=uploaded - start)
-        self._translation: tuple[Queue, int] | None = None
+        self._translation: tuple[GpuQueue, int] | None = None
 
     def bind(self, resources: Resources) -> Sequence[Work]:
         """Return the dispatches of one execution on these resources. Raises as ``Binder.bind``."""
@@ -218,7 +218,7 @@ class GpuExecutable:
                 self._timings = replace(self._timings, driver=self._timings.driver + time.perf_counter() - self._made)
         return self._timings
 
-    def translated_by(self, queue: Queue, serial: int) -> None:
+    def translated_by(self, queue: GpuQueue, serial: int) -> None:
         """Note the submission within which the driver translates pipelines that it has not translated before."""
         self._translation = queue, serial
 

@@ -47,9 +47,9 @@ def use_drivers(what: str) -> None:
     _used = True
 
 
-def abandon_in_children(one: Inherited) -> None:
+def abandon_in_children(inherited: Inherited) -> None:
     """Have an object abandoned in every child that is forked from now on."""
-    _open.add(one)
+    _open.add(inherited)
 
 
 def _after_fork() -> None:
@@ -57,8 +57,8 @@ def _after_fork() -> None:
     if not _used:
         return
     _forked = True
-    for one in list(_open):
-        one.abandon()
+    for inherited in list(_open):
+        inherited.abandon()
     _api.libf = None  # wgpu-py takes this for the interpreter's end: objects that are collected no longer call C
     _skip_exit_handlers()
 

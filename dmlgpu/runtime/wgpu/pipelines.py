@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeAlias
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
 import wgpu
@@ -14,10 +17,9 @@ from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.common.errors import ShaderError
 from dmlgpu.compiler.program import Kernel
 from dmlgpu.compiler.target import PARAMETER_BYTES, AdapterInfo
-from dmlgpu.runtime.wgpu import native, reclaiming, releases
+from dmlgpu.runtime.wgpu import native, releases
 from dmlgpu.runtime.wgpu.context import Context, reason_of
-from dmlgpu.runtime.wgpu.parallel import cores, in_parallel
-from dmlgpu.runtime.wgpu.queue import Queue
+from dmlgpu.runtime.wgpu.queue import GpuQueue
 
 DEFAULT_LIMITS: Final = CacheLimits(entries=1024, size=256 << 20)
 """What a new device keeps of pipelines, beside those that are in use."""
@@ -34,7 +36,7 @@ _LINES_AROUND = 3
 _Key: TypeAlias = tuple[str, int, bool]
 
 
-class Pipelines:
+class GpuPipelines:
     """The device's pipelines by text and number of bindings, and their layouts by that number.
 
     A pipeline lives as long as something refers to it: an executable, work that is bound, or the cache, which keeps the
@@ -46,7 +48,7 @@ class Pipelines:
         cache: keeps pipelines that may be asked for again; a miss is a request for one that it did not hold.
     """
 
-    def __init__(self, context: Context, queue: Queue):
+    def __init__(self, context: Context, queue: GpuQueue):
         self._context, self._queue = context, queue
         self._bytes_per_character = bytes_per_character(context.info)
         # OpenGL's one context is used by one thread at a time.
@@ -84,17 +86,17 @@ class Pipelines:
             DeviceRemoved: when the device is gone.
         """
         keys = [(kernel.wgsl, kernel.binding_count, immediates) for kernel in kernels]
-        found = {key: pipeline for key in dict.fromkeys(keys) if (pipeline := self.cache.get(key)) is not None}
+        pipelines = {key: pipeline for key in dict.fromkeys(keys) if (pipeline := self.cache.get(key)) is not None}
         missing: dict[_Key, Kernel] = {}
         for key, kernel in zip(keys, kernels, strict=True):
-            if key not in found:
+            if key not in pipelines:
                 missing.setdefault(key, kernel)
         new: list[Kernel] = []
         if missing:
             with self._context.lock if self._is_serial else contextlib.nullcontext():
-                made, new = self._made(operator, missing, immediates)
-            found |= made
-        return [found[key] for key in keys], new
+                missing_pipelines, new = self._made(operator, missing, immediates)
+            pipelines |= missing_pipelines
+        return [pipelines[key] for key in keys], new
 
     def _made(
         self, operator: str, missing: Mapping[_Key, Kernel], immediates: bool
@@ -103,19 +105,21 @@ class Pipelines:
         with self._context.lock:
             self._context.check()
             self._context.deferred.run()
-            found = {key: pipeline for key in missing if (pipeline := self._living.get(key)) is not None}
-            absent = [key for key in missing if key not in found]
+            pipelines = {key: pipeline for key in missing if (pipeline := self._living.get(key)) is not None}
+            absent = [key for key in missing if key not in pipelines]
             layouts = {key: self._layout(key[1], immediates)[1] for key in absent}
-        made = in_parallel(
+        compiled = in_parallel(
             lambda key: self._compile(operator, missing[key], layouts[key]), absent, 1 if self._is_serial else cores()
         )
         with self._context.lock:
             self._context.check()  # else ``close`` would not know of them
-            for key, pipeline in zip(absent, made, strict=True):
-                found[key] = self._living.setdefault(key, pipeline)
+            for key, pipeline in zip(absent, compiled, strict=True):
+                pipelines[key] = self._living.setdefault(key, pipeline)
             for key, kernel in missing.items():
-                self.cache.put(key, found[key], self.size_of(kernel.wgsl))
-        return found, [missing[key] for key, pipeline in zip(absent, made, strict=True) if found[key] is pipeline]
+                self.cache.put(key, pipelines[key], self.size_of(kernel.wgsl))
+        return pipelines, [
+            missing[key] for key, pipeline in zip(absent, compiled, strict=True) if pipelines[key] is pipeline
+        ]
 
     def close(self) -> None:
         """Give all pipelines back, those in use too. Call when the device is gone and nothing is submitted any more.
@@ -137,7 +141,7 @@ class Pipelines:
             pipeline = device.create_compute_pipeline(label=kernel.label, layout=layout, compute=compute)
             # OpenGL frees a pipeline at once, and its context is best left to the threads that use it.
             if self._context.info.backend != "OpenGL":
-                reclaiming.watch(pipeline, self._queue, self.size_of(kernel.wgsl))
+                releases.watch(pipeline, self._queue, self.size_of(kernel.wgsl))
             return releases.adopt(self._context, pipeline)
         except wgpu.GPUValidationError as error:
             if "is lost" in str(error):
@@ -214,3 +218,59 @@ def excerpt(source: str, line: int) -> str:
         f"{'>' if number == line else ' '} {number:{width}} | {lines[number - 1]}".rstrip()
         for number in range(first, last + 1)
     )
+
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def in_parallel(function: Callable[[Item], Result], items: Sequence[Item], threads: int) -> list[Result]:
+    """Return ``function`` of each item, in order. The caller works too, beside at most ``threads - 1`` others.
+
+    Pays where the function spends its time in C, without Python's lock. Hold no lock that a finalizer may want: the
+    other threads collect garbage like any thread, and the caller waits for them.
+
+    Raises: what the function raises, for the first of the items for which it does, as if they came one by one. What a
+    signal handler raises ends the call once the other threads have done what they are at.
+    """
+    waiting = deque(enumerate(items))
+    results: dict[int, Result] = {}
+    failures: dict[int, Exception] = {}
+
+    def work() -> None:
+        while not failures:  # asked before an item is taken: all before one that fails are done
+            try:
+                number, item = waiting.popleft()
+            except IndexError:
+                return
+            try:
+                results[number] = function(item)
+            except Exception as failure:  # for the caller
+                failures[number] = failure
+
+    helpers = [threading.Thread(target=work, name="dmlgpu helper") for _ in range(min(threads, len(items)) - 1)]
+    try:
+        for helper in helpers:
+            try:
+                helper.start()
+            except RuntimeError:  # no more threads, or the interpreter is about to end
+                break
+        work()
+    finally:
+        waiting.clear()
+        for helper in helpers:
+            if helper.is_alive():
+                helper.join()
+    if failures:
+        first = failures[min(failures)]
+        failures.clear()  # else its traceback would keep itself, and all that is in use here, alive
+        try:
+            raise first
+        finally:
+            del first
+    return [results[number] for number in range(len(items))]
+
+
+def cores() -> int:
+    """Return how many processor cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

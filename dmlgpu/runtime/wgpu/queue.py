@@ -46,7 +46,7 @@ class CopyWork(NamedTuple):
 Work: TypeAlias = KernelWork | CopyWork
 
 
-class Recording(tuple[Work, ...]):
+class RecordedWork(tuple[Work, ...]):
     """Work in order, and what submitting it again and again has in common: the calls that record it, found out when
     they are first needed, and the epoch of the allocator at which its buffers were looked at.
 
@@ -102,7 +102,7 @@ class Recording(tuple[Work, ...]):
         return parts
 
 
-class Queue:
+class GpuQueue:
     """The device's queue. Submissions have serial numbers from 1 on and finish in order.
 
     Attributes:
@@ -122,14 +122,14 @@ class Queue:
 
     def submit(self, *work: Sequence[Work]) -> int:
         """Run work in order as one submission and return its serial number. What runs often is cheaper as a
-        ``Recording``.
+        ``RecordedWork``.
 
         Raises:
             InvalidState: when a buffer of the work was released, or mapped or destroyed by its maker; nothing runs.
             DeviceRemoved: when the device is gone.
             DmlError: when the driver refuses a dispatch; its label is in the message and nothing runs.
         """
-        recordings = [one if isinstance(one, Recording) else Recording(one) for one in work]
+        recordings = [part if isinstance(part, RecordedWork) else RecordedWork(part) for part in work]
         with self._context.lock:
             self._context.deferred.run()
             self._context.check()
@@ -144,7 +144,7 @@ class Queue:
                 raise self._blame(itertools.chain(*work), error) from error
             return self.send(commands)
 
-    def check(self, work: Recording) -> None:
+    def check(self, work: RecordedWork) -> None:
         """Raise InvalidState when work uses a released buffer, or a wrapped one that its maker mapped or destroyed."""
         epoch = self._allocator.epoch
         if work.checked_epoch != epoch:
@@ -222,7 +222,7 @@ class Queue:
         for item in work:
             try:
                 encoder = self._context.device.create_command_encoder()
-                Recording([item]).record(encoder)
+                RecordedWork([item]).record(encoder)
                 encoder.finish()
             except wgpu.GPUError as own:
                 return self._context.translate(own, item.label)

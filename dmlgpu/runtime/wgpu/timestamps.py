@@ -13,7 +13,7 @@ from dmlgpu.runtime.executor import Timing
 from dmlgpu.runtime.wgpu import native
 from dmlgpu.runtime.wgpu.buffers import Allocator
 from dmlgpu.runtime.wgpu.context import Context
-from dmlgpu.runtime.wgpu.queue import Queue, Recording, Work
+from dmlgpu.runtime.wgpu.queue import GpuQueue, RecordedWork, Work
 from dmlgpu.runtime.wgpu.transfers import Transfers
 
 _QUERY_BYTES = 8
@@ -23,7 +23,7 @@ _MOST_PARTS = 1024  # a query set holds 4096 at most
 class Timestamps:
     """Times lists of work, by the device's timestamps where it has them."""
 
-    def __init__(self, context: Context, allocator: Allocator, queue: Queue, transfers: Transfers):
+    def __init__(self, context: Context, allocator: Allocator, queue: GpuQueue, transfers: Transfers):
         self._context, self._allocator, self._queue, self._transfers = context, allocator, queue, transfers
         self._has_queries = context.target.has("timestamp-query")
 
@@ -34,11 +34,11 @@ class Timestamps:
             work: pieces of work, in order.
             parts: time each piece too, in a pass of its own; wall-clock results have no parts.
 
-        Raises: as ``Queue.submit``.
+        Raises: as ``GpuQueue.submit``.
         """
         self._queue.wait(self._queue.flush())
         if self._has_queries and work and (not parts or len(work) <= _MOST_PARTS):
-            ticks, wall = self._by_queries([Recording([item]) for item in work] if parts else [Recording(work)])
+            ticks, wall = self._by_queries([RecordedWork([item]) for item in work] if parts else [RecordedWork(work)])
             period = native.timestamp_period(self._context.queue) * 1e-9
             return Timing.of_timestamps(((ticks - ticks[0, 0]).view(np.int64) * period).tolist(), wall, parts)
         start = time.perf_counter()
@@ -46,7 +46,7 @@ class Timestamps:
         wall = time.perf_counter() - start
         return Timing(wall, "wall clock", host_seconds=wall)
 
-    def _by_queries(self, groups: Sequence[Recording]) -> tuple[Any, float]:
+    def _by_queries(self, groups: Sequence[RecordedWork]) -> tuple[Any, float]:
         """Return the ticks at the start and the end of each group, and the wall-clock seconds of all."""
         context, count = self._context, 2 * len(groups)
         result = self._allocator.create(count * _QUERY_BYTES, "timestamps", charged=False)

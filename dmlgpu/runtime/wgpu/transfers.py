@@ -13,7 +13,7 @@ from dmlgpu.runtime.executor import Reading
 from dmlgpu.runtime.wgpu import native, releases
 from dmlgpu.runtime.wgpu.buffers import GpuBuffer
 from dmlgpu.runtime.wgpu.context import Context
-from dmlgpu.runtime.wgpu.queue import Queue
+from dmlgpu.runtime.wgpu.queue import GpuQueue
 from dmlgpu.runtime.wgpu.waiting import wait_until
 
 _FLUSH_BYTES = 64 << 20
@@ -25,7 +25,7 @@ _MAP_ALIGNMENT = 8
 class Transfers:
     """Uploads through wgpu's staging, read-back through kept staging buffers or straight from mappable memory."""
 
-    def __init__(self, context: Context, queue: Queue):
+    def __init__(self, context: Context, queue: GpuQueue):
         self._context, self._queue = context, queue
         self._unsent = 0
         self._kept: list[Any] = []
@@ -155,7 +155,7 @@ class Transfers:
     def _keep(self, staging: Any) -> None:
         """Keep a staging buffer for the next read, and of all those that were used last. Call with the lock held."""
         self._kept.append(staging)
-        size = sum(kept.size for kept in self._kept)
+        size = sum(buffer.size for buffer in self._kept)
         while len(self._kept) > _MOST_KEPT_STAGING or (size > _MOST_KEPT_BYTES and len(self._kept) > 1):
             oldest = self._kept.pop(0)
             size -= oldest.size
@@ -172,7 +172,7 @@ class StagedReading(Reading):
         data: the bytes once they are fetched.
     """
 
-    def __init__(self, transfers: Transfers, queue: Queue, staging: Any, size: int, serial: int):
+    def __init__(self, transfers: Transfers, queue: GpuQueue, staging: Any, size: int, serial: int):
         self._transfers, self._queue, self._serial = transfers, queue, serial
         self.staging, self.size = staging, size
         self.data: NDArray[np.uint8] | None = None

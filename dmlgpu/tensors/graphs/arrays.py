@@ -28,7 +28,7 @@ def _numbers(value: Any) -> Array:
     except Exception:  # whatever a foreign __array__ raises
         array = np.empty(0)
     if array.dtype.kind not in "biuf" or not array.size:
-        raise kinds.WrongKind("an array of numbers, at least one", value)
+        raise kinds.CoercionError("an array of numbers, at least one", value)
     return array
 
 
