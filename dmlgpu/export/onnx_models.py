@@ -14,9 +14,8 @@ from dmlgpu.common.errors import InvalidArgument, NotSupported, abridged, shown
 from dmlgpu.compiler.program import Program
 from dmlgpu.export.compiling import Choice, compile_for_web, needs_clearing
 from dmlgpu.export.exportable import Exportable, Port, Result
-from dmlgpu.frontends.onnx import support
 from dmlgpu.frontends.onnx.elements import as_held
-from dmlgpu.frontends.onnx.model import Declared, Model, Source, read
+from dmlgpu.frontends.onnx.model import Declared, OnnxModel, Source, check_supported, read
 from dmlgpu.frontends.onnx.registry import is_control
 from dmlgpu.frontends.onnx.runner import Runner
 from dmlgpu.frontends.onnx.segments import Output, RunInput, RunStage, Segment, Weights
@@ -31,7 +30,7 @@ def exportable_model(
 ) -> Exportable:
     """Return a model ready to be exported. The arguments and exceptions are those of ``write_onnx``."""
     model = read(source)
-    support.check(model, strict=False)
+    check_supported(model)
     sizes = _sizes(model, shapes)
     weights = Weights(Device(NUMPY_ADAPTER))
     stage = _only_stage(model, sizes, weights)
@@ -55,7 +54,7 @@ def exportable_model(
     return Exportable(model.name, program, given, feeds, bytes_of, results, clears, made)
 
 
-def _sizes(model: Model, shapes: Mapping[str, Sequence[int]] | None) -> list[tuple[int, ...]]:
+def _sizes(model: OnnxModel, shapes: Mapping[str, Sequence[int]] | None) -> list[tuple[int, ...]]:
     """Return the shape of each input.
 
     Raises:
@@ -89,7 +88,7 @@ def _shape(one: Declared, given: Sequence[int] | None) -> tuple[int, ...]:
     return chosen
 
 
-def _only_stage(model: Model, sizes: Sequence[tuple[int, ...]], weights: Weights) -> RunStage:
+def _only_stage(model: OnnxModel, sizes: Sequence[tuple[int, ...]], weights: Weights) -> RunStage:
     """Return the translated model.
 
     Raises:

@@ -15,7 +15,7 @@ from dmlgpu.cli.profile_onnx import device_ceilings, print_profile
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.frontends.onnx.operators import elementwise
 from dmlgpu.frontends.onnx.placement import Placement
-from dmlgpu.frontends.onnx.watching import Profile
+from dmlgpu.frontends.onnx.watching import RunProfile
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
 from tests.unit.cli_process import run_here
@@ -76,7 +76,7 @@ def test_run_profiles_traces_and_repeats(model, tmp_path, cache):
 
 
 def test_a_profile_shares_kernels_among_nodes_operators_and_modules(capsys):
-    profile = Profile(kernels=[("product", 0.0, 0.003), ("rest", 0.003, 0.001), ("product", 0.004, 0.001)])
+    profile = RunProfile(kernels=[("product", 0.0, 0.003), ("rest", 0.003, 0.001), ("product", 0.004, 0.001)])
     placement = [
         Placement("/head/linear", "MatMul", "device", (), ("product",)),
         Placement("/head/act", "Tanh", "device", (), ("product",)),
@@ -110,7 +110,7 @@ def test_a_profile_tells_the_share_of_the_ceiling(model, tmp_path, cache):
 def test_rows_of_several_kernels_have_the_sum_of_their_least_times(monkeypatch):
     work = {"product": Counts(10**5, 2000, kernels=1), "copy": Counts(10**6, 1, kernels=1)}
     monkeypatch.setattr("dmlgpu.bench.profiles.counts_by_label", lambda segments: work)
-    profile = Profile(kernels=[("product", 0.0, 0.004), ("copy", 0.004, 0.002)])
+    profile = RunProfile(kernels=[("product", 0.0, 0.004), ("copy", 0.004, 0.002)])
     placement = [
         Placement("a", "MatMul", "device", (), ("product",)),
         Placement("b", "Relu", "device", (), ("product", "copy")),

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dmlgpu.catalog.enums import DataType, IsInfinityMode, MatrixTransform, ReduceFunction
-from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped, transposed, unowned
+from dmlgpu.frontends.onnx.expressions import broadcast_to, reshaped, transposed, unowned
+from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.tensors.graphs import directmlx as dml
 from dmlgpu.tensors.graphs import functions
 from dmlgpu.tensors.graphs.expression import Expression
@@ -44,7 +45,7 @@ def side_by_side(x: Expression) -> Expression:
 
 
 @dataclass(frozen=True)
-class Given:
+class AttentionInputs:
     """What attention is given: softmax(query x key^T * scale + bias) x value for each head.
 
     Attributes:
@@ -66,7 +67,7 @@ class Given:
     past: tuple[Expression, Expression] | None = None
 
 
-def attend(given: Given, *, lengths: Expression | None = None, present: bool = False) -> Results:
+def attend(given: AttentionInputs, *, lengths: Expression | None = None, present: bool = False) -> Results:
     """Return what MULTIHEAD_ATTENTION1 computes.
 
     Args:
@@ -100,7 +101,7 @@ def attend(given: Given, *, lengths: Expression | None = None, present: bool = F
 
 
 def composed(
-    given: Given,
+    given: AttentionInputs,
     *,
     present: bool = False,
     softcap: float = 0.0,
@@ -141,7 +142,7 @@ def composed(
     return Results(output, key if present else None, value if present else None, scores_of_stage)
 
 
-def _all_rows(given: Given, new: Expression | None, which: int) -> Expression:
+def _all_rows(given: AttentionInputs, new: Expression | None, which: int) -> Expression:
     """Return keys or values, past and new, {batch, shared, rows, size}."""
     parts = [] if given.past is None else [given.past[which]]
     parts += [] if new is None else [by_head(new, given.shared)]
@@ -164,7 +165,7 @@ def lowest(data_type: DataType) -> float:
     return float(np.finfo(data_type.numpy).min)
 
 
-def numbered(node: Node, count: int, axis: int) -> Expression:
+def numbered(node: OnnxNode, count: int, axis: int) -> Expression:
     """Return 0, 1, 2 ... along an axis of 4, INT32."""
     sizes = [1, 1, 1, 1]
     sizes[axis] = count
@@ -201,7 +202,7 @@ def without_blind(x: Expression, bias: Expression) -> Expression:
 
 
 @dataclass(frozen=True)
-class Places:
+class AttentionPositions:
     """Where queries and keys stand, {1, 1, rows, 1} and {1, 1, 1, keys}, to say which a query sees.
 
     Attributes:
@@ -213,7 +214,7 @@ class Places:
     key: Expression
 
     @classmethod
-    def of(cls, node: Node, rows: int, keys: int, before: int | Expression) -> Places:
+    def of(cls, node: OnnxNode, rows: int, keys: int, before: int | Expression) -> AttentionPositions:
         """Return the places of queries behind so many keys: a number, or one per sequence {batch, 1, 1, 1}."""
         row = numbered(node, rows, 2)
         if isinstance(before, Expression):
@@ -236,7 +237,7 @@ class Places:
         return compare(broadcast_to(bound, sizes), broadcast_to(self.key, sizes))
 
 
-def causal_bias(node: Node, rows: int, keys: int, before: int, data_type: DataType) -> Expression | None:
+def causal_bias(node: OnnxNode, rows: int, keys: int, before: int, data_type: DataType) -> Expression | None:
     """Return a bias {1, 1, rows, keys} that hides the keys behind a query; None where none is.
 
     The last query sees all keys, as in onnxruntime's CPU provider: that matters if there are more keys than places.
@@ -249,7 +250,7 @@ def causal_bias(node: Node, rows: int, keys: int, before: int, data_type: DataTy
     """
     if before >= keys - 1:
         return None
-    places = Places.of(node, rows, keys, before)
+    places = AttentionPositions.of(node, rows, keys, before)
     if before + rows < keys:
         numbers = [*range(before, before + rows - 1), keys - 1]
         places = replace(places, query=reshaped(node.constant(numbers, DataType.INT32), (1, 1, rows, 1)))

@@ -12,8 +12,7 @@ from onnx.backend.base import Backend, BackendRep, DeviceType, namedtupledict
 from onnx.backend.base import Device as OnnxDevice
 
 from dmlgpu.common.errors import DmlError
-from dmlgpu.frontends.onnx import support
-from dmlgpu.frontends.onnx.model import read
+from dmlgpu.frontends.onnx.model import check_supported, read
 from dmlgpu.frontends.onnx.session import Session, load
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.shared import default_device
@@ -21,7 +20,7 @@ from dmlgpu.runtime.shared import default_device
 Array = NDArray[Any]
 
 
-class PreparedModel(BackendRep):
+class OnnxBackendModel(BackendRep):
     """A model that runs on arrays in the order of its inputs."""
 
     def __init__(self, session: Session):
@@ -55,20 +54,20 @@ class DmlBackend(Backend):
     """Where models run; None for ``default_device()``."""
 
     @classmethod
-    def prepare(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> PreparedModel:
+    def prepare(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> OnnxBackendModel:
         """Make a model ready to run.
 
         Raises:
             DmlError: as ``load``.
         """
         target = kwargs.get("dml_device") or cls.device or default_device()
-        return PreparedModel(load(model, target))
+        return OnnxBackendModel(load(model, target))
 
     @classmethod
     def is_compatible(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
         """Return whether all operators and types of a model are supported."""
         try:
-            support.check(read(model))
+            check_supported(read(model))
         except DmlError:
             return False
         return True

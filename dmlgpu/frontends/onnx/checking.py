@@ -45,7 +45,7 @@ class Divergence:
 
 
 @dataclass(frozen=True)
-class Check:
+class ModelCheck:
     """What a check found.
 
     Attributes:
@@ -61,7 +61,7 @@ class Check:
 
 def check(
     source: Source, device: Device, inputs: Mapping[str, Any], *, rtol: float = 1e-3, atol: float = 1e-5
-) -> Check:
+) -> ModelCheck:
     """Compare all nodes of the main graph, and the model as it runs without being looked into.
 
     Args:
@@ -105,7 +105,7 @@ def check(
         for other, expected in others.items()
         if name in expected and not _agree(array, expected[name], rtol, atol)
     ]
-    return Check(against, len(found), tuple(divergences))
+    return ModelCheck(against, len(found), tuple(divergences))
 
 
 def _opened(model: ModelProto, nodes: Mapping[str, NodeProto]) -> ModelProto:

@@ -13,11 +13,11 @@ from onnx import GraphProto
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.frontends.onnx.model import declared
-from dmlgpu.frontends.onnx.node import Node
+from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.placement import Placing
 from dmlgpu.frontends.onnx.segments import Outcome, RunInput, RunStage, Slots
-from dmlgpu.frontends.onnx.trips import LEAST_TRIPS, NotRecorded, RecordedTrips, Slice
-from dmlgpu.frontends.onnx.values import Shape, Value
+from dmlgpu.frontends.onnx.trips import LEAST_TRIPS, NotRecorded, RecordedTrips, SequenceSlice
+from dmlgpu.frontends.onnx.values import OnnxValue, Shape
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors.tensor import Tensor
 
@@ -65,7 +65,7 @@ class NeedsLoop:
     """
 
     graph: GraphProto
-    values: Sequence[Value]
+    values: Sequence[OnnxValue]
     run: Callable[[BodyRunner, list[RunInput], Slots], list[RunInput]]
     why: str
 
@@ -83,7 +83,7 @@ class LoopAction:
 
     loop: NeedsLoop
     body: BodyRunner
-    captured: Sequence[Value]
+    captured: Sequence[OnnxValue]
     slots: Sequence[int]
 
     def run(self, slots: Slots) -> Outcome:
@@ -94,7 +94,7 @@ class LoopAction:
         return tuple(result.signature for result in results)
 
 
-def inputs_of(values: Sequence[Value], slots: Slots) -> list[RunInput]:
+def inputs_of(values: Sequence[OnnxValue], slots: Slots) -> list[RunInput]:
     """Return values as inputs of a body."""
     inputs = []
     for value in values:
@@ -156,7 +156,12 @@ def iterate(
 
 
 def _recorded(
-    runner: BodyRunner, inputs: list[RunInput], states: int, *, is_loop: bool, slices: dict[int, Slice] | None = None
+    runner: BodyRunner,
+    inputs: list[RunInput],
+    states: int,
+    *,
+    is_loop: bool,
+    slices: dict[int, SequenceSlice] | None = None,
 ) -> RecordedTrips | None:
     """Return the trips to come, if the device can do many of them in a submission."""
     stage = runner.only_stage
@@ -207,7 +212,7 @@ def _joined(pieces: Sequence[RunInput]) -> RunInput:
 
 
 def scan(
-    node: Node,
+    node: OnnxNode,
     runner: BodyRunner,
     carried: list[RunInput],
     sources: list[RunInput],
@@ -237,7 +242,7 @@ def scan(
         again = [state.signature for state in carried] == signatures
         if step == 1 and again and length - step >= LEAST_TRIPS and not any(axes):
             slices = {
-                slot: Slice(_packed(runner.device, source), bool(is_backward))
+                slot: SequenceSlice(_packed(runner.device, source), bool(is_backward))
                 for slot, (source, is_backward) in enumerate(zip(sources, backward, strict=True), len(carried))
             }
             trips = _recorded(runner, [*carried, *parts, *captured], len(carried), is_loop=False, slices=slices)

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 import onnx
 import onnx.checker
-from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
+from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import InvalidArgument, ModelError, NotSupported, abridged
-from dmlgpu.frontends.onnx.elements import data_type_of
-from dmlgpu.frontends.onnx.folding import Folded, with_normalised_filters
-from dmlgpu.frontends.onnx.inlining import Inliner, Place
-from dmlgpu.frontends.onnx.names import bodies_in
+from dmlgpu.frontends.onnx import registry
+from dmlgpu.frontends.onnx.elements import data_type_of, embed_external
 from dmlgpu.frontends.onnx.registry import Versions, plain_domain
+from dmlgpu.frontends.onnx.rewriting import Folded, Inliner, Place, bodies_in, has_body, with_normalised_filters
 from dmlgpu.frontends.onnx.signatures import schema_of
-from dmlgpu.frontends.onnx.tensors import embed_external
-from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.frontends.onnx.values import OnnxValue
 
 Source: TypeAlias = str | os.PathLike[str] | bytes | ModelProto
 
@@ -34,6 +32,8 @@ _OVERRIDES_SINCE = 4
 """Version of the format from which on an initializer that is an input, too, may be replaced."""
 
 _MOST_BYTES = 2**31
+_ON_HOST = ("Constant", "Shape", "Size")
+_MOST_SHOWN = 40
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Declared:
 
 
 @dataclass(frozen=True)
-class Model:
+class OnnxModel:
     """A model that was read.
 
     Attributes:
@@ -74,7 +74,7 @@ class Model:
     versions: Versions
     inputs: tuple[Declared, ...]
     outputs: tuple[str, ...]
-    weights: Mapping[str, Value]
+    weights: Mapping[str, OnnxValue]
     variable: tuple[Declared, ...] = ()
     folded: tuple[Folded, ...] = ()
     declared_outputs: tuple[Declared, ...] = ()
@@ -101,10 +101,12 @@ class RunGraph:
     versions: Versions
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    known: Mapping[str, Value | None]
+    known: Mapping[str, OnnxValue | None]
 
 
-def read(source: Source, *, sizes: Mapping[str, int] | None = None, denoted: Mapping[str, int] | None = None) -> Model:
+def read(
+    source: Source, *, sizes: Mapping[str, int] | None = None, denoted: Mapping[str, int] | None = None
+) -> OnnxModel:
     """Read a model.
 
     Args:
@@ -131,7 +133,7 @@ def read(source: Source, *, sizes: Mapping[str, int] | None = None, denoted: Map
         _fix_dimensions(proto.graph, sizes or {}, denoted or {})
     graph = proto.graph
     weights = {
-        one.name: Value.of_tensor(one, f"initializer {abridged(one.name)!r}", folder) for one in graph.initializer
+        one.name: OnnxValue.of_tensor(one, f"initializer {abridged(one.name)!r}", folder) for one in graph.initializer
     }
     if graph.sparse_initializer:
         raise NotSupported(f"model {name!r}: sparse initializers are not supported")
@@ -151,7 +153,7 @@ def read(source: Source, *, sizes: Mapping[str, int] | None = None, denoted: Map
     weights |= inliner.weights
     nodes, weights, normalised = with_normalised_filters(nodes, weights, outputs, [one.name for one in variable])
     folded = (*inliner.folded, *normalised)
-    return Model(name, tuple(nodes), versions, inputs, outputs, weights, variable, folded, declared_outputs)
+    return OnnxModel(name, tuple(nodes), versions, inputs, outputs, weights, variable, folded, declared_outputs)
 
 
 def parsed(source: Source) -> ModelProto:
@@ -302,3 +304,49 @@ def declared(info: ValueInfoProto) -> Declared:
             for one in tensor.shape.dim
         )
     return Declared(info.name, data_type, tensor.elem_type == TensorProto.BOOL, shape)
+
+
+# ---- operators that are not supported --------------------------------------------------------------------------------
+
+
+def unsupported(nodes: Iterable[NodeProto], versions: Versions) -> dict[str, list[str]]:
+    """Return the names of nodes that cannot be computed by operator, those of bodies included."""
+    found: dict[str, list[str]] = {}
+    for node in nodes:
+        for attribute in node.attribute:
+            if attribute.type == AttributeProto.GRAPH:
+                for name, several in unsupported(attribute.g.node, versions).items():
+                    found.setdefault(name, []).extend(several)
+        version = versions.of(node)
+        plain = node.domain in ("", "ai.onnx")
+        if (plain and node.op_type in _ON_HOST) or registry.find(node.domain, node.op_type, version):
+            continue
+        if not has_body(node.domain, node.op_type, version):
+            name = node.op_type if plain else f"{node.domain}.{node.op_type}"
+            found.setdefault(name, []).append(node.name or next(iter(node.output), ""))
+    return found
+
+
+def check_supported(model: OnnxModel, strict: bool = False) -> None:
+    """Raise for what cannot be computed of a model.
+
+    Args:
+        model: what was read.
+        strict: whether control flow is refused.
+
+    Raises:
+        NotSupported: operators without a translation, or control flow; the message names all of them.
+    """
+    decided = [node for node in model.nodes if registry.is_control(node)]
+    if strict and decided:
+        nodes = ", ".join(
+            f"{node.op_type} {node.name or next(iter(node.output), '')!r}" for node in decided[:_MOST_SHOWN]
+        )
+        raise NotSupported(f"model {model.name!r}: the host decides about {nodes} (strict)")
+    found = unsupported(model.nodes, model.versions)
+    if found:
+        listed = [f"{name} ({len(nodes)}, first {nodes[0]!r})" for name, nodes in sorted(found.items())]
+        more = f" and {len(listed) - _MOST_SHOWN} more" if len(listed) > _MOST_SHOWN else ""
+        raise NotSupported(
+            f"model {model.name!r}: operators are not supported: {', '.join(listed[:_MOST_SHOWN])}{more}"
+        )

@@ -15,8 +15,8 @@ from onnx import AttributeProto, NodeProto
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, MAX_ELEMENTS
 from dmlgpu.common.errors import NotSupported
-from dmlgpu.frontends.onnx.values import Bounds, Limit, NeedsDecision, NeedsHost, Shape, Value
-from dmlgpu.tensors.graphs import directmlx as dml
+from dmlgpu.frontends.onnx.expressions import broadcast_to, reshaped
+from dmlgpu.frontends.onnx.values import Bounds, Limit, NeedsDecision, NeedsHost, OnnxValue, Shape
 from dmlgpu.tensors.graphs.expression import Expression
 from dmlgpu.tensors.graphs.graph import Graph
 
@@ -29,14 +29,14 @@ class NodeContext(Protocol):
     builder: Graph
     """The graph under construction."""
 
-    def load(self, value: Value) -> Expression:
+    def load(self, value: OnnxValue) -> Expression:
         """Return a value as an expression of the graph under construction."""
 
-    def fill(self, node: Node, value: Value, make: Callable[[], Array]) -> None:
+    def fill(self, node: OnnxNode, value: OnnxValue, make: Callable[[], Array]) -> None:
         """Give a value a slot that every run fills with what a function returns."""
 
 
-class Node:
+class OnnxNode:
     """One node, at one place of the translation.
 
     Attributes:
@@ -49,12 +49,18 @@ class Node:
     """
 
     def __init__(
-        self, proto: NodeProto, *, name: str, version: int, inputs: Sequence[Value | None], context: NodeContext | None
+        self,
+        proto: NodeProto,
+        *,
+        name: str,
+        version: int,
+        inputs: Sequence[OnnxValue | None],
+        context: NodeContext | None,
     ):
         self.proto, self.name, self.version = proto, name, version
         self.inputs, self._context = tuple(inputs), context
         self.first = 0
-        self.bounds: list[tuple[Value, Bounds]] = []
+        self.bounds: list[tuple[OnnxValue, Bounds]] = []
         self._attributes = {attribute.name: attribute for attribute in proto.attribute}
 
     def __repr__(self) -> str:
@@ -71,7 +77,7 @@ class Node:
         assert self._context is not None
         return self._context.builder
 
-    def replaced(self, inputs: Sequence[Value | None], **attributes: Any) -> Node:
+    def replaced(self, inputs: Sequence[OnnxValue | None], **attributes: Any) -> OnnxNode:
         """Return the node with other inputs and attributes, for a function that translates a related operator."""
         node = copy.copy(self)
         node.inputs = tuple(inputs)
@@ -80,7 +86,7 @@ class Node:
         }
         return node
 
-    def alone(self) -> Node:
+    def alone(self) -> OnnxNode:
         """Return the node with its known inputs only, and without the translation around it."""
         node = self.replaced(
             [value if value is not None and value.array is not None else None for value in self.inputs]
@@ -157,7 +163,7 @@ class Node:
         """Return whether the model names an output."""
         return number < len(self.proto.output) and bool(self.proto.output[number])
 
-    def value(self, number: int) -> Value:
+    def value(self, number: int) -> OnnxValue:
         """Return an input.
 
         Raises:
@@ -229,7 +235,7 @@ class Node:
         """Return an input as ``tensor`` does, None where it is absent."""
         return self.tensor(number) if self.has(number) else None
 
-    def expression(self, value: Value) -> Expression:
+    def expression(self, value: OnnxValue) -> Expression:
         """Return a value as an expression of the graph.
 
         Raises:
@@ -297,30 +303,30 @@ class Node:
 
     def fill(self, shape: Shape, data_type: DataType, make: Callable[[], Array]) -> Expression:
         """Return elements that the host makes anew in every run."""
-        value = Value(shape, data_type)
+        value = OnnxValue(shape, data_type)
         assert self._context is not None
         self._context.fill(self, value, make)
         return self.expression(value)
 
     # ---- results ----------------------------------------------------------------------------------------------------
 
-    def valued(self, expression: Expression, shape: Sequence[int] | None = None, *, is_bool: bool = False) -> Value:
+    def valued(self, expression: Expression, shape: Sequence[int] | None = None, *, is_bool: bool = False) -> OnnxValue:
         """Return an expression as an output of a shape, by default its sizes; as many elements."""
         shape = expression.sizes if shape is None else tuple(shape)
         sizes = shape or (1,)
         if sizes != expression.sizes:
             expression = reshaped(expression, sizes)
-        return Value(shape, expression.data_type, is_bool, expression=expression)
+        return OnnxValue(shape, expression.data_type, is_bool, expression=expression)
 
-    def known(self, array: Array) -> Value:
+    def known(self, array: Array) -> OnnxValue:
         """Return an output that the host knows."""
-        return Value.of_array(np.asarray(array))
+        return OnnxValue.of_array(np.asarray(array))
 
     def constant(self, array: Any, data_type: DataType | None = None) -> Expression:
         """Return numbers as a constant of the graph."""
         return self.builder.constant(array, data_type)
 
-    def broadcast(self, *values: Value) -> tuple[list[Expression], Shape]:
+    def broadcast(self, *values: OnnxValue) -> tuple[list[Expression], Shape]:
         """Return values as expressions of the sizes that they have together, as NumPy's broadcast, and their shape.
 
         Raises:
@@ -360,30 +366,7 @@ class Node:
         return NotSupported(f"{self}: {reason}")
 
 
-def broadcast_to(expression: Expression, sizes: Sequence[int]) -> Expression:
-    """Return an expression with these sizes, repeated by strides of 0 where it has 1 or nothing."""
-    return expression if expression.sizes == tuple(sizes) else expression.broadcast_to(sizes)
-
-
-def reshaped(expression: Expression, sizes: Sequence[int]) -> Expression:
-    """Return the elements in order with other sizes, at least one; a strided expression is copied first."""
-    if expression.sizes == tuple(sizes):
-        return expression
-    return (expression if expression.desc.is_packed else dml.identity(expression)).reinterpret(sizes)
-
-
-def transposed(expression: Expression, order: Sequence[int]) -> Expression:
-    """Return the dimensions in another order, by strides."""
-    strides = expression.desc.element_strides
-    return expression.reinterpret([expression.sizes[axis] for axis in order], [strides[axis] for axis in order])
-
-
-def unowned(expression: Expression) -> Expression:
-    """Return a tensor for an operator that takes no OWNED_BY_DML one: a weight is copied, once, at initialisation."""
-    return dml.identity(expression) if expression.desc.owned_by_dml else expression
-
-
-def checked_shape(node: Node, shape: Sequence[int]) -> Shape:
+def checked_shape(node: OnnxNode, shape: Sequence[int]) -> Shape:
     """Return the shape of a result, unless it has negative sizes or more elements than a tensor may have."""
     if any(size < 0 for size in shape) or math.prod(shape) > MAX_ELEMENTS:
         raise node.refusal(f"sizes must be at least 0, and at most {MAX_ELEMENTS} elements, got {list(shape)}")
@@ -404,7 +387,7 @@ def slice_range(size: int, start: int, end: int, step: int) -> range:
     return range(min(max(start, 0), size), min(max(end, 0), size), step)
 
 
-def split_sizes(node: Node, size: int) -> list[int]:
+def split_sizes(node: OnnxNode, size: int) -> list[int]:
     """Return the sizes of the pieces of a node Split along an axis of a size."""
     sizes = node.host_integers(1) if node.has(1) else node.integers("split")
     count = len(node.proto.output)

@@ -84,7 +84,7 @@ class Placing(Protocol):
 
 
 @dataclass(eq=False)
-class Kernels:
+class NodeKernels:
     """The kernels of a segment, by the nodes of the graph that it was made of.
 
     Args:

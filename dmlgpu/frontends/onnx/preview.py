@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from dmlgpu.common.errors import DmlError, InvalidArgument
-from dmlgpu.frontends.onnx import support
-from dmlgpu.frontends.onnx.model import Declared, Model, Source, read
-from dmlgpu.frontends.onnx.names import bodies_in
+from dmlgpu.frontends.onnx.model import Declared, OnnxModel, Source, read, unsupported
 from dmlgpu.frontends.onnx.placement import Placement
+from dmlgpu.frontends.onnx.rewriting import bodies_in
 from dmlgpu.frontends.onnx.runner import Runner
 from dmlgpu.frontends.onnx.segments import RunInput, Segment, Weights
 from dmlgpu.runtime.device import Device
@@ -69,7 +68,7 @@ def preview(source: Source, device: Device, shapes: Mapping[str, tuple[int, ...]
     unknown = [name for name in shapes or {} if name not in chosen]
     if unknown:
         raise InvalidArgument(f"model {model.name!r}: inputs are named {', '.join(chosen)}, got {unknown[0]!r}")
-    missing = support.unsupported(model.nodes, model.versions)
+    missing = unsupported(model.nodes, model.versions)
     segments: list[Segment] = []
     placement: list[Placement] = []
     stopped, fails = "", False
@@ -112,7 +111,7 @@ def _shape(one: Declared, given: tuple[int, ...] | None) -> tuple[int, ...]:
 
 
 def _walk(
-    model: Model,
+    model: OnnxModel,
     device: Device,
     shapes: Mapping[str, tuple[int, ...]],
     segments: list[Segment],

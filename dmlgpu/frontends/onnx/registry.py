@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from onnx import NodeProto
 
 from dmlgpu.common.errors import ModelError, abridged
-from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.frontends.onnx.values import OnnxValue
 from dmlgpu.tensors.graphs.expression import Expression
 
 if TYPE_CHECKING:
-    from dmlgpu.frontends.onnx.node import Node
+    from dmlgpu.frontends.onnx.node import OnnxNode
 
-Result: TypeAlias = Expression | Value | None
+Result: TypeAlias = Expression | OnnxValue | None
 """An output: an expression, whose sizes are then the shape, or a value with its own shape; None where unwanted."""
 
 Results: TypeAlias = Result | Sequence[Result]
@@ -27,11 +27,11 @@ Results: TypeAlias = Result | Sequence[Result]
 Steps: TypeAlias = Generator[Any, Any, Results]
 """A function that must know elements to go on yields ``NeedsHost``, ``NeedsDecision`` or, for control flow, others."""
 
-Function: TypeAlias = "Callable[[Node], Results | Steps]"
+Function: TypeAlias = "Callable[[OnnxNode], Results | Steps]"
 
-HostInputs: TypeAlias = "Callable[[Node], Iterable[int]]"
+HostInputs: TypeAlias = "Callable[[OnnxNode], Iterable[int]]"
 
-_Function = TypeVar("_Function", bound="Callable[[Node], Results | Steps]")
+_Function = TypeVar("_Function", bound="Callable[[OnnxNode], Results | Steps]")
 
 
 @dataclass(frozen=True)

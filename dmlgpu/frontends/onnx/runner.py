@@ -14,7 +14,7 @@ from dmlgpu.frontends.onnx.model import RunGraph
 from dmlgpu.frontends.onnx.placement import Placement
 from dmlgpu.frontends.onnx.segments import Outcome, RunInput, RunStage, Slots, Weights
 from dmlgpu.frontends.onnx.translate import Stages, Translation
-from dmlgpu.frontends.onnx.values import Shape, Value
+from dmlgpu.frontends.onnx.values import OnnxValue, Shape
 from dmlgpu.runtime.device import Device
 
 MOST_STAGES = 256
@@ -125,9 +125,9 @@ class Runner:
         for number, (name, tensor) in enumerate(zip(graph.inputs, inputs, strict=True)):
             if tensor is None:
                 continue
-            value = Value(tensor.shape, tensor.data_type, tensor.is_bool, slot=number)
+            value = OnnxValue(tensor.shape, tensor.data_type, tensor.is_bool, slot=number)
             if value.is_empty:
-                value = Value(tensor.shape, tensor.data_type, tensor.is_bool, tensor.held)  # type: ignore[arg-type]
+                value = OnnxValue(tensor.shape, tensor.data_type, tensor.is_bool, tensor.held)  # type: ignore[arg-type]
             values[name] = value
         stages = translation.run(graph.nodes, values, graph.outputs)
         stage = next(stages)
@@ -146,7 +146,7 @@ class Runner:
         return entry[0]
 
 
-def _identity(name: str, value: Value | None) -> tuple[str, str]:
+def _identity(name: str, value: OnnxValue | None) -> tuple[str, str]:
     """Return what is equal for equal values of a name: a weight's own identity, and what is known of others."""
     if value is None or value.array is None:
         return name, ""

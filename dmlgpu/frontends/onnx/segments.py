@@ -18,7 +18,7 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler.plan import Role
 from dmlgpu.frontends.onnx import watching
 from dmlgpu.frontends.onnx.elements import as_held
-from dmlgpu.frontends.onnx.placement import Kernels, Placed, Placement, Placing
+from dmlgpu.frontends.onnx.placement import NodeKernels, Placed, Placement, Placing
 from dmlgpu.frontends.onnx.values import Bounds, Recipe, Shape
 from dmlgpu.frontends.onnx.watching import Watch
 from dmlgpu.runtime.buffer import Buffer
@@ -167,9 +167,9 @@ class Segment:
     _compiled: CompiledOperator | None = field(default=None, repr=False)
 
     @cached_property
-    def kernels(self) -> Kernels:
+    def kernels(self) -> NodeKernels:
         """Which kernels compute which nodes."""
-        return Kernels(self)
+        return NodeKernels(self)
 
     @property
     def all_outputs(self) -> list[Expression]:
@@ -391,7 +391,7 @@ class HostOnly:
 
 
 @dataclass(frozen=True)
-class Check:
+class InputCheck:
     """Indices or lengths that follow from inputs of the run, and what they must be between."""
 
     recipe: Recipe
@@ -446,7 +446,7 @@ class RunStage:
     action: Action | None = None
     outputs: tuple[Output, ...] = ()
     placed: tuple[Placed | tuple[str, Placing], ...] = ()
-    checks: tuple[Check, ...] = ()
+    checks: tuple[InputCheck, ...] = ()
     fills: tuple[Fill, ...] = ()
 
     @property

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.common.errors import InvalidArgument, shown
-from dmlgpu.frontends.onnx import support
-from dmlgpu.frontends.onnx.model import Declared, Model, Source, read
+from dmlgpu.frontends.onnx.model import Declared, OnnxModel, Source, check_supported, read
 from dmlgpu.frontends.onnx.placement import Placement
 from dmlgpu.frontends.onnx.runner import Runner
 from dmlgpu.frontends.onnx.segments import RunInput, Weights
@@ -46,8 +45,8 @@ class Session:
         strict: whether nodes that the host must decide about are refused.
     """
 
-    def __init__(self, model: Model, device: Device, strict: bool = False):
-        support.check(model, strict)
+    def __init__(self, model: OnnxModel, device: Device, strict: bool = False):
+        check_supported(model, strict)
         self._model, self.device = model, device
         self._runner = Runner(device, model.graph, Weights(device), strict=strict)
         self._bound: dict[str, Bound] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -11,9 +11,9 @@ from onnx import NodeProto, helper, numpy_helper, shape_inference
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.frontends.onnx.elements import DATA_TYPES, ELEMENT_TYPES
-from dmlgpu.frontends.onnx.node import Node
+from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.registry import Result
-from dmlgpu.frontends.onnx.values import Shape, Value
+from dmlgpu.frontends.onnx.values import OnnxValue, Shape
 from dmlgpu.tensors.graphs import directmlx as dml
 from dmlgpu.tensors.graphs.expression import Expression
 
@@ -40,14 +40,14 @@ def _formal_inputs(domain: str, name: str, version: int) -> tuple[tuple[str, fro
 _FLOATS = frozenset({"tensor(bfloat16)", "tensor(float)", "tensor(float16)", "tensor(double)"})
 
 
-def input_types(node: Node) -> list[tuple[Value | None, frozenset[str]]]:
+def input_types(node: OnnxNode) -> list[tuple[OnnxValue | None, frozenset[str]]]:
     """Return the inputs with the types that the schema names; nothing if ONNX has no such operator."""
     formals = _formal_inputs(node.proto.domain, node.op_type, node.version)
     pairs = enumerate(node.inputs if formals else ())
     return [(value, formals[min(number, len(formals) - 1)][1]) for number, value in pairs]
 
 
-def check_inputs(node: Node) -> None:
+def check_inputs(node: OnnxNode) -> None:
     """Raise NotSupported if an input is of floats and the schema names other types only, or the other way round.
 
     Integers of another width than ONNX names are computed as well, as DirectML computes them.
@@ -61,7 +61,35 @@ def check_inputs(node: Node) -> None:
             raise node.refusal(f"input {number} ({name}) must be of type {listed}, got {own}")
 
 
-def typed_outputs(node: Node, results: Result | Sequence[Result]) -> list[Value | None]:
+_MOVING = frozenset(
+    (
+        *("BitCast", "Cast", "CastLike", "Compress", "Concat", "Constant", "ConstantOfShape", "DepthToSpace", "Expand"),
+        *("EyeLike", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Pad", "Reshape", "Scatter"),
+        *("ScatterElements", "ScatterND", "Shape", "Size", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile"),
+        *("Transpose", "Trilu", "Unsqueeze", "Where"),
+    )
+)
+"""Operators whose results are elements of their inputs, as they are or cast, or constants."""
+
+
+def check_doubles(node: OnnxNode, values: Iterable[OnnxValue | None], what: str) -> None:
+    """Raise NotSupported if a node computes with doubles: DirectML moves and casts them, and rounds none silently.
+
+    Args:
+        node: the node.
+        values: its inputs or outputs.
+        what: ``input`` or ``output``.
+    """
+    if node.proto.domain in ("", "ai.onnx") and node.op_type in _MOVING:
+        return
+    for number, value in enumerate(values):
+        if value is not None and value.data_type is DataType.FLOAT64:
+            raise node.refusal(
+                f"doubles are moved and cast, but nothing computes with them, got float64 in {what} {number}"
+            )
+
+
+def typed_outputs(node: OnnxNode, results: Result | Sequence[Result]) -> list[OnnxValue | None]:
     """Return outputs with the types that the schema names: truth values known as such, indices cast.
 
     An output whose type is that of an input is of truth values where the input is; where the schema names one type, a
@@ -69,7 +97,7 @@ def typed_outputs(node: Node, results: Result | Sequence[Result]) -> list[Value 
     """
     several = results if isinstance(results, Sequence) else (results,)
     schema = schema_of(node.proto.domain, node.op_type, node.version)
-    found: list[Value | None] = []
+    found: list[OnnxValue | None] = []
     for number, result in enumerate(several):
         value = node.valued(result) if isinstance(result, Expression) else result
         if value is not None and schema is not None and schema.outputs:
@@ -79,7 +107,7 @@ def typed_outputs(node: Node, results: Result | Sequence[Result]) -> list[Value 
     return found
 
 
-def _typed(node: Node, schema: onnx.defs.OpSchema, value: Value, text: str) -> Value:
+def _typed(node: OnnxNode, schema: onnx.defs.OpSchema, value: OnnxValue, text: str) -> OnnxValue:
     allowed = next((one.allowed_type_strs for one in schema.type_constraints if one.type_param_str == text), ())
     if len(allowed) == 1:
         (text,) = allowed
@@ -99,7 +127,7 @@ def _typed(node: Node, schema: onnx.defs.OpSchema, value: Value, text: str) -> V
 
 
 def inferred(
-    node: Node, op_type: str = "", inputs: Sequence[Value | None] | None = None
+    node: OnnxNode, op_type: str = "", inputs: Sequence[OnnxValue | None] | None = None
 ) -> list[tuple[DataType, bool, Shape] | None]:
     """Return types and shapes of a node's outputs as ONNX infers them, None for those that it does not know.
 

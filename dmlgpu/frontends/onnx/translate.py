@@ -17,21 +17,20 @@ from onnx import GraphProto, NodeProto
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import DmlError, ModelError, NotSupported
-from dmlgpu.frontends.onnx import doubles, empty, expansion, host, registry
+from dmlgpu.frontends.onnx import empty, host, registry
 from dmlgpu.frontends.onnx.elements import as_held
-from dmlgpu.frontends.onnx.inlining import MOST_NESTED
 from dmlgpu.frontends.onnx.loops import BodyRunner, LoopAction, NeedsBranch, NeedsLoop
 from dmlgpu.frontends.onnx.model import RunGraph
-from dmlgpu.frontends.onnx.names import last_uses, read_names
-from dmlgpu.frontends.onnx.node import Node
+from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.placement import Placed, Placement, Placing
 from dmlgpu.frontends.onnx.registry import Translator, Versions
+from dmlgpu.frontends.onnx.rewriting import MOST_NESTED, body_of, last_uses, read_names
 from dmlgpu.frontends.onnx.segments import (
     Action,
     Array,
-    Check,
     Decide,
     Fill,
+    InputCheck,
     Outcome,
     Output,
     Read,
@@ -39,15 +38,15 @@ from dmlgpu.frontends.onnx.segments import (
     Segment,
     Weights,
 )
-from dmlgpu.frontends.onnx.signatures import check_inputs, typed_outputs
-from dmlgpu.frontends.onnx.values import NeedsDecision, NeedsHost, Recipe, Value
+from dmlgpu.frontends.onnx.signatures import check_doubles, check_inputs, typed_outputs
+from dmlgpu.frontends.onnx.values import NeedsDecision, NeedsHost, OnnxValue, Recipe
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors.graphs import directmlx as dml
 from dmlgpu.tensors.graphs.expression import Expression
 from dmlgpu.tensors.graphs.graph import Graph
 from dmlgpu.tensors.graphs.nodes import Origin
 
-Outputs: TypeAlias = Sequence[Value | None]
+Outputs: TypeAlias = Sequence[OnnxValue | None]
 """The values of a node's outputs; None for one that is not computed."""
 
 Stages: TypeAlias = Generator[RunStage, Outcome, None]
@@ -73,12 +72,12 @@ class Scope:
     """
 
     nodes: Sequence[NodeProto]
-    values: dict[str, Value | None]
+    values: dict[str, OnnxValue | None]
     last_use: Mapping[str, int]
     outer: Scope | None = None
     at: int = 0
 
-    def find(self, name: str) -> Value | None:
+    def find(self, name: str) -> OnnxValue | None:
         """Return what a name stands for.
 
         Raises:
@@ -127,9 +126,9 @@ class Translation:
         self._next = self.first_slot
         self._scopes: list[Scope] = []
         self._placed: list[Placed | tuple[str, Placing]] = []
-        self._checks: list[Check] = []
+        self._checks: list[InputCheck] = []
         self._fills: list[Fill] = []
-        self._checked: dict[Hashable, Value] = {}
+        self._checked: dict[Hashable, OnnxValue] = {}
         self._reset()
 
     def _stage(
@@ -146,7 +145,7 @@ class Translation:
         self.builder = Graph(self.device)
         self._feeds: list[int | None] = []
         self._owned: list[int | None] = []
-        self._loaded: dict[int, tuple[Value, Expression]] = {}
+        self._loaded: dict[int, tuple[OnnxValue, Expression]] = {}
 
     def _new_slot(self) -> int:
         """Return the number of a slot that nothing fills yet."""
@@ -155,7 +154,7 @@ class Translation:
 
     # ---- graphs -----------------------------------------------------------------------------------------------------
 
-    def run(self, nodes: Sequence[NodeProto], values: dict[str, Value | None], outputs: Sequence[str]) -> Stages:
+    def run(self, nodes: Sequence[NodeProto], values: dict[str, OnnxValue | None], outputs: Sequence[str]) -> Stages:
         """Yield the stages that compute outputs from values; each is sent what its action came to."""
         results = yield from self._walk(nodes, values, outputs, None)
         ends = [value for value in results if value is not None]
@@ -172,10 +171,10 @@ class Translation:
     def _walk(
         self,
         nodes: Sequence[NodeProto],
-        values: dict[str, Value | None],
+        values: dict[str, OnnxValue | None],
         outputs: Sequence[str],
         outer: Scope | None,
-    ) -> Generator[RunStage, Outcome, list[Value | None]]:
+    ) -> Generator[RunStage, Outcome, list[OnnxValue | None]]:
         """Translate nodes in order, and return what output names stand for."""
         if len(self._scopes) >= MOST_NESTED:
             raise ModelError("graph", f"bodies and functions must be nested at most {MOST_NESTED} deep")
@@ -185,7 +184,7 @@ class Translation:
             scope.at = number
             name = proto.name or (proto.output[0] if proto.output else str(number))
             inputs = [scope.find(name) if name else None for name in proto.input]
-            node = Node(proto, name=name, version=self.versions.of(proto), inputs=inputs, context=self)
+            node = OnnxNode(proto, name=name, version=self.versions.of(proto), inputs=inputs, context=self)
             try:
                 results = yield from self._outputs(node)
             except DmlError as error:
@@ -197,7 +196,7 @@ class Translation:
         self._scopes.pop()
         return ends
 
-    def _outputs(self, node: Node) -> OutputStages:
+    def _outputs(self, node: OnnxNode) -> OutputStages:
         """Translate one node."""
         node.first = len(self.builder.nodes)
         translator = registry.find(node.proto.domain, node.op_type, node.version)
@@ -222,9 +221,9 @@ class Translation:
         self._place(node, results)
         return results
 
-    def _called(self, node: Node, translator: Translator) -> Generator[RunStage, Outcome, Outputs | None]:
+    def _called(self, node: OnnxNode, translator: Translator) -> Generator[RunStage, Outcome, Outputs | None]:
         """Call the function of an operator, and return its outputs; None if it leaves the node to ONNX's own body."""
-        doubles.check_inputs(node)
+        check_doubles(node, node.inputs, "input")
         with self.builder.scope(node.name):
             results = translator.function(node)
         if isinstance(results, Generator):
@@ -232,11 +231,11 @@ class Translation:
         if results is registry.AS_FUNCTION:
             return None
         values = typed_outputs(node, results)
-        doubles.check_outputs(node, values)
+        check_doubles(node, values, "output")
         host.give_recipes(node, values)
         return values
 
-    def _answered(self, node: Node, steps: Generator[Any, Any, Any]) -> Generator[RunStage, Outcome, Any]:
+    def _answered(self, node: OnnxNode, steps: Generator[Any, Any, Any]) -> Generator[RunStage, Outcome, Any]:
         """Answer what the function of an operator requests, and return what it returns."""
         answer: Any = None
         while True:
@@ -257,9 +256,9 @@ class Translation:
                 case NeedsLoop():
                     answer = yield from self._looped(node, request)
 
-    def _expanded(self, node: Node) -> OutputStages:
+    def _expanded(self, node: OnnxNode) -> OutputStages:
         """Translate the nodes of the function that an operator stands for."""
-        body = expansion.body_of(node)
+        body = body_of(node)
         if body is None:
             raise NotSupported(f"{node}: operator {node.op_type} is not supported")
         outer, self.versions = self.versions, body.versions
@@ -270,7 +269,7 @@ class Translation:
         by_name = dict(zip(names, results, strict=True))
         return [by_name.get(name) for name in body.outputs]
 
-    def _looped(self, node: Node, loop: NeedsLoop) -> OutputStages:
+    def _looped(self, node: OnnxNode, loop: NeedsLoop) -> OutputStages:
         """Run a loop, whose results come into slots."""
         graph, captured = self._body_of(loop.graph)
         body = self.body_runner(node.proto, graph)
@@ -279,22 +278,22 @@ class Translation:
         slots = [self._new_slot() for _ in node.proto.output]
         segment = self._flush([*self._live(), *loop.values, *captured])
         signatures: Any = yield self._stage(segment, LoopAction(loop, body, captured, slots))
-        results: list[Value | None] = []
+        results: list[OnnxValue | None] = []
         for slot, (shape, data_type, is_bool) in zip(slots, signatures, strict=True):
-            value = Value(shape, data_type, is_bool, slot=slot)
+            value = OnnxValue(shape, data_type, is_bool, slot=slot)
             if value.is_empty:
-                value = Value(shape, data_type, is_bool, np.zeros(shape, data_type.numpy))
+                value = OnnxValue(shape, data_type, is_bool, np.zeros(shape, data_type.numpy))
             results.append(value)
         return results
 
-    def _body_of(self, body: GraphProto) -> tuple[RunGraph, list[Value]]:
+    def _body_of(self, body: GraphProto) -> tuple[RunGraph, list[OnnxValue]]:
         """Return the body of a loop as a graph of its own, and the values that are its further inputs.
 
         Names of the graph around it that the host knows are known to the body, others are inputs.
         """
         scope = self._scopes[-1]
-        known: dict[str, Value | None] = {}
-        captured: dict[str, Value] = {}
+        known: dict[str, OnnxValue | None] = {}
+        captured: dict[str, OnnxValue] = {}
         own = {info.name for info in body.input} | {name for node in body.node for name in node.output}
         graphs = [attribute.g for node in body.node for attribute in node.attribute]
         inner = {name for graph in graphs for node in graph.node for name in node.output}
@@ -305,26 +304,26 @@ class Translation:
                 continue
             value = scope.find(name)
             if value is not None and value.array is not None:
-                known[name] = Value(value.shape, value.data_type, value.is_bool, value.array, value.is_weight)
+                known[name] = OnnxValue(value.shape, value.data_type, value.is_bool, value.array, value.is_weight)
             elif value is not None:
                 captured[name] = value
         inputs = (*(info.name for info in body.input), *captured)
         outputs = tuple(info.name for info in body.output)
         return RunGraph(tuple(body.node), self.versions, inputs, outputs, known), list(captured.values())
 
-    def _add_checks(self, node: Node) -> None:
+    def _add_checks(self, node: OnnxNode) -> None:
         """Add the checks of a node; equal ones of a value, of a cache's lengths in every layer, once."""
         for value, bounds in node.bounds:
             key = id(value), bounds.low, bounds.high, bounds.besides
             recipe = host.recipe_of(value)
             if recipe is not None and key not in self._checked:
                 self._checked[key] = value
-                self._checks.append(Check(recipe, bounds))
+                self._checks.append(InputCheck(recipe, bounds))
 
-    def _place_on_host(self, node: Node, why: str) -> None:
+    def _place_on_host(self, node: OnnxNode, why: str) -> None:
         self._placed.append(Placed(Placement(node.name, node.op_type, "host", why=why)))
 
-    def _note(self, node: Node) -> Placed | None:
+    def _note(self, node: OnnxNode) -> Placed | None:
         """Note what a node added to the graph under construction, and return it; None for nothing."""
         numbers = range(node.first, len(self.builder.nodes))
         descs = [self.builder.nodes[number].desc for number in numbers]
@@ -336,7 +335,7 @@ class Translation:
         self._open.append(placed)
         return placed
 
-    def _place(self, node: Node, results: Outputs) -> None:
+    def _place(self, node: OnnxNode, results: Outputs) -> None:
         """Note where a node is computed."""
         placed = self._note(node)
         if placed is not None:
@@ -349,7 +348,7 @@ class Translation:
 
     # ---- values -----------------------------------------------------------------------------------------------------
 
-    def load(self, value: Value) -> Expression:
+    def load(self, value: OnnxValue) -> Expression:
         """Return a value as an expression of the graph under construction."""
         if value.expression is not None:
             return value.expression
@@ -364,12 +363,12 @@ class Translation:
         self._loaded[id(value)] = value, expression
         return expression
 
-    def fill(self, node: Node, value: Value, make: Callable[[], Array]) -> None:
+    def fill(self, node: OnnxNode, value: OnnxValue, make: Callable[[], Array]) -> None:
         """Give a value a slot that every run fills with what a function returns."""
         value.slot = self._new_slot()
         self._fills.append(Fill(value.slot, make, node.name))
 
-    def _constant(self, value: Value) -> Expression:
+    def _constant(self, value: OnnxValue) -> Expression:
         assert value.array is not None
         array = as_held(value.array, value.data_type)
         if array.nbytes <= _CONSTANT_BYTES and value.data_type.bits >= 8:
@@ -384,7 +383,7 @@ class Translation:
         return self.builder.input(desc, name=name, owned=weight is not None)
 
     def _read(
-        self, node: Node, values: Sequence[Value], computed: Sequence[Value] = ()
+        self, node: OnnxNode, values: Sequence[OnnxValue], computed: Sequence[OnnxValue] = ()
     ) -> Generator[RunStage, Outcome, list[Array]]:
         """Compute values, and know the elements of some from now on."""
         unknown = [value for value in values if value.array is None]
@@ -396,7 +395,7 @@ class Translation:
         return [value.host_array for value in values]
 
     def _decided(
-        self, node: Node, values: Sequence[Value], function: Callable[..., Hashable]
+        self, node: OnnxNode, values: Sequence[OnnxValue], function: Callable[..., Hashable]
     ) -> Generator[RunStage, Outcome, Hashable]:
         """Return what a function makes of the elements of values."""
         if all(value.array is not None for value in values):
@@ -405,7 +404,7 @@ class Translation:
         return (yield self._stage(segment, Decide(recipes, function)))
 
     def _recipes(
-        self, node: Node, values: Sequence[Value], computed: Sequence[Value] = ()
+        self, node: OnnxNode, values: Sequence[OnnxValue], computed: Sequence[OnnxValue] = ()
     ) -> tuple[Segment | None, list[Recipe]]:
         """Return how the host comes by elements; those that only the device computes come into slots before."""
         if self.strict:
@@ -418,7 +417,7 @@ class Translation:
         recipes = [host.recipe_of(value) for value in values]
         return segment, [recipe for recipe in recipes if recipe is not None]
 
-    def _live(self) -> list[Value]:
+    def _live(self) -> list[OnnxValue]:
         """Return the values that nodes to come read, of all scopes."""
         return [
             value
@@ -427,7 +426,7 @@ class Translation:
             if value is not None and scope.last_use.get(name, -1) >= scope.at
         ]
 
-    def _flush(self, values: Iterable[Value]) -> Segment | None:
+    def _flush(self, values: Iterable[OnnxValue]) -> Segment | None:
         """End the segment: the values that it computes get slots. Return it, None where nothing is computed."""
         outputs: dict[Origin, tuple[int, Expression]] = {}
         for value in values:
@@ -452,7 +451,7 @@ class Translation:
         return segment
 
 
-def _with_node(error: DmlError, node: Node) -> DmlError:
+def _with_node(error: DmlError, node: OnnxNode) -> DmlError:
     """Return an error that names the node."""
     text = str(error)
     if isinstance(error, ModelError) or repr(node.name) in text:

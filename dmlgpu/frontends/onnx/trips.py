@@ -43,7 +43,7 @@ class NotRecorded(Exception):
 
 
 @dataclass(frozen=True)
-class Slice:
+class SequenceSlice:
     """A sequence of which every trip reads another element, along the first axis."""
 
     sequence: Tensor
@@ -89,7 +89,7 @@ class RecordedTrips:
     inputs: list[RunInput]
     numbered: bool
     first_state: int
-    slices: dict[int, Slice] = field(default_factory=dict)
+    slices: dict[int, SequenceSlice] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         segment = self.stage.segment

@@ -13,7 +13,7 @@ from onnx import TensorProto
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import InvalidArgument
-from dmlgpu.frontends.onnx.tensors import as_array
+from dmlgpu.frontends.onnx.elements import as_array
 from dmlgpu.tensors.graphs.expression import Expression
 
 Array = NDArray[Any]
@@ -40,7 +40,7 @@ Recipe = Callable[[Source], Array]
 
 
 @dataclass(eq=False)
-class Value:
+class OnnxValue:
     """A tensor of the model: known on the host, computed by the graph under construction, or in a slot of the run.
 
     Attributes:
@@ -63,29 +63,29 @@ class Value:
     is_weight: bool = False
     expression: Expression | None = field(default=None, repr=False)
     slot: int | None = None
-    pieces: dict[tuple[int, int], list[Value]] = field(default_factory=dict, repr=False)
+    pieces: dict[tuple[int, int], list[OnnxValue]] = field(default_factory=dict, repr=False)
     recipe: Recipe | None = field(default=None, repr=False)
     depth: int = 0
 
     @classmethod
-    def of_array(cls, array: Array, *, is_weight: bool = False) -> Value:
+    def of_array(cls, array: Array, *, is_weight: bool = False) -> OnnxValue:
         """Return a value that the host knows."""
         is_bool = array.dtype == np.bool_
         held = array.astype(np.uint8) if is_bool else array
         return cls(array.shape, DataType.from_numpy(held.dtype), is_bool, held, is_weight)
 
     @classmethod
-    def of_tensor(cls, proto: TensorProto, what: str, folder: Path | None = None) -> Value:
+    def of_tensor(cls, proto: TensorProto, what: str, folder: Path | None = None) -> OnnxValue:
         """Return a tensor of the model; see ``tensors.as_array``."""
         data_type, is_bool, array = as_array(proto, what, folder)
         return cls(array.shape, data_type, is_bool, array, is_weight=True)
 
-    def cut(self, axis: int, count: int) -> list[Value]:
+    def cut(self, axis: int, count: int) -> list[OnnxValue]:
         """Return a weight in so many pieces along an axis; the same ones whenever it is asked."""
         if (axis, count) not in self.pieces:
             assert self.array is not None
             self.pieces[axis, count] = [
-                Value(one.shape, self.data_type, self.is_bool, one, self.is_weight)
+                OnnxValue(one.shape, self.data_type, self.is_bool, one, self.is_weight)
                 for one in np.array_split(self.array, count, axis)
             ]
         return self.pieces[axis, count]
@@ -153,8 +153,8 @@ class NeedsHost:
         computed: values that are computed at the same time, into slots: the graph under construction ends here.
     """
 
-    values: Sequence[Value]
-    computed: Sequence[Value] = ()
+    values: Sequence[OnnxValue]
+    computed: Sequence[OnnxValue] = ()
 
 
 @dataclass(frozen=True)
@@ -166,5 +166,5 @@ class NeedsDecision:
         function: what is compiled serves all elements of which it returns the same.
     """
 
-    values: Sequence[Value]
+    values: Sequence[OnnxValue]
     function: Callable[..., Hashable]

@@ -56,7 +56,7 @@ def timed(device: Any, label: str, work: Sequence[Any]) -> list[tuple[str, float
 
 
 @dataclass(eq=False)
-class Profile:
+class RunProfile:
     """Gathers what runs do while it watches.
 
     Attributes:

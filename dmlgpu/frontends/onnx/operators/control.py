@@ -20,14 +20,14 @@ from dmlgpu.frontends.onnx.loops import (
     taken,
     turned,
 )
-from dmlgpu.frontends.onnx.node import Node
+from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.registry import Steps, operator
 from dmlgpu.frontends.onnx.segments import RunInput, Slots
-from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.frontends.onnx.values import OnnxValue
 
 
 @operator("If", host=(0,))
-def if_(node: Node) -> Steps:
+def if_(node: OnnxNode) -> Steps:
     """Translate the branch that the condition selects, in place."""
     condition = node.host(0)
     if condition.size != 1:
@@ -37,7 +37,7 @@ def if_(node: Node) -> Steps:
 
 
 @operator("Loop")
-def loop(node: Node) -> Steps:
+def loop(node: OnnxNode) -> Steps:
     """Run the body as often as a count and a condition say."""
     limits = [node.value(number) if node.has(number) else None for number in (0, 1)]
     states = [node.value(number) for number in range(2, len(node))]
@@ -60,7 +60,7 @@ def loop(node: Node) -> Steps:
 
 
 @operator("Scan", since=9)
-def scan_(node: Node) -> Steps:
+def scan_(node: OnnxNode) -> Steps:
     """Run the body for every step of sequences."""
     alone = node.alone()  # stages outlive the graph under construction
     graph, states, sequences = _scanned(node, 0)
@@ -86,7 +86,7 @@ def scan_(node: Node) -> Steps:
 
 
 @operator("Scan")
-def batched_scan(node: Node) -> Steps:
+def batched_scan(node: OnnxNode) -> Steps:
     """Run the body for every step of a batch of sequences: their steps are in the second dimension."""
     if node.has(0):
         raise node.refusal("input sequence_lens is not supported")
@@ -115,7 +115,7 @@ def batched_scan(node: Node) -> Steps:
 _COUNTED = "the host counts, around a compiled body"
 
 
-def _scanned(node: Node, first: int) -> tuple[GraphProto, list[Value], list[Value]]:
+def _scanned(node: OnnxNode, first: int) -> tuple[GraphProto, list[OnnxValue], list[OnnxValue]]:
     """Return the body of a Scan, its initial states and the sequences; inputs begin at a number."""
     count = node.integer("num_scan_inputs")
     values = [node.value(number) for number in range(first, len(node))]
@@ -126,7 +126,7 @@ def _scanned(node: Node, first: int) -> tuple[GraphProto, list[Value], list[Valu
     return graph, values[:-count], values[-count:]
 
 
-def _check_body(node: Node, graph: GraphProto, inputs: int, outputs: int) -> None:
+def _check_body(node: OnnxNode, graph: GraphProto, inputs: int, outputs: int) -> None:
     """Raise NotSupported unless a body has so many inputs, and at least so many outputs."""
     if len(graph.input) != inputs or len(graph.output) < outputs:
         raise node.refusal(
@@ -135,5 +135,5 @@ def _check_body(node: Node, graph: GraphProto, inputs: int, outputs: int) -> Non
         )
 
 
-def _each(node: Node, name: str, count: int) -> Sequence[int]:
+def _each(node: OnnxNode, name: str, count: int) -> Sequence[int]:
     return node.integers(name, count) or (0,) * count

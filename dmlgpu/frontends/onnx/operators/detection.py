@@ -11,7 +11,7 @@ import numpy as np
 
 from dmlgpu.catalog.enums import AxisDirection, DataType, InterpolationMode, ReduceFunction
 from dmlgpu.catalog.operator_desc import Size2D
-from dmlgpu.frontends.onnx.compose import (
+from dmlgpu.frontends.onnx.expressions import (
     add,
     cast,
     choose,
@@ -19,14 +19,16 @@ from dmlgpu.frontends.onnx.compose import (
     doublings,
     multiply,
     number_like,
+    reshaped,
     sequence,
     spread,
     subtract,
     taken,
+    transposed,
 )
-from dmlgpu.frontends.onnx.node import Node, reshaped, transposed
+from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.registry import Steps, operator
-from dmlgpu.frontends.onnx.values import NeedsHost, Value
+from dmlgpu.frontends.onnx.values import NeedsHost, OnnxValue
 from dmlgpu.tensors.graphs import directmlx as dml
 from dmlgpu.tensors.graphs import functions
 from dmlgpu.tensors.graphs.expression import Expression
@@ -36,7 +38,7 @@ _MOST_SAMPLES = 256
 
 
 @operator("RoiAlign")
-def roi_align(node: Node) -> Steps:
+def roi_align(node: OnnxNode) -> Steps:
     """Take the mean or the maximum of samples in each part of a region."""
     mode = node.text("mode", "avg")
     if mode not in ("avg", "max"):
@@ -68,14 +70,14 @@ def roi_align(node: Node) -> Steps:
     return node.valued(result)
 
 
-def _regions(node: Node, centred: bool) -> tuple[Expression, float]:
+def _regions(node: OnnxNode, centred: bool) -> tuple[Expression, float]:
     """Return the regions and their scale."""
     rois, scale = node.tensor(1), node.number("spatial_scale", 1.0)
     return (rois, scale) if centred else (_at_least_one(rois, scale), 1.0)
 
 
 def _mean(
-    node: Node, x: Expression, rois: Expression, scale: float, *, shape: tuple[int, int, int, int], shift: float
+    node: OnnxNode, x: Expression, rois: Expression, scale: float, *, shape: tuple[int, int, int, int], shift: float
 ) -> Expression:
     """Return the mean of the samples of each part of each region."""
     samples = node.integer("sampling_ratio")
@@ -120,7 +122,7 @@ def _with_area(rois: Expression, scale: float) -> Expression:
 
 
 def _largest(
-    node: Node,
+    node: OnnxNode,
     x: Expression,
     rois: Expression,
     scale: float,
@@ -157,7 +159,7 @@ def _largest(
     return cast(transposed(pictures, (0, 3, 1, 2)), x.data_type)
 
 
-def _slots(node: Node, centred: bool, sizes: tuple[int, int]) -> Generator[NeedsHost, Any, list[int]]:
+def _slots(node: OnnxNode, centred: bool, sizes: tuple[int, int]) -> Generator[NeedsHost, Any, list[int]]:
     """Return the most samples per element along each axis, a power of 2 if the largest region decides it."""
     samples = node.integer("sampling_ratio")
     if samples > 0:
@@ -207,7 +209,7 @@ def _neighbours(
 
 
 @operator("MaxRoiPool")
-def max_roi_pool(node: Node) -> Value:
+def max_roi_pool(node: OnnxNode) -> OnnxValue:
     """Take the largest element of each part of a region."""
     for number, rank in enumerate((4, 2)):
         node.check_rank(number, rank)
@@ -230,7 +232,7 @@ _FIRST_ROUNDS = 8
 
 
 @operator("NonMaxSuppression", since=10, host=(2, 3, 4))
-def non_max_suppression(node: Node) -> Steps:
+def non_max_suppression(node: OnnxNode) -> Steps:
     """Return batch, class and index of the boxes that no better box of their class overlaps too much.
 
     Only boxes above the score are compared, so many as the class with the most of them has, up to a power of 2. A box
@@ -280,7 +282,7 @@ def _candidates(scores: Expression, threshold: float) -> Expression:
     return doublings(reshaped(dml.reduce(counts, ReduceFunction.MAX, axes=(0, 1)), (1,)))
 
 
-def _ranked(node: Node, count: int, threshold: float | None) -> list[Expression]:
+def _ranked(node: OnnxNode, count: int, threshold: float | None) -> list[Expression]:
     """Return the best boxes of each class and their overlaps, and the first rounds.
 
     Returns:

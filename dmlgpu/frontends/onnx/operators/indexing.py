@@ -8,17 +8,17 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from dmlgpu.catalog.enums import AxisDirection, DataType, ReduceFunction
-from dmlgpu.frontends.onnx.compose import cast, number_like, sequence, subtract
-from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped, transposed
+from dmlgpu.frontends.onnx.expressions import broadcast_to, cast, number_like, reshaped, sequence, subtract, transposed
+from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.registry import AS_FUNCTION, Result, Steps, operator
-from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.frontends.onnx.values import OnnxValue
 from dmlgpu.tensors.graphs import directmlx as dml
 from dmlgpu.tensors.graphs import functions
 from dmlgpu.tensors.graphs.expression import Expression
 
 
 @operator("Gather")
-def gather(node: Node) -> Value:
+def gather(node: OnnxNode) -> OnnxValue:
     """Gather slices along an axis; negative indices count from its end."""
     shape, indices = node.shape(0), node.shape(1)
     axis = node.axis(node.integer("axis"), len(shape))
@@ -72,7 +72,7 @@ def _from_pieces(
 
 
 @operator("GatherElements")
-def gather_elements(node: Node) -> Value:
+def gather_elements(node: OnnxNode) -> OnnxValue:
     """Gather single elements, each by its index along an axis."""
     axis = node.axis(node.integer("axis"), len(node.shape(0)))
     node.check_indices(1, node.shape(0)[axis])
@@ -84,7 +84,7 @@ def gather_elements(node: Node) -> Value:
 
 
 @operator("GatherND")
-def gather_nd(node: Node) -> Value:
+def gather_nd(node: OnnxNode) -> OnnxValue:
     """Gather slices by tuples of indices."""
     shape, indices = node.shape(0), node.shape(1)
     batch = node.integer("batch_dims")
@@ -113,7 +113,7 @@ def gather_nd(node: Node) -> Value:
 
 
 @operator("NonZero")
-def non_zero(node: Node) -> Steps:
+def non_zero(node: OnnxNode) -> Steps:
     """Return the indices of nonzero elements; the host reads their number."""
     shape = node.shape(0)
     x = node.tensor(0)
@@ -131,7 +131,7 @@ def non_zero(node: Node) -> Steps:
 
 
 @operator("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss", since=12)
-def loss(node: Node) -> Sequence[Result]:
+def loss(node: OnnxNode) -> Sequence[Result]:
     """ONNX's own body, for labels that name classes or are ignored."""
     ignored, shape = node.attribute("ignore_index"), node.shape(0)
     if len(shape) < 2 or node.shape(1) != (shape[0], *shape[2:]):
@@ -141,7 +141,7 @@ def loss(node: Node) -> Sequence[Result]:
 
 
 @operator("OneHot", host=(1,))
-def one_hot(node: Node) -> Value:
+def one_hot(node: OnnxNode) -> OnnxValue:
     """Put one value at the index and another elsewhere, along a new axis."""
     shape = node.shape(0)
     depth = int(node.host_number(1))
@@ -163,7 +163,7 @@ _MOST_COLUMNS = 64
 
 
 @operator("Compress", since=9)
-def compress(node: Node) -> Steps:
+def compress(node: OnnxNode) -> Steps:
     """Gather the slices along an axis whose condition is true."""
     shape = node.shape(0)
     axis = node.attribute("axis")
@@ -191,7 +191,7 @@ def compress(node: Node) -> Steps:
 
 
 @operator("Unique", since=11)
-def unique(node: Node) -> Steps:
+def unique(node: OnnxNode) -> Steps:
     """Return distinct elements or subtensors, their first indices, the inverse indices, and the counts.
 
     Rows are sorted, numbered by how many differ from the row before them, and each number's first row is taken.
@@ -227,7 +227,7 @@ def unique(node: Node) -> Steps:
     return [node.valued(parts), *(node.valued(cast(indices, DataType.INT64)) for indices in (first, inverse, often))]
 
 
-def _rows(node: Node, axis: int, sizes: tuple[int, int]) -> Expression:
+def _rows(node: OnnxNode, axis: int, sizes: tuple[int, int]) -> Expression:
     """Return the compared subtensors, one per row."""
     x = node.tensor(0)
     if sizes[1] == 1:

@@ -8,24 +8,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from dmlgpu.catalog.enums import DataType, DepthSpaceOrder, PaddingMode
-from dmlgpu.frontends.onnx.node import (
-    Array,
-    Node,
-    broadcast_to,
-    checked_shape,
-    reshaped,
-    slice_range,
-    split_sizes,
-    transposed,
-)
+from dmlgpu.frontends.onnx.expressions import broadcast_to, reshaped, transposed
+from dmlgpu.frontends.onnx.node import Array, OnnxNode, checked_shape, slice_range, split_sizes
 from dmlgpu.frontends.onnx.registry import Steps, operator
-from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.frontends.onnx.values import OnnxValue
 from dmlgpu.tensors.graphs import directmlx as dml
 from dmlgpu.tensors.graphs import functions
 
 
 @operator("Reshape", host=(1,))
-def reshape(node: Node) -> Value:
+def reshape(node: OnnxNode) -> OnnxValue:
     """Reinterpret the elements in another shape; 0 keeps a size, -1 is inferred."""
     sizes = list(node.host_integers(1)) if node.version >= 5 else list(node.integers("shape") or ())
     shape = node.shape(0)
@@ -42,7 +34,7 @@ def reshape(node: Node) -> Value:
 
 
 @operator("Flatten")
-def flatten(node: Node) -> Value:
+def flatten(node: OnnxNode) -> OnnxValue:
     """Reinterpret the elements as a matrix."""
     shape = node.shape(0)
     axis = node.integer("axis", 1)
@@ -51,7 +43,7 @@ def flatten(node: Node) -> Value:
 
 
 @operator("Squeeze", host=(1,))
-def squeeze(node: Node) -> Value:
+def squeeze(node: OnnxNode) -> OnnxValue:
     """Remove dimensions of size 1."""
     listed = node.host_integers(1) if node.has(1) else node.integers("axes")
     shape = node.shape(0)
@@ -65,7 +57,7 @@ def squeeze(node: Node) -> Value:
 
 
 @operator("Unsqueeze", host=(1,))
-def unsqueeze(node: Node) -> Value:
+def unsqueeze(node: OnnxNode) -> OnnxValue:
     """Insert dimensions of size 1."""
     listed = node.host_integers(1) if node.has(1) else node.integers("axes") or ()
     rank = len(node.shape(0)) + len(listed)
@@ -77,7 +69,7 @@ def unsqueeze(node: Node) -> Value:
 
 
 @operator("Transpose")
-def transpose(node: Node) -> Value:
+def transpose(node: OnnxNode) -> OnnxValue:
     """Permute dimensions."""
     x = node.tensor(0)
     order = node.integers("perm") or tuple(reversed(range(len(node.shape(0)))))
@@ -90,7 +82,7 @@ def transpose(node: Node) -> Value:
 
 
 @operator("Expand", host=(1,))
-def expand(node: Node) -> Value:
+def expand(node: OnnxNode) -> OnnxValue:
     """Repeat dimensions of size 1."""
     requested = node.host_integers(1)
     try:
@@ -103,7 +95,7 @@ def expand(node: Node) -> Value:
 
 
 @operator("Tile", host=(1,))
-def tile(node: Node) -> Value:
+def tile(node: OnnxNode) -> OnnxValue:
     """Repeat the tensor along each dimension."""
     repeats = node.host_integers(1, len(node.shape(0)))
     shape = checked_shape(node, [size * count for size, count in zip(node.shape(0), repeats, strict=True)])
@@ -113,20 +105,20 @@ def tile(node: Node) -> Value:
 
 
 @operator("DepthToSpace")
-def depth_to_space(node: Node) -> Value:
+def depth_to_space(node: OnnxNode) -> OnnxValue:
     """Blocks of channels become height and width."""
     return node.valued(
         functions.depth_to_space1(node.tensor(0), block_size=node.integer("blocksize"), order=_order(node))
     )
 
 
-def _order(node: Node) -> DepthSpaceOrder:
+def _order(node: OnnxNode) -> DepthSpaceOrder:
     first = node.text("mode", "DCR") == "DCR"
     return DepthSpaceOrder.DEPTH_COLUMN_ROW if first else DepthSpaceOrder.COLUMN_ROW_DEPTH
 
 
 @operator("SpaceToDepth")
-def space_to_depth(node: Node) -> Value:
+def space_to_depth(node: OnnxNode) -> OnnxValue:
     """Blocks of height and width become channels."""
     return node.valued(
         functions.space_to_depth1(node.tensor(0), block_size=node.integer("blocksize"), order=_order(node))
@@ -134,7 +126,7 @@ def space_to_depth(node: Node) -> Value:
 
 
 @operator("ReverseSequence", since=10)
-def reverse_sequence(node: Node) -> Value:
+def reverse_sequence(node: OnnxNode) -> OnnxValue:
     """Reverse the first elements of each sequence, as many as its length."""
     x, batch, time = node.tensor(0), node.integer("batch_axis", 1), node.integer("time_axis")
     batch, time = node.axis(batch, len(x.sizes)), node.axis(time, len(x.sizes))
@@ -149,7 +141,7 @@ def reverse_sequence(node: Node) -> Value:
 
 
 @operator("Col2Im", since=18, host=(1, 2))
-def column_to_image(node: Node) -> Value:
+def column_to_image(node: OnnxNode) -> OnnxValue:
     """Sum columns of windows into the image that they were taken from."""
     node.check_rank(0, 3)
     sizes = node.host_integers(1)
@@ -173,7 +165,7 @@ def column_to_image(node: Node) -> Value:
 
 
 @operator("Concat")
-def concat(node: Node) -> Value:
+def concat(node: OnnxNode) -> OnnxValue:
     """Concatenate tensors along an axis; empty ones add nothing, and may have another rank."""
     values = [node.value(number) for number in range(len(node))]
     rank = len(values[0].shape)
@@ -187,7 +179,7 @@ def concat(node: Node) -> Value:
 
 
 @operator("Split", host=(1,))
-def split(node: Node) -> list[Value]:
+def split(node: OnnxNode) -> list[OnnxValue]:
     """Split a tensor into pieces along an axis."""
     shape = node.shape(0)
     axis = node.axis(node.integer("axis"), len(shape))
@@ -198,7 +190,7 @@ def split(node: Node) -> list[Value]:
 
 
 @operator("Slice", host=(3, 4))
-def slice_(node: Node) -> Steps | Value:
+def slice_(node: OnnxNode) -> Steps | OnnxValue:
     """Take ranges along axes, with steps forwards or backwards."""
     shape = node.shape(0)
     if node.version >= 10 and any(node.value(number).array is None for number in (1, 2)):
@@ -233,7 +225,7 @@ def slice_(node: Node) -> Steps | Value:
     return node.valued(dml.slice(node.tensor(0), first, extents, strides))
 
 
-def _slice_on_device(node: Node) -> Steps:
+def _slice_on_device(node: OnnxNode) -> Steps:
     """Slice from starts on the device: only the lengths are read by the host, and decide what is compiled."""
     shape = node.shape(0)
     node.check_rank(1, 1)
@@ -283,13 +275,13 @@ _PADDING_MODES = {
 }
 
 
-def _read_by_pad(node: Node) -> Sequence[int]:
+def _read_by_pad(node: OnnxNode) -> Sequence[int]:
     """Pads and axes, and a number to pad with; a tensor of another shape is none."""
     return (1, 2, 3) if node.has(2) and node.value(2).shape in ((), (1,)) else (1, 3)
 
 
 @operator("Pad", host=_read_by_pad)
-def pad(node: Node) -> Value:
+def pad(node: OnnxNode) -> OnnxValue:
     """Pad with elements; negative counts crop."""
     shape = node.shape(0)
     pads = node.host_integers(1) if node.version >= 11 else node.integers("pads") or ()
