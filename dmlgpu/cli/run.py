@@ -229,7 +229,7 @@ def _report_check(check: Any, folder: Path) -> None:
     first: Divergence = check.divergences[0]
     where = folder / "divergent"
     saved = [_save(where, name, array) for name, array in first.inputs.items()]
-    for name, array in (("found", first.found), ("expected", np.asarray(first.expected))):
+    for name, array in (("found", first.actual), ("expected", np.asarray(first.expected))):
         saved.append(_save(where, f"{first.output} {name}", array))
     what = f"{first.op_type} {first.node!r}: output" if first.node else "the model, run as a whole: output"
     print(f"written to {where}: {', '.join(path.name for path in saved)}")

@@ -36,10 +36,10 @@ class OnnxBackendModel(BackendRep):
         Raises:
             DmlError: as ``Session.run``.
         """
-        names = [one.name for one in self.session.inputs]
-        given = inputs if isinstance(inputs, Mapping) else dict(zip(names, inputs, strict=False))
-        found = self.session.run({name: _plain(one) for name, one in given.items()})
-        outputs = [found[name] for name in self.session.outputs]
+        names = [declared.name for declared in self.session.inputs]
+        feeds = inputs if isinstance(inputs, Mapping) else dict(zip(names, inputs, strict=False))
+        results = self.session.run({name: _plain(array) for name, array in feeds.items()})
+        outputs = [results[name] for name in self.session.outputs]
         return namedtupledict("Outputs", list(self.session.outputs))(*outputs)
 
 
@@ -97,8 +97,10 @@ class DmlBackend(Backend):
         """
         names = [name for name in node.input if name]
         declared = [
-            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.asarray(one).dtype), np.shape(one))
-            for name, one in zip(names, inputs, strict=True)
+            helper.make_tensor_value_info(
+                name, helper.np_dtype_to_tensor_dtype(np.asarray(array).dtype), np.shape(array)
+            )
+            for name, array in zip(names, inputs, strict=True)
         ]
         outputs = [helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None) for name in node.output if name]
         model = helper.make_model(helper.make_graph([node], "node", declared, outputs), **kwargs)

@@ -34,7 +34,7 @@ DATA_TYPES: Mapping[int, DataType] = {
     TensorProto.INT4: DataType.INT4,
     TensorProto.UINT4: DataType.UINT4,
 }
-"""DirectML's types by ONNX's numbers; truth values are 0 and 1 of UINT8."""
+"""DirectML's types by ONNX's numbers; booleans are 0 and 1 of UINT8."""
 
 ELEMENT_TYPES: Mapping[DataType, int] = {
     data_type: element for element, data_type in DATA_TYPES.items() if element != TensorProto.BOOL
@@ -64,7 +64,7 @@ def data_type_of(element: int, what: str) -> DataType:
 
 
 def as_held(array: Array, data_type: DataType) -> Array:
-    """Return an array in the NumPy type that holds a data type: truth values as UINT8, 4 bits one to a byte."""
+    """Return an array in the NumPy type that holds a data type: booleans as UINT8, 4 bits one to a byte."""
     return np.ascontiguousarray(array).astype(data_type.numpy, copy=False).reshape(array.shape)
 
 
@@ -72,12 +72,12 @@ def as_held(array: Array, data_type: DataType) -> Array:
 
 
 def as_array(proto: TensorProto, what: str, folder: Path | None = None) -> tuple[DataType, bool, Array]:
-    """Return a tensor's type, whether it holds truth values, and its elements as they are held.
+    """Return a tensor's type, whether it holds booleans, and its elements as they are held.
 
     Args:
         proto: the tensor.
         what: what has it, for messages.
-        folder: the model's, in which external data are looked for; None where there is none.
+        folder: the model's, in which external data are looked for; None if there is none.
 
     Raises:
         ModelError: data are missing, too short or too long, or outside the folder.
@@ -122,7 +122,7 @@ def _check_length(proto: TensorProto, data_type: DataType, what: str) -> None:
 
 def _external(proto: TensorProto, data_type: DataType, what: str, folder: Path | None) -> Array:
     """Map the bytes of a tensor that lie in a file beside the model."""
-    entries = {one.key: one.value for one in proto.external_data}
+    entries = {entry.key: entry.value for entry in proto.external_data}
     if folder is None:
         raise ModelError(
             what, "its data are in a file beside the model: give the model's path, not bytes or a ModelProto"

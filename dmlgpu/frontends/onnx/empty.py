@@ -47,17 +47,17 @@ def compute(node: OnnxNode) -> Generator[NeedsHost, Any, list[OnnxValue | None] 
         output is not None and _is_huge(output[2]) for output in outputs
     ):
         raise node.refusal(f"sizes of at most {_MOST_RESULTS} elements together are computed from tensors without any")
-    empties = [one for one in outputs if one is not None and 0 in one[2]]
+    empties = [output for output in outputs if output is not None and 0 in output[2]]
     if empties and len(empties) == len(outputs):
         arrays = [np.zeros(shape, np.bool_ if is_bool else data_type.numpy) for data_type, is_bool, shape in empties]
         return _known_outputs(node, arrays)
-    return _reference(node, outputs) if all(one.array is not None for one in values) else None
+    return _reference(node, outputs) if all(value.array is not None for value in values) else None
 
 
 def filled(node: OnnxNode) -> OnnxNode:
     """Return a node that sums up over a dimension of size 0 with one element there instead, 0; others as they are."""
     summed = _SUMMED.get((node.proto.domain, node.op_type))
-    if summed is None or not any(one is not None and one.is_empty for one in node.inputs):
+    if summed is None or not any(value is not None and value.is_empty for value in node.inputs):
         return node
     places, zero_points = summed(node)
     inputs = list(node.inputs)
@@ -93,7 +93,7 @@ def _has_absurd_sizes(node: OnnxNode) -> bool:
 def _is_absurd(value: OnnxValue) -> bool:
     if value.array is None or not 0 < value.array.size <= 2 * MAX_DIMENSIONS:
         return False
-    return math.prod(abs(int(one)) + 1 for one in value.array.reshape(-1)) > _MOST_RESULTS
+    return math.prod(abs(int(element)) + 1 for element in value.array.reshape(-1)) > _MOST_RESULTS
 
 
 def _shapes(node: OnnxNode) -> Outputs:
@@ -137,17 +137,17 @@ def _reference(node: OnnxNode, outputs: Outputs) -> list[OnnxValue | None] | Non
 
     pairs = zip(node.proto.input, node.inputs, strict=True)
     feeds = {name: value.host_array for name, value in pairs if value is not None}
-    inputs = [helper.make_tensor_value_info(name, _element(one), one.shape) for name, one in feeds.items()]
+    inputs = [helper.make_tensor_value_info(name, _element(array), array.shape) for name, array in feeds.items()]
     ends = [helper.make_empty_tensor_value_info(name) for name in node.proto.output if name]
     graph = helper.make_graph([node.proto], "node", inputs, ends)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid(node.proto.domain, node.version)])
     try:
-        results = [np.asarray(one) for one in ReferenceEvaluator(model).run(None, feeds)]
+        results = [np.asarray(result) for result in ReferenceEvaluator(model).run(None, feeds)]
     except Exception:  # the reference knows no such case; the operator refuses it by name
         return None
     typed = [
-        one if output is None else one.astype(np.bool_ if output[1] else output[0].numpy, copy=False)
-        for one, output in zip(results, outputs, strict=True)
+        result if output is None else result.astype(np.bool_ if output[1] else output[0].numpy, copy=False)
+        for result, output in zip(results, outputs, strict=True)
     ]
     return _known_outputs(node, typed)
 
@@ -327,7 +327,7 @@ def _as(op_type: str, *numbers: int, typed: int | DataType | None = None) -> Ana
     """
 
     def analogue(node: OnnxNode) -> tuple[DataType, bool, Shape] | None:
-        output = inferred(node, op_type, [node.value(one) for one in numbers])[0]
+        output = inferred(node, op_type, [node.value(number) for number in numbers])[0]
         if output is None or typed is None:
             return output
         data_type = typed if isinstance(typed, DataType) else node.data_type(typed) if node.has(typed) else None
@@ -343,7 +343,7 @@ def _matmul(node: OnnxNode) -> tuple[DataType, bool, Shape] | None:
             shapes[number] = (*shapes[number][1:-1], shapes[number][0], *shapes[number][-1:])
         if node.flag(f"trans{letter}"):
             shapes[number] = (*shapes[number][:-2], *shapes[number][:-3:-1])
-    return inferred(node, "MatMul", [OnnxValue(one, node.data_type(0)) for one in shapes])[0]
+    return inferred(node, "MatMul", [OnnxValue(shape, node.data_type(0)) for shape in shapes])[0]
 
 
 def _spatial(op_type: str, count: int) -> Analogue:

@@ -13,7 +13,7 @@ from dmlgpu.tensors.graphs.expression import Expression, Number
 
 
 def broadcast_to(expression: Expression, sizes: Sequence[int]) -> Expression:
-    """Return an expression with these sizes, repeated by strides of 0 where it has 1 or nothing."""
+    """Return an expression with these sizes, repeated by strides of 0 where it has 1 or no dimension."""
     return expression if expression.sizes == tuple(sizes) else expression.broadcast_to(sizes)
 
 
@@ -31,7 +31,7 @@ def transposed(expression: Expression, order: Sequence[int]) -> Expression:
 
 
 def unowned(expression: Expression) -> Expression:
-    """Return a tensor for an operator that takes no OWNED_BY_DML one: a weight is copied, once, at initialisation."""
+    """Return a tensor for an operator that takes no OWNED_BY_DML one: a weight is copied, once, at initialization."""
     return dml.identity(expression) if expression.desc.owned_by_dml else expression
 
 
@@ -86,7 +86,7 @@ def choose(condition: Expression, a: Expression | float, b: Expression | float) 
 
 
 def cast(x: Expression, data_type: DataType) -> Expression:
-    """Return elements in a type, as they are where they have it."""
+    """Return elements in a type, as they are if they have it."""
     return x if x.data_type is data_type else dml.cast(x, data_type)
 
 

@@ -41,19 +41,19 @@ def compute(node: OnnxNode) -> list[OnnxValue | None] | None:
     if (
         node.op_type not in _FUNCTIONS
         or _is_of_4_bits(node)
-        or not all(one is None or _is_small(one) for one in node.inputs)
+        or not all(value is None or _is_small(value) for value in node.inputs)
     ):
         return None
-    arrays = [None if one is None else one.host_array for one in node.inputs]
+    arrays = [None if value is None else value.host_array for value in node.inputs]
     if node.op_type in _BOUNDED and not _is_bounded(node, arrays):
         return None
     with np.errstate(all="ignore"):
         try:
-            found = _FUNCTIONS[node.op_type](node, arrays)
+            result = _FUNCTIONS[node.op_type](node, arrays)
         except (ArithmeticError, AttributeError, IndexError, TypeError, ValueError) as error:
             raise node.refusal(f"its inputs do not fit: {error}") from None
-    several = found if isinstance(found, list) else [found]
-    known = [node.known(one) for one in several]
+    results = result if isinstance(result, list) else [result]
+    known = [node.known(array) for array in results]
     return list(known) if all(map(_is_small, known)) else None
 
 
@@ -72,24 +72,24 @@ def give_recipes(node: OnnxNode, results: Sequence[OnnxValue | None]) -> None:
     """Note how the host computes results, of a node of arithmetic on few integers all of which it can come by."""
     if node.op_type not in _FUNCTIONS or node.proto.domain not in ("", "ai.onnx") or node.op_type in _BOUNDED:
         return
-    values = [one for one in (*node.inputs, *results) if one is not None]
-    if any(one.data_type.is_float or math.prod(one.shape) > MOST_LATE for one in values):
+    values = [value for value in (*node.inputs, *results) if value is not None]
+    if any(value.data_type.is_float or math.prod(value.shape) > MOST_LATE for value in values):
         return
-    depth = 1 + max((one.depth for one in values), default=0)
-    recipes = [None if one is None else (one.is_bool, recipe_of(one)) for one in node.inputs]
-    if depth > MOST_DEEP or any(one is not None and one[1] is None for one in recipes):
+    depth = 1 + max((value.depth for value in values), default=0)
+    recipes = [None if value is None else (value.is_bool, recipe_of(value)) for value in node.inputs]
+    if depth > MOST_DEEP or any(recipe is not None and recipe[1] is None for recipe in recipes):
         return
     function = _FUNCTIONS[node.op_type]
     node = node.alone()
 
     def computed(slots: Source) -> list[Array]:
-        if computed not in slots.late:
-            arrays = [None if one is None else _elements(*one, slots) for one in recipes]
+        arrays: list[Array] | None = slots.late.get(computed)
+        if arrays is None:
+            inputs = [None if recipe is None else _elements(*recipe, slots) for recipe in recipes]
             with np.errstate(all="ignore"):
-                found = function(node, arrays)
-            slots.late[computed] = found if isinstance(found, list) else [found]
-        kept: list[Array] = slots.late[computed]
-        return kept
+                result = function(node, inputs)
+            arrays = slots.late[computed] = result if isinstance(result, list) else [result]
+        return arrays
 
     for number, result in enumerate(results):
         if result is not None:
@@ -98,8 +98,8 @@ def give_recipes(node: OnnxNode, results: Sequence[OnnxValue | None]) -> None:
 
 def _elements(is_bool: bool, recipe: Recipe | None, slots: Source) -> Array:
     assert recipe is not None
-    found = recipe(slots)
-    return found.astype(np.bool_) if is_bool else found
+    array = recipe(slots)
+    return array.astype(np.bool_) if is_bool else array
 
 
 def _output_of(computed: Callable[[Source], list[Array]], number: int, kind: Any) -> Recipe:
@@ -139,19 +139,19 @@ def constant(node: OnnxNode) -> OnnxValue:
         return OnnxValue.of_tensor(proto.t, str(node))
     if proto.name not in ("value_float", "value_floats", "value_int", "value_ints"):
         raise node.refusal(f"a constant by {proto.name} is not supported")
-    given = node.attribute(proto.name)
-    return OnnxValue.of_array(np.array(given, np.float32 if "float" in proto.name else np.int64), is_weight=True)
+    value = node.attribute(proto.name)
+    return OnnxValue.of_array(np.array(value, np.float32 if "float" in proto.name else np.int64), is_weight=True)
 
 
 def _is_bounded(node: OnnxNode, arrays: Sequence[Array | None]) -> bool:
     """Return whether the result of a node that makes tensors of a wanted size is small."""
     if node.op_type == "Range":
-        if any(one is None or one.size != 1 for one in arrays):
+        if any(array is None or array.size != 1 for array in arrays):
             return False
-        start, limit, delta = (float(one.reshape(-1)[0]) for one in arrays if one is not None)
+        start, limit, delta = (float(array.reshape(-1)[0]) for array in arrays if array is not None)
         return delta != 0 and -math.inf < (limit - start) / delta <= MOST_INTEGERS
-    wanted = arrays[0] if node.op_type == "ConstantOfShape" else arrays[1]
-    return wanted is not None and math.prod(max(int(one), 0) for one in wanted.reshape(-1)) <= MOST_INTEGERS
+    sizes = arrays[0] if node.op_type == "ConstantOfShape" else arrays[1]
+    return sizes is not None and math.prod(max(int(size), 0) for size in sizes.reshape(-1)) <= MOST_INTEGERS
 
 
 _BOUNDED = ("Range", "ConstantOfShape", "Expand", "Tile")
@@ -171,15 +171,15 @@ def _divide(a: Array, b: Array) -> Array:
 
 def _axes(node: OnnxNode, arrays: Sequence[Any]) -> tuple[int, ...] | None:
     if len(arrays) > 1 and arrays[1] is not None:
-        return tuple(int(one) for one in arrays[1].reshape(-1))
+        return tuple(int(axis) for axis in arrays[1].reshape(-1))
     return node.integers("axes")
 
 
 def _cast(node: OnnxNode, arrays: Sequence[Any]) -> Array:
     element = node.integer("to")
-    wanted = data_type_of(element, str(node)).numpy
+    kind = data_type_of(element, str(node)).numpy
     array: Array = arrays[0]
-    return array.astype(np.bool_) if element == 9 else array.astype(wanted)
+    return array.astype(np.bool_) if element == 9 else array.astype(kind)
 
 
 def _gather(node: OnnxNode, arrays: Sequence[Any]) -> Array:
@@ -219,10 +219,10 @@ def _unsqueeze(node: OnnxNode, arrays: Sequence[Any]) -> Array:
 
 
 def _reshape(node: OnnxNode, arrays: Sequence[Any]) -> Array:
-    data, wanted = arrays[0], arrays[1].tolist() if len(arrays) > 1 else list(node.integers("shape") or ())
+    data, sizes = arrays[0], arrays[1].tolist() if len(arrays) > 1 else list(node.integers("shape") or ())
     if not node.flag("allowzero"):
-        wanted = [data.shape[number] if size == 0 else size for number, size in enumerate(wanted)]
-    return np.asarray(data.reshape(wanted))
+        sizes = [data.shape[number] if size == 0 else size for number, size in enumerate(sizes)]
+    return np.asarray(data.reshape(sizes))
 
 
 def _constant_of_shape(node: OnnxNode, arrays: Sequence[Any]) -> Array:
@@ -261,16 +261,16 @@ def _reduce(function: Callable[..., Any]) -> Function:
             return np.asarray(arrays[0])
         array, keeps = arrays[0], node.flag("keepdims", True)
         if array.size:
-            found = function(array, axis=axes or None, keepdims=keeps)
+            reduced = function(array, axis=axes or None, keepdims=keeps)
         else:
-            found = function(array, axis=axes or None, keepdims=keeps, initial=_NEUTRAL[node.op_type](array.dtype))
-        return np.asarray(found).astype(arrays[0].dtype)
+            reduced = function(array, axis=axes or None, keepdims=keeps, initial=_NEUTRAL[node.op_type](array.dtype))
+        return np.asarray(reduced).astype(arrays[0].dtype)
 
     return reduced
 
 
 def _range(node: OnnxNode, arrays: Sequence[Any]) -> Array:
-    start, limit, delta = (one.reshape(-1)[0] for one in arrays)
+    start, limit, delta = (array.reshape(-1)[0] for array in arrays)
     count = max(math.ceil((limit.item() - start.item()) / delta.item()), 0)
     return np.asarray((start + np.arange(count) * delta).astype(arrays[0].dtype))
 

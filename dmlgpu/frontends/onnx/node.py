@@ -119,12 +119,12 @@ class OnnxNode:
         return text.decode(errors="replace") if isinstance(text, bytes) else str(text)
 
     def integers(self, name: str, count: int | None = None) -> tuple[int, ...] | None:
-        """Return an attribute that is a list of integers, None if it is absent; with ``count``, of so many."""
+        """Return an attribute that is a list of integers, None if it is absent; with ``count``, of that many."""
         listed = self._typed(name, AttributeProto.INTS, None)
         return None if listed is None else tuple(map(int, self._counted(f"attribute {name}", listed, count)))
 
     def numbers(self, name: str, count: int | None = None) -> tuple[float, ...] | None:
-        """Return an attribute that is a list of finite floats, None if it is absent; with ``count``, of so many."""
+        """Return an attribute that is a list of finite floats, None if it is absent; with ``count``, of that many."""
         listed = self._typed(name, AttributeProto.FLOATS, None)
         if listed is None:
             return None
@@ -232,7 +232,7 @@ class OnnxNode:
         return [self.expression(piece) for piece in value.cut(axis, count)]
 
     def optional_tensor(self, number: int) -> Expression | None:
-        """Return an input as ``tensor`` does, None where it is absent."""
+        """Return an input as ``tensor`` does, None if it is absent."""
         return self.tensor(number) if self.has(number) else None
 
     def expression(self, value: OnnxValue) -> Expression:
@@ -256,7 +256,7 @@ class OnnxNode:
         return self.value(number).host_array
 
     def host_integers(self, number: int, count: int | None = None) -> tuple[int, ...]:
-        """Return an input on the host as integers in a row; with ``count``, so many.
+        """Return an input on the host as integers in a row; with ``count``, that many.
 
         The row may be that of a matrix {1, n}, as onnxruntime takes paddings.
         """
@@ -268,7 +268,7 @@ class OnnxNode:
         return tuple(map(int, self._counted(f"input {number}", elements, count)))
 
     def host_numbers(self, number: int, count: int | None = None) -> tuple[float, ...]:
-        """Return an input on the host as finite floats in a row; with ``count``, so many."""
+        """Return an input on the host as finite floats in a row; with ``count``, that many."""
         self.check_rank(number, 0, 1)
         elements = self.host(number).reshape(-1).tolist()
         return self._finite(f"input {number}", self._counted(f"input {number}", elements, count))

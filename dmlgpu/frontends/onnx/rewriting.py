@@ -25,11 +25,11 @@ from dmlgpu.frontends.onnx.values import OnnxValue
 
 def last_uses(nodes: Sequence[NodeProto], outputs: Iterable[str]) -> dict[str, int]:
     """Return, by name, the number of the last node that reads it, bodies included, or the count of nodes."""
-    found: dict[str, int] = {}
+    uses: dict[str, int] = {}
     for number, node in enumerate(nodes):
-        found.update(dict.fromkeys(read_names(node), number))
-    found.update(dict.fromkeys(outputs, len(nodes)))
-    return found
+        uses.update(dict.fromkeys(read_names(node), number))
+    uses.update(dict.fromkeys(outputs, len(nodes)))
+    return uses
 
 
 def read_names(node: NodeProto) -> Iterable[str]:
@@ -39,7 +39,7 @@ def read_names(node: NodeProto) -> Iterable[str]:
         if attribute.type == AttributeProto.GRAPH:
             for inner in attribute.g.node:
                 yield from read_names(inner)
-            yield from (one.name for one in attribute.g.output)
+            yield from (output.name for output in attribute.g.output)
 
 
 def bodies_in(attributes: Iterable[AttributeProto]) -> Iterator[GraphProto]:
@@ -71,7 +71,7 @@ class Folded:
     why: str
 
 
-def with_normalised_filters(
+def with_normalized_filters(
     nodes: Sequence[NodeProto], weights: Mapping[str, OnnxValue], outputs: Sequence[str], variable: Collection[str] = ()
 ) -> tuple[list[NodeProto], dict[str, OnnxValue], list[Folded]]:
     """Return nodes and weights with each BatchNormalization in the filter and bias of the Conv that alone feeds it.
@@ -84,47 +84,49 @@ def with_normalised_filters(
         outputs: of the graph.
         variable: the weights that a run may replace.
     """
-    reads = Counter([*(name for one in nodes for name in read_names(one)), *outputs])
-    convolutions = {one.output[0]: number for number, one in enumerate(nodes) if one.op_type == "Conv"}
-    found: list[NodeProto | None] = list(nodes)
+    reads = Counter([*(name for node in nodes for name in read_names(node)), *outputs])
+    convolutions = {node.output[0]: number for number, node in enumerate(nodes) if node.op_type == "Conv"}
+    remaining: list[NodeProto | None] = list(nodes)
     known, folded = dict(weights), []
     for number, node in enumerate(nodes):
         place = convolutions.get(node.input[0]) if node.op_type == "BatchNormalization" and _is_plain(node) else None
         if place is None or reads[node.input[0]] != 1:
             continue
         convolution = nodes[place]
-        given = [name for name in (*convolution.input[1:3], *node.input[1:5]) if name]
-        if not all(_is_constant(name, known, variable) for name in given):
+        constants = [name for name in (*convolution.input[1:3], *node.input[1:5]) if name]
+        if not all(_is_constant(name, known, variable) for name in constants):
             continue
-        made = NodeProto()
-        made.CopyFrom(convolution)
-        names = [f"{convolution.output[0]} normalised {part}" for part in ("filter", "bias")]
-        known |= dict(zip(names, _normalised(known, convolution, node), strict=True))
-        del made.input[1:]
-        made.input.extend(names)
-        made.output[0], made.name = node.output[0], convolution.name or convolution.output[0]
-        found[place], found[number] = made, None
-        folded.append(Folded(node.name or node.output[0], node.op_type, f"it is in the filter of Conv {made.name!r}"))
-    return [one for one in found if one is not None], known, folded
+        fused = NodeProto()
+        fused.CopyFrom(convolution)
+        names = [f"{convolution.output[0]} normalized {part}" for part in ("filter", "bias")]
+        known |= dict(zip(names, _normalized(known, convolution, node), strict=True))
+        del fused.input[1:]
+        fused.input.extend(names)
+        fused.output[0], fused.name = node.output[0], convolution.name or convolution.output[0]
+        remaining[place], remaining[number] = fused, None
+        folded.append(Folded(node.name or node.output[0], node.op_type, f"it is in the filter of Conv {fused.name!r}"))
+    return [node for node in remaining if node is not None], known, folded
 
 
 def _is_plain(node: NodeProto) -> bool:
-    """Return whether a normalisation uses the statistics that it is given, per channel."""
-    given = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
+    """Return whether a normalization uses the statistics that it is given, per channel."""
+    attributes = {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute}
     alone = not any(node.output[1:])
-    return alone and not given.get("training_mode", 0) and given.get("spatial", 1) == 1 and len(node.input) == 5
+    return (
+        alone and not attributes.get("training_mode", 0) and attributes.get("spatial", 1) == 1 and len(node.input) == 5
+    )
 
 
 def _is_constant(name: str, known: Mapping[str, OnnxValue], variable: Collection[str]) -> bool:
     return name in known and name not in variable and known[name].data_type.is_float
 
 
-def _normalised(known: Mapping[str, OnnxValue], convolution: NodeProto, node: NodeProto) -> tuple[OnnxValue, OnnxValue]:
-    """Return filter and bias of a convolution and the normalisation behind it."""
-    given = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
+def _normalized(known: Mapping[str, OnnxValue], convolution: NodeProto, node: NodeProto) -> tuple[OnnxValue, OnnxValue]:
+    """Return filter and bias of a convolution and the normalization behind it."""
+    attributes = {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute}
     scale, offset, mean, variance = (_doubles(known[name]) for name in node.input[1:5])
     with np.errstate(all="ignore"):
-        factor = scale / np.sqrt(variance + given.get("epsilon", 1e-5))
+        factor = scale / np.sqrt(variance + attributes.get("epsilon", 1e-5))
         filters = known[convolution.input[1]]
         bias = known.get(convolution.input[2]) if len(convolution.input) > 2 else None
         before = 0.0 if bias is None else _doubles(bias)
@@ -191,7 +193,7 @@ class Inliner:
     Args:
         functions: that nodes may call.
         versions: of the model's operator sets.
-        folder: the model's, with external data; None where there is none.
+        folder: the model's, with external data; None if there is none.
         taken: names that the main graph defines.
 
     Attributes:
@@ -407,7 +409,7 @@ def has_body(domain: str, name: str, version: int) -> bool:
 
 
 def body_of(node: OnnxNode) -> FunctionBody | None:
-    """Return the body of a node whose operator is a function; None where it is none."""
+    """Return the body of a node whose operator is a function; None if it is none."""
     if not has_body(node.proto.domain, node.op_type, node.version):
         return None
     schema: Any = schema_of(node.proto.domain, node.op_type, node.version)
@@ -415,12 +417,14 @@ def body_of(node: OnnxNode) -> FunctionBody | None:
     if schema.has_function:
         function = schema.function_body
     else:
-        types = [_type_of(one).SerializeToString() if one is not None else b"" for one in node.inputs]
+        types = [_type_of(value).SerializeToString() if value is not None else b"" for value in node.inputs]
         function.ParseFromString(schema.get_context_dependent_function(node.proto.SerializeToString(), types))
-    given = {one.name: one for one in node.proto.attribute}
-    usual = {name: one.default_value for name, one in schema.attributes.items() if one.default_value.name}
-    attributes = {**usual, **{one.name: one for one in function.attribute_proto}, **given}
-    imported = {one.domain: one.version for one in function.opset_import}
+    own = {attribute.name: attribute for attribute in node.proto.attribute}
+    usual = {
+        name: attribute.default_value for name, attribute in schema.attributes.items() if attribute.default_value.name
+    }
+    attributes = {**usual, **{attribute.name: attribute for attribute in function.attribute_proto}, **own}
+    imported = {entry.domain: entry.version for entry in function.opset_import}
     newest = node.version if node.proto.domain in ("", "ai.onnx") else onnx.defs.onnx_opset_version()
     versions = Versions({"": newest, node.proto.domain: node.version, **imported})
     inliner = Inliner((), versions)

@@ -90,12 +90,12 @@ class Weights:
         return TensorDesc(data_type, shape).encode(as_held(array, data_type).reshape(shape)).tobytes()
 
     def laid_out(self, key: Hashable) -> Kept | None:
-        """Return the memory that an equal initialisation filled for another compiled graph that is in use."""
+        """Return the memory that an equal initialization filled for another compiled graph that is in use."""
         return self._laid_out.get(key)
 
-    def keep_laid_out(self, key: Hashable, kept: Kept) -> None:
-        """Remember what an initialisation fills."""
-        self._laid_out[key] = kept
+    def keep_laid_out(self, key: Hashable, resource: Kept) -> None:
+        """Remember what an initialization fills."""
+        self._laid_out[key] = resource
 
 
 class Slots:
@@ -189,7 +189,7 @@ class Segment:
 
     @property
     def prepared(self) -> Prepared:
-        """The compiled graph, initialised. Raises as ``compiled``."""
+        """The compiled graph, initialized. Raises as ``compiled``."""
         if self._prepared is None:
             compiled = self.compiled
             origins = [self.graph.nodes[output.origin.number].desc for output in self.all_outputs]
@@ -201,7 +201,7 @@ class Segment:
         return self._prepared
 
     def _initialized(self, compiled: CompiledOperator) -> Kept | None:
-        """Return the persistent resource; that of another graph where its initialisation is the same."""
+        """Return the persistent resource; that of another graph where its initialization is the same."""
         executable, device = compiled._executable, compiled.device
         owned = [number if port.owned else None for port, number in zip(compiled.inputs, self.weights, strict=True)]
         if not executable.persistent_size:
@@ -233,7 +233,7 @@ class Segment:
 
     @cached_property
     def reads(self) -> list[int | None]:
-        """The slot of each input that every run reads; None for what is absent, or was read by the initialisation."""
+        """The slot of each input that every run reads; None for what is absent, or was read by the initialization."""
         descs = self.prepared.inputs
         return [
             slot if desc is not None and not desc.owned_by_dml else None
@@ -250,7 +250,7 @@ class Segment:
 
         Args:
             slots: of this run.
-            fetch: whether the results are for the host: they become arrays then, where they are small.
+            fetch: whether the results are for the host: small ones become arrays then.
         """
         watch = watching.current()
         if watch is not None and self._prepared is None:

@@ -86,7 +86,7 @@ def window_of(node: OnnxNode, sizes: Shape, spatial: Shape) -> SlidingWindow:
     pads = node.integers("pads") or (0,) * (2 * rank)
     if not (len(strides) == len(dilations) == rank == len(spatial) and len(pads) == 2 * rank):
         raise node.refusal(f"kernel_shape, strides, dilations and pads must be of {len(spatial)} dimensions")
-    if any(one < 1 for one in (*strides, *dilations, *sizes)):
+    if any(size < 1 for size in (*strides, *dilations, *sizes)):
         raise node.refusal("kernel_shape, strides and dilations must be at least 1")
     mode = node.text("auto_pad", "NOTSET")
     start, end = pads[:rank], pads[rank:]
@@ -95,11 +95,11 @@ def window_of(node: OnnxNode, sizes: Shape, spatial: Shape) -> SlidingWindow:
             max((-(-size // stride) - 1) * stride + dilation * (kernel - 1) + 1 - size, 0)
             for size, stride, dilation, kernel in zip(spatial, strides, dilations, sizes, strict=True)
         ]
-        small, large = tuple(one // 2 for one in totals), tuple(one - one // 2 for one in totals)
+        small, large = tuple(total // 2 for total in totals), tuple(total - total // 2 for total in totals)
         start, end = (small, large) if mode == "SAME_UPPER" else (large, small)
     elif mode == "VALID":
         start = end = (0,) * rank
-    if any(one < 0 for one in (*start, *end)):
+    if any(size < 0 for size in (*start, *end)):
         raise node.refusal("negative padding is not supported")
     return SlidingWindow(sizes, strides, dilations, start, end)
 
@@ -109,7 +109,7 @@ def with_dimensions(x: Expression, rank: int) -> Expression:
     return reshaped(x, (*x.sizes[:2], *(1,) * (rank - len(x.sizes)), *x.sizes[2:]))
 
 
-# ---- resampling ------------------------------------------------------------------------------------------------------
+# ---- samples at coordinates ------------------------------------------------------------------------------------------
 
 
 _CUBIC = -0.75
@@ -131,8 +131,8 @@ def sample(
     batch, channels, *spatial = x.sizes
     rows = transposed(reshaped(x, (batch, channels, math.prod(spatial))), (0, 2, 1))
     taps = [
-        _taps(one, size, mode=mode, padding=padding, aligned=aligned)
-        for one, size in zip(coordinates, spatial, strict=True)
+        _taps(coordinate, size, mode=mode, padding=padding, aligned=aligned)
+        for coordinate, size in zip(coordinates, spatial, strict=True)
     ]
     total: Expression | None = None
     for chosen in itertools.product(*taps):
@@ -166,7 +166,7 @@ def _taps(
         coordinate = _reflected(coordinate, size, aligned)
     base = coordinate if mode == "nearest" else dml.floor(coordinate)
     offsets = {"nearest": (0,), "linear": (0, 1), "cubic": (-1, 0, 1, 2)}[mode]
-    found = []
+    taps = []
     for offset in offsets:
         place = base if offset == 0 else add(base, offset)
         weight = None
@@ -180,8 +180,8 @@ def _taps(
             weight = choose(inside, 1.0 if weight is None else weight, number_like(place, 0.0))
         elif padding == "reflection":
             place = _reflected(place, size, aligned)
-        found.append((dml.cast(dml.clip(place, 0.0, size - 1.0), DataType.INT32), weight))
-    return found
+        taps.append((dml.cast(dml.clip(place, 0.0, size - 1.0), DataType.INT32), weight))
+    return taps
 
 
 def _cubic_weights(distance: Expression, *, near: bool) -> Expression:
@@ -204,7 +204,7 @@ def _reflected(place: Expression, size: int, aligned: bool) -> Expression:
     return subtract(high, dml.abs(subtract(turned, extent)))
 
 
-# ---- samples at coordinates ------------------------------------------------------------------------------------------
+# ---- resampling ------------------------------------------------------------------------------------------------------
 
 
 Array = NDArray[Any]
@@ -215,15 +215,15 @@ class ResizedAxis:
     """How one axis is resampled.
 
     Attributes:
-        size, wanted: elements before and behind.
-        scale: of the axis; ``wanted`` is not always their product.
+        size, output_size: elements before and behind.
+        scale: of the axis; ``output_size`` is not always their product.
         transformation: ONNX's ``coordinate_transformation_mode``.
         rounding: ONNX's ``nearest_mode``.
         region: of ``tf_crop_and_resize``: begin and end, as parts of the axis.
     """
 
     size: int
-    wanted: int
+    output_size: int
     scale: float
     transformation: str
     rounding: str = "round_prefer_floor"
@@ -231,31 +231,31 @@ class ResizedAxis:
 
     def coordinates(self) -> Array:
         """Return where in the input each element of the output lies."""
-        places = np.arange(self.wanted, dtype=np.float64)
+        places = np.arange(self.output_size, dtype=np.float64)
         exact = self.size * self.scale
-        found = (places + 0.5) / self.scale - 0.5
+        coordinates = (places + 0.5) / self.scale - 0.5
         match self.transformation:
             case "align_corners":
-                found = places * 0 if exact == 1 else places * (self.size - 1) / (exact - 1)
+                coordinates = places * 0 if exact == 1 else places * (self.size - 1) / (exact - 1)
             case "asymmetric":
-                found = places / self.scale
+                coordinates = places / self.scale
             case "tf_half_pixel_for_nn":
-                found = (places + 0.5) / self.scale
-            case "pytorch_half_pixel" if self.wanted == 1:
-                found = places
+                coordinates = (places + 0.5) / self.scale
+            case "pytorch_half_pixel" if self.output_size == 1:
+                coordinates = places
             case "half_pixel_symmetric":
-                found = self.size / 2 * (1 - self.wanted / exact) + (places + 0.5) / self.scale - 0.5
+                coordinates = self.size / 2 * (1 - self.output_size / exact) + (places + 0.5) / self.scale - 0.5
             case "tf_crop_and_resize":
                 # in float32, as the region is, or begins that are whole elements lie beside these
-                begin, end = (float(np.float32(one) * np.float32(self.size - 1)) for one in self.region)
+                begin, end = (float(np.float32(edge) * np.float32(self.size - 1)) for edge in self.region)
                 step = 0 if exact == 1 else (end - begin) / (exact - 1)
-                found = ((begin + end) / 2 if exact == 1 else begin) + places * step
-        return found
+                coordinates = ((begin + end) / 2 if exact == 1 else begin) + places * step
+        return coordinates
 
     def outside(self) -> Array:
         """Return which elements of the output lie beyond the input, for ``tf_crop_and_resize``."""
-        found = self.coordinates()
-        return (found < 0) | (found > self.size - 1)
+        coordinates = self.coordinates()
+        return (coordinates < 0) | (coordinates > self.size - 1)
 
 
 TRANSFORMATIONS = (

@@ -67,7 +67,7 @@ class Scope:
         nodes: in order.
         values: what names stand for.
         last_use: by name, the number of the last node that reads it; the count of nodes for an output.
-        outer: the scope whose names are visible; None where there is none.
+        outer: the scope whose names are visible; None if there is none.
         at: the number of the node that is walked.
     """
 
@@ -427,7 +427,7 @@ class Translation:
         ]
 
     def _flush(self, values: Iterable[OnnxValue]) -> Segment | None:
-        """End the segment: the values that it computes get slots. Return it, None where nothing is computed."""
+        """End the segment: the values that it computes get slots. Return it, None if nothing is computed."""
         outputs: dict[Origin, tuple[int, Expression]] = {}
         for value in values:
             if value.expression is None or value.slot is not None:

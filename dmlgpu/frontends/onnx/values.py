@@ -45,8 +45,8 @@ class OnnxValue:
 
     Attributes:
         shape: ONNX's: empty for a scalar, zeros allowed.
-        data_type: type of the elements; truth values are UINT8.
-        is_bool: whether the elements are truth values.
+        data_type: type of the elements; booleans are UINT8.
+        is_bool: whether the elements are booleans.
         array: the elements where the host knows them, in ``data_type``'s NumPy type.
         is_weight: whether they come from the model, not from the sizes of inputs.
         expression: what computes it in the graph under construction, packed or not; a scalar has one dimension.
@@ -81,12 +81,12 @@ class OnnxValue:
         return cls(array.shape, data_type, is_bool, array, is_weight=True)
 
     def cut(self, axis: int, count: int) -> list[OnnxValue]:
-        """Return a weight in so many pieces along an axis; the same ones whenever it is asked."""
+        """Return a weight in that many pieces along an axis; the same ones whenever it is asked."""
         if (axis, count) not in self.pieces:
             assert self.array is not None
             self.pieces[axis, count] = [
-                OnnxValue(one.shape, self.data_type, self.is_bool, one, self.is_weight)
-                for one in np.array_split(self.array, count, axis)
+                OnnxValue(piece.shape, self.data_type, self.is_bool, piece, self.is_weight)
+                for piece in np.array_split(self.array, count, axis)
             ]
         return self.pieces[axis, count]
 
@@ -102,7 +102,7 @@ class OnnxValue:
 
     @property
     def host_array(self) -> Array:
-        """The elements that the host knows, truth values as such."""
+        """The elements that the host knows, booleans as such."""
         assert self.array is not None
         return self.array.astype(np.bool_) if self.is_bool else self.array
 

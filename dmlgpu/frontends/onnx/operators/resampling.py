@@ -124,7 +124,7 @@ _RESAMPLED = (DataType.FLOAT32, DataType.FLOAT16, DataType.INT8, DataType.UINT8)
 def _is_plain(node: OnnxNode, axes: list[ResizedAxis], mode: str) -> bool:
     """Return whether one RESAMPLE3 computes the node."""
     how = axes[0].transformation if axes else "asymmetric"
-    nontrivial = [axis for axis in axes if axis.size != 1 or axis.wanted != 1]
+    nontrivial = [axis for axis in axes if axis.size != 1 or axis.output_size != 1]
     if mode == "nearest":
         # corners must be met exactly, not up to the rounding of a scale
         fits = how != "align_corners" and len({axis.rounding for axis in nontrivial}) <= 1
@@ -132,9 +132,9 @@ def _is_plain(node: OnnxNode, axes: list[ResizedAxis], mode: str) -> bool:
         fits = mode == "linear" and not node.flag("exclude_outside")
     if how == "align_corners" and node.flag("antialias") and any(axis.scale < 1 for axis in axes):
         fits = False  # the filter is as wide as 1 / scale, which is not the distance of its coordinates
-    if how == "pytorch_half_pixel" and any(axis.wanted == 1 and axis.size > 1 for axis in axes):
+    if how == "pytorch_half_pixel" and any(axis.output_size == 1 and axis.size > 1 for axis in axes):
         fits = False
-    if how == "half_pixel_symmetric" and any(axis.wanted != axis.size * axis.scale for axis in axes):
+    if how == "half_pixel_symmetric" and any(axis.output_size != axis.size * axis.scale for axis in axes):
         fits = False
     return fits and how != "tf_crop_and_resize" and len(nontrivial) <= 4 and node.data_type(0) in _RESAMPLED
 
@@ -144,7 +144,7 @@ def _by_resample(node: OnnxNode, axes: list[ResizedAxis], mode: str) -> Expressi
     how = axes[0].transformation if axes else "asymmetric"
     before, behind = _OFFSETS.get(how, (0.5, -0.5))
     direction = AxisDirection.INCREASING
-    nontrivial = [axis for axis in axes if axis.size != 1 or axis.wanted != 1] or [ResizedAxis(1, 1, 1.0, how)]
+    nontrivial = [axis for axis in axes if axis.size != 1 or axis.output_size != 1] or [ResizedAxis(1, 1, 1.0, how)]
     if mode == "nearest":
         shift, direction = _NEAREST[nontrivial[0].rounding]
         before += shift
@@ -155,13 +155,13 @@ def _by_resample(node: OnnxNode, axes: list[ResizedAxis], mode: str) -> Expressi
         scales=[_corner_scale(axis) if how == "align_corners" else axis.scale for axis in nontrivial],
         input_pixel_offsets=[before] * len(nontrivial),
         output_pixel_offsets=[behind] * len(nontrivial),
-        output_sizes=[axis.wanted for axis in nontrivial],
+        output_sizes=[axis.output_size for axis in nontrivial],
         antialiased=mode == "linear" and node.flag("antialias"),
     )
 
 
 def _corner_scale(axis: ResizedAxis) -> float:
-    if axis.size > 1 and axis.wanted > 1:
+    if axis.size > 1 and axis.output_size > 1:
         return (axis.size * axis.scale - 1) / (axis.size - 1)
     return 1.0
 
@@ -175,12 +175,12 @@ def _by_axis(node: OnnxNode, axes: list[ResizedAxis], mode: str) -> Expression:
     if mode != "nearest" and data_type is not DataType.FLOAT32:
         x = dml.cast(x, DataType.FLOAT32)
     sizes = [axis.size for axis in axes]
-    for number in sorted(range(len(axes)), key=lambda number: axes[number].wanted / axes[number].size):
+    for number in sorted(range(len(axes)), key=lambda number: axes[number].output_size / axes[number].size):
         axis = axes[number]
-        if axis.size == axis.wanted and axis.scale == 1 and axis.region == (0, 1):
+        if axis.size == axis.output_size and axis.scale == 1 and axis.region == (0, 1):
             continue
         rows = reshaped(x, (1, math.prod(sizes[:number]), axis.size, math.prod(sizes[number + 1 :])))
-        sizes[number] = axis.wanted
+        sizes[number] = axis.output_size
         if mode == "nearest":
             where = node.constant(nearest(axis).reshape(1, 1, 1, -1), DataType.INT32)
             x = functions.gather(rows, where, axis=2, index_dimensions=1)
@@ -210,7 +210,7 @@ def _with_extrapolation(node: OnnxNode, x: Expression, axes: list[ResizedAxis]) 
     for number, axis in enumerate(axes):
         outside = axis.outside()
         if outside.any():
-            sizes = [axis.wanted if place == number else 1 for place in range(len(axes))]
+            sizes = [axis.output_size if place == number else 1 for place in range(len(axes))]
             there = node.constant(outside.astype(np.uint8).reshape(sizes), DataType.UINT8).broadcast_to(x.sizes)
             x = dml.if_(there, value.broadcast_to(x.sizes), x)
     return x
