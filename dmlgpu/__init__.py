@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from dmlgpu.compiler.target import AdapterInfo as AdapterInfo
     from dmlgpu.runtime.adapters import SoftwareAdapterWarning as SoftwareAdapterWarning
     from dmlgpu.runtime.adapters import adapters as adapters
+    from dmlgpu.runtime.binding import BindingTable as BindingTable
     from dmlgpu.runtime.binding import BufferArrayBinding as BufferArrayBinding
     from dmlgpu.runtime.binding import BufferBinding as BufferBinding
     from dmlgpu.runtime.buffer import Buffer as Buffer
@@ -69,7 +70,6 @@ if TYPE_CHECKING:
     from dmlgpu.runtime.operator import Operator as Operator
     from dmlgpu.runtime.operator import OperatorInitializer as OperatorInitializer
     from dmlgpu.runtime.shared import default_device as default_device
-    from dmlgpu.runtime.table import BindingTable as BindingTable
     from dmlgpu.tensors.graphs import directmlx as directmlx
     from dmlgpu.tensors.graphs.expression import Expression as Expression
     from dmlgpu.tensors.graphs.graph import Graph as Graph
@@ -85,7 +85,7 @@ _HOMES = {
     "common.cache": ("CacheInfo", "CacheLimits"),
     "compiler.target": ("AdapterInfo",),
     "runtime.adapters": ("SoftwareAdapterWarning", "adapters"),
-    "runtime.binding": ("BufferArrayBinding", "BufferBinding"),
+    "runtime.binding": ("BindingTable", "BufferArrayBinding", "BufferBinding"),
     "runtime.buffer": ("Buffer", "Readback"),
     "runtime.commands": ("CommandList", "CommandRecorder", "Fence", "Queue"),
     "runtime.device": ("Device",),
@@ -100,7 +100,6 @@ _HOMES = {
     ),
     "runtime.operator": ("BindingProperties", "CompiledOperator", "Operator", "OperatorInitializer"),
     "runtime.shared": ("default_device",),
-    "runtime.table": ("BindingTable",),
     "catalog.enums": ("DataType", "ExecutionFlags", "FeatureLevel", "TensorFlags"),
     "common.errors": (
         "AdapterNotFound",

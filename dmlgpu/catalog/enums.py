@@ -135,7 +135,7 @@ class ConvolutionDirection(IntEnum):
 
 
 class PaddingMode(IntEnum):
-    """What PADDING puts outside the input (``DML_PADDING_MODE``)."""
+    """Elements of PADDING outside the input (``DML_PADDING_MODE``)."""
 
     CONSTANT = 0
     EDGE = 1
@@ -206,7 +206,7 @@ class MultiheadAttentionMaskType(IntEnum):
 
 
 class QuantizationType(IntEnum):
-    """Which quantisation tensors are given (``DML_QUANTIZATION_TYPE``)."""
+    """Quantization tensors of an operator (``DML_QUANTIZATION_TYPE``)."""
 
     NONE = 0
     SCALE = 1
@@ -252,7 +252,7 @@ class FeatureLevel(IntEnum):
 
 
 class Feature(IntEnum):
-    """What ``Device.check_feature_support`` can be asked (``DML_FEATURE``)."""
+    """Queries of ``Device.check_feature_support`` (``DML_FEATURE``)."""
 
     TENSOR_DATA_TYPE_SUPPORT = 0
     FEATURE_LEVELS = 1

@@ -1,4 +1,4 @@
-"""What the catalog holds: one frozen value per operator, field, tensor table, enumeration and feature level."""
+"""Entries of the catalog: frozen values for operators, fields, tensor tables, enumerations, feature levels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dmlgpu.catalog.enums import DataType, FeatureLevel
 
 
 class FieldKind(StrEnum):
-    """What a field of a description is."""
+    """Role of a field of a description."""
 
     INPUT = "input"
     OUTPUT = "output"
@@ -55,7 +55,7 @@ class FieldSchema:
 
 @dataclass(frozen=True)
 class TensorSupport:
-    """What one tensor may be.
+    """Data types and ranks that a tensor may have.
 
     Attributes:
         min_dimensions: smallest dimension count.
@@ -214,7 +214,7 @@ class OperatorSchema:
         raise KeyError(name)
 
     def support_at(self, level: FeatureLevel, variant: Variant | None = None) -> SupportTable:
-        """Return the table valid at a level; empty where the operator does not exist yet."""
+        """Return the table valid at a feature level; empty if the operator does not exist yet."""
         tables = self.support if variant is None else variant.support
         reached = [start for start in tables if start <= level]
         return tables[max(reached)] if reached and level >= self.feature_level else {}

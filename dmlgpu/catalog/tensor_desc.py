@@ -87,7 +87,7 @@ _BYTE = coercion.between(0, 255)
 
 @dataclass(frozen=True)
 class TensorDesc:
-    """How a tensor lies in a buffer (DirectML: DML_BUFFER_TENSOR_DESC).
+    """Layout of a tensor in a buffer (DirectML: DML_BUFFER_TENSOR_DESC).
 
     Attributes:
         data_type: type of the elements.
@@ -161,7 +161,7 @@ class TensorDesc:
 
     @property
     def element_strides(self) -> tuple[int, ...]:
-        """The strides in elements, packed ones where none are given.
+        """The strides in elements, packed ones by default.
 
         Raises:
             InvalidDescription: not one stride per dimension.
@@ -191,7 +191,7 @@ class TensorDesc:
 
     @property
     def is_packed(self) -> bool:
-        """Whether the elements lie row-major without gaps."""
+        """Whether the elements are contiguous in row-major order."""
         packed = packed_strides(self.sizes)
         return all(
             size == 1 or stride == want

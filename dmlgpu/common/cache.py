@@ -1,4 +1,4 @@
-"""A cache with bounds: so many entries, so many bytes, and what was used least recently goes first."""
+"""LRU cache bounded by number of entries and bytes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class CacheLimits:
 
 @dataclass(frozen=True)
 class CacheInfo:
-    """What a cache holds, and how it was used since it was made.
+    """Contents and statistics of a cache.
 
     Attributes:
         entries: how many entries it holds.
@@ -131,7 +131,7 @@ class Cache(Generic[Key, Value]):
         return value
 
     def get_or_make(self, key: Key, make: Callable[[], Value], size_of: Callable[[Value], int]) -> Value:
-        """Return the value of a key, made where there is none. Two threads may both make it; they get one value."""
+        """Return the value of a key, made if there is none. Two threads may both make it; they get one value."""
         value = self.get(key)
         if value is None:
             value = make()

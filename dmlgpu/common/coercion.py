@@ -54,7 +54,7 @@ def argument(caller: str, name: str, convert: Converter[Coerced], value: Any) ->
 
 
 def as_index(value: Any) -> int | None:
-    """Return the integer that a value stands for, of any size; None where it is none, as True and False are not."""
+    """Return a value as an integer of any size; None if it is not one, which includes True and False."""
     if type(value) is int:
         return value
     if isinstance(value, bool):

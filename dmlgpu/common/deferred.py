@@ -1,4 +1,4 @@
-"""What runs under a lock without waiting for it."""
+"""Calls that run under a lock without waiting for it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class DeferredCalls:
         self.run()
 
     def run(self) -> None:
-        """Run what waits, unless another thread holds the lock."""
+        """Run waiting calls, unless another thread holds the lock."""
         while self._actions:
             held: list[bool] = []
             try:

@@ -85,7 +85,7 @@ class OutOfMemory(DmlError, MemoryError):
 
 
 class TimedOut(DmlError, TimeoutError):
-    """A time limit passed before what was waited for."""
+    """A time limit passed."""
 
 
 class AdapterNotFound(DmlError, LookupError):

@@ -1,4 +1,4 @@
-"""The user's folders, as far as there are any: some processes run for users without a home."""
+"""The user's folders, if they exist: some processes run for users without a home."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def home() -> Path | None:
-    """Return the user's home folder, None where there is none."""
+    """Return the user's home folder, None if there is none."""
     try:
         return Path.home()
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""How much of the host's memory may be used: by adapters whose memory it is, by the reference, by models' values."""
+"""Budget of host memory for software adapters, the reference and values of models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long it takes to make an operator or a graph ready to run."""
+"""Times of compiling an operator or a graph."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Timings:
-    """Where the time of compiling went, in seconds of the clock on the wall.
+    """Wall-clock seconds of each part of compiling.
 
     Attributes:
         planning: a graph's passes, lowering and scheduling; reading the program where it was kept in a file.

@@ -1,4 +1,4 @@
-"""What every operator computes, in NumPy: one function per operator, written from its formula.
+"""The reference of every operator in NumPy: one function per operator, written from its formula.
 
 Arrays have the tensors' logical sizes; strides never reach a reference function. Numbers are computed in float64 or
 exact integers and rounded once to the output's type; data that are only moved keep their bits.

@@ -41,25 +41,9 @@ def _function(desc_class: Any, function: Callable[..., Wide], *attributes: str) 
     return evaluate
 
 
-def _line(x: Wide, alpha: float, beta: float) -> Wide:
-    return alpha * x + beta
-
-
-def _elu(x: Wide, alpha: float) -> Wide:
-    return np.where(x >= 0, x, alpha * np.expm1(x))
-
-
 def _positive(x: Wide) -> Wide:
     """``max(0, x)``: 0 for -0, for which NumPy's maximum gives either; NaN stays."""
     return np.where(x <= 0, 0.0, x)
-
-
-def _celu(x: Wide, alpha: float) -> Wide:
-    return _positive(x) + np.minimum(0, alpha * np.expm1(x / alpha))
-
-
-def _scaled_elu(x: Wide, alpha: float, gamma: float) -> Wide:
-    return np.where(x > 0, gamma * x, gamma * (alpha * np.expm1(x)))
 
 
 def _hard_sigmoid(x: Wide, alpha: float, beta: float) -> Wide:
@@ -71,15 +55,22 @@ def _steep_softplus(x: Wide, steepness: float) -> Wide:
     return np.where(power == np.inf, x, softplus(power) / steepness)
 
 
-activation_elu = _function(descs.ActivationElu, _elu, "alpha")
-activation_celu = _function(descs.ActivationCelu, _celu, "alpha")
-activation_scaled_elu = _function(descs.ActivationScaledElu, _scaled_elu, "alpha", "gamma")
+activation_elu = _function(descs.ActivationElu, lambda x, alpha: np.where(x >= 0, x, alpha * np.expm1(x)), "alpha")
+activation_celu = _function(
+    descs.ActivationCelu, lambda x, alpha: _positive(x) + np.minimum(0, alpha * np.expm1(x / alpha)), "alpha"
+)
+activation_scaled_elu = _function(
+    descs.ActivationScaledElu,
+    lambda x, alpha, gamma: np.where(x > 0, gamma * x, gamma * (alpha * np.expm1(x))),
+    "alpha",
+    "gamma",
+)
 activation_hard_sigmoid = _function(descs.ActivationHardSigmoid, _hard_sigmoid, "alpha", "beta")
 activation_hard_swish = _function(
     descs.ActivationHardSwish, lambda x, alpha, beta: x * _hard_sigmoid(x, alpha, beta), "alpha", "beta"
 )
 activation_leaky_relu = _function(descs.ActivationLeakyRelu, lambda x, alpha: np.where(x >= 0, x, alpha * x), "alpha")
-activation_linear = _function(descs.ActivationLinear, _line, "alpha", "beta")
+activation_linear = _function(descs.ActivationLinear, lambda x, alpha, beta: alpha * x + beta, "alpha", "beta")
 activation_parametric_softplus = _function(
     descs.ActivationParametricSoftplus, lambda x, alpha, beta: alpha * softplus(beta * x), "alpha", "beta"
 )

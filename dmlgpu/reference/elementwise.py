@@ -80,7 +80,7 @@ element_wise_bit_shift_right = _bitwise(descs.ElementWiseBitShiftRight, _shift(n
 
 @reference(descs.ElementWiseBitNot)
 def element_wise_bit_not(desc: descs.ElementWiseBitNot, input_tensor: Array) -> Array:
-    """Every bit turned round."""
+    """Every bit inverted."""
     return (~as_bits(input_tensor)).view(input_tensor.dtype)
 
 

@@ -1,4 +1,4 @@
-"""Operators that read or write at places given by an index tensor, or by one of lengths.
+"""Operators that read or write at indices in a tensor, or by lengths in one.
 
 Indices outside a dimension are undocumented; here a gather yields 0 for them and a scatter drops the update. Signed
 indices count from the end when negative: signed index types exist from feature level 3_0 on, and so does this rule.

@@ -54,7 +54,7 @@ def _bin(near: int, far: int, number: int, bins: int, size: int) -> slice:
 
 
 @dataclass(frozen=True)
-class _Axis:
+class _RegionAxis:
     """The samples of a region along one axis: {output elements, samples of each}.
 
     Attributes:
@@ -71,7 +71,7 @@ class _Axis:
     rest: Array
 
 
-def _axis(desc: Any, near: Any, far: Any, size: int, outputs: int) -> _Axis:
+def _axis(desc: Any, near: Any, far: Any, size: int, outputs: int) -> _RegionAxis:
     """Return the samples between two ends, in the numbers' own type."""
     real = near.dtype.type
     fewest, most = max(desc.minimum_samples_per_output, 1), desc.maximum_samples_per_output
@@ -99,7 +99,7 @@ def _axis(desc: Any, near: Any, far: Any, size: int, outputs: int) -> _Axis:
     rest = np.where(high > low, within - low, 0)
     shaped = (array.reshape(outputs, samples) for array in (fraction, inside, low, high, rest))
     fraction, inside, low, high, rest = shaped
-    return _Axis(fraction.astype(np.float64), inside, low.astype(np.int64), high.astype(np.int64), rest)
+    return _RegionAxis(fraction.astype(np.float64), inside, low.astype(np.int64), high.astype(np.int64), rest)
 
 
 def _normal(number: Any) -> Any:
@@ -108,7 +108,7 @@ def _normal(number: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class _Region:
+class _InputRegion:
     """A region of a batch.
 
     Attributes:
@@ -118,8 +118,8 @@ class _Region:
 
     number: int
     batch: int
-    y: _Axis
-    x: _Axis
+    y: _RegionAxis
+    x: _RegionAxis
 
     @property
     def corners(self) -> list[tuple[Array, Array, Array]]:
@@ -148,14 +148,14 @@ class _Region:
 
 
 def _regions(desc: Any, roi: Array, batches: Array, spatial: tuple[int, ...], outputs: tuple[int, ...]) -> Any:
-    """Return the regions that lie in a batch of an input."""
+    """Return the regions of a batch of an input."""
     real = np.result_type(roi.dtype, np.float32)
     scale = np.array([desc.spatial_scale_x, desc.spatial_scale_y] * 2, real)
     for number, (region, batch) in enumerate(zip(roi.reshape(-1, 4), batches.ravel(), strict=True)):
         x1, y1, x2, y2 = region.astype(real) * scale
         y = _axis(desc, y1, y2, spatial[2], outputs[2])
         x = _axis(desc, x1, x2, spatial[3], outputs[3])
-        yield _Region(number, int(batch), y, x) if batch < spatial[0] else None
+        yield _InputRegion(number, int(batch), y, x) if batch < spatial[0] else None
 
 
 @reference(descs.RoiAlign1)
@@ -212,7 +212,7 @@ def roi_align_grad(
     )
 
 
-def _shares(desc: descs.RoiAlignGrad, region: _Region, image: Array | None) -> Array:
+def _shares(desc: descs.RoiAlignGrad, region: _InputRegion, image: Array | None) -> Array:
     """Which part of an output element's gradient each sample gets: {channels or 1, rows, samples, columns, samples}."""
     if desc.reduction_function is ReduceFunction.AVERAGE:
         return np.asarray(region.inside[None] / (region.inside.shape[1] * region.inside.shape[3]))
@@ -225,7 +225,7 @@ def _shares(desc: descs.RoiAlignGrad, region: _Region, image: Array | None) -> A
     return np.asarray(np.moveaxis(won, 2, 3) & region.inside, np.float64)
 
 
-def _moved(desc: descs.RoiAlignGrad, region: _Region, plane: Array, shares: Array) -> Array:
+def _moved(desc: descs.RoiAlignGrad, region: _InputRegion, plane: Array, shares: Array) -> Array:
     """Return what reaches x1, y1, x2, y2: the slopes of the input, by how much a sample moves with each of them."""
     (row, column, _), (_, right, _), (below, _, _), _ = region.corners
     top_left, top_right = plane[:, row, column], plane[:, row, right]

@@ -16,7 +16,7 @@ Sizes = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class _Axis:
+class _ResampledAxis:
     """One dimension: elements of the input and of the output, and the numbers that place the latter on the former."""
 
     size: int
@@ -34,21 +34,24 @@ class _Axis:
 Taps: TypeAlias = Iterator[tuple[Array, Array]]
 """Elements of the input with their weights, one of each per output element of an axis."""
 
-Taking: TypeAlias = Callable[[_Axis], Taps]
+Taking: TypeAlias = Callable[[_ResampledAxis], Taps]
 """Which elements an axis takes."""
 
 
-def _axes(desc: Any, sizes: Sizes, counts: Sizes) -> list[_Axis]:
+def _axes(desc: Any, sizes: Sizes, counts: Sizes) -> list[_ResampledAxis]:
     """Return the dimensions of a description; pixel centres where it names no offsets."""
     names = [name for name in ("scales", "input_pixel_offsets", "output_pixel_offsets") if hasattr(desc, name)]
-    return [_Axis(*numbers) for numbers in zip(sizes, counts, *(getattr(desc, name) for name in names), strict=True)]
+    return [
+        _ResampledAxis(*numbers)
+        for numbers in zip(sizes, counts, *(getattr(desc, name) for name in names), strict=True)
+    ]
 
 
 # ---- what an axis takes
 
 
 def _nearest(rounded: Callable[[Array], Array]) -> Taking:
-    def taps(axis: _Axis) -> Taps:
+    def taps(axis: _ResampledAxis) -> Taps:
         yield np.clip(rounded(axis.coordinates()), 0, axis.size - 1).astype(np.int64), np.ones(axis.count)
 
     return taps
@@ -58,7 +61,7 @@ def _half_up(x: Array) -> Array:
     return np.asarray(np.floor(x.astype(np.float64) + 0.5))
 
 
-def _linear(axis: _Axis) -> Taps:
+def _linear(axis: _ResampledAxis) -> Taps:
     x = axis.coordinates().astype(np.float64)
     low = np.floor(x)
     share = x - low
@@ -66,7 +69,7 @@ def _linear(axis: _Axis) -> Taps:
         yield np.clip(element, 0, axis.size - 1).astype(np.int64), weight
 
 
-def _antialiased(axis: _Axis) -> Taps:
+def _antialiased(axis: _ResampledAxis) -> Taps:
     """Weigh elements by a triangle as wide as an output element; positions beyond an edge take the edge's element."""
     reach, edge = max(1.0, 1 / float(np.float32(axis.scale))), axis.size - 1
     x = np.clip(axis.coordinates().astype(np.float64), -reach, edge + reach)
@@ -94,7 +97,7 @@ def _antialiased(axis: _Axis) -> Taps:
 # ---- forward
 
 
-def _resampled(x: Array, axes: Sequence[_Axis], taking: Taking) -> Array:
+def _resampled(x: Array, axes: Sequence[_ResampledAxis], taking: Taking) -> Array:
     """Add up weighted elements in float64, integers rounded half to even; what has no weight adds nothing."""
     total = x.astype(np.float64)
     for dimension, axis in enumerate(axes):
@@ -106,7 +109,7 @@ def _resampled(x: Array, axes: Sequence[_Axis], taking: Taking) -> Array:
     return (total if x.dtype.kind == "f" else np.rint(total)).astype(x.dtype)
 
 
-def _moved(x: Array, axes: Sequence[_Axis], taking: Taking) -> Array:
+def _moved(x: Array, axes: Sequence[_ResampledAxis], taking: Taking) -> Array:
     """Take elements as they are."""
     for dimension, axis in enumerate(axes):
         ((elements, _),) = taking(axis)
@@ -156,15 +159,17 @@ def upsample_2d(desc: descs.Upsample2d, input_tensor: Array) -> Array:
     scales = (desc.scale_size.height, desc.scale_size.width)
     if desc.interpolation_mode == InterpolationMode.NEAREST_NEIGHBOR:
         return input_tensor.repeat(scales[0], -2).repeat(scales[1], -1)
-    lead = [_Axis(size, size, 1) for size in input_tensor.shape[:-2]]
-    plane = [_Axis(size, size * scale, scale) for size, scale in zip(input_tensor.shape[-2:], scales, strict=True)]
+    lead = [_ResampledAxis(size, size, 1) for size in input_tensor.shape[:-2]]
+    plane = [
+        _ResampledAxis(size, size * scale, scale) for size, scale in zip(input_tensor.shape[-2:], scales, strict=True)
+    ]
     return _resampled(input_tensor, lead + plane, _linear)
 
 
 # ---- gradients
 
 
-def _added(gradient: Array, axes: Sequence[_Axis], taking: Taking) -> Array:
+def _added(gradient: Array, axes: Sequence[_ResampledAxis], taking: Taking) -> Array:
     """Add every output element's gradient, times its weights, to the elements that it took."""
     total = gradient.astype(np.float64)
     for dimension, axis in enumerate(axes):

@@ -1,4 +1,4 @@
-"""Softmax, its logarithm, and the place of the largest element, in float64, rounded once."""
+"""Softmax, its logarithm and Hardmax, in float64, rounded once."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Which adapters there are, which one a device takes, and its executor."""
+"""Listing and choosing adapters, and opening their executors."""
 
 from __future__ import annotations
 
 import os
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -80,7 +80,7 @@ def choose(requested: Choice = None, *, announce: bool = True) -> AdapterInfo:
 
 
 def pick(requested: str | int | None, known: Sequence[AdapterInfo]) -> AdapterInfo | None:
-    """Return which of some adapters ``choose`` takes, None where nothing matches.
+    """Return the adapter that ``choose`` takes out of a list, None if nothing matches.
 
     Args:
         wanted: as of ``choose``.
@@ -119,12 +119,12 @@ def show_in_page(info: AdapterInfo, **shown: str | int) -> None:
 
 
 def environment_choice() -> str:
-    """Return what the environment variable DMLGPU_ADAPTER asks for; empty where it does not."""
+    """Return the value of the environment variable DMLGPU_ADAPTER; empty if it is not set."""
     return os.environ.get(ADAPTER_VARIABLE, "").strip()
 
 
 def why_no_gpu() -> str:
-    """Return why no GPU can be reached whatever the machine has, or nothing where one might."""
+    """Return why no GPU can be reached on any machine, or an empty text if one might be."""
     return "" if _gpu() else "wgpu is not installed, so no GPU can be reached"
 
 
@@ -154,10 +154,8 @@ def open_watched_page(info: AdapterInfo, tell: Callable[[tuple[str, ...]], None]
     return page
 
 
-def open_executor(
-    info: AdapterInfo, deterministic: bool, precise: bool, memory_budget: int | None, disabled_features: Sequence[str]
-) -> Backend:
-    """Make the executor of an adapter; ``Device`` describes the arguments.
+def open_executor(info: AdapterInfo, options: Mapping[str, Any]) -> Backend:
+    """Make the executor of an adapter; the options are those of ``Device``, ``deterministic`` to ``disabled_features``.
 
     Raises:
         AdapterNotFound: the adapter is not this machine's, or wgpu is not installed.
@@ -167,33 +165,19 @@ def open_executor(
     if info == NUMPY_ADAPTER:
         from dmlgpu.runtime.numpy.backend import NumPyBackend  # noqa: PLC0415 - listing adapters need not load the reference
 
-        return NumPyBackend(deterministic, precise, memory_budget)
+        return NumPyBackend(**{name: value for name, value in options.items() if name != "disabled_features"})
     if info.backend.lower() == BROWSER:
-        page: Backend = _browser().open_page(
-            info,
-            deterministic=deterministic,
-            precise=precise,
-            memory_budget=memory_budget,
-            disabled_features=disabled_features,
-        )
+        page: Backend = _browser().open_page(info, **options)
         return page
     gpu = _gpu()
     if gpu is None:
         raise AdapterNotFound(str(info), [str(NUMPY_ADAPTER)], why_no_gpu())
-    backend: Backend = gpu.GpuBackend(
-        info,
-        deterministic=deterministic,
-        precise=precise,
-        memory_budget=memory_budget,
-        disabled_features=disabled_features,
-    )
+    backend: Backend = gpu.GpuBackend(info, **options)
     return backend
 
 
-def wrap_executor(
-    wgpu_device: Any, deterministic: bool, precise: bool, memory_budget: int | None, disabled_features: Sequence[str]
-) -> Backend:
-    """Make an executor over a wgpu device made elsewhere; ``Device.from_wgpu`` describes the arguments.
+def wrap_executor(wgpu_device: Any, options: Mapping[str, Any]) -> Backend:
+    """Make an executor over a wgpu device made elsewhere; the options are those of ``open_executor``.
 
     Raises:
         AdapterNotFound: wgpu is not installed.
@@ -202,18 +186,12 @@ def wrap_executor(
     gpu = _gpu()
     if gpu is None:
         raise AdapterNotFound(type(wgpu_device).__name__, [str(NUMPY_ADAPTER)], why_no_gpu())
-    backend: Backend = gpu.GpuBackend.from_wgpu(
-        wgpu_device,
-        deterministic=deterministic,
-        precise=precise,
-        memory_budget=memory_budget,
-        disabled_features=disabled_features,
-    )
+    backend: Backend = gpu.GpuBackend.from_wgpu(wgpu_device, **options)
     return backend
 
 
 def _gpu() -> ModuleType | None:
-    """Return the executor on wgpu, whose import loads the driver library; None where wgpu is not installed."""
+    """Return the executor on wgpu, whose import loads the driver library; None if wgpu is not installed."""
     try:
         from dmlgpu.runtime import wgpu as gpu  # noqa: PLC0415 - the ``numpy`` adapter does without
     except ModuleNotFoundError as missing:

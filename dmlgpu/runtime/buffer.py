@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from dmlgpu.common import coercion
 from dmlgpu.common.coercion import UINT64_MAX, as_index
 from dmlgpu.common.errors import InvalidArgument, InvalidState, TimedOut, abridged, shown
 from dmlgpu.runtime.child import DeviceChild, DmlObject
-from dmlgpu.runtime.executor import WORD_BYTES, Reading
+from dmlgpu.runtime.executor import WORD_BYTES, Range, Reading
 
 if TYPE_CHECKING:
     from dmlgpu.runtime.device import Device
@@ -182,6 +182,9 @@ class Buffer(DeviceChild):
         return check_range(f"{self.description}: {verb}", self, offset, size)
 
 
+Ranges: TypeAlias = tuple[Range[Buffer] | None, ...]
+
+
 def check_range(caller: str, buffer: Buffer, offset: Any, size: Any) -> tuple[int, int]:
     """Return offset and size of a byte range that lies inside a buffer.
 
@@ -217,7 +220,7 @@ def _whole_words(offset: int, size: int) -> tuple[int, int]:
 
 
 def _as_bytes(caller: str, data: Any) -> NDArray[np.uint8]:
-    """Return the bytes of an array or a bytes-like object, copied only where they are not contiguous."""
+    """Return the bytes of an array or a bytes-like object, copied only if they are not contiguous."""
     try:
         array = data if isinstance(data, np.ndarray) else np.frombuffer(data, np.uint8)
     except Exception:  # whatever a foreign buffer raises

@@ -1,4 +1,4 @@
-"""What all objects have: a name, private data, a device (DirectML: IDMLObject, IDMLDeviceChild)."""
+"""Base classes of all objects: name, private data, device (DirectML: IDMLObject, IDMLDeviceChild)."""
 
 from __future__ import annotations
 

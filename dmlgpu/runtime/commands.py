@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from dmlgpu.catalog.enums import ExecutionFlags
 from dmlgpu.common import coercion
 from dmlgpu.common.errors import InvalidArgument, InvalidState, shown
+from dmlgpu.runtime.binding import BindingTable
 from dmlgpu.runtime.buffer import Buffer, check_range
 from dmlgpu.runtime.child import DeviceChild, as_tuple, expect_child
 from dmlgpu.runtime.executor import WORD_BYTES, Dispatch, Duration, Range, measure
 from dmlgpu.runtime.operator import CompiledOperator, Dispatchable, OperatorInitializer
 from dmlgpu.runtime.recording import Bindings, CommandBatch, Recorded
-from dmlgpu.runtime.table import BindingTable
 
 if TYPE_CHECKING:
     from dmlgpu.runtime.device import Device
@@ -63,7 +63,7 @@ class CommandList(DeviceChild):
         self._open = False
 
     def reset(self) -> None:
-        """Forget what was recorded and open the list again.
+        """Discard the recorded work and open the list again.
 
         Raises:
             InvalidState: an execution of the list is in flight.

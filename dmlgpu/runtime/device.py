@@ -15,8 +15,8 @@ from dmlgpu.compiler import operators
 from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.compiler.graph.resolve import check_nodes, resolve
 from dmlgpu.compiler.target import AdapterInfo
-from dmlgpu.runtime import support
 from dmlgpu.runtime.adapters import Choice, choose, open_executor, wrap_executor
+from dmlgpu.runtime.binding import BindingTable
 from dmlgpu.runtime.buffer import Buffer
 from dmlgpu.runtime.child import NAME, DeviceChild, DmlObject, as_tuple, expect_child
 from dmlgpu.runtime.commands import FENCE_VALUE, CommandList, CommandRecorder, Fence, Queue
@@ -30,10 +30,10 @@ from dmlgpu.runtime.features import (
     Query,
     TensorDataTypeSupport,
     TensorDataTypeSupportQuery,
+    answer,
 )
 from dmlgpu.runtime.operator import CompiledOperator, Dispatchable, Operator, OperatorInitializer, graph_ports, ports
 from dmlgpu.runtime.state import DeviceState
-from dmlgpu.runtime.table import BindingTable
 
 _FEATURE_LEVEL = coercion.member_of(FeatureLevel)
 _NAMES = coercion.tuple_of(coercion.text, "names of features")
@@ -77,7 +77,7 @@ class Device(DmlObject):
     ):
         level = coercion.argument("Device", "feature_level", _FEATURE_LEVEL, feature_level)
         options = _options("Device", deterministic, precise, memory_budget, disabled_features)
-        self._start(open_executor(choose(adapter), *options), level)
+        self._start(open_executor(choose(adapter), options), level)
 
     @classmethod
     def from_wgpu(
@@ -99,7 +99,7 @@ class Device(DmlObject):
         caller = "Device.from_wgpu"
         level = coercion.argument(caller, "feature_level", _FEATURE_LEVEL, feature_level)
         options = _options(caller, deterministic, precise, memory_budget, disabled_features)
-        return cls.from_backend(wrap_executor(wgpu_device, *options), feature_level=level)
+        return cls.from_backend(wrap_executor(wgpu_device, options), feature_level=level)
 
     @classmethod
     def from_backend(cls, backend: Backend, *, feature_level: FeatureLevel = FeatureLevel.LEVEL_6_4) -> Self:
@@ -318,7 +318,7 @@ class Device(DmlObject):
         return compiled
 
     def create_operator_initializer(self, operators: Sequence[CompiledOperator] = ()) -> OperatorInitializer:
-        """Make what initialises compiled operators (IDMLDevice::CreateOperatorInitializer).
+        """Create an initializer of compiled operators (IDMLDevice::CreateOperatorInitializer).
 
         Raises:
             InvalidArgument: another device's operator, or one twice.
@@ -336,7 +336,7 @@ class Device(DmlObject):
     # ---- work and memory --------------------------------------------------------------------------------------------
 
     def create_command_recorder(self) -> CommandRecorder:
-        """Make what writes dispatches into command lists (IDMLDevice::CreateCommandRecorder)."""
+        """Create a command recorder (IDMLDevice::CreateCommandRecorder)."""
         return CommandRecorder(self, self._state)
 
     def create_command_list(self) -> CommandList:
@@ -394,13 +394,13 @@ class Device(DmlObject):
     def check_feature_support(self, query: OperatorSupportQuery) -> OperatorSupport: ...
 
     def check_feature_support(self, query: Query) -> Answer:
-        """Answer what the device can do (IDMLDevice::CheckFeatureSupport).
+        """Answer a feature query (IDMLDevice::CheckFeatureSupport).
 
         Raises:
             InvalidArgument: no query, an operator or field that does not exist, an empty list of levels.
         """
         self._state.check()
-        return support.answer(query, self._feature_level, self._refusal, operators.implemented())
+        return answer(query, self._feature_level, self._refusal, operators.implemented())
 
     def _refusal(self, desc: OperatorDesc) -> DmlError | None:
         """Return the exception with which a description would be refused, or None."""
@@ -413,14 +413,14 @@ class Device(DmlObject):
 
 def _options(
     caller: str, deterministic: object, precise: object, memory_budget: object, disabled_features: object
-) -> tuple[bool, bool, int | None, tuple[str, ...]]:
+) -> dict[str, Any]:
     """Return the options of an executor, checked."""
-    return (
-        coercion.argument(caller, "deterministic", coercion.boolean, deterministic),
-        coercion.argument(caller, "precise", coercion.boolean, precise),
-        coercion.argument(caller, "memory_budget", _BUDGET, memory_budget),
-        _names(caller, "disabled_features", disabled_features),
-    )
+    return {
+        "deterministic": coercion.argument(caller, "deterministic", coercion.boolean, deterministic),
+        "precise": coercion.argument(caller, "precise", coercion.boolean, precise),
+        "memory_budget": coercion.argument(caller, "memory_budget", _BUDGET, memory_budget),
+        "disabled_features": _names(caller, "disabled_features", disabled_features),
+    }
 
 
 def _names(caller: str, argument: str, listed: object) -> tuple[str, ...]:

@@ -64,7 +64,7 @@ Dispatch = Any
 
 
 class Executable(Protocol):
-    """An operator made ready for one executor.
+    """An operator that is compiled for one executor.
 
     Attributes:
         temporary_size, persistent_size: bytes of these resources, whole words; 0 where none is needed.
@@ -217,7 +217,7 @@ class Backend(Protocol):
 
 
 class CustomShader(Protocol):
-    """A shader that was made ready to run."""
+    """A compiled shader."""
 
     def bind(self, ranges: Mapping[int, Range[Any]], groups: tuple[int, int, int]) -> Sequence[Dispatch]:
         """Return the work of one dispatch.

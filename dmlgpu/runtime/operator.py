@@ -1,4 +1,4 @@
-"""Operators, what they compile to, and what initialises them (DirectML: IDMLOperator, IDMLDispatchable)."""
+"""Operators, compiled operators and their initializers (DirectML: IDMLOperator, IDMLDispatchable)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BindingProperties:
-    """What a dispatchable needs bound (DirectML: DML_BINDING_PROPERTIES).
+    """Resources that a dispatchable binds (DirectML: DML_BINDING_PROPERTIES).
 
     Attributes:
         required_descriptor_count: resources that one dispatch binds.
@@ -37,7 +37,7 @@ class BindingProperties:
 
 
 @dataclass(frozen=True)
-class Port:
+class TensorPort:
     """One input or output of a compiled operator.
 
     Attributes:
@@ -59,8 +59,8 @@ class Port:
         return self.desc is not None and not self.desc.owned_by_dml
 
 
-def with_absent(bindings: Sequence[object], ports: Sequence[Port]) -> tuple[object, ...]:
-    """Return what is given per port; behind the last one, those of absent optional tensors may be left out."""
+def with_absent(bindings: Sequence[object], ports: Sequence[TensorPort]) -> tuple[object, ...]:
+    """Return one binding per port; trailing ones of absent optional tensors may be omitted."""
     rest = ports[len(bindings) :]
     return (*bindings, *(None for _ in rest)) if all(port.desc is None for port in rest) else tuple(bindings)
 
@@ -90,8 +90,8 @@ class CompiledOperator(DeviceChild):
         state: DeviceState,
         *,
         title: str,
-        inputs: tuple[Port, ...],
-        outputs: tuple[Port, ...],
+        inputs: tuple[TensorPort, ...],
+        outputs: tuple[TensorPort, ...],
         executable: Executable,
         flags: ExecutionFlags = ExecutionFlags.NONE,
         in_place: bool = False,
@@ -108,13 +108,13 @@ class CompiledOperator(DeviceChild):
 
     @property
     def binding_properties(self) -> BindingProperties:
-        """What its execution binds (IDMLDispatchable::GetBindingProperties)."""
+        """Resources that its execution binds (IDMLDispatchable::GetBindingProperties)."""
         self._state.check()
         return self._properties
 
     @property
     def program(self) -> Program | None:
-        """The kernels that run on the adapter; None where there are none, on ``numpy``."""
+        """The kernels that run on the adapter; None on ``numpy``."""
         return getattr(self._executable, "program", None)
 
     @property
@@ -124,7 +124,7 @@ class CompiledOperator(DeviceChild):
 
     @property
     def timings(self) -> Timings | None:
-        """How long compiling it took, or None where nothing is compiled (the adapter ``numpy``).
+        """Times of compiling it, or None on the adapter ``numpy``, which compiles nothing.
 
         Some drivers go on translating in the background when compiling is over. Asked while they do, this waits, once,
         and counts what it waits for.
@@ -191,19 +191,21 @@ class OperatorInitializer(DeviceChild):
 Dispatchable = CompiledOperator | OperatorInitializer
 
 
-def ports(tensors: Sequence[tuple[str, int | None, TensorDesc | None]], kind: str) -> tuple[Port, ...]:
+def ports(tensors: Sequence[tuple[str, int | None, TensorDesc | None]], kind: str) -> tuple[TensorPort, ...]:
     """Return the inputs or the outputs of a description, flat, in struct order; ``kind`` is what messages call them."""
     return tuple(
-        Port(f"{field if element is None else f'{field}[{element}]'} ({kind} {index})", desc)
+        TensorPort(f"{field if element is None else f'{field}[{element}]'} ({kind} {index})", desc)
         for index, (field, element, desc) in enumerate(tensors)
     )
 
 
-def graph_ports(what: str, tensors: Sequence[TensorDesc | None], names: Mapping[int, str | None]) -> tuple[Port, ...]:
+def graph_ports(
+    what: str, tensors: Sequence[TensorDesc | None], names: Mapping[int, str | None]
+) -> tuple[TensorPort, ...]:
     """Return the inputs or outputs of a graph, called by number and by the names of the edges that lead there."""
 
     def label(number: int) -> str:
         name = names.get(number)
         return f"{what} {number} {abridged(name)!r}" if name else f"{what} {number}"
 
-    return tuple(Port(label(number), tensor) for number, tensor in enumerate(tensors))
+    return tuple(TensorPort(label(number), tensor) for number, tensor in enumerate(tensors))

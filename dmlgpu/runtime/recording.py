@@ -8,15 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from dmlgpu.common.errors import BindingError, InvalidState
-from dmlgpu.runtime.binding import Ranges
-from dmlgpu.runtime.buffer import Buffer
+from dmlgpu.runtime.buffer import Buffer, Ranges
 from dmlgpu.runtime.executor import Backend, Dispatch, Range, Resources
-from dmlgpu.runtime.operator import CompiledOperator, Dispatchable, OperatorInitializer, Port
+from dmlgpu.runtime.operator import CompiledOperator, Dispatchable, OperatorInitializer, TensorPort
 
-BoundPort: TypeAlias = tuple[Port, Range[Buffer]]
+BoundPort: TypeAlias = tuple[TensorPort, Range[Buffer]]
 """A tensor or resource and the bytes that a dispatch reads or writes for it."""
 
-TEMPORARY, PERSISTENT = Port("the temporary resource", None), Port("the persistent resource", None)
+TEMPORARY, PERSISTENT = TensorPort("the temporary resource", None), TensorPort("the persistent resource", None)
 
 
 def check_execution(
@@ -125,7 +124,7 @@ class Recorded:
 
 @dataclass(eq=False, slots=True)
 class Bindings:
-    """What is bound for one dispatchable: the range of descriptors that a binding table writes.
+    """The bindings of one dispatchable: the range of descriptors that a binding table writes.
 
     ``BindingTable.reset`` starts a new one, so that what was recorded before keeps its own.
 
@@ -148,7 +147,7 @@ class Bindings:
     cached_epoch: int = -1
 
     def recorded(self) -> Recorded:
-        """Return the dispatch on what is bound now, made once for unchanged bindings.
+        """Return the dispatch on the current bindings, cached while they are unchanged.
 
         Raises:
             BindingError: a binding is missing, or ranges overlap that may not.
@@ -237,8 +236,8 @@ def _initialization(initializer: OperatorInitializer, bindings: Bindings) -> Rec
                 raise BindingError(f"{where}: {port.label} is OWNED_BY_DML and not bound; call bind_inputs first")
         _require(where, "persistent", "bind_outputs", output, compiled._properties.persistent_resource_size)
         of = f" of operators[{index}]"
-        sources += _bound([Port(port.label + of, port.desc) for port in compiled.inputs], owned)
-        targets += _bound([Port(PERSISTENT.label + of, None)], [output])
+        sources += _bound([TensorPort(port.label + of, port.desc) for port in compiled.inputs], owned)
+        targets += _bound([TensorPort(PERSISTENT.label + of, None)], [output])
     check_initialization(caller, sources, targets)
     work: list[Dispatch] = []
     for compiled, owned, output in zip(operators, inputs, outputs, strict=True):
@@ -248,8 +247,8 @@ def _initialization(initializer: OperatorInitializer, bindings: Bindings) -> Rec
     return Recorded(caller, tuple(work), buffers, None, tuple(zip(operators, outputs, strict=True)), initializer)
 
 
-def _complete(caller: str, method: str, ports: tuple[Port, ...], ranges: Ranges | None) -> Ranges:
-    """Return what is bound; nothing at all will do where nothing is needed."""
+def _complete(caller: str, method: str, ports: tuple[TensorPort, ...], ranges: Ranges | None) -> Ranges:
+    """Return the bound ranges; None is allowed if nothing has to be bound."""
     if ranges is not None:
         return ranges
     needed = [port.label for port in ports if port.bound_at_execution]
@@ -263,7 +262,7 @@ def _require(caller: str, what: str, method: str, bound: Range[Buffer] | None, s
         raise BindingError(f"{caller}: the {what} resource of {size} bytes is not bound; call {method} first")
 
 
-def _bound(ports: Iterable[Port], ranges: Iterable[Range[Buffer] | None]) -> list[BoundPort]:
+def _bound(ports: Iterable[TensorPort], ranges: Iterable[Range[Buffer] | None]) -> list[BoundPort]:
     return [(port, bound) for port, bound in zip(ports, ranges, strict=True) if bound is not None]
 
 

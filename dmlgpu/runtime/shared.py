@@ -1,4 +1,4 @@
-"""The devices that a process shares: the default one, and those that are asked for by an adapter's name."""
+"""Devices shared within a process: the default one, and those opened by an adapter's name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _shared: dict[str, Device] = {}  # bounded by the adapters of the machine
 
 
 def default_device() -> Device:
-    """Return the device that is used where none is given: one per process, a new one after its removal.
+    """Return the default device: one per process, a new one after its removal.
 
     The environment variable DMLGPU_ADAPTER chooses its adapter, see ``adapters.choose``.
     """

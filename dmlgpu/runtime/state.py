@@ -1,4 +1,4 @@
-"""What a device shares with its objects: the executor, the lock, the removal, the order of submissions."""
+"""State that a device shares with its objects: executor, lock, removal, order of submissions."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from dmlgpu.compiler.program import Kernel
 from dmlgpu.compiler.target import Profile
 from dmlgpu.compiler.wgsl.sharing import share
 from dmlgpu.conformance.suites.graphs import GraphSuite, example
-from dmlgpu.runtime.wgpu.pipelines import excerpt
+from dmlgpu.runtime.rendered import excerpt
 from tests.quick_programs import PROFILES, STANDARD, packed, quick_programs
 
 pytestmark = [pytest.mark.usefixtures("facts"), pytest.mark.xdist_group("chromium")]  # it is started once

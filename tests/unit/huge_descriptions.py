@@ -16,7 +16,7 @@ from dmlgpu.catalog.enums import FeatureLevel
 from dmlgpu.catalog.operator_desc import OperatorDesc, Size2D
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import InvalidDescription
-from dmlgpu.runtime.support import probes
+from dmlgpu.runtime.features import probes
 
 LEVEL = FeatureLevel.LEVEL_6_4
 HUGE_SIZES = (2**31 + 11, 2**27 + 1, 2**20)

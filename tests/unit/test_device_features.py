@@ -18,8 +18,8 @@ from dmlgpu import (
 )
 from dmlgpu.catalog import operator
 from dmlgpu.compiler import operators
+from dmlgpu.runtime.features import probes
 from dmlgpu.runtime.numpy.backend import NumPyBackend
-from dmlgpu.runtime.support import probes
 from tests.unit.device_objects import raises
 
 

@@ -7,8 +7,9 @@ import pytest
 from dmlgpu.common.memory import host_memory
 from dmlgpu.compiler.program import Kernel
 from dmlgpu.compiler.target import AdapterInfo, Profile
+from dmlgpu.runtime.rendered import excerpt
 from dmlgpu.runtime.wgpu.adapter import describe, loop_limit, subgroup_lanes, target_of
-from dmlgpu.runtime.wgpu.pipelines import compile_error, excerpt
+from dmlgpu.runtime.wgpu.pipelines import compile_error
 
 LIMITS = {
     "max-storage-buffers-per-shader-stage": 10,

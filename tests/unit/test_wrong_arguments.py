@@ -27,7 +27,7 @@ from dmlgpu.catalog import catalog
 from dmlgpu.catalog.enums import FeatureLevel, TensorFlags
 from dmlgpu.common.errors import shown
 from dmlgpu.frontends import dxdispatch
-from dmlgpu.runtime.support import probes
+from dmlgpu.runtime.features import probes
 from tests.life_cycle import bound, compile_operator, initialization, record, row, subtract
 from tests.unit.device_objects import raises
 from tests.wrong_arguments import (

@@ -44,9 +44,6 @@ def parse_bindings(
         resources: the model's resources.
         initial: whether this is for the initialisation, which takes the tensors with OWNED_BY_DML, or for a dispatch,
             which takes all others.
-
-    Raises:
-        ModelError: for a tensor without a resource, a resource without a tensor, a range outside its resource.
     """
     bound: list[BoundTensor | None] = []
     for point in points:
@@ -125,9 +122,6 @@ def element_range(source: JsonNode, resources: Mapping[str, Resource]) -> tuple[
     """Return the resource of a binding's object, and offset and size in bytes of the elements that it asks for.
 
     Size 0 leaves it to the tensor or shader. Sizes are rounded up to 4 bytes, as those of tensors and resources are.
-
-    Raises:
-        ModelError: naming the path of the offending key.
     """
     source.allow(_KEYS, "a binding")
     _check_ignored(source)
@@ -158,11 +152,7 @@ def _check_ignored(source: JsonNode) -> None:
 
 
 def lookup(node: JsonNode, known: Mapping[str, T], what: str) -> T:
-    """Return the entry of ``known`` that a string names.
-
-    Raises:
-        ModelError: when there is none, with the nearest name.
-    """
+    """Return the entry of ``known`` that a string names."""
     name = node.string()
     if name not in known:
         raise node.error(f"the model has no {what} {quoted(name)}{nearest(name, list(known))}")

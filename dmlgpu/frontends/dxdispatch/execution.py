@@ -23,7 +23,6 @@ from dmlgpu.frontends.dxdispatch.files import IMAGE_SUFFIXES, image_bytes
 from dmlgpu.frontends.dxdispatch.json_node import JsonNode, quoted
 from dmlgpu.frontends.dxdispatch.model import (
     Bindings,
-    BoundTensor,
     Dispatch,
     Dispatchable,
     DxModel,
@@ -110,7 +109,7 @@ class _ModelExecution:
             buffer.release()
 
     def run(self) -> DxResult:
-        """Do everything; buffers are given back by leaving the ``with`` block."""
+        """Run all commands; leaving the ``with`` block releases buffers."""
         for command in self.model.commands:
             if isinstance(command, WriteFile):
                 self.model.access.target(command.target, self.folder, command.path)
@@ -184,11 +183,8 @@ class _ModelExecution:
 
     def _note_shapes(self, bindings: Bindings) -> None:
         for bound in bindings:
-            if bound is not None and self._is_whole(bound):
+            if bound is not None and bound.offset == 0 and covers(bound.tensor, self.model.resources[bound.buffer]):
                 self.shapes[bound.buffer] = bound.tensor
-
-    def _is_whole(self, bound: BoundTensor) -> bool:
-        return bound.offset == 0 and covers(bound.tensor, self.model.resources[bound.buffer])
 
     def _array(
         self, name: str, dimensions: tuple[int, ...] | None, path: str
@@ -224,7 +220,7 @@ class _ModelExecution:
 
 @contextlib.contextmanager
 def _located(path: str, fields: JsonNode | None = None) -> Iterator[None]:
-    """Put the path in the model in front of what the device complains about."""
+    """Prefix errors of the device with the path in the model."""
     try:
         yield
     except InvalidDescription as error:
@@ -237,7 +233,7 @@ def _located(path: str, fields: JsonNode | None = None) -> Iterator[None]:
 
 
 def elements(resource: Resource, raw: NDArray[np.uint8]) -> NDArray[Any]:
-    """Return the resource as a flat array of its initial values' type (bytes for mixed types), without what pads it."""
+    """Return the resource as a flat array of its initial values' type (bytes for mixed types), without padding."""
     data_type = DataType.UINT8 if resource.data_type is DataType.UNKNOWN else resource.data_type
     flat = TensorDesc(data_type, (resource.element_count,))
     return flat.decode(raw[: flat.byte_size])
@@ -246,7 +242,7 @@ def elements(resource: Resource, raw: NDArray[np.uint8]) -> NDArray[Any]:
 def shaped(
     resource: Resource, raw: NDArray[np.uint8], dimensions: Sequence[int] | None, tensor: TensorDesc | None
 ) -> NDArray[Any]:
-    """Return the resource as an array with its sizes, where they are known.
+    """Return the resource as an array with its sizes, if they are known.
 
     Args:
         resource: the resource.
@@ -293,11 +289,7 @@ def to_text(array: NDArray[Any], verbose: bool) -> str:
 
 
 def write_resource(file: Path, array: NDArray[Any], raw: NDArray[np.uint8], path: str) -> None:
-    """Write a resource: an array to a ``.npy`` file or a picture, the plain bytes to any other.
-
-    Raises:
-        ModelError: when the file cannot be written; ``path`` is the model's path in the message.
-    """
+    """Write a resource: an array to a ``.npy`` file or an image, the plain bytes to any other file."""
     suffix = file.suffix.lower()
     picture = np.frombuffer(image_bytes(array, suffix, path), np.uint8) if suffix in IMAGE_SUFFIXES else None
     try:

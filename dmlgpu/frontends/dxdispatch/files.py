@@ -27,7 +27,7 @@ class MissingFile(ModelError, FileNotFoundError):
 
 @dataclass(frozen=True)
 class FileAccess:
-    """What a model may reach.
+    """Files that a model may access.
 
     Attributes:
         folder: the model's; what it reads lies there or below.
@@ -39,12 +39,7 @@ class FileAccess:
     everywhere: bool = False
 
     def source(self, node: JsonNode) -> Path:
-        """Return the regular file that a string names, with its symbolic links resolved.
-
-        Raises:
-            MissingFile: when there is none.
-            ModelError: when it lies elsewhere, or is a device, a pipe or a folder.
-        """
+        """Return the regular file that a string names, with its symbolic links resolved."""
         name = node.string()
         candidates = tuple(dict.fromkeys((self.folder / name, *((Path(name),) if self.everywhere else ()))))
         path = next((path for path in candidates if _exists(path)), None)
@@ -62,9 +57,6 @@ class FileAccess:
             file: as the model names it.
             folder: the output directory.
             path: where in the model, for messages.
-
-        Raises:
-            ModelError: when it lies elsewhere, or is a device, a pipe or a folder.
         """
         try:
             return self._checked(folder / file, folder, "write")
@@ -112,17 +104,13 @@ def _pillow(node: JsonNode) -> ModuleType:
 def read_image(
     source: JsonNode, path: Path, data_type: DataType, sizes: tuple[int, ...] | None
 ) -> tuple[tuple[int, ...], Callable[[], NDArray[Any]]]:
-    """Return the shape (1, channels, height, width) of a picture, and what makes its elements, 0 to 1.
+    """Return the shape (1, channels, height, width) of an image, and a function that loads its elements, 0 to 1.
 
     Args:
         source: where the model names the file.
         path: the file.
         data_type: FLOAT32 or FLOAT16.
         sizes: N, C, H, W to bring it to, by cubic interpolation; None keeps its own, with three channels.
-
-    Raises:
-        ModelError: no picture, or sizes or a type that none has.
-        OutOfMemory: it takes more than ``memory.host_budget``.
     """
     pillow = _pillow(source)
     if data_type not in _TYPES:
@@ -154,11 +142,7 @@ def read_image(
 
 
 def parse_resample(size: JsonNode | None, mode: JsonNode | None) -> tuple[int, ...] | None:
-    """Return ``resampleSize``: N, C, H, W with N = 1; None where it is absent or empty.
-
-    Raises:
-        ModelError: other sizes, or a ``resampleMode`` other than ``scale``.
-    """
+    """Return ``resampleSize``: N, C, H, W with N = 1; None if it is absent or empty."""
     if mode is not None and mode.string().lower() != "scale":
         raise mode.error(f"must be 'scale', got {quoted(mode.string())}")
     sizes = () if size is None else size.integers(1)
@@ -173,15 +157,12 @@ def parse_resample(size: JsonNode | None, mode: JsonNode | None) -> tuple[int, .
 
 
 def check_writable(target: JsonNode, resource: Any, dimensions: tuple[int, ...] | None) -> None:
-    """Refuse to write a resource as a picture that is none.
+    """Raise ModelError unless a resource can be written as an image.
 
     Args:
         target: where the model names the file.
         resource: the ``Resource``.
         dimensions: those of the command.
-
-    Raises:
-        ModelError: other types than FLOAT32 and FLOAT16, dimensions that are given and are no picture's, no pillow.
     """
     _pillow(target)
     if resource.data_type not in _TYPES:
@@ -191,15 +172,12 @@ def check_writable(target: JsonNode, resource: Any, dimensions: tuple[int, ...] 
 
 
 def image_bytes(array: NDArray[Any], suffix: str, path: str) -> bytes:
-    """Return a picture as the bytes of a file.
+    """Return an image as the bytes of a file.
 
     Args:
         array: (1, channels, height, width), 0 to 1; what lies outside is cut off.
         suffix: the file's, which says the format.
         path: where in the model, for messages.
-
-    Raises:
-        ModelError: the array has no picture's shape.
     """
     pillow = _pillow(JsonNode(None, path))
     if not _is_picture(array.shape):

@@ -62,7 +62,7 @@ def child_path(path: str, key: str) -> str:
 
 
 def _is_unicode(text: str) -> bool:
-    """Whether UTF-8 can say a text: lone surrogates, which JSON can escape, are none."""
+    """Whether UTF-8 can encode a text: it cannot encode lone surrogates, which JSON can escape."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -71,7 +71,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def shown(value: Any) -> str:
-    """Return what a value is in JSON's words, with the value itself where it is short.
+    """Describe a value in JSON's terms, with the value itself if it is short.
 
     Python refuses to write integers of more than 4,300 digits: long ones come as their number of bits.
     """
@@ -102,11 +102,11 @@ class JsonNode:
     path: str = "$"
 
     def error(self, reason: str) -> ModelError:
-        """Return a complaint about this value, to be raised."""
+        """Return an error about this value, to be raised."""
         return ModelError(self.path, reason)
 
     def expected(self, what: str) -> ModelError:
-        """Return the complaint that this value is not ``what``."""
+        """Return the error that this value is not ``what``, to be raised."""
         return self.error(f"must be {what}, got {shown(self.value)}")
 
     # -- objects ----------------------------------------------------------------------------------------------------
@@ -125,19 +125,19 @@ class JsonNode:
         return self.value
 
     def allow(self, keys: Collection[str], what: str) -> None:
-        """Refuse members other than ``keys``; ``what`` names the object in the message."""
+        """Reject members other than ``keys``; ``what`` names the object in the message."""
         for key in self.mapping():
             if key not in keys:
                 suggestion = nearest(key, keys) or f"; known keys are {listing(keys)}"
                 raise ModelError(child_path(self.path, key), f"{what} has no key {quoted(key)}{suggestion}")
 
     def get(self, key: str) -> JsonNode | None:
-        """Return the member, or None where it is absent."""
+        """Return the member, or None if it is absent."""
         mapping = self.mapping()
         return JsonNode(mapping[key], child_path(self.path, key)) if key in mapping else None
 
     def require(self, key: str, what: str) -> JsonNode:
-        """Return the member; its absence is refused, ``what`` names the object in the message."""
+        """Return a required member; ``what`` names the object in the message if it is absent."""
         member = self.get(key)
         if member is None:
             raise ModelError(child_path(self.path, key), f"{what} needs the key {key!r}")
@@ -274,7 +274,7 @@ def parse_data_type(node: JsonNode) -> DataType:
 
 
 def optional(node: JsonNode | None, parse: Callable[[JsonNode], Any], default: Any = None) -> Any:
-    """``parse(node)``, or ``default`` where the member is absent."""
+    """Return ``parse(node)``, or ``default`` if the member is absent."""
     return default if node is None else parse(node)
 
 
@@ -313,9 +313,6 @@ def parse_json(raw: bytes, source: str) -> Any:
     Args:
         raw: the text in UTF-8, with or without a byte order mark.
         source: what to call the text in messages, its file name.
-
-    Raises:
-        ModelError: for malformed text, with line and column.
     """
     try:
         text = raw.decode("utf-8-sig")

@@ -184,13 +184,7 @@ _COMPILE_TYPES = ("DmlCompileOp", "DmlCompileGraph")
 def parse_dispatchable(
     name: str, node: JsonNode, resources: Mapping[str, Resource], access: FileAccess, options: OnnxOptions
 ) -> Dispatchable:
-    """Return a member of ``dispatchables``.
-
-    Raises:
-        ModelError: naming the path of the offending key; for HLSL with how to port it.
-        MissingFile: when a file that it refers to does not exist.
-        OutOfMemory: when its files take more than ``memory.host_budget``.
-    """
+    """Return a member of ``dispatchables``."""
     kind = node.get("type") or node.get("Type") or node.require("type", "a dispatchable")
     match kind.string().lower():
         case "hlsl":
@@ -247,7 +241,7 @@ def bind_points(desc: OperatorDesc) -> tuple[tuple[BindPoint, ...], tuple[BindPo
 
 
 def _graph(name: str, node: JsonNode, access: FileAccess) -> GraphDispatchable:
-    """Return a serialised graph; the files of its weights lie beside it, each named like its constant."""
+    """Return a serialized graph, whose weights are files beside it, named after their constants."""
     node.allow(("type", "sourcePath", "executionFlags"), "a serialised graph")
     source = node.require("sourcePath", "a serialised graph")
     path = access.source(source)

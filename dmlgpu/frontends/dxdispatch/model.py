@@ -1,4 +1,4 @@
-"""What a model says, once read: resources, dispatchables, commands. Plain frozen values; every name is resolved."""
+"""A parsed model: resources, dispatchables and commands as frozen values, with all names resolved."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class BindPoint:
 
 @dataclass(frozen=True)
 class TableDispatchable:
-    """What DirectML's binding tables bind: an operator or a graph.
+    """An operator or a graph, bound by DirectML's binding tables.
 
     Attributes:
         name: the model's name for it.
@@ -140,7 +140,7 @@ Dispatchable = OperatorDispatchable | GraphDispatchable | OnnxDispatchable | Sha
 
 @dataclass(frozen=True)
 class BoundArray:
-    """What a model binds to a tensor of an ONNX model.
+    """A resource that is bound to a tensor of an ONNX model.
 
     Attributes:
         resource: name of the resource, or None where only the shape is given.

@@ -32,7 +32,7 @@ _KEYS = (
 
 @dataclass(frozen=True)
 class OnnxOptions:
-    """What whoever runs a model says of its ONNX dispatchables; it wins over the model.
+    """The caller's options for ONNX dispatchables; they override the model.
 
     Attributes:
         name_overrides: sizes of dimensions by name (``--onnx_free_dim_name_override``).
@@ -56,12 +56,7 @@ class OnnxOptions:
 
 
 def parse_onnx(name: str, node: JsonNode, access: FileAccess, options: OnnxOptions) -> OnnxDispatchable:
-    """Return a dispatchable of type ``onnx``. ONNX Runtime's own options are checked for their kind, and ignored.
-
-    Raises:
-        ModelError: a key or the ONNX model is not as it must be, or the package ``onnx`` is missing.
-        MissingFile: there is no such file.
-    """
+    """Return a dispatchable of type ``onnx``. ONNX Runtime's own options are checked for their kind, and ignored."""
     node.allow(_KEYS, "an ONNX dispatchable")
     sizes = _sizes(node.get("freeDimensionNameOverrides")) | dict(options.name_overrides)
     denoted = _sizes(node.get("freeDimensionDenotationOverrides")) | dict(options.denotation_overrides)
@@ -74,10 +69,7 @@ def parse_onnx(name: str, node: JsonNode, access: FileAccess, options: OnnxOptio
 
 
 def of_file(source: Path, options: OnnxOptions) -> OnnxDispatchable:
-    """Return the dispatchable that an ONNX file by itself stands for.
-
-    Raises: as ``parse_onnx``.
-    """
+    """Return an ONNX file as a dispatchable."""
     node = JsonNode(str(source), str(source))
     model = _read(source, node, options.name_overrides, options.denotation_overrides)
     return OnnxDispatchable(source.name, str(source), model, options.shapes)
@@ -102,11 +94,7 @@ def _read(path: Path, source: JsonNode, sizes: Mapping[str, int], denoted: Mappi
 
 
 def parse_onnx_dispatch(node: JsonNode, onnx: OnnxDispatchable, resources: Mapping[str, Resource]) -> OnnxDispatch:
-    """Return the command that runs an ONNX model; bindings may be missing, all of them too.
-
-    Raises:
-        ModelError: a binding to no tensor of the model, or not as it must be.
-    """
+    """Return the command that runs an ONNX model; bindings may be missing, all of them too."""
     bindings = node.get("bindings") or JsonNode({}, node.path)
     inputs = [model_input.name for model_input in onnx.model.inputs]
     names = [*inputs, *onnx.model.outputs]

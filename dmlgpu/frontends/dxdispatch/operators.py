@@ -52,9 +52,6 @@ def parse_operator(
         node: the object.
         own_keys: keys of the object that belong to its owner, a dispatchable.
         fused: whether this is an activation fused into another operator, which has no tensors.
-
-    Raises:
-        ModelError: naming the path of the offending key.
     """
     type_key = next((key for key in ("type", "Type") if key in node.mapping()), "type")
     schema = parse_operator_type(node.require(type_key, "an operator"))
@@ -131,7 +128,7 @@ def _one(member: JsonNode, field: FieldSchema, schema: OperatorSchema, fields: J
 
 
 def _check_counts(schema: OperatorSchema, fields: JsonNode) -> None:
-    """Check the counts of arrays: they may be left out; where they are given they must be right."""
+    """Check the counts of arrays, which are optional but must be right."""
     for field in schema.python_fields:
         if field.count_field is None or (count := fields.get(field.count_field)) is None:
             continue
@@ -145,11 +142,7 @@ def _check_counts(schema: OperatorSchema, fields: JsonNode) -> None:
 
 
 def parse_tensor(node: JsonNode) -> TensorDesc:
-    """Return a tensor description: ``{"Type": "BUFFER", "Desc": {fields}}`` or the fields alone.
-
-    Raises:
-        ModelError: naming the path of the offending key.
-    """
+    """Return a tensor description: ``{"Type": "BUFFER", "Desc": {fields}}`` or the fields alone."""
     kind = optional(node.get("Type"), lambda at: parse_enum(at, TensorType, "DML_TENSOR_TYPE_"), TensorType.BUFFER)
     if kind is not TensorType.BUFFER:
         raise node.require("Type", "it").error(f"must be BUFFER, got {kind.name}")
@@ -162,7 +155,9 @@ def parse_tensor(node: JsonNode) -> TensorDesc:
     if len(sizes_node.array()) > MAX_DIMENSIONS:
         raise sizes_node.error(f"must have at most {MAX_DIMENSIONS} entries, got {len(sizes_node.array())}")
     sizes = sizes_node.integers()
-    _check_dimensions(inner.get("DimensionCount"), len(sizes))
+    count = inner.get("DimensionCount")
+    if count is not None and count.integer() != len(sizes):
+        raise count.error(f"must be {len(sizes)}, the length of 'Sizes', got {count.value}")
     return TensorDesc(
         data_type=parse_data_type(inner.require("DataType", "a tensor description")),
         sizes=sizes,
@@ -176,11 +171,6 @@ def parse_tensor(node: JsonNode) -> TensorDesc:
     )
 
 
-def _check_dimensions(count: JsonNode | None, dimensions: int) -> None:
-    if count is not None and count.integer() != dimensions:
-        raise count.error(f"must be {dimensions}, the length of 'Sizes', got {count.value}")
-
-
 def _strides(node: JsonNode | None, dimensions: int) -> tuple[int, ...] | None:
     """Return strides, or None for packed ones: absent, null or empty."""
     if node is None or node.value is None or not node.array():
@@ -190,14 +180,14 @@ def _strides(node: JsonNode | None, dimensions: int) -> tuple[int, ...] | None:
     return node.integers()
 
 
-def _scale_bias(node: JsonNode) -> ScaleBias:
-    node.allow(("Scale", "Bias"), "a DML_SCALE_BIAS")
-    return ScaleBias(*(parse_float(node.require(key, "a DML_SCALE_BIAS")) for key in ("Scale", "Bias")))
+def _pair(cls: Any, name: str, keys: tuple[str, str], parse: Callable[[JsonNode], Any]) -> Callable[[JsonNode], Any]:
+    """Return a parser of a structure of two numbers."""
 
+    def parse_pair(node: JsonNode) -> Any:
+        node.allow(keys, f"a {name}")
+        return cls(*(parse(node.require(key, f"a {name}")) for key in keys))
 
-def _size_2d(node: JsonNode) -> Size2D:
-    node.allow(("Width", "Height"), "a DML_SIZE_2D")
-    return Size2D(*(node.require(key, "a DML_SIZE_2D").integer() for key in ("Width", "Height")))
+    return parse_pair
 
 
 def _scalar_union(node: JsonNode, schema: OperatorSchema, fields: JsonNode) -> int | float:
@@ -231,8 +221,8 @@ _PARSERS: dict[str, Callable[[JsonNode], Any]] = {
     "INT": lambda node: node.integer(*INT32_RANGE),
     "FLOAT": parse_float,
     "BOOL": JsonNode.boolean,
-    "SCALE_BIAS": _scale_bias,
-    "SIZE_2D": _size_2d,
+    "SCALE_BIAS": _pair(ScaleBias, "DML_SCALE_BIAS", ("Scale", "Bias"), parse_float),
+    "SIZE_2D": _pair(Size2D, "DML_SIZE_2D", ("Width", "Height"), JsonNode.integer),
     "OPERATOR_DESC": lambda node: parse_operator(node, fused=True)[0],
     "DML_TENSOR_DATA_TYPE": parse_data_type,
 }

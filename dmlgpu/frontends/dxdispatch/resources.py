@@ -1,4 +1,4 @@
-"""Resources of a model: buffers and what they hold at the start."""
+"""Resources of a model: buffers and their initial values."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _FORMS = {
 
 @dataclass(frozen=True)
 class InitialValues:
-    """What a resource holds at the start, made only when it is uploaded.
+    """Initial values of a resource, computed only when it is uploaded.
 
     Attributes:
         data_type: type of the elements; UNKNOWN for a list of mixed types, which counts as bytes.
@@ -70,7 +70,7 @@ class InitialValues:
         return max(2, 32 // (self.data_type.bits or 8)) * self.byte_count
 
     def to_bytes(self) -> NDArray[np.uint8]:
-        """Return the elements as they lie in memory; 4-bit integers are packed, low nibble first."""
+        """Return the elements as bytes; 4-bit integers are packed, low nibble first."""
         elements = self.make()
         if self.data_type.bits != 4:
             return elements.view(np.uint8)
@@ -120,11 +120,7 @@ class Resource:
         return self.extent * 8 // (self.data_type.bits or 8)
 
     def to_bytes(self) -> NDArray[np.uint8]:
-        """Return the whole allocation at the start, zero where no initial value lies.
-
-        Raises:
-            OutOfMemory: when that takes more than ``memory.host_budget``.
-        """
+        """Return the initial bytes of the whole allocation, zeros outside the initial values."""
         needed = self.allocated_size + self.values.memory
         check_host_memory(needed, f"resource {quoted(self.name)}", "make its initial values")
         raw = np.zeros(self.allocated_size, np.uint8)
@@ -139,10 +135,6 @@ def parse_resource(name: str, node: JsonNode, access: FileAccess) -> Resource:
         name: the model's name for it.
         node: the member of ``resources``.
         access: which files the model may read.
-
-    Raises:
-        ModelError: naming the path of the offending key.
-        MissingFile: when a source file does not exist.
     """
     node.allow(_KEYS, "a resource")
     kind = node.get("type")
@@ -179,7 +171,10 @@ def _initial_values(node: JsonNode, access: FileAccess) -> InitialValues:
     data_type = optional(node.get("initialValuesDataType"), parse_data_type, DataType.UNKNOWN)
     source = node.require("initialValues", "a resource")
     if isinstance(source.value, list | tuple):
-        return _from_list(source) if data_type is DataType.UNKNOWN else _from_array(source, data_type)
+        if data_type is DataType.UNKNOWN:
+            return _from_list(source)
+        elements = parse_array(source, data_type)
+        return InitialValues(data_type, elements.size, lambda: elements)
     if not isinstance(source.value, Mapping):
         raise source.expected("an array or an object")
     form = next((key for key in _FORMS if source.get(key) is not None), None)
@@ -194,11 +189,6 @@ def _initial_values(node: JsonNode, access: FileAccess) -> InitialValues:
             f"must be a data type other than UNKNOWN for a resource initialised by {form!r}"
         )
     return (_from_constant if form == "value" else _from_sequence)(source, data_type)
-
-
-def _from_array(source: JsonNode, data_type: DataType) -> InitialValues:
-    elements = parse_array(source, data_type)
-    return InitialValues(data_type, elements.size, lambda: elements)
 
 
 def _from_list(source: JsonNode) -> InitialValues:

@@ -103,7 +103,7 @@ class Dispatched:
 
 @dataclass(frozen=True)
 class Statistics:
-    """What samples of one kind have in common, in milliseconds; the median is the upper one of an even number."""
+    """Statistics of samples in milliseconds; the median of an even number is the upper one."""
 
     count: int
     average: float
@@ -152,7 +152,7 @@ Event = Initialized | OnnxBound | Dispatched | Printed | Written
 
 
 def report(event: Event, verbosity: int = 0) -> str | None:
-    """Return what DxDispatch prints of an event, or None where it prints nothing.
+    """Return the text that DxDispatch prints for an event, or None if it prints nothing.
 
     Args:
         event: what happened.

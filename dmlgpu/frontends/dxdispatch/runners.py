@@ -1,4 +1,4 @@
-"""Dispatchables on a device: made ready once, bound per command, run as often as the command asks."""
+"""Dispatchables on a device: compiled once, bound per command, run as often as the command asks."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class TableRunner(DispatchRunner):
         return ()
 
     def run(self) -> Duration:
-        """Run what was recorded."""
+        """Run the recorded commands."""
         return self._device.queue.measure([self._commands] if self._commands else [])
 
     def _recorded(self, dispatchable: Dispatchable, table: Any, repeat: int) -> CommandList:
@@ -153,12 +153,7 @@ class TableRunner(DispatchRunner):
 
 
 class ShaderRunner(DispatchRunner):
-    """A compute shader, compiled.
-
-    Raises:
-        NotSupported: the adapter runs no shaders.
-        ShaderError: it does not compile.
-    """
+    """A compute shader, compiled."""
 
     def __init__(self, device: Device, dispatchable: ShaderDispatchable, buffers: Buffers):
         backend = device.backend
@@ -181,7 +176,7 @@ class ShaderRunner(DispatchRunner):
         return ()
 
     def run(self) -> Duration:
-        """Run what was bound."""
+        """Run the bound work."""
         return measure(self._backend, self._work)
 
 
@@ -208,7 +203,7 @@ class OnnxRunner(DispatchRunner):
         self._repeat = 1
 
     def bind(self, command: OnnxDispatch, repeat: int) -> Sequence[OnnxBound]:
-        """Take the inputs from their resources, and note where outputs go."""
+        """Read the inputs from their resources, and note the resources of outputs."""
         from dmlgpu.tensors.tensor import Tensor  # noqa: PLC0415  only what runs ONNX needs it
 
         self._repeat, events = repeat, []
@@ -234,7 +229,7 @@ class OnnxRunner(DispatchRunner):
     def _shape(
         self, name: str, bound: BoundArray | None, declared: Sequence[int | str | None] | None, free: int
     ) -> tuple[int, ...] | None:
-        """Return a tensor's shape: of the command line, of the binding, or the model's, ``free`` where it is open."""
+        """Return a tensor's shape from the command line, the binding or the model, with ``free`` for open sizes."""
         explicit = self._dispatchable.shapes.get(name) or (bound.shape if bound is not None else None)
         if explicit is not None or declared is None:
             return explicit
@@ -311,16 +306,13 @@ def _onnx_type(declared: Any) -> str:
 
 
 def make_runner(device: Device, dispatchable: Any, buffers: Buffers, own: list[Buffer]) -> DispatchRunner:
-    """Return a dispatchable made ready.
+    """Compile and initialize a dispatchable.
 
     Args:
         device: where it runs.
         dispatchable: one of the model's.
         buffers: the resources' memory; deferred ones have none.
         own: takes further buffers that it needs.
-
-    Raises:
-        NotSupported, InvalidDescription, InvalidGraph, ShaderError, OutOfMemory: the device refuses it.
     """
     match dispatchable:
         case ShaderDispatchable():

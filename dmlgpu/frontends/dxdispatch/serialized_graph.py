@@ -37,7 +37,7 @@ class MalformedBuffer(ValueError):
 
 
 class FlatBuffer:
-    """The bytes, and how much of them may still be read.
+    """The bytes of a file, and how many of them may still be read.
 
     Tables may share what they refer to, so that a small file could stand for endless data: no more elements of vectors
     and characters of strings are read than the file has bytes. Strings are read once.
@@ -51,7 +51,7 @@ class FlatBuffer:
         self._strings: dict[int, str] = {}
 
     def root(self) -> FlatTable:
-        """Return the table that everything hangs on."""
+        """Return the root table."""
         return FlatTable(self, self.offset(0))
 
     def number(self, position: int, kind: str) -> int | float:
@@ -95,7 +95,7 @@ class FlatBuffer:
 
 @dataclass(frozen=True)
 class FlatTable:
-    """A table of a buffer. Fields that are absent are None, or the number that stands for them.
+    """A table of a FlatBuffer. Absent fields are None or a default.
 
     Attributes:
         buffer: where it lies.
@@ -106,7 +106,7 @@ class FlatTable:
     position: int
 
     def place(self, field: int) -> int | None:
-        """Return where a field lies, or None where it is absent."""
+        """Return the position of a field, or None if it is absent."""
         shape = self.position - int(self.buffer.number(self.position, "i"))
         entry = 4 + 2 * field
         if entry + 2 > self.buffer.number(shape, "H"):
@@ -115,12 +115,12 @@ class FlatTable:
         return self.position + offset if offset else None
 
     def number(self, field: int, kind: str) -> int:
-        """Return an integer; 0 where it is absent."""
+        """Return an integer; 0 if it is absent."""
         place = self.place(field)
         return 0 if place is None else int(self.buffer.number(place, kind))
 
     def target(self, field: int) -> int | None:
-        """Return where what a field refers to lies, or None."""
+        """Return the position that a field refers to, or None."""
         place = self.place(field)
         return None if place is None else self.buffer.offset(place)
 
@@ -130,12 +130,12 @@ class FlatTable:
         return None if target is None else FlatTable(self.buffer, target)
 
     def string(self, field: int) -> str:
-        """Return a string; empty where it is absent."""
+        """Return a string; empty if it is absent."""
         target = self.target(field)
         return "" if target is None else self.buffer.string(target)
 
     def raw(self, field: int) -> bytes:
-        """Return a vector of bytes; empty where it is absent."""
+        """Return a vector of bytes; empty if it is absent."""
         target = self.target(field)
         return b"" if target is None else self.buffer.raw(target)
 
@@ -148,11 +148,11 @@ class FlatTable:
         return self.buffer.numbers(start, kind, count)
 
     def tables(self, field: int) -> tuple[FlatTable, ...]:
-        """Return a vector of tables; empty where it is absent."""
+        """Return a vector of tables; empty if it is absent."""
         return tuple(FlatTable(self.buffer, position) for position in self._references(field))
 
     def strings(self, field: int) -> tuple[str, ...]:
-        """Return a vector of strings; empty where it is absent."""
+        """Return a vector of strings; empty if it is absent."""
         return tuple(self.buffer.string(position) for position in self._references(field))
 
     def _references(self, field: int) -> list[int]:
@@ -169,7 +169,7 @@ _SCALAR_BYTES = 8
 
 
 class _Kind(IntEnum):
-    """What an attribute is: the numbers of the format's union."""
+    """Types of attributes: the numbers of the format's union."""
 
     NONE = 0
     ACTIVATION = 1
@@ -207,9 +207,6 @@ def read_graph(data: bytes, name: str, weights: Callable[[str], bytes]) -> Seria
         data: the file.
         name: what to call it in messages.
         weights: returns the bytes of the weight file of a constant, by the constant's name.
-
-    Raises:
-        ModelError: the file is malformed, or describes what the operators do not allow; whatever ``weights`` raises.
     """
     try:
         return _Reader(name, weights).read(FlatBuffer(data).root())
@@ -219,7 +216,7 @@ def read_graph(data: bytes, name: str, weights: Callable[[str], bytes]) -> Seria
 
 @dataclass
 class _Reader:
-    """One graph on its way.
+    """A graph that is being read.
 
     Attributes:
         produced: node and output that write each edge, by the edge's name.
@@ -341,7 +338,7 @@ def _operator_form(desc: FlatTable, inputs: tuple[str, ...], outputs: tuple[str,
 def _tensors(
     schema: OperatorSchema, kind: FieldKind, names: tuple[str, ...], tensors: tuple[FlatTable, ...], path: str
 ) -> Iterator[tuple[str, Any]]:
-    """Give the tensors of a kind to the operator's fields: names are empty where an optional tensor is absent."""
+    """Assign tensors to the operator's fields; names of absent optional tensors are empty."""
     described = iter(tensors)
     position = 0
     for field_schema in schema.tensor_fields:
@@ -384,7 +381,7 @@ def _attributes(schema: OperatorSchema, attributes: tuple[FlatTable, ...], path:
 
 
 def _value(attribute: FlatTable, field_schema: FieldSchema, path: str) -> Any:
-    """Return the value of an attribute: numbers, lists, objects; the bytes of a scalar; None where it has none."""
+    """Return the value of an attribute: number, list, object or the bytes of a scalar; None if it has none."""
     kind, target = attribute.number(1, "B"), attribute.target(2)
     if kind == _Kind.NONE or target is None:
         return None
@@ -419,7 +416,7 @@ def _activation(table: FlatTable, path: str) -> dict[str, Any]:
 
 
 def _spelled(value: Any, field_schema: FieldSchema, path: str) -> Any:
-    """Return a value as models spell it: truth values and enumerations are numbers in the file."""
+    """Return a value as models spell it: booleans and enumerations are numbers in the file."""
     if field_schema.type == "BOOL" and value in (0, 1):
         return bool(value)
     if not field_schema.type.startswith("DML_"):

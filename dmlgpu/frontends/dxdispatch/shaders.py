@@ -27,12 +27,7 @@ T = TypeVar("T")
 
 
 def parse_shader(name: str, node: JsonNode, access: FileAccess) -> ShaderDispatchable:
-    """Return a dispatchable of type ``wgsl``.
-
-    Raises:
-        ModelError: a key, the file or a declaration in it is not as it must be.
-        MissingFile: there is no such file.
-    """
+    """Return a dispatchable of type ``wgsl``."""
     node.allow(_KEYS, "a WGSL dispatchable")
     source = node.require("sourcePath", "a WGSL dispatchable")
     path = access.source(source)
@@ -82,11 +77,7 @@ def _constants(node: JsonNode | None, known: Sequence[str]) -> dict[str, float]:
 def parse_shader_dispatch(
     node: JsonNode, shader: ShaderDispatchable, resources: Mapping[str, Resource]
 ) -> ShaderDispatch:
-    """Return the command that runs a shader.
-
-    Raises:
-        ModelError: a binding is missing, unknown, outside its resource, or written and read at once.
-    """
+    """Return the command that runs a shader."""
     bindings = node.require("bindings", "a dispatch command")
     names = [binding.name for binding in shader.bindings]
     for name, member in bindings.items():
@@ -115,7 +106,7 @@ def parse_shader_dispatch(
 
 
 def _range(member: JsonNode, resources: Mapping[str, Resource], *, whole: bool) -> Range[str]:
-    """Return the bytes that a binding gives: what the resource's initial values take, or all of it."""
+    """Return the bound bytes: those of the resource's initial values, or all."""
     if isinstance(member.value, list | tuple):
         if len(member.value) != 1:
             raise member.error(f"must be one resource, got {len(member.value)}")
@@ -167,16 +158,12 @@ _KINDS = {
 
 
 def without_comments(text: str) -> str:
-    """Return a shader with spaces in the place of comments; those that are nested end at the first ``*/``."""
+    """Return a shader with comments replaced by spaces; nested ones end at the first ``*/``."""
     return _COMMENT.sub(" ", text)
 
 
 def shader_bindings(text: str) -> tuple[ShaderBinding, ...]:
-    """Return the resources that a shader without comments declares.
-
-    Raises:
-        ValueError: one is no buffer of group 0, or two have one number or name.
-    """
+    """Return the resources that a shader without comments declares."""
     by_number: dict[int, ShaderBinding] = {}
     declared = (_RESOURCE.match(statement) for statement in _STATEMENT.split(text))
     for attributes, space, name in (match.groups("") for match in declared if match is not None):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dmlgpu.runtime.binding import BufferArrayBinding
 from dmlgpu.runtime.buffer import Buffer
 from dmlgpu.runtime.commands import CommandList
-from dmlgpu.runtime.operator import CompiledOperator, Port
+from dmlgpu.runtime.operator import CompiledOperator, TensorPort
 
 Raw: TypeAlias = NDArray[np.uint8]
 
@@ -78,7 +78,7 @@ class Execution:
         commands.close()
         return commands
 
-    def _buffer(self, port: Port) -> Buffer:
+    def _buffer(self, port: TensorPort) -> Buffer:
         assert port.desc is not None
         return self._device.create_buffer(port.desc.byte_size, port.label)
 

@@ -15,14 +15,15 @@ from numpy.typing import NDArray
 
 from dmlgpu.common.cache import Cache
 from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidArgument, OutOfMemory
-from dmlgpu.compiler import programs
-from dmlgpu.compiler.graph.network import Network
-from dmlgpu.compiler.program import Program
+from dmlgpu.compiler import aliasing
+from dmlgpu.compiler.program import Kernel, Program, parameter_bytes
 from dmlgpu.compiler.target import AdapterInfo
+from dmlgpu.compiler.wgsl.sharing import share
 from dmlgpu.runtime.browser import facts, frames
-from dmlgpu.runtime.browser.executable import BrowserExecutable, PageBuffer, PagePipelines, PageWork, check_limits
+from dmlgpu.runtime.browser.executable import BrowserExecutable, PageBuffer, PagePipelines, PageWork
 from dmlgpu.runtime.browser.link import Link
-from dmlgpu.runtime.executor import Backend, Reading, Timing
+from dmlgpu.runtime.executor import Reading, Resources, Timing
+from dmlgpu.runtime.rendered import RenderedBackend, bound_range, check_binding_sizes
 
 Memory = NDArray[np.uint8]
 
@@ -51,7 +52,10 @@ class BrowserReading(Reading):
         if self._data is None:
             deadline = None if timeout is None else time.monotonic() + timeout
             try:
-                parts = [part.result(_left(deadline))[1] for part in self._parts]
+                parts = []
+                for part in self._parts:
+                    remaining = None if deadline is None else max(0.0, deadline - time.monotonic())
+                    parts.append(part.result(remaining)[1])
             except TimeoutError:
                 return None
             data = np.frombuffer(b"".join(parts), np.uint8).copy()
@@ -61,7 +65,7 @@ class BrowserReading(Reading):
         return self._data
 
 
-class BrowserBackend(Backend):
+class BrowserBackend(RenderedBackend):
     """A page's adapter and everything made on it. Usable from several threads.
 
     Args:
@@ -110,36 +114,26 @@ class BrowserBackend(Backend):
 
     @property
     def pipeline_cache(self) -> Cache[Any, Any]:
-        """The pipelines that are kept for when they are asked for again (see ``Device.pipeline_cache``)."""
+        """The cache of pipelines (see ``Device.pipeline_cache``)."""
         return self.pipelines.cache
 
     # ---- programs ---------------------------------------------------------------------------------------------------
 
-    def check(self, desc: Any) -> None:
-        check_limits(self._program(desc, half_precision=False), self.target, self.info)
-
-    def compile(self, desc: Any, half_precision: bool = False, preserve_padding: bool = False) -> BrowserExecutable:
-        return self.prepare(self._program(desc, half_precision, preserve_padding))
-
-    def _program(self, desc: Any, half_precision: bool, preserve_padding: bool = False) -> Program:
-        return programs.of_operator(desc, self.target.for_operators(half_precision, preserve_padding))
-
-    def compile_graph(
-        self, network: Network, half_precision: bool = False, disabled: Collection[str] = ()
-    ) -> BrowserExecutable:
-        target = self.target.for_operators(half_precision)
-        return self.prepare(programs.of_network(network, target, disabled))
-
     def prepare(self, program: Program) -> BrowserExecutable:
-        """Make a rendered program ready to run.
-
-        Raises:
-            NotSupported: when it exceeds one of the adapter's limits.
-            ShaderError: when a kernel does not compile.
-            DeviceRemoved: when the page is gone.
-        """
+        """Make a rendered program ready to run. Raises as ``RenderedBackend.prepare``."""
         self._tell(program.summaries)
         return BrowserExecutable(self, program)
+
+    def bind(self, operator: str, kernel: Kernel, pipeline: Any, resources: Resources, immediates: bool) -> PageWork:
+        """Return one dispatch of a kernel; it is rendered anew, once, if slots have to share a binding."""
+        bound = [bound_range(operator, kernel, slot, resources) for slot in kernel.slots]
+        ranges = [(buffer.number, start, size) for buffer, start, size in bound]
+        layout = aliasing.layout(ranges, kernel.bindings, self.alignment)
+        check_binding_sizes(operator, kernel, layout, self.target.max_binding_size, self.info)
+        if layout.bindings != kernel.bindings:
+            (pipeline,) = self.pipelines.get_all(operator, [share(operator, kernel, layout.bindings)])
+        words = memoryview(parameter_bytes(layout.bases)).cast("I").tolist()
+        return PageWork(kernel.label, [pipeline, [list(part) for part in layout.bound], words, list(kernel.grid)])
 
     # ---- buffers ----------------------------------------------------------------------------------------------------
 
@@ -311,14 +305,10 @@ class BrowserBackend(Backend):
 
 
 def _stamps(stamps: object, count: int) -> list[tuple[float, float]] | None:
-    """Return the seconds at the start and the end of so many groups of work; None where a page sent something else."""
+    """Return start and end of each group of work in seconds; None if the page's answer is malformed."""
     if not isinstance(stamps, list) or len(stamps) != 2 * count:
         return None
     if not all(isinstance(each, int | float) and abs(each) < 2**63 for each in stamps):
         return None
     seconds = [each * 1e-9 for each in stamps]
     return list(zip(seconds[::2], seconds[1::2], strict=True))
-
-
-def _left(deadline: float | None) -> float | None:
-    return None if deadline is None else max(0.0, deadline - time.monotonic())

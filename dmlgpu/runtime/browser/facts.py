@@ -1,4 +1,4 @@
-"""What a page says about its browser and adapter, read as what a stranger says, and what lowering may know of it."""
+"""Facts that a page reports about its browser and adapter, not trusted, and the target they stand for."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _PROFILES = {"cpu": Profile.CPU, "integrated": Profile.INTEGRATED}
 
 
 def plain(text: object, most: int = 80) -> str:
-    """Return a page's text as it may stand in names: letters, digits and a few signs, no longer than ``most``."""
+    """Return a page's text, reduced to letters, digits and a few signs, at most ``most`` characters."""
     allowed = re.sub(r"[^A-Za-z0-9 ._/()+-]+", " ", text) if isinstance(text, str) else ""
     return " ".join(allowed.split())[:most].strip()
 
@@ -76,7 +76,7 @@ def adapter_info(facts: object, number: int) -> AdapterInfo:
 def target_of(
     info: AdapterInfo, *, deterministic: bool = False, precise: bool = False, disabled_features: Collection[str] = ()
 ) -> Target:
-    """Return what lowering may know about a page's adapter; the arguments are those of ``Device``."""
+    """Return the target of a page's adapter; the arguments are those of ``Device``."""
     limits = info.limits
     return Target(
         name=info.name,

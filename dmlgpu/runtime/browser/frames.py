@@ -1,4 +1,4 @@
-"""What executor and page say to each other: binary frames, a header in JSON and bytes behind it.
+"""Messages between executor and page: binary frames of a JSON header and bytes.
 
 A frame is the header's length as four bytes, little-endian; the header, a JSON object in UTF-8; then bytes, of which
 the header names ranges. The executor sends ``{"session", "id", "commands"}`` and gets one answer for each frame,

@@ -1,4 +1,4 @@
-"""Where pages are borrowed: from a server that runs elsewhere, or one of this process's own."""
+"""Borrowing pages from a server: one that runs elsewhere, or one of this process."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def own_server(many: bool = False) -> PageServer:
 
 
 def introduction(server: PageServer) -> str:
-    """Return what to tell whoever shall open the page: the address, also as a QR code."""
+    """Return the instructions for opening the page: the address, also as a QR code."""
     code = "\n".join(_half_blocks(segno.make(server.address, error="l", micro=False).matrix_iter(border=2)))
     return f"dmlgpu: open this address in a browser whose GPU shall be used:\n\n{code}\n\n  {server.address}\n"
 

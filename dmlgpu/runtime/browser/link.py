@@ -54,7 +54,7 @@ def listed(borrowing: str) -> list[ListedPage]:
 
 
 def ask(borrowing: str, name: str) -> bytes:
-    """Return what a server answers to executors.
+    """Return a server's answer to an executor's request.
 
     Raises:
         DmlError: when it does not answer, or refuses.
@@ -144,7 +144,7 @@ class Link:
         return self._send({"commands": commands}, blobs)
 
     def answer(self, number: int) -> Future[tuple[list[Any], memoryview]]:
-        """Return what will hold the results of a frame and the bytes that came with them."""
+        """Return the future of a frame's results and the bytes that come with them."""
         with self._lock:
             return self._pending[number]
 
@@ -239,7 +239,7 @@ def printable(text: object) -> str:
 
 
 def _problem(problems: object, label: str) -> DmlError | None:
-    """Return what went wrong in a frame: its first problem."""
+    """Return a frame's first problem as an exception."""
     if not isinstance(problems, list):
         return DmlError(f"{label}: the page's answer is malformed")
     if not problems:

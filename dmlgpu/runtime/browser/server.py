@@ -52,7 +52,7 @@ MOST_PAGES: Final = 64
 
 @dataclass
 class Page:
-    """A page that has come, and keeps its place when it goes.
+    """A page that has connected; it keeps its number when it disconnects.
 
     Attributes:
         number: among those of the server, from 1.
@@ -240,7 +240,7 @@ class PageServer:
             self._changed(page)
 
     def _admit(self, connection: websockets.ServerConnection) -> Page:
-        """Return the page that says hello.
+        """Return the page of a greeting.
 
         Raises:
             InvalidArgument: when it says something else, or there is a page already.
@@ -324,7 +324,7 @@ def reachable_host(host: str) -> str:
 
 
 def _names(host: str, shown: str) -> list[str]:
-    """Return what browsers may call the server."""
+    """Return the host names under which browsers may reach the server."""
     return [_bracketed(name) for name in (host, shown, "localhost", LOOPBACK, socket.gethostname())]
 
 
@@ -333,13 +333,13 @@ def _bracketed(host: str) -> str:
 
 
 def _below(path: str, token: str) -> str | None:
-    """Return what follows the token in a request's path; None where the token is another."""
+    """Return the part of a request's path behind the token; None if the token is wrong."""
     prefix, _, name = path.partition("?")[0].removeprefix("/").partition("/")
     return name if hmac.compare_digest(prefix.encode(), token.encode()) else None
 
 
 def _bounded(facts: object) -> dict[str, Any]:
-    """Return a page's facts, checked already, without what nobody reads."""
+    """Return a page's checked facts, reduced to those that are used."""
     assert isinstance(facts, Mapping)
     texts = ("vendor", "architecture", "device", "description", "browser")
     bounded: dict[str, Any] = {name: str(facts.get(name, ""))[:500] for name in texts}
@@ -347,7 +347,7 @@ def _bounded(facts: object) -> dict[str, Any]:
 
 
 def _shown(query: str) -> dict[str, str | int]:
-    """Return what a page is to show, from the query of an address."""
+    """Return a page's display from the query of an address."""
     parameters = dict(parse_qsl(query[:4000]))
     texts: dict[str, str | int] = {name: parameters[name] for name in ("now", "verdict") if name in parameters}
     numbers = {name: int(parameters[name]) for name in ("done", "count") if parameters.get(name, "").isdecimal()}

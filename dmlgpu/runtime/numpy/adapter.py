@@ -1,4 +1,4 @@
-"""The adapter that is always there; listing it must not load what computes on it."""
+"""The adapter that always exists; listing it must not load the reference."""
 
 from __future__ import annotations
 

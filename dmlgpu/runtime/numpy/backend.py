@@ -58,7 +58,7 @@ class NumPyBackend(Backend):
         return NumPyExecutable(desc, self._room, preserve_padding)
 
     def _room(self) -> int | None:
-        """Return the bytes of the memory budget that no buffer takes; None where there is no budget."""
+        """Return the free bytes of the memory budget; None if there is no budget."""
         return None if self.memory_budget is None else max(0, self.memory_budget - self._allocated)
 
     def compile_graph(

@@ -24,7 +24,7 @@ Work: TypeAlias = Callable[[], None]
 
 
 class NumPyExecutable(Executable):
-    """One operator, computed by the reference; owned inputs lie in the persistent resource as they were given.
+    """One operator, computed by the reference; the persistent resource holds copies of owned inputs.
 
     Args:
         desc: the operator.
@@ -69,7 +69,7 @@ class NumPyExecutable(Executable):
         memory[:] = content
 
     def _left(self) -> int | None:
-        """Return the bytes to compute in, less those in which results are laid out as their tensors lie."""
+        """Return the bytes left to compute in, less copies of the outputs."""
         room = self._room()
         copies = sum(tensor.byte_size for tensor in self._outputs if tensor is not None)
         return None if room is None else max(0, room - copies)
@@ -83,7 +83,7 @@ class NumPyExecutable(Executable):
         return tuple(functools.partial(copy, index) for index in self._owned)
 
     def _kept(self, index: int, resources: Resources) -> Range[Memory]:
-        """Return where the persistent resource keeps an owned input."""
+        """Return the range of an owned input in the persistent resource."""
         persistent, owned = resources.persistent, self._owned[index]
         assert persistent is not None
         return Range(persistent.buffer, persistent.offset + owned.offset, owned.size)
@@ -107,7 +107,7 @@ def _view(source: Range[Memory]) -> Memory:
 
 
 class NumPyGraph(Executable):
-    """A network; owned inputs lie in the persistent resource as they were given, results in the temporary one.
+    """A network; the persistent resource holds copies of owned inputs, the temporary one intermediate results.
 
     Args:
         network: what is computed.
@@ -157,7 +157,7 @@ class NumPyGraph(Executable):
         return work
 
     def _value(self, value: Value, resources: Resources) -> Range[Memory]:
-        """Return where a value lies."""
+        """Return the range of a value."""
         match value:
             case GraphInput() if value.index in self._owned:
                 return self._kept(value.index, resources)
@@ -180,7 +180,7 @@ class NumPyGraph(Executable):
 
 
 def _temporaries(network: Network) -> tuple[dict[Value, Range[None]], int]:
-    """Return where the results that are no outputs lie in the temporary resource, and its size."""
+    """Return the ranges of intermediate results in the temporary resource, and its size."""
     ends = set(network.outputs)
     tensors = {
         Result(number, output): (Allocation(node.name), slot.tensor)

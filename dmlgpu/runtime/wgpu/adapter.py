@@ -107,7 +107,7 @@ def target_of(
     disabled_features: Collection[str] = (),
     tuned: Tuned | None = None,
 ) -> Target:
-    """Return what lowering may know about an adapter.
+    """Return the target that operators are compiled for on an adapter.
 
     Args:
         features: those in use; None means all that the adapter has.

@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 
 from dmlgpu.common.cache import Cache
 from dmlgpu.common.errors import InvalidArgument
-from dmlgpu.compiler import programs
-from dmlgpu.compiler.graph.network import Network
 from dmlgpu.compiler.plan import Role
 from dmlgpu.compiler.program import MAX_SLOTS, Kernel, Program, Slot
 from dmlgpu.compiler.target import AdapterInfo, Target
 from dmlgpu.runtime.executor import Range, Resources, Timing
+from dmlgpu.runtime.rendered import RenderedBackend
 from dmlgpu.runtime.wgpu import forks
 from dmlgpu.runtime.wgpu.buffers import Allocator, GpuBuffer, Guard
 from dmlgpu.runtime.wgpu.context import Context
@@ -31,7 +30,7 @@ from dmlgpu.runtime.wgpu.transfers import StagedReading, Transfers
 _WARM_UP_BYTES = 256
 
 
-class GpuBackend:
+class GpuBackend(RenderedBackend):
     """An adapter's device and everything made on it. Usable from several threads.
 
     Args:
@@ -110,7 +109,7 @@ class GpuBackend:
 
     @property
     def pipeline_cache(self) -> Cache[Any, Any]:
-        """The compiled pipelines that are kept for when they are asked for again (see ``Device.pipeline_cache``)."""
+        """The cache of compiled pipelines (see ``Device.pipeline_cache``)."""
         return self._pipelines.cache
 
     @property
@@ -120,45 +119,8 @@ class GpuBackend:
 
     # ---- programs ---------------------------------------------------------------------------------------------------
 
-    def check(self, desc: Any) -> None:
-        """Lower and render a description without compiling it.
-
-        Raises:
-            OperatorNotImplemented: when there is no such operator yet.
-            NotSupported: when the adapter lacks a feature that it needs, or a limit is too low.
-        """
-        self._binder.check(self._program(desc, half_precision=False))
-
-    def compile(self, desc: Any, half_precision: bool = False, preserve_padding: bool = False) -> GpuExecutable:
-        """Make an operator description ready to run (see ``Backend.compile``).
-
-        Raises: as ``check`` and ``prepare``.
-        """
-        return self.prepare(self._program(desc, half_precision, preserve_padding))
-
-    def _program(self, desc: Any, half_precision: bool, preserve_padding: bool = False) -> Program:
-        return programs.of_operator(desc, self.target.for_operators(half_precision, preserve_padding))
-
-    def compile_graph(
-        self, network: Network, half_precision: bool = False, disabled: Collection[str] = ()
-    ) -> GpuExecutable:
-        """Make a network ready to run, without the passes in ``disabled``.
-
-        Raises:
-            InvalidArgument: when one of them is no pass.
-            NotSupported, ShaderError, DeviceRemoved: as ``prepare``.
-        """
-        target = self.target.for_operators(half_precision)
-        return self.prepare(programs.of_network(network, target, disabled))
-
     def prepare(self, program: Program) -> GpuExecutable:
-        """Make a rendered program ready to run.
-
-        Raises:
-            NotSupported: when it exceeds one of the adapter's limits.
-            ShaderError: when a kernel does not compile.
-            DeviceRemoved: when the device is gone.
-        """
+        """Make a rendered program ready to run. Raises as ``RenderedBackend.prepare``."""
         self._context.check()
         executable = GpuExecutable(program, self._binder)
         if executable.new and self.info.backend == "Vulkan":
@@ -202,7 +164,6 @@ class GpuBackend:
     # ---- buffers ----------------------------------------------------------------------------------------------------
 
     def create_buffer(self, size: int, label: str) -> GpuBuffer:
-        """Allocate ``size`` bytes (a multiple of 4), zeroed. Raises OutOfMemory."""
         return self._allocator.create(size, label)
 
     def wrap_buffer(self, buffer: wgpu.GPUBuffer, label: str = "") -> GpuBuffer:
@@ -214,15 +175,12 @@ class GpuBackend:
         self._allocator.destroy(buffer)
 
     def write(self, buffer: GpuBuffer, offset: int, data: NDArray[np.uint8]) -> None:
-        """Put bytes (offset and length multiples of 4) into a buffer, after all submitted work."""
         self._transfers.write(buffer, offset, data)
 
     def read(self, buffer: GpuBuffer, offset: int, size: int) -> NDArray[np.uint8]:
-        """Return the bytes of a buffer (offset and size multiples of 4), once all submitted work is done."""
         return self._transfers.read(buffer, offset, size)
 
     def read_async(self, buffer: GpuBuffer, offset: int, size: int) -> StagedReading:
-        """Begin to read the bytes of a buffer (offset and size multiples of 4), after all submitted work."""
         return self._transfers.read_async(buffer, offset, size)
 
     # ---- work -------------------------------------------------------------------------------------------------------
@@ -242,19 +200,15 @@ class GpuBackend:
         return CopyWork(source.wgpu, source_offset, destination.wgpu, destination_offset, size, guard, label)
 
     def record(self, work: Sequence[Work]) -> RecordedWork:
-        """Return the same work, prepared for being submitted again and again."""
         return RecordedWork(work)
 
     def submit(self, *work: Sequence[Work]) -> int:
-        """Run units of work in order as one submission; returns its serial number for ``is_done`` and ``wait``."""
         return self._queue.submit(*work)
 
     def is_done(self, serial: int) -> bool:
-        """Return whether a submission has finished."""
         return self._queue.is_done(serial)
 
     def wait(self, serial: int, timeout: float | None = None) -> bool:
-        """Wait for a submission; False when ``timeout`` seconds pass first."""
         return self._queue.wait(serial, timeout)
 
     def time(self, work: Sequence[Work], parts: bool = False) -> Timing:

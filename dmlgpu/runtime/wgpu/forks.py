@@ -15,7 +15,7 @@ from dmlgpu.common.errors import InvalidState
 
 
 class Inherited(Protocol):
-    """What a child gets from its parent and may not use."""
+    """An object that a child inherits from its parent and may not use."""
 
     def abandon(self) -> None:
         """Be unusable, without a call of the driver. Other threads, which held locks perhaps, are gone."""

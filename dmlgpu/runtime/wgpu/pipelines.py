@@ -17,6 +17,7 @@ from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.common.errors import ShaderError
 from dmlgpu.compiler.program import Kernel
 from dmlgpu.compiler.target import PARAMETER_BYTES, AdapterInfo
+from dmlgpu.runtime.rendered import shader_error
 from dmlgpu.runtime.wgpu import native, releases
 from dmlgpu.runtime.wgpu.context import Context, reason_of
 from dmlgpu.runtime.wgpu.queue import GpuQueue
@@ -31,9 +32,10 @@ reduction, which ``python benchmarks/pipeline_memory.py`` measures. llvmpipe tak
 OTHER_BYTES_PER_CHARACTER: Final = 200
 """The same for drivers that were not measured. Hardware takes less."""
 
-_LINES_AROUND = 3
-
 _Key: TypeAlias = tuple[str, int, bool]
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 class GpuPipelines:
@@ -171,7 +173,7 @@ class GpuPipelines:
 
 
 def bytes_per_character(info: AdapterInfo) -> int:
-    """Return what an adapter's pipelines take in memory, per character of their texts."""
+    """Return the bytes of an adapter's pipelines per character of their texts."""
     for driver, size in BYTES_PER_CHARACTER.items():
         if driver in info.name:
             return size
@@ -179,23 +181,11 @@ def bytes_per_character(info: AdapterInfo) -> int:
 
 
 def compile_error(operator: str, kernel: Kernel, adapter: str, error: Exception) -> str:
-    """Return the text of a ShaderError: what failed and why, then the lines around the fault with their numbers."""
+    """Return the text of a ShaderError, from wgpu's report."""
     text = str(error)
     place = re.search(r"┌─ .*:(\d+):\d+", text)
-    head = f"{operator}: kernel {kernel.label!r} does not compile on {adapter}: {_fault(text) or reason_of(error)}"
-    if place is None:
-        return head
-    line = int(place[1])
-    file = template_of(kernel.wgsl, line)
-    return f"{head}{f' (in {file})' if file else ''}\n{excerpt(kernel.wgsl, line)}"
-
-
-def template_of(source: str, line: int) -> str | None:
-    """Return the shader file that a line of rendered WGSL came from: rendering puts its name above the text of each
-    file."""
-    above = "\n".join(source.splitlines()[:line])
-    names = re.findall(r"^// ---- (\S+)$", above, re.MULTILINE)
-    return names[-1] if names else None
+    line = None if place is None else int(place[1])
+    return shader_error(operator, kernel, adapter, _fault(text) or reason_of(error), line)
 
 
 def _fault(text: str) -> str | None:
@@ -207,21 +197,6 @@ def _fault(text: str) -> str | None:
         causes = re.findall(r"^ += (.*)", text, re.MULTILINE)
         return ": ".join([validation[1], *causes[-1:]])
     return None
-
-
-def excerpt(source: str, line: int) -> str:
-    """Return the lines of a source around one (counted from 1), numbered, with an arrow at it."""
-    lines = source.splitlines()
-    first, last = max(line - _LINES_AROUND, 1), min(line + _LINES_AROUND, len(lines))
-    width = len(str(last))
-    return "\n".join(
-        f"{'>' if number == line else ' '} {number:{width}} | {lines[number - 1]}".rstrip()
-        for number in range(first, last + 1)
-    )
-
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 def in_parallel(function: Callable[[Item], Result], items: Sequence[Item], threads: int) -> list[Result]:

@@ -83,7 +83,7 @@ def _work() -> None:
 
 
 def _collect(reference: weakref.ref[GpuQueue]) -> None:
-    """Have a device's driver free what was dropped."""
+    """Have a device's driver free dropped pipelines."""
     device_queue = reference()
     if device_queue is not None:
         with contextlib.suppress(DmlError):  # the device is gone, and its pipelines with it

@@ -21,7 +21,7 @@ _MOST_PARTS = 1024  # a query set holds 4096 at most
 
 
 class Timestamps:
-    """Times lists of work, by the device's timestamps where it has them."""
+    """Times lists of work, by the device's timestamps if it has them."""
 
     def __init__(self, context: Context, allocator: Allocator, queue: GpuQueue, transfers: Transfers):
         self._context, self._allocator, self._queue, self._transfers = context, allocator, queue, transfers

@@ -144,16 +144,15 @@ def bias_add(node: OnnxNode) -> OnnxValue:
     return node.valued(dml.add(_with_bias(node), node.tensor(2)), node.shape(0))
 
 
-def _clipped(x: Expression, min: float, max: float) -> Expression:
-    """Return elements between bounds; the upper bound wins if it is below the lower one, as in ONNX's Clip."""
-    return dml.clip(x, min if min < max else max, max)
-
-
 _FUSED: dict[str, Activation] = {
     "": (lambda x: x, {}),
     "Relu": (functions.activation_relu, {}),
     "Tanh": (functions.activation_tanh, {}),
-    "Clip": (_clipped, {"min": -3.402823e38, "max": 3.402823e38}),
+    # As in ONNX's Clip, the upper bound wins if it is below the lower one.
+    "Clip": (
+        lambda x, min, max: dml.clip(x, min if min < max else max, max),
+        {"min": -3.402823e38, "max": 3.402823e38},
+    ),
     "ScaledTanh": (functions.activation_scaled_tanh, {"alpha": 1.0, "beta": 1.0}),
     **{name: ACTIVATIONS[name] for name in ("Elu", "HardSigmoid", "LeakyRelu", "Selu", "Sigmoid", "Softplus")},
     **{name: ACTIVATIONS[name] for name in ("Softsign", "ThresholdedRelu")},

@@ -72,7 +72,8 @@ def group_query_attention(node: OnnxNode) -> Steps:
     may_be_blind = added is not None or node.integer("local_window_size", -1) == 0
     seen = _seen(node, sizes, lengths, causal=is_composed or may_be_blind)
     bias = bias_of(seen, added, query.data_type)
-    operands = AttentionInputs(parts[0], parts[1], parts[2], sizes.heads, sizes.shared, scale, bias, _past(node, sizes))
+    past = _cache(node, 3, sizes), _cache(node, 4, sizes)
+    operands = AttentionInputs(parts[0], parts[1], parts[2], sizes.heads, sizes.shared, scale, bias, past)
     results = attend(operands, lengths=lengths, present=True)
     output = results.output
     if is_composed:
@@ -163,12 +164,8 @@ def _rotated(
     return rotated(query, cos, sin, interleaved=interleaved), rotated(key, cos, sin, interleaved=interleaved)
 
 
-def _past(node: OnnxNode, sizes: _Sizes) -> tuple[Expression, Expression]:
-    """Return past keys and values, padded with zeros to the rows of the cache."""
-    return _cache(node, 3, sizes), _cache(node, 4, sizes)
-
-
 def _cache(node: OnnxNode, number: int, sizes: _Sizes) -> Expression:
+    """Return past keys or values, padded with zeros to the rows of the cache."""
     if not node.has(number) or node.value(number).is_empty:
         whole = (sizes.batch, sizes.shared, sizes.keys, sizes.size)
         return dml.fill_value_constant(node.builder, whole, node.data_type(0), 0)

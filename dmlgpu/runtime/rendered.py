@@ -1,0 +1,246 @@
+"""Rendered programs on executors that run kernels: limits, bound ranges, constants, and the errors of shaders."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import weakref
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import Any
+
+from dmlgpu.catalog.tensor_desc import TENSOR_ALIGNMENT, aligned
+from dmlgpu.common.errors import BindingError, NotSupported
+from dmlgpu.common.timings import Timings
+from dmlgpu.compiler import aliasing, programs
+from dmlgpu.compiler.graph.network import Network
+from dmlgpu.compiler.plan import Role
+from dmlgpu.compiler.program import MAX_SLOTS, Kernel, Program, Slot
+from dmlgpu.compiler.target import AdapterInfo, Target
+from dmlgpu.runtime.executor import Backend, Dispatch, Executable, Range, Resources
+
+_LINES_AROUND = 3
+
+Binding = Callable[[str, Kernel, Any, Resources, bool], Dispatch]
+"""Binds a kernel of an operator and its pipeline to resources; the last argument is ``Program.immediates``."""
+
+
+class RenderedBackend(Backend):
+    """An executor that compiles descriptions to programs; subclasses say how to ``prepare`` one."""
+
+    def check(self, desc: Any) -> None:
+        """Lower and render a description without compiling it.
+
+        Raises:
+            OperatorNotImplemented: when there is no such operator yet.
+            NotSupported: when the adapter lacks a feature that it needs, or a limit is too low.
+        """
+        check_limits(self._program(desc, half_precision=False), self.target, self.info)
+
+    def compile(self, desc: Any, half_precision: bool = False, preserve_padding: bool = False) -> Executable:
+        """Make an operator description ready to run (see ``Backend.compile``). Raises as ``check`` and ``prepare``."""
+        return self.prepare(self._program(desc, half_precision, preserve_padding))
+
+    def compile_graph(
+        self, network: Network, half_precision: bool = False, disabled: Collection[str] = ()
+    ) -> Executable:
+        """Make a network ready to run, without the passes in ``disabled``.
+
+        Raises:
+            InvalidArgument: when one of them is no pass.
+            NotSupported, ShaderError, DeviceRemoved: as ``prepare``.
+        """
+        return self.prepare(programs.of_network(network, self.target.for_operators(half_precision), disabled))
+
+    def prepare(self, program: Program) -> Executable:
+        """Make a rendered program ready to run.
+
+        Raises:
+            NotSupported: when it exceeds one of the adapter's limits.
+            ShaderError: when a kernel does not compile.
+            DeviceRemoved: when the device is gone.
+        """
+        raise NotImplementedError
+
+    def _program(self, desc: Any, half_precision: bool, preserve_padding: bool = False) -> Program:
+        return programs.of_operator(desc, self.target.for_operators(half_precision, preserve_padding))
+
+
+class ProgramExecutable(Executable):
+    """A program with its pipelines, one per kernel of ``kernels_of``, and its constants.
+
+    Attributes:
+        temporary_size, persistent_size: bytes of these resources.
+        memory: bytes of its pipelines, as estimated, and of its constants.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        pipelines: Sequence[Any],
+        constants: tuple[Range[Any], ...],
+        *,
+        bind: Binding,
+        size_of: Callable[[str], int],
+        timings: Timings,
+    ):
+        self.program = program
+        self.temporary_size, self.persistent_size = program.temporary_size, program.persistent_size
+        self._constants, self._bind, self._timings = constants, bind, timings
+        kernels, count = kernels_of(program), len(program.initialization)
+        self.memory = sum(map(size_of, {kernel.wgsl for kernel in kernels})) + sum(map(len, program.constants))
+        compiled = list(zip(kernels, pipelines, strict=True))
+        self._initialization, self._kernels = compiled[:count], compiled[count:]
+
+    @property
+    def timings(self) -> Timings:
+        """How long making it took."""
+        return self._timings
+
+    def bind(self, resources: Resources) -> Sequence[Dispatch]:
+        """Return the dispatches of one execution on these resources.
+
+        Raises:
+            BindingError: when a resource that a kernel uses is missing or too small.
+            NotSupported: when a binding, grown to the offset alignment and to all that it is shared for, exceeds the
+                adapter's limit; or when ranges that meet cannot be shared.
+            ShaderError: when a kernel, rendered anew for slots that share a binding, does not compile.
+        """
+        return self._bound(self._kernels, resources)
+
+    def bind_initialization(self, resources: Resources) -> Sequence[Dispatch]:
+        """Return the dispatches that fill the persistent resource. Raises as ``bind``."""
+        return self._bound(self._initialization, resources)
+
+    def _bound(self, kernels: Sequence[tuple[Kernel, Any]], resources: Resources) -> Sequence[Dispatch]:
+        bind, program = self._bind, self.program
+        resources = replace(resources, constants=self._constants) if self._constants else resources
+        return tuple(
+            bind(program.operator, kernel, pipeline, resources, program.immediates) for kernel, pipeline in kernels
+        )
+
+
+def kernels_of(program: Program) -> tuple[Kernel, ...]:
+    """Return a program's kernels in the order in which they run: drivers shall translate the first ones first."""
+    return (*program.initialization, *program.kernels)
+
+
+def upload_constants(
+    owner: object,
+    program: Program,
+    create: Callable[[int, str], Any],
+    destroy: Callable[[Any], object],
+    write: Callable[[Any, int, bytes], object],
+) -> tuple[Range[Any], ...]:
+    """Upload a program's data into one buffer that lives as long as its owner, the executable."""
+    constants = program.constants
+    if not constants:
+        return ()
+    starts = [0, *itertools.accumulate(aligned(len(data)) for data in constants)]
+    buffer = create(starts[-1], f"{program.operator} constants")
+    weakref.finalize(owner, destroy, buffer)
+    for start, data in zip(starts, constants, strict=False):
+        write(buffer, start, data)
+    return tuple(Range(buffer, start, len(data)) for start, data in zip(starts, constants, strict=False))
+
+
+# ---- limits and ranges ----------------------------------------------------------------------------------------------
+
+
+def check_limits(program: Program, target: Target, info: AdapterInfo) -> None:
+    """Refuse programs that the driver would refuse only at submission, or whose excess it would not notice.
+
+    Raises:
+        NotSupported: when the program needs immediates, more buffers, a larger grid or larger bindings than the adapter
+            has.
+    """
+    for kernel in kernels_of(program):
+        what = f"{program.operator}: kernel {kernel.label!r}"
+        if program.immediates and not target.has("immediates"):
+            raise NotSupported(f"{what} is rendered for immediates, which {info} lacks")
+        slots = min(target.max_storage_buffers, MAX_SLOTS)
+        if len(kernel.slots) > slots:
+            raise NotSupported(f"{what} binds {len(kernel.slots)} buffers, more than the {slots} possible on {info}")
+        if max(kernel.grid) > target.max_workgroups_per_dimension:
+            raise NotSupported(
+                f"{what} has a grid of {kernel.grid}, more than the {target.max_workgroups_per_dimension}"
+                f" workgroups that {info} allows along an axis"
+            )
+        ranges = [((slot.role, slot.index), slot.offset, slot.size) for slot in kernel.slots]
+        layout = aliasing.layout(ranges, kernel.bindings, TENSOR_ALIGNMENT)
+        check_binding_sizes(program.operator, kernel, layout, target.max_binding_size, info)
+
+
+def check_binding_sizes(operator: str, kernel: Kernel, layout: aliasing.Layout, limit: int, info: AdapterInfo) -> None:
+    """Raise NotSupported if a binding is larger than the adapter allows."""
+    for binding, (_, _, size) in enumerate(layout.bound):
+        if size > limit:
+            numbers = layout.bindings or range(len(kernel.slots))
+            slots = [slot for slot, number in zip(kernel.slots, numbers, strict=True) if number == binding]
+            raise NotSupported(
+                f"{operator}: kernel {kernel.label!r} binds {size:,} bytes of"
+                f" {' and '.join(f'{slot.role} {slot.index}' for slot in slots)},"
+                f" more than the {limit:,} that {info} allows in one binding"
+            )
+
+
+def bound_range(operator: str, kernel: Kernel, slot: Slot, resources: Resources) -> tuple[Any, int, int]:
+    """Return buffer, offset and size of the bytes that a kernel's slot is bound to.
+
+    Raises:
+        BindingError: the resource is missing or too small.
+    """
+    bound = _resource(slot, resources)
+    if bound is None:
+        raise BindingError(f"{operator}: kernel {kernel.label!r} needs {slot.role} {slot.index}, which is not bound")
+    if slot.offset + slot.size > bound.size:
+        raise BindingError(
+            f"{operator}: kernel {kernel.label!r} needs {slot.offset + slot.size:,} bytes of"
+            f" {slot.role} {slot.index}, got {bound.size:,}"
+        )
+    return bound.buffer, bound.offset + slot.offset, slot.size
+
+
+def _resource(slot: Slot, resources: Resources) -> Range[Any] | None:
+    match slot.role:
+        case Role.INPUT:
+            return resources.inputs[slot.index] if slot.index < len(resources.inputs) else None
+        case Role.OUTPUT:
+            return resources.outputs[slot.index] if slot.index < len(resources.outputs) else None
+        case Role.TEMPORARY:
+            return resources.temporary
+        case Role.PERSISTENT:
+            return resources.persistent
+        case Role.CONSTANT:
+            return resources.constants[slot.index]
+
+
+# ---- errors of shaders ----------------------------------------------------------------------------------------------
+
+
+def shader_error(operator: str, kernel: Kernel, adapter: str, reason: str, line: int | None) -> str:
+    """Return the text of a ShaderError: the compiler's reason, and the lines around the fault if its line is known."""
+    head = f"{operator}: kernel {kernel.label!r} does not compile on {adapter}: {reason}"
+    if line is None:
+        return head
+    file = template_of(kernel.wgsl, line)
+    return f"{head}{f' (in {file})' if file else ''}\n{excerpt(kernel.wgsl, line)}"
+
+
+def template_of(source: str, line: int) -> str | None:
+    """Return the shader file that a line of rendered WGSL came from: rendering puts its name above the text of each
+    file."""
+    above = "\n".join(source.splitlines()[:line])
+    names = re.findall(r"^// ---- (\S+)$", above, re.MULTILINE)
+    return names[-1] if names else None
+
+
+def excerpt(source: str, line: int) -> str:
+    """Return the lines of a source around one (counted from 1), numbered, with an arrow at it."""
+    lines = source.splitlines()
+    first, last = max(line - _LINES_AROUND, 1), min(line + _LINES_AROUND, len(lines))
+    width = len(str(last))
+    return "\n".join(
+        f"{'>' if number == line else ' '} {number:{width}} | {lines[number - 1]}".rstrip()
+        for number in range(first, last + 1)
+    )
