@@ -51,6 +51,30 @@ def test_weights_and_shapes() -> None:
     assert where["Gather"] == where["Concat"] == "host"
 
 
+def test_all_inputs_of_a_node_are_read_at_once() -> None:
+    nodes = [
+        helper.make_node("Cast", ["widths"], ["pads"], to=INT64),
+        helper.make_node("Cast", ["numbers"], ["axes"], to=INT64),
+        helper.make_node("Pad", ["x", "pads", "", "axes"], ["y"]),
+    ]
+    inputs = {"x": (FLOAT, [2, 3]), "widths": (FLOAT, [2]), "numbers": (FLOAT, [1])}
+    feeds = {"x": normal(2, 3), "widths": np.array([1, 2], np.float32), "numbers": np.array([1], np.float32)}
+    session = check(model_of(nodes, inputs, {"y": FLOAT}), feeds)
+    assert [node.where for node in session.placement] == ["device", "device", "read", "device"]
+    assert len(session._runner._stages) == 2
+
+
+def test_random_numbers_end_no_graph() -> None:
+    nodes = [
+        helper.make_node("RandomNormalLike", ["x"], ["noise"], seed=1.0),
+        helper.make_node("Add", ["x", "noise"], ["y"]),
+    ]
+    session = load(model_of(nodes, {"x": (FLOAT, [4])}, {"y": FLOAT}), "numpy")
+    first, second = (session.run({"x": normal(4)})["y"] for _ in range(2))
+    assert not np.array_equal(first, second)
+    assert len(session._runner._stages) == 1
+
+
 def test_elements_decide_about_shapes() -> None:
     nodes = [
         helper.make_node("Relu", ["x"], ["positive"]),

@@ -253,7 +253,9 @@ class OnnxNode:
 
         The registration of the node's operator names the input, so that they are read before its function is called.
         """
-        return self.value(number).host_array
+        value = self.value(number)
+        assert value.array is not None, f"{self}: the operator's registration must name input {number} (host=...)"
+        return value.host_array
 
     def host_integers(self, number: int, count: int | None = None) -> tuple[int, ...]:
         """Return an input on the host as integers in a row; with ``count``, that many.
