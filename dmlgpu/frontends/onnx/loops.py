@@ -242,7 +242,7 @@ def scan(
         again = [state.signature for state in carried] == signatures
         if step == 1 and again and length - step >= LEAST_TRIPS and not any(axes):
             slices = {
-                slot: SequenceSlice(_packed(runner.device, source), bool(is_backward))
+                slot: SequenceSlice(Slots(runner.device, [source.held]).tensor(0), bool(is_backward))
                 for slot, (source, is_backward) in enumerate(zip(sources, backward, strict=True), len(carried))
             }
             trips = _recorded(runner, [*carried, *parts, *captured], len(carried), is_loop=False, slices=slices)
@@ -253,11 +253,6 @@ def scan(
                         pieces.append(piece)
                 carried = trips.results()
     return carried, [_joined(pieces) if pieces else None for pieces in gathered]
-
-
-def _packed(device: Device, value: RunInput) -> Tensor:
-    """Return a tensor in a memory of its own."""
-    return Slots(device, [value.held]).tensor(0)
 
 
 def turned(steps: RunInput, axis: int, backward: bool) -> RunInput:

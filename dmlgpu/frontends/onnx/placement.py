@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
@@ -91,7 +91,6 @@ class NodeKernels:
     """
 
     segment: Segment
-    _by_name: dict[str, list[str]] = field(default_factory=dict)
 
     @cached_property
     def explanation(self) -> Explanation | None:

@@ -76,7 +76,7 @@ class OnnxValue:
 
     @classmethod
     def of_tensor(cls, proto: TensorProto, what: str, folder: Path | None = None) -> OnnxValue:
-        """Return a tensor of the model; see ``tensors.as_array``."""
+        """Return a tensor of the model; see ``elements.as_array``."""
         data_type, is_bool, array = as_array(proto, what, folder)
         return cls(array.shape, data_type, is_bool, array, is_weight=True)
 
