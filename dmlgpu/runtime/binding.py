@@ -259,8 +259,8 @@ class BindingTable(DeviceChild):
         if dispatchable is None:
             self._bindings = None
             return
-        kind = OperatorInitializer if isinstance(dispatchable, OperatorInitializer) else CompiledOperator
-        expect_child(self.description, "dispatchable", dispatchable, kind, self._state)
+        cls = OperatorInitializer if isinstance(dispatchable, OperatorInitializer) else CompiledOperator
+        expect_child(self.description, "dispatchable", dispatchable, cls, self._state)
         self._bindings = Bindings(dispatchable, getattr(dispatchable, "operators", None))
 
     def bind_inputs(self, bindings: Sequence[Bindable | BufferArrayBinding] | None) -> None:

@@ -104,7 +104,7 @@ def as_tuple(caller: str, argument: str, values: Any, what: str) -> tuple[Any, .
     raise InvalidArgument(f"{caller}: {argument} must be a sequence of {limit}{what}, got {type(values).__name__}")
 
 
-def expect_child(caller: str, argument: str, value: object, kind: type[DeviceChild], state: DeviceState) -> None:
+def expect_child(caller: str, argument: str, value: object, cls: type[DeviceChild], state: DeviceState) -> None:
     """Check that an argument is an object of the right kind and of this device.
 
     Args:
@@ -114,9 +114,9 @@ def expect_child(caller: str, argument: str, value: object, kind: type[DeviceChi
     Raises:
         InvalidArgument: wrong kind, or another device's.
     """
-    if not isinstance(value, kind):
-        article = "an" if kind.__name__[0] in "AEIOU" else "a"
-        raise InvalidArgument(f"{caller}: {argument} must be {article} {kind.__name__}, got {type(value).__name__}")
+    if not isinstance(value, cls):
+        article = "an" if cls.__name__[0] in "AEIOU" else "a"
+        raise InvalidArgument(f"{caller}: {argument} must be {article} {cls.__name__}, got {type(value).__name__}")
     if value._state is not state:
         raise InvalidArgument(
             f"{caller}: {argument}, {value.description}, belongs to another device ({value._state.label}) "

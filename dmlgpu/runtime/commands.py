@@ -174,8 +174,8 @@ class CommandRecorder(DeviceChild):
             command_list._entries.append(target.recorded())
 
     def _wrong_table(self, dispatchable: Dispatchable, bindings: BindingTable) -> InvalidArgument:
-        kind = OperatorInitializer if isinstance(dispatchable, OperatorInitializer) else CompiledOperator
-        expect_child("record_dispatch", "dispatchable", dispatchable, kind, self._state)
+        cls = OperatorInitializer if isinstance(dispatchable, OperatorInitializer) else CompiledOperator
+        expect_child("record_dispatch", "dispatchable", dispatchable, cls, self._state)
         target = bindings.dispatchable
         bound = (
             "nothing"

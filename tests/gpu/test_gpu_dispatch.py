@@ -82,9 +82,9 @@ def test_kernels_that_copy_become_copies_between_buffers(adapter: AdapterInfo, m
 
 def test_dispatches_of_a_list_run_in_order_and_see_each_other(backend: GpuBackend) -> None:
     a, b = backend.create_buffer(256, "a"), backend.create_buffer(256, "b")
-    one, two = backend.prepare(add(backend, 1)), backend.prepare(add(backend, 2))
-    there = one.bind(Resources((Range(a, 0, 256),), (Range(b, 0, 256),)))
-    back = two.bind(Resources((Range(b, 0, 256),), (Range(a, 0, 256),)))
+    first, second = backend.prepare(add(backend, 1)), backend.prepare(add(backend, 2))
+    there = first.bind(Resources((Range(a, 0, 256),), (Range(b, 0, 256),)))
+    back = second.bind(Resources((Range(b, 0, 256),), (Range(a, 0, 256),)))
     run(backend, [*there, *back] * 500)
     np.testing.assert_array_equal(read_words(backend, a), np.full(64, 1500))
     np.testing.assert_array_equal(read_words(backend, b), np.full(64, 1498))
@@ -134,16 +134,18 @@ def test_temporary_and_persistent_slots_lie_at_their_offsets(backend: GpuBackend
         program(backend, first, second, initialization=(initialization,), temporary_size=768, persistent_size=512)
     )
     assert (executable.temporary_size, executable.persistent_size) == (768, 512)
-    owned, kept, scratch, target = (
+    owned, persistent_buffer, scratch, target = (
         backend.create_buffer(1280, name) for name in ("owned", "kept", "scratch", "target")
     )
     backend.write(owned, 0, words(np.full(320, 10)))
     run(
         backend,
-        executable.bind_initialization(Resources((None, Range(owned, 0, 256)), (), None, Range(kept, 256, 512))),
+        executable.bind_initialization(
+            Resources((None, Range(owned, 0, 256)), (), None, Range(persistent_buffer, 256, 512))
+        ),
     )
-    np.testing.assert_array_equal(read_words(backend, kept)[128:192], 10 + np.arange(64))
-    resources = Resources((), (Range(target, 0, 256),), Range(scratch, 256, 768), Range(kept, 256, 512))
+    np.testing.assert_array_equal(read_words(backend, persistent_buffer)[128:192], 10 + np.arange(64))
+    resources = Resources((), (Range(target, 0, 256),), Range(scratch, 256, 768), Range(persistent_buffer, 256, 512))
     run(backend, executable.bind(resources))
     np.testing.assert_array_equal(read_words(backend, scratch)[192:256], 3 * (10 + np.arange(64)))
     np.testing.assert_array_equal(read_words(backend, target)[:64], 3 * (10 + np.arange(64)) + 1)

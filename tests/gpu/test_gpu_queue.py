@@ -85,8 +85,8 @@ def test_several_sequences_are_one_submission(backend: GpuBackend) -> None:
     before = backend.submit()
     backend.write(a, 0, words(np.arange(64)))
     assert backend.submit(recordings[0], twos, recordings[1], recordings[0]) == before + 1
-    found = [backend.read(one, 0, 256).view(np.uint32) for one in (a, b, c)]
-    np.testing.assert_array_equal(found, [np.arange(64) + more for more in (3, 4, 3)])
+    result = [backend.read(one, 0, 256).view(np.uint32) for one in (a, b, c)]
+    np.testing.assert_array_equal(result, [np.arange(64) + more for more in (3, 4, 3)])
 
 
 def test_waiting_for_what_was_never_submitted(backend: GpuBackend) -> None:

@@ -106,8 +106,8 @@ def lines(array: Array, axes: tuple[int, ...]) -> dict[tuple[int, ...], list[Any
     """For every output coordinate (0 along the axes) the elements along the axes, ascending, row-major."""
     result: dict[tuple[int, ...], list[Any]] = {}
     for place in np.ndindex(array.shape):
-        kept = tuple(0 if dimension in axes else i for dimension, i in enumerate(place))
-        result.setdefault(kept, []).append(array[place].item())
+        remaining = tuple(0 if dimension in axes else i for dimension, i in enumerate(place))
+        result.setdefault(remaining, []).append(array[place].item())
     return result
 
 

@@ -76,8 +76,8 @@ def contributed(operator: str, inputs: list[Any], outputs: int = 1, **attributes
         for name, array in zip(names, inputs, strict=True)
         if name
     ]
-    made = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in results]
-    graph = helper.make_graph([node], operator, declared, made)
+    result = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in results]
+    graph = helper.make_graph([node], operator, declared, result)
     opsets = [helper.make_opsetid("", 18), helper.make_opsetid(MICROSOFT, 1)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
@@ -196,8 +196,8 @@ def test_groups_of_heads_agree_with_onnx() -> None:
     node = helper.make_node("Attention", ["q", "k", "v"], ["y"], q_num_heads=HEADS, kv_num_heads=2, scale=0.3)
     arrays = dict(zip("qkv", given.values(), strict=True))
     declared = [helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, a.shape) for n, a in arrays.items()]
-    made = [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)]
-    graph = helper.make_graph([node], "attention", declared, made)
+    result = [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)]
+    graph = helper.make_graph([node], "attention", declared, result)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)])
     (want,) = ReferenceEvaluator(model).run(None, arrays)
     near(attention(given, (HEADS, 2))[0], want)
@@ -213,7 +213,7 @@ def row_by_row(query: Any, keys: Any, values: Any, score: Any) -> Any:
         scores = [
             score(row, key, math.fsum(x * y for x, y in zip(q, k, strict=True))) for key, k in enumerate(keys.tolist())
         ]
-        weights = [math.exp(one - max(scores)) for one in scores]
+        weights = [math.exp(score - max(scores)) for score in scores]
         columns = zip(*values.tolist(), strict=True)
         result.append(
             [math.fsum(w * v for w, v in zip(weights, column, strict=True)) / math.fsum(weights) for column in columns]

@@ -48,8 +48,8 @@ def elements(data_type):
     largest = float(np.finfo(data_type.numpy).max)
     powers = [sign * 2.0**n for n in (0, 7, 8, 15, 16, 31, 32, 63, 64) for sign in (-1, 1)]
     near = [power + difference for power in powers for difference in (-1.5, -1, -0.5, 0, 0.5, 1, 1.5)]
-    wanted = [math.inf, -math.inf, math.nan, *(number for number in near if abs(number) <= largest)]
-    return np.concatenate([numbers, np.array(wanted, data_type.numpy)])
+    expected = [math.inf, -math.inf, math.nan, *(number for number in near if abs(number) <= largest)]
+    return np.concatenate([numbers, np.array(expected, data_type.numpy)])
 
 
 @pytest.mark.parametrize(("source", "target"), TYPE_PAIRS)

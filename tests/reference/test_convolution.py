@@ -186,15 +186,15 @@ def test_backward_is_the_transpose_of_forward(fields, mode, groups, seed):
     """<forward(x), y> = <x, backward(y)>, exactly; output padding makes up for what the strides leave over."""
     rng = np.random.default_rng(seed)
     x, filters = small(rng, 2, 4, 8, 9), small(rng, 6, 4 // groups, 3, 2)
-    made = forward(x, filters, groups=groups, mode=mode, **fields)
-    y = small(rng, *made.shape)
+    result = forward(x, filters, groups=groups, mode=mode, **fields)
+    y = small(rng, *result.shape)
     left = [
         (n + start + end - (k - 1) * d - 1) % s
         for n, k, s, d, start, end in zip(x.shape[2:], filters.shape[2:], *steps(2, **fields).values(), strict=True)
     ]
     back = backward(y, filters, groups=groups, mode=mode, output_padding=left, **fields)
     assert back.shape == x.shape
-    assert np.sum(made.astype(np.float64) * y) == np.sum(x.astype(np.float64) * back)
+    assert np.sum(result.astype(np.float64) * y) == np.sum(x.astype(np.float64) * back)
 
 
 def test_output_padding_adds_elements_that_are_computed():

@@ -101,9 +101,9 @@ def random_bits(shape, data_type, seed=4):
 
 
 def tile(source, repeats):
-    made = tuple(size * count for size, count in zip(source.shape, repeats, strict=True))
+    result = tuple(size * count for size, count in zip(source.shape, repeats, strict=True))
     desc = descs.Tile(
-        input_tensor=tensor(source), output_tensor=tensor(np.empty(made, source.dtype)), repeats=tuple(repeats)
+        input_tensor=tensor(source), output_tensor=tensor(np.empty(result, source.dtype)), repeats=tuple(repeats)
     )
     return run(desc, source)
 
@@ -129,10 +129,10 @@ def split(source, extents, axis):
 
 
 def join(pieces, axis):
-    made = list(pieces[0].shape)
-    made[axis] = sum(piece.shape[axis] for piece in pieces)
+    result = list(pieces[0].shape)
+    result[axis] = sum(piece.shape[axis] for piece in pieces)
     desc = descs.Join(
-        input_tensors=tuple(map(tensor, pieces)), output_tensor=tensor(np.empty(made, pieces[0].dtype)), axis=axis
+        input_tensors=tuple(map(tensor, pieces)), output_tensor=tensor(np.empty(result, pieces[0].dtype)), axis=axis
     )
     return run(desc, *pieces)
 
@@ -167,10 +167,10 @@ def test_join_agrees_with_onnx(evaluate):
 def blocks(desc_class, source, block, **fields):
     """The result of one of the four operators."""
     batch, channels, height, width = source.shape
-    made = (batch, channels * block**2, height // block, width // block)
+    result = (batch, channels * block**2, height // block, width // block)
     if desc_class in (descs.DepthToSpace, descs.DepthToSpace1):
-        made = (batch, channels // block**2, height * block, width * block)
-    output = tensor(np.empty(made, source.dtype))
+        result = (batch, channels // block**2, height * block, width * block)
+    output = tensor(np.empty(result, source.dtype))
     return run(desc_class(input_tensor=tensor(source), output_tensor=output, block_size=block, **fields), source)
 
 

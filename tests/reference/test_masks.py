@@ -37,8 +37,8 @@ def test_one_hot_follows_the_formula(shape, axis, size, index_type, seed):
     lines = (*shape[:axis], 1, *shape[axis + 1 :])
     indices = np.random.default_rng(seed).integers(low, size + 3, lines)
     expected = oracles.one_hot(indices, size, axis, 7, 9)
-    found = one_hot(indices.astype(index_type.numpy), size, axis, np.array([7, 9]))
-    np.testing.assert_array_equal(found, expected)
+    result = one_hot(indices.astype(index_type.numpy), size, axis, np.array([7, 9]))
+    np.testing.assert_array_equal(result, expected)
 
 
 @pytest.mark.parametrize("evaluate", [onnx_reference, onnx_runtime])
@@ -54,23 +54,23 @@ def test_one_hot_agrees_with_onnx(evaluate, axis):
 
 @pytest.mark.parametrize("index", [4, -5, 2**31, 2**32, 2**32 + 1, -(2**32), 2**63 - 1, -(2**63)])
 def test_a_line_whose_index_lies_outside_is_off(index):
-    found = one_hot(np.array([[index], [1]]), 4, 1, np.array([[2, 3]], np.int8))
-    np.testing.assert_array_equal(found, [[2, 2, 2, 2], [2, 3, 2, 2]])
+    result = one_hot(np.array([[index], [1]]), 4, 1, np.array([[2, 3]], np.int8))
+    np.testing.assert_array_equal(result, [[2, 2, 2, 2], [2, 3, 2, 2]])
 
 
 @pytest.mark.parametrize("shape", [(2, 1), (1, 2), (3, 1), (1, 3), (2, 2), (3, 2)])
 def test_the_first_two_values_in_row_major_order_count(shape):
-    found = one_hot(np.array([[1]]), 2, 1, numbered(shape))
-    np.testing.assert_array_equal(found, [[1, 2]])
+    result = one_hot(np.array([[1]]), 2, 1, numbered(shape))
+    np.testing.assert_array_equal(result, [[1, 2]])
 
 
 @pytest.mark.parametrize("data_type", ALL_TYPES)
 def test_one_hot_moves_bits(data_type):
     raw = np.full((2, data_type.bits // 8), 0xFF, np.uint8)
     raw[1, 0] = 1  # of the float types, two NaN
-    found = one_hot(np.array([[0]]), 3, 1, raw.view(data_type.numpy).reshape(1, 2))
+    result = one_hot(np.array([[0]]), 3, 1, raw.view(data_type.numpy).reshape(1, 2))
     off, on = bits(raw.view(data_type.numpy)).ravel()
-    np.testing.assert_array_equal(bits(found), [[on, off, off]])
+    np.testing.assert_array_equal(bits(result), [[on, off, off]])
 
 
 def diagonal(begin, end, source=None, shape=(4, 5), *, value=7, data_type=DataType.INT32):
@@ -89,12 +89,12 @@ def diagonal(begin, end, source=None, shape=(4, 5), *, value=7, data_type=DataTy
 @given(sizes(4, 5, fewest=2), st.integers(-7, 7), st.integers(-7, 7), st.booleans())
 def test_a_band_follows_its_description(shape, begin, end, given_input):
     source = -numbered(shape) if given_input else None
-    found = diagonal(begin, end, source, shape)
+    result = diagonal(begin, end, source, shape)
     for place in np.ndindex(shape):
         distance = place[-1] - place[-2]
         filled = begin <= distance < end if begin <= end else not end <= distance < begin
         rest = 0 if source is None else source[place]
-        assert found[place] == (7 if filled else rest)
+        assert result[place] == (7 if filled else rest)
 
 
 @pytest.mark.parametrize("offset", [-5, -1, 0, 2, 6])
@@ -120,8 +120,8 @@ def test_bands_agree_with_onnx(evaluate, offset):
 def test_what_the_band_leaves_keeps_its_bits(data_type):
     raw = np.random.default_rng(3).integers(0, 256, (6, 9, data_type.bits // 8), np.uint8)
     source = raw.view(data_type.numpy)[..., 0]
-    found = diagonal(LARGEST, LARGEST, source, source.shape, value=1, data_type=data_type)
-    np.testing.assert_array_equal(bits(found), bits(source))
+    result = diagonal(LARGEST, LARGEST, source, source.shape, value=1, data_type=data_type)
+    np.testing.assert_array_equal(bits(result), bits(source))
 
 
 def old_diagonal(value, data_type, offset=0, shape=(2, 3)):
@@ -131,9 +131,9 @@ def old_diagonal(value, data_type, offset=0, shape=(2, 3)):
 
 @pytest.mark.parametrize("offset", [-3, -1, 0, 1, 4, SMALLEST, LARGEST])
 def test_one_diagonal_agrees_with_eye(offset):
-    found = old_diagonal(1.0, DataType.FLOAT16, offset, (2, 4, 5))
+    result = old_diagonal(1.0, DataType.FLOAT16, offset, (2, 4, 5))
     eye = np.zeros((4, 5)) if abs(offset) > 5 else np.eye(4, 5, offset)
-    np.testing.assert_array_equal(found, np.stack([eye, eye]))
+    np.testing.assert_array_equal(result, np.stack([eye, eye]))
 
 
 @pytest.mark.parametrize("evaluate", [onnx_reference, onnx_runtime])

@@ -282,14 +282,14 @@ def test_local_response_within_channels_sums_over_height_and_width(size):
 
 def slopes(function, x, gradient, step=1e-5):
     """By central differences, the gradient of ``sum(gradient * function(x))``."""
-    found = np.zeros_like(x)
+    result = np.zeros_like(x)
     for place in np.ndindex(x.shape):
         moved = x.copy()
         moved[place] = x[place] + step
         above = function(moved)
         moved[place] = x[place] - step
-        found[place] = (gradient * (above - function(moved))).sum() / (2 * step)
-    return found
+        result[place] = (gradient * (above - function(moved))).sum() / (2 * step)
+    return result
 
 
 @pytest.mark.parametrize(("crossed", "size"), list(itertools.product([True, False], [1, 2, 3, 4, 9])))

@@ -23,10 +23,10 @@ ONNX_MODES = {PaddingMode.CONSTANT: "constant", PaddingMode.EDGE: "edge", Paddin
 
 def padding1(source, ends, mode, value=0):
     start, end = zip(*ends, strict=True)
-    made = tuple(map(sum, zip(source.shape, start, end, strict=True)))
+    result = tuple(map(sum, zip(source.shape, start, end, strict=True)))
     desc = descs.Padding1(
         input_tensor=tensor(source),
-        output_tensor=tensor(np.empty(made, source.dtype)),
+        output_tensor=tensor(np.empty(result, source.dtype)),
         padding_mode=mode,
         padding_value_data_type=DataType.from_numpy(source.dtype),
         padding_value=value,
@@ -37,10 +37,10 @@ def padding1(source, ends, mode, value=0):
 
 
 def padding(source, value):
-    made = (source.shape[0] + 2, *source.shape[1:])
+    result = (source.shape[0] + 2, *source.shape[1:])
     desc = descs.Padding(
         input_tensor=tensor(source),
-        output_tensor=tensor(np.empty(made, source.dtype)),
+        output_tensor=tensor(np.empty(result, source.dtype)),
         padding_mode=PaddingMode.CONSTANT,
         padding_value=value,
         start_padding=(2,) + (0,) * (source.ndim - 1),

@@ -79,10 +79,10 @@ def test_average_pooling_like_onnx(shape, include_padding, dilated):
 def opset_session(operator, x, words, opset, outputs=("y",)):
     kind = helper.np_dtype_to_tensor_dtype(x.dtype)
     given = helper.make_tensor_value_info("x", kind, x.shape)
-    made = [
+    result = [
         helper.make_tensor_value_info(name, kind if name == "y" else onnx.TensorProto.INT64, None) for name in outputs
     ]
-    graph = helper.make_graph([helper.make_node(operator, ["x"], list(outputs), **words)], operator, [given], made)
+    graph = helper.make_graph([helper.make_node(operator, ["x"], list(outputs), **words)], operator, [given], result)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
     return onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
 
@@ -145,12 +145,12 @@ def test_max_unpooling_undoes_max_pooling_like_onnx():
 
 def by_differences(forward, x, gradient, step=1e-3):
     """The gradient of sum(forward(x) * gradient), by central differences."""
-    found = np.zeros(x.shape)
+    result = np.zeros(x.shape)
     for place in itertools.product(*map(range, x.shape)):
         moved = np.zeros_like(x)
         moved[place] = step
-        found[place] = ((forward(x + moved) - forward(x - moved)) * gradient).sum() / (2 * step)
-    return found
+        result[place] = ((forward(x + moved) - forward(x - moved)) * gradient).sum() / (2 * step)
+    return result
 
 
 GRADIENTS = ((1, 2, 5, 6), {"window_size": (3, 2), "strides": (2, 1), "start_padding": (1, 1), "end_padding": (1, 0)})

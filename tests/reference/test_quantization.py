@@ -87,14 +87,14 @@ def test_special_quotients():
 def onnx_model(operator, inputs, **attributes):
     """A model with its inputs as initializers, since NumPy has no 4-bit arrays to feed."""
     names = [f"input{number}" for number in range(len(inputs))]
-    made = [
+    result = [
         helper.make_tensor(name, kind, array.shape, array.ravel().tolist())
         for name, (array, kind) in zip(names, inputs, strict=True)
     ]
     node = helper.make_node(operator, names, ["quantized"], **attributes)
     cast = helper.make_node("Cast", ["quantized"], ["output"], to=onnx.TensorProto.FLOAT)
     output = helper.make_tensor_value_info("output", onnx.TensorProto.FLOAT, None)
-    graph = helper.make_graph([node, cast], operator, [], [output], made)
+    graph = helper.make_graph([node, cast], operator, [], [output], result)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
 
 

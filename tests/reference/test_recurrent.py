@@ -63,9 +63,9 @@ def arrays(operator: str, directions: int, optional: Sequence[str] = (), lengths
         "cell": state,
         "peephole": (directions, 3 * HIDDEN),
     }
-    wanted = ("x", "w", "r", *(name for name in optional if name in ONNX_ORDER[operator]))
-    found = {name: rng.standard_normal(sizes[name]).astype(np.float32) for name in wanted}
-    return found | ({} if lengths is None else {"lengths": np.array(lengths, np.int32)})
+    expected = ("x", "w", "r", *(name for name in optional if name in ONNX_ORDER[operator]))
+    result = {name: rng.standard_normal(sizes[name]).astype(np.float32) for name in expected}
+    return result | ({} if lengths is None else {"lengths": np.array(lengths, np.int32)})
 
 
 def model(operator: str, given: dict[str, Any], attributes: dict[str, Any]) -> Any:
@@ -77,8 +77,8 @@ def model(operator: str, given: dict[str, Any], attributes: dict[str, Any]) -> A
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
         for name, array in given.items()
     ]
-    found = [helper.make_tensor_value_info(name, 1, None) for name in outputs]
-    graph = helper.make_graph([node], operator, declared, found)
+    result = [helper.make_tensor_value_info(name, 1, None) for name in outputs]
+    graph = helper.make_graph([node], operator, declared, result)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
 
 
@@ -115,8 +115,8 @@ def ours(
         activation_descs=activations or DEFAULTS[operator] * directions,
         **{**FLAGS[operator], **flags},
     )
-    found = reference.evaluate(desc, [stored.get(slot.field) for slot in desc.inputs])
-    return [found[0], *(state[0] for state in found[1:])]
+    result = reference.evaluate(desc, [stored.get(slot.field) for slot in desc.inputs])
+    return [result[0], *(state[0] for state in result[1:])]
 
 
 def _stored(name: str, array: Any) -> Any:
@@ -150,8 +150,8 @@ def test_agrees_with_onnxruntime(operator: str, direction: str, lengths: Any, op
 @pytest.mark.parametrize("optional", [(), ("bias", "hidden")], ids=["bare", "all"])
 def test_agrees_with_the_reference_evaluator(operator: str, optional: tuple[str, ...]) -> None:
     given = arrays(operator, 1, optional)
-    found, wanted = ours(operator, given), by_evaluator(operator, given)
-    agree(found[: len(wanted)], wanted)
+    result, expected = ours(operator, given), by_evaluator(operator, given)
+    agree(result[: len(expected)], expected)
 
 
 @pytest.mark.parametrize("evaluate", [by_runtime, by_evaluator])
@@ -173,8 +173,8 @@ def test_lstm_with_coupled_gates_and_clipping(direction: str, optional: tuple[st
             {"input_forget": 1, "clip": 0.5},
         ),
     ):
-        wanted = by_runtime("LSTM", given, direction=direction, **attributes)
-        agree(ours("LSTM", given, DIRECTIONS[direction], **fields), wanted)
+        expected = by_runtime("LSTM", given, direction=direction, **attributes)
+        agree(ours("LSTM", given, DIRECTIONS[direction], **fields), expected)
 
 
 ACTIVATIONS: dict[str, tuple[OperatorDesc, dict[str, list[float]]]] = {
@@ -212,8 +212,8 @@ def test_each_direction_has_activations_of_its_own() -> None:
     names = ["HardSigmoid", "Tanh", "Softsign", "Sigmoid", "Affine", "Tanh"]
     numbers = {key: [*hard[1][key], *line[1][key]] for key in hard[1]}
     activations = (hard[0], TANH, descs.ActivationSoftsign(), SIGMOID, line[0], TANH)
-    wanted = by_runtime("LSTM", given, direction="bidirectional", activations=names, **numbers)
-    agree(ours("LSTM", given, RecurrentNetworkDirection.BIDIRECTIONAL, activations), wanted)
+    expected = by_runtime("LSTM", given, direction="bidirectional", activations=names, **numbers)
+    agree(ours("LSTM", given, RecurrentNetworkDirection.BIDIRECTIONAL, activations), expected)
 
 
 def test_a_sequence_of_length_0_keeps_its_initial_states() -> None:

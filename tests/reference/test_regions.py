@@ -132,17 +132,17 @@ def naive(desc, plane, region, row, column):
     """One output element by the page's loops, one sample at a time, in Python's floats."""
     scales = (desc.spatial_scale_x, desc.spatial_scale_y) * 2
     x1, y1, x2, y2 = (float(number) * scale for number, scale in zip(region, scales, strict=True))
-    found = [
+    result = [
         naive_sample(desc, plane, y, x)
         for y in naive_coordinates(desc, y1, y2, desc.output_tensor.sizes[2], row)
         for x in naive_coordinates(desc, x1, x2, desc.output_tensor.sizes[3], column)
     ]
-    return max(found) if desc.reduction_function is MAX else sum(found) / len(found)
+    return max(result) if desc.reduction_function is MAX else sum(result) / len(result)
 
 
 def naive_coordinates(desc, near, far, outputs, output):
-    wanted = math.ceil((far - near) / outputs)
-    count = min(max(wanted, desc.minimum_samples_per_output), desc.maximum_samples_per_output)
+    expected = math.ceil((far - near) / outputs)
+    count = min(max(expected, desc.minimum_samples_per_output), desc.maximum_samples_per_output)
     for sample in range(output * count, (output + 1) * count):
         moved = sample - desc.output_pixel_offset
         if not desc.align_regions_to_corners:
@@ -258,12 +258,12 @@ def gradient_of(forward, regions, *, to_input, to_regions):
 
 def by_differences(total, start, step):
     """The derivatives of a function of an array, by central differences."""
-    found = np.zeros(start.shape)
+    result = np.zeros(start.shape)
     for place in np.ndindex(start.shape):
         moved = np.zeros_like(start)
         moved[place] = step
-        found[place] = (total(start + moved) - total(start - moved)) / (2 * step)
-    return found
+        result[place] = (total(start + moved) - total(start - moved)) / (2 * step)
+    return result
 
 
 @pytest.mark.parametrize("function", [AVERAGE, MAX])

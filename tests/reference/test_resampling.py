@@ -117,10 +117,10 @@ def test_antialiasing_of_fewer_elements_than_the_triangle_holds(size, scale):
 @pytest.mark.parametrize(("given", "first"), [("scales", 2.875), ("sizes", 2.3636363)])
 def test_onnxs_own_cases_of_antialiasing(given, first, monkeypatch):
     """What the onnx package expects of its backends; DirectML has no cubic interpolation."""
-    found = []
-    monkeypatch.setattr(onnx_cases, "expect", lambda node, **arrays: found.append(arrays))
+    result = []
+    monkeypatch.setattr(onnx_cases, "expect", lambda node, **arrays: result.append(arrays))
     getattr(onnx_cases.Resize, f"export_resize_downsample_{given}_linear_antialias")()
-    ((x, numbers), (expected,)) = (found[0][key] for key in ("inputs", "outputs"))
+    ((x, numbers), (expected,)) = (result[0][key] for key in ("inputs", "outputs"))
     scales = numbers if numbers.dtype == np.float32 else numbers / x.shape
     got = resized(x, expected.shape, scales.tolist(), antialiased=True)
     np.testing.assert_allclose(got, expected, 1e-6)

@@ -16,7 +16,7 @@ def table(*fields: tuple[str, Any] | None) -> Part:
     """A table of fields in order: ``("part", Part)`` by reference, ``("u8"|"u64", number)``, ``("struct", bytes)``."""
 
     def write(builder: flatbuffers.Builder) -> int:
-        places = [one[1](builder) if one is not None and one[0] == "part" else None for one in fields]
+        places = [field[1](builder) if field is not None and field[0] == "part" else None for field in fields]
         builder.StartObject(len(fields))
         for number, (one, place) in enumerate(zip(fields, places, strict=True)):
             if one is None:

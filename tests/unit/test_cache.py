@@ -19,8 +19,8 @@ PACKAGE = Path(__file__).parents[2] / "dmlgpu"
 def filled(entries, size, *given):
     """A cache to which values of given sizes were put, by letters from a on."""
     cache = Cache(CacheLimits(entries, size))
-    for letter, one in zip("abcdefgh", given, strict=False):
-        cache.put(letter, letter.upper(), one)
+    for letter, size in zip("abcdefgh", given, strict=False):
+        cache.put(letter, letter.upper(), size)
     return cache
 
 
@@ -78,10 +78,10 @@ def test_info_counts():
 
 
 def test_values_are_made_once():
-    cache, made = filled(2, 100), []
+    cache, calls = filled(2, 100), []
     for _ in range(2):
-        assert cache.get_or_make("a", lambda: made.append(1) or "A", len) == "A"
-    assert made == [1]
+        assert cache.get_or_make("a", lambda: calls.append(1) or "A", len) == "A"
+    assert calls == [1]
     assert cache.info.size == 1
 
 
@@ -166,12 +166,12 @@ def _unbounded(path):
         if not isinstance(node, ast.FunctionDef) or not node.args.args:
             continue
         for decorator in node.decorator_list:
-            kept = ast.unparse(decorator)
-            if kept in ("functools.cache", "cache") or re.search(r"lru_cache\((maxsize=)?None\)", kept):
+            called = ast.unparse(decorator)
+            if called in ("functools.cache", "cache") or re.search(r"lru_cache\((maxsize=)?None\)", called):
                 around = lines[decorator.lineno - 2 : decorator.lineno]
                 if not any("bounded by" in line.lower() for line in around):
                     yield f"{path.relative_to(PACKAGE.parent)}:{node.lineno} {node.name}"
 
 
 def test_whatever_is_kept_without_bound_says_what_bounds_it():
-    assert [found for path in sorted(PACKAGE.rglob("*.py")) for found in _unbounded(path)] == []
+    assert [result for path in sorted(PACKAGE.rglob("*.py")) for result in _unbounded(path)] == []

@@ -61,7 +61,7 @@ def test_software_is_announced(machine, found, chosen, text):
     machine(*found)
     with pytest.warns(SoftwareAdapterWarning) as caught:
         assert adapters.choose() is chosen
-    assert [str(one.message) for one in caught] == [
+    assert [str(warning.message) for warning in caught] == [
         f"{text}: dmlgpu runs on '{chosen}', in software; "
         "name an adapter in DMLGPU_ADAPTER or Device(adapter=...) to silence this"
     ]

@@ -17,8 +17,8 @@ JOIN = descs.Join(input_tensors=(PLAIN, PLAIN), output_tensor=TensorDesc(DataTyp
 def test_inputs_by_name() -> None:
     for names in (("a", "b"), ("b_tensor", "a_tensor")):
         given = dict(zip(names, (ARRAY * 3, ARRAY), strict=True))
-        (found,) = evaluate(SUBTRACT, given, "numpy")
-        assert np.array_equal(found, ARRAY * 2 if names[0] == "a" else ARRAY * -2)
+        (result,) = evaluate(SUBTRACT, given, "numpy")
+        assert np.array_equal(result, ARRAY * 2 if names[0] == "a" else ARRAY * -2)
     (joined,) = evaluate(JOIN, {"inputs": [ARRAY, ARRAY + 1]}, device="numpy")
     assert np.array_equal(joined, np.concatenate([ARRAY, ARRAY + 1]))
 
@@ -35,8 +35,8 @@ def test_absent_tensors_may_be_left_out() -> None:
         beta=0.0,
     )
     for given in ({"a": ARRAY, "b": ARRAY}, [ARRAY, ARRAY], [ARRAY, ARRAY, None]):
-        (found,) = evaluate(gemm, given, "numpy")
-        assert np.array_equal(found, ARRAY @ ARRAY.T)
+        (result,) = evaluate(gemm, given, "numpy")
+        assert np.array_equal(result, ARRAY @ ARRAY.T)
     labels = "a_tensor (input 0), b_tensor (input 1), c_tensor (input 2)"
     with raises(InvalidArgument, f"GEMM: inputs must be 3 arrays ({labels}), got 1"):
         evaluate(gemm, [ARRAY], "numpy")

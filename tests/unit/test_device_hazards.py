@@ -9,8 +9,8 @@ from tests.unit.device_objects import FLOATS, OWNED, identity, raises, subtract
 def record(objects, compiled, inputs, outputs, *, temporary=None, persistent=None):
     """Record one dispatch over (buffer, offset) pairs."""
     table = objects.table(compiled)
-    table.bind_inputs([None if one is None else BufferBinding(*one) for one in inputs])
-    table.bind_outputs([BufferBinding(*one) for one in outputs])
+    table.bind_inputs([None if bound is None else BufferBinding(*bound) for bound in inputs])
+    table.bind_outputs([BufferBinding(*output) for output in outputs])
     table.bind_temporary_resource(None if temporary is None else BufferBinding(*temporary))
     table.bind_persistent_resource(None if persistent is None else BufferBinding(*persistent))
     objects.recorded((compiled, table))

@@ -42,7 +42,7 @@ def test_an_onnx_file_by_itself_runs_with_implicit_bindings() -> None:
     model = dxdispatch.load(EXAMPLES / "add.onnx", onnx=options)
     events = dxdispatch.execute(model, dmlgpu.Device("numpy"), print_onnx_bindings=True).events
     bound = [event for event in events if isinstance(event, dxdispatch.OnnxBound)]
-    assert [(one.name, one.resource, one.shape) for one in bound] == [
+    assert [(event.name, event.resource, event.shape) for event in bound] == [
         ("x", "implicit", (3, 5)),
         ("y", "implicit", (1, 5)),
         ("z", "deferred", (-1, 5)),

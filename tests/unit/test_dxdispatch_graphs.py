@@ -54,7 +54,7 @@ def model_of(folder: Path) -> dict[str, Any]:
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "first").mkdir()
     (tmp_path / "first" / "w.bin").write_bytes(WEIGHTS.tobytes())
@@ -62,8 +62,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_serialised_graph_runs(here: Path) -> None:
-    result = dxdispatch.run(model_of(here), dmlgpu.Device("numpy"))
+def test_a_serialised_graph_runs(folder: Path) -> None:
+    result = dxdispatch.run(model_of(folder), dmlgpu.Device("numpy"))
     expected = np.maximum(np.array([[1, 2, 3], [4, 5, 6]], np.float32) @ WEIGHTS + BIAS, 0)
     np.testing.assert_array_equal(result["out"].ravel(), expected.ravel())
 
@@ -73,11 +73,11 @@ def test_a_fused_activation_and_its_attributes() -> None:
         ("part", flat.text("DML_OPERATOR_ACTIVATION_ELU")),
         ("part", flat.parts([flat.attribute("Alpha", 6, flat.struct(0.25, dtype=np.float32))])),
     )
-    found = read_graph(product(elu), "g", lambda name: WEIGHTS.tobytes())
-    node = found.graph.nodes[2]
+    result = read_graph(product(elu), "g", lambda name: WEIGHTS.tobytes())
+    node = result.graph.nodes[2]
     assert node.desc.fused_activation.operator == "ACTIVATION_ELU"
     assert node.desc.fused_activation.alpha == 0.25
-    assert [point.name for point in (*found.inputs, *found.outputs)] == ["x", "y"]
+    assert [point.name for point in (*result.inputs, *result.outputs)] == ["x", "y"]
 
 
 def test_attributes_of_each_kind() -> None:
@@ -179,15 +179,15 @@ def test_every_damage_of_a_file_is_a_model_error_or_harmless() -> None:
             read_graph(whole[:length], "g", lambda name: WEIGHTS.tobytes())
 
 
-def test_weights_lie_in_the_models_folder(here: Path) -> None:
-    (here.parent / "file.bin").write_bytes(WEIGHTS.tobytes())
-    (here / "Partition_0.bin").write_bytes(product().replace(b"first/w", b"../file"))
+def test_weights_lie_in_the_models_folder(folder: Path) -> None:
+    (folder.parent / "file.bin").write_bytes(WEIGHTS.tobytes())
+    (folder / "Partition_0.bin").write_bytes(product().replace(b"first/w", b"../file"))
     with pytest.raises(ModelError, match="lies outside the model's folder"):
-        dxdispatch.load(model_of(here))
+        dxdispatch.load(model_of(folder))
 
 
-def test_bindings_of_graphs_go_by_the_graphs_names(here: Path) -> None:
-    model = model_of(here)
+def test_bindings_of_graphs_go_by_the_graphs_names(folder: Path) -> None:
+    model = model_of(folder)
     assert isinstance(dxdispatch.load(model).dispatchables["net"], GraphDispatchable)
     model["commands"][0]["bindings"] = {"x": "in", "z": "out"}
     with pytest.raises(ModelError, match=r"\$.commands\[0\].bindings.z: the graph has no such tensor to bind here"):

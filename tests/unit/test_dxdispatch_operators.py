@@ -107,7 +107,7 @@ def test_alias_and_signed_arrays_and_arrays_of_tensors() -> None:
         desc={"InputCount": 2, "InputTensors": [tensor(3), tensor(1)], "OutputTensor": tensor(4), "Axis": 0},
     )
     assert isinstance(joined, descs.Join)
-    assert [one.sizes for one in joined.input_tensors] == [(3,), (1,)]
+    assert [joined_tensor.sizes for joined_tensor in joined.input_tensors] == [(3,), (1,)]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from tests.unit.dxdispatch_models import complaint, load_resource, values
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder for files, the current one, in which models look that are no files."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -33,9 +33,9 @@ def test_array_constant_and_sequence_of_every_type(data_type: DataType, prefix: 
         ({"valueCount": 4, "valueStart": 2, "valueDelta": 3}, [2, 5, 8, 11]),
     ):
         resource = load_resource(initialValuesDataType=name, initialValues=initial)
-        made = resource.values.make()
-        assert made.dtype == data_type.name.lower()
-        np.testing.assert_array_equal(made, expected)
+        result = resource.values.make()
+        assert result.dtype == data_type.name.lower()
+        np.testing.assert_array_equal(result, expected)
         assert resource.size == len(expected) * data_type.bits // 8
         assert resource.to_bytes().tobytes()[: resource.size] == np.array(expected, data_type.name.lower()).tobytes()
         assert resource.to_bytes().size % 4 == 0
@@ -66,11 +66,11 @@ def test_sequences_add_up_in_their_type() -> None:
     for _ in range(40):
         expected.append(value)
         value = np.float32(value + np.float32(0.4))
-    made = load_resource(
+    result = load_resource(
         initialValuesDataType="FLOAT32", initialValues={"valueCount": 40, "valueStart": 1, "valueDelta": 0.4}
     ).values.make()
-    np.testing.assert_array_equal(made, np.array(expected))
-    assert made[-1] != np.float32(1 + 39 * 0.4), "the rounding of each step must be seen"
+    np.testing.assert_array_equal(result, np.array(expected))
+    assert result[-1] != np.float32(1 + 39 * 0.4), "the rounding of each step must be seen"
     wrapped = load_resource(
         initialValuesDataType="UINT8", initialValues={"valueCount": 3, "valueStart": 200, "valueDelta": 50}
     )
@@ -252,8 +252,8 @@ def test_missing_files_are_file_not_found_errors_too() -> None:
         ("a.png", b"", "INT8", "pictures become FLOAT32 or FLOAT16: initialValuesDataType must say so, got INT8"),
     ],
 )
-def test_bad_files(here: Path, name: str, content: Any, data_type: str | None, reason: str) -> None:
-    file = here / name
+def test_bad_files(folder: Path, name: str, content: Any, data_type: str | None, reason: str) -> None:
+    file = folder / name
     if isinstance(content, bytes):
         file.write_bytes(content)
     else:
@@ -287,8 +287,8 @@ def npy(shape: str, data_type: str = "<f4", version: int = 1, data: bytes = b"")
         (b"PK\3\4" + bytes(100), "is not a .npy file of numbers: "),
     ],
 )
-def test_array_files_that_promise_what_they_do_not_hold(here: Path, content: bytes, reason: str) -> None:
-    (here / "a.npy").write_bytes(content)
+def test_array_files_that_promise_what_they_do_not_hold(folder: Path, content: bytes, reason: str) -> None:
+    (folder / "a.npy").write_bytes(content)
     resource = {"initialValues": {"sourcePath": "a.npy"}}
     text = complaint({"resources": {"X": resource}, "dispatchables": {}, "commands": []})
-    assert text.startswith(f"$.resources.X.initialValues.sourcePath: {str(here / 'a.npy')!r} {reason}")
+    assert text.startswith(f"$.resources.X.initialValues.sourcePath: {str(folder / 'a.npy')!r} {reason}")

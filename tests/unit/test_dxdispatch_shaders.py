@@ -35,7 +35,7 @@ override SCALE: f32 = 1.0;
 
 def test_declarations() -> None:
     plain = shaders.without_comments(SHADER)
-    assert [(one.name, one.number, one.kind) for one in shaders.shader_bindings(plain)] == [
+    assert [(binding.name, binding.number, binding.kind) for binding in shaders.shader_bindings(plain)] == [
         ("a", 0, "read-only-storage"),
         ("b", 2, "storage"),
         ("c", 1, "uniform"),
@@ -69,7 +69,7 @@ def test_long_texts_take_no_longer_than_their_length(text: str) -> None:
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "s.wgsl").write_text(SHADER)
     (tmp_path / "add.onnx").write_bytes((EXAMPLES / "add.onnx").read_bytes())
@@ -93,7 +93,7 @@ def shader_model() -> dict[str, Any]:
     }
 
 
-def test_bindings_take_initial_values_ranges_or_all_of_a_uniform(here: Path) -> None:
+def test_bindings_take_initial_values_ranges_or_all_of_a_uniform(folder: Path) -> None:
     (command,) = dxdispatch.load(shader_model()).commands
     assert isinstance(command, ShaderDispatch)
     assert command.groups == (2, 1, 1)
@@ -147,7 +147,7 @@ def set_binding(name: str, value: Any) -> Callable[[dict[str, Any]], object]:
         ),
     ],
 )
-def test_bad_shader_models(here: Path, change: Callable[[dict[str, Any]], object], text: str) -> None:
+def test_bad_shader_models(folder: Path, change: Callable[[dict[str, Any]], object], text: str) -> None:
     model = copy.deepcopy(shader_model())
     change(model)
     assert complaint(model) == text
@@ -174,12 +174,12 @@ def onnx_model(**bindings: Any) -> dict[str, Any]:
     }
 
 
-def test_overrides_of_the_command_line_win(here: Path) -> None:
-    options = dxdispatch.OnnxOptions(name_overrides={"columns": 4})
-    for given, expected in ((None, 2), (options, 4)):
-        found = dxdispatch.load(onnx_model(), onnx=given).dispatchables["n"]
-        assert isinstance(found, OnnxDispatchable)
-        assert [one.shape for one in found.model.inputs] == [("rows", expected)] * 2
+def test_overrides_of_the_command_line_win(folder: Path) -> None:
+    overrides = dxdispatch.OnnxOptions(name_overrides={"columns": 4})
+    for options, expected in ((None, 2), (overrides, 4)):
+        result = dxdispatch.load(onnx_model(), onnx=options).dispatchables["n"]
+        assert isinstance(result, OnnxDispatchable)
+        assert [model_input.shape for model_input in result.model.inputs] == [("rows", expected)] * 2
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_overrides_of_the_command_line_win(here: Path) -> None:
         ({"x": "A"}, "$.commands[2]: the deferred resource 'late' was not an output of the last dispatch"),
     ],
 )
-def test_bad_bindings_of_onnx_models(here: Path, bindings: dict[str, Any], text: str) -> None:
+def test_bad_bindings_of_onnx_models(folder: Path, bindings: dict[str, Any], text: str) -> None:
     with pytest.raises(ModelError) as caught:
         dxdispatch.run(onnx_model(**bindings), dmlgpu.Device("numpy"))
     assert str(caught.value).startswith(text)
@@ -212,9 +212,9 @@ def test_bad_bindings_of_onnx_models(here: Path, bindings: dict[str, Any], text:
 # -- pictures -------------------------------------------------------------------------------------------------------
 
 
-def test_pictures_are_read_resampled_and_written(here: Path) -> None:
+def test_pictures_are_read_resampled_and_written(folder: Path) -> None:
     pixels = np.array([[[255, 0, 51], [0, 102, 0]]], np.uint8)
-    Image.fromarray(pixels).save(here / "in.png")
+    Image.fromarray(pixels).save(folder / "in.png")
     model = {
         "resources": {
             "in": {"initialValues": {"sourcePath": "in.png"}, "initialValuesDataType": "FLOAT32"},
@@ -235,15 +235,15 @@ def test_pictures_are_read_resampled_and_written(here: Path) -> None:
             {"type": "print", "resource": "large"},
         ],
     }
-    result = dxdispatch.run(model, dmlgpu.Device("numpy"), output_directory=here / "to")
+    result = dxdispatch.run(model, dmlgpu.Device("numpy"), output_directory=folder / "to")
     assert result["large"].dtype == np.float16 and result["large"].shape == (1, 4, 6, 8)
-    np.testing.assert_array_equal(np.asarray(Image.open(here / "to" / "out.png")), pixels)
-    np.testing.assert_array_equal(np.asarray(Image.open(here / "to" / "gray.png")), [[255, 0]])
+    np.testing.assert_array_equal(np.asarray(Image.open(folder / "to" / "out.png")), pixels)
+    np.testing.assert_array_equal(np.asarray(Image.open(folder / "to" / "gray.png")), [[255, 0]])
 
 
 @pytest.mark.parametrize("sizes", [[1, 3, 8], [2, 3, 8, 8], [1, 2, 8, 8], [1, 3, 2**20, 2**20]])
-def test_pictures_have_sizes_of_pictures(here: Path, sizes: list[int]) -> None:
-    Image.new("RGB", (2, 2)).save(here / "in.png")
+def test_pictures_have_sizes_of_pictures(folder: Path, sizes: list[int]) -> None:
+    Image.new("RGB", (2, 2)).save(folder / "in.png")
     resource = {
         "initialValues": {"sourcePath": "in.png"},
         "initialValuesDataType": "FLOAT32",

@@ -97,10 +97,12 @@ def test_the_budget_is_the_environments_where_none_is_given(monkeypatch):
 def test_an_operator_takes_no_more_than_it_may(stem):
     """With a budget a little below what it took, it is refused."""
     cases = OPERATOR_CASES[stem]
-    found = 0
+    refused = 0
     for name in list(cases.names("standard"))[::9]:
         case = cases.case(name)
-        elements = sum(one.element_count for _, _, one in (*case.desc.inputs, *case.desc.outputs) if one is not None)
+        elements = sum(
+            tensor.element_count for _, _, tensor in (*case.desc.inputs, *case.desc.outputs) if tensor is not None
+        )
         if not 2500 <= elements <= 100_000:
             continue
         inputs = case.inputs()
@@ -109,10 +111,10 @@ def test_an_operator_takes_no_more_than_it_may(stem):
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         if peak > 2 * SMALL:
-            found += 1
+            refused += 1
             with pytest.raises(OutOfMemory):
                 reference.evaluate(case.desc, inputs, budget=peak - SMALL)
-    assert found
+    assert refused
 
 
 def align(**changes):

@@ -77,12 +77,12 @@ INTERLEAVED = [
 def test_huge_interleaved_strides_take_neither_time_nor_memory(sizes, strides, overlap):
     tracemalloc.start()
     start = time.process_time()
-    found = has_overlap(sizes, strides)
+    result = has_overlap(sizes, strides)
     spent, (_, peak) = time.process_time() - start, tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert spent < 1
     assert peak < 1 << 20
-    assert overlap is None or found is overlap
+    assert overlap is None or result is overlap
 
 
 def test_what_cannot_be_decided_is_refused_in_a_sentence(monkeypatch):
