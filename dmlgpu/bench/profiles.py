@@ -13,7 +13,7 @@ from dmlgpu.bench.counting import Counts, count, kernel_counts
 if TYPE_CHECKING:
     from dmlgpu.frontends.onnx.placement import Placement
     from dmlgpu.frontends.onnx.segments import Segment
-    from dmlgpu.frontends.onnx.watching import Profile
+    from dmlgpu.frontends.onnx.watching import RunProfile
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class _Sum:
         return ProfileRow(name, self.seconds, self.seconds / total, share)
 
 
-def tables(profile: Profile, placement: Sequence[Placement], ceilings: Ceilings | None) -> ProfileTables:
+def tables(profile: RunProfile, placement: Sequence[Placement], ceilings: Ceilings | None) -> ProfileTables:
     """Return what a profile says.
 
     Args:

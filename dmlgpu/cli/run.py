@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dmlgpu.frontends.onnx.checking import Divergence
     from dmlgpu.frontends.onnx.segments import Segment
     from dmlgpu.frontends.onnx.session import Session
-    from dmlgpu.frontends.onnx.watching import Profile
+    from dmlgpu.frontends.onnx.watching import RunProfile
 
 
 def run(
@@ -150,7 +150,7 @@ def run_onnx(
             f" ({later[0] * 1e3:.2f} to {later[-1] * 1e3:.2f}, {len(later)} runs)"
         )
     if options.profile or options.profile_json is not None or options.trace is not None:
-        profile = onnx.watching.Profile()
+        profile = onnx.watching.RunProfile()
         with onnx.watching.watched_by(profile):
             session.run(arrays)
         if options.profile or options.profile_json is not None:
@@ -190,7 +190,7 @@ class _Progress:
         pass
 
 
-def _report_profile(profile: Profile, session: Session, options: OnnxRunOptions) -> None:
+def _report_profile(profile: RunProfile, session: Session, options: OnnxRunOptions) -> None:
     """Print and write where the time of a profiled run went."""
     from dmlgpu.bench.profiles import tables  # noqa: PLC0415 - it loads the compiler
     from dmlgpu.cli import profile_onnx  # noqa: PLC0415 - likewise
@@ -229,7 +229,7 @@ def _report_check(check: Any, folder: Path) -> None:
     first: Divergence = check.divergences[0]
     where = folder / "divergent"
     saved = [_save(where, name, array) for name, array in first.inputs.items()]
-    for name, array in (("found", first.found), ("expected", np.asarray(first.expected))):
+    for name, array in (("found", first.actual), ("expected", np.asarray(first.expected))):
         saved.append(_save(where, f"{first.output} {name}", array))
     what = f"{first.op_type} {first.node!r}: output" if first.node else "the model, run as a whole: output"
     print(f"written to {where}: {', '.join(path.name for path in saved)}")

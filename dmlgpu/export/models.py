@@ -32,15 +32,14 @@ from dmlgpu.frontends.dxdispatch.model import (
     GraphDispatchable,
     OperatorDispatchable,
 )
-from dmlgpu.frontends.onnx import support
 from dmlgpu.frontends.onnx.elements import as_held
-from dmlgpu.frontends.onnx.model import Declared, Model, Source, read
+from dmlgpu.frontends.onnx.model import Declared, OnnxModel, Source, check_supported, read
+from dmlgpu.frontends.onnx.registry import is_control
 from dmlgpu.frontends.onnx.runner import Runner
-from dmlgpu.frontends.onnx.segments import Fed, Fill, Output, Part, Segment, Weights
+from dmlgpu.frontends.onnx.segments import Output, RunInput, RunStage, Segment, Weights
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
 
-_CONTROL = ("If", "Loop", "Scan")
 _SHAPE = kinds.tuple_of(kinds.between(1, 2**32 - 1), "positive integers")
 
 
@@ -49,10 +48,10 @@ def exportable_model(
 ) -> Exportable:
     """Return a model ready to be exported. The arguments and exceptions are those of ``write_onnx``."""
     model = read(source)
-    support.check(model, strict=False)
+    check_supported(model)
     sizes = _sizes(model, shapes)
     weights = Weights(Device(NUMPY_ADAPTER))
-    part = _only_part(model, sizes, weights)
+    stage = _only_stage(model, sizes, weights)
     ports = tuple(
         ExportPort(declared.name, TensorDesc(declared.data_type, shape or (1,)), shape, declared.is_bool)
         for declared, shape in zip(model.inputs, sizes, strict=True)
@@ -62,18 +61,18 @@ def exportable_model(
     bytes_of: tuple[int, ...] = ()
     fills: list[int] = []
     clears = False
-    if part.segment is not None:
-        graph = part.segment.graph.desc(part.segment.all_outputs)
+    if stage.segment is not None:
+        graph = stage.segment.graph.desc(stage.segment.all_outputs)
         network, program = compile_for_web(graph, choice)
-        feeds, fills = _feeds(part.segment, weights), part.segment.fills
+        feeds, fills = _feeds(stage.segment, weights), stage.segment.fills
         bytes_of = tuple(desc.byte_size for desc in network.output_tensors)
         clears = needs_clearing(graph)
-    results = tuple(_result(output, len(ports), fills) for output in part.outputs)
+    results = tuple(_result(output, len(ports), fills) for output in stage.outputs)
     choices = choice.provenance(**provenance, onnx_operator_sets=dict(model.versions.numbers))
     return Exportable(model.name, program, ports, feeds, bytes_of, results, clears, choices)
 
 
-def _sizes(model: Model, shapes: Mapping[str, Sequence[int]] | None) -> list[tuple[int, ...]]:
+def _sizes(model: OnnxModel, shapes: Mapping[str, Sequence[int]] | None) -> list[tuple[int, ...]]:
     """Return the shape of each input.
 
     Raises:
@@ -109,45 +108,34 @@ def _shape(declared: Declared, shape: Sequence[int] | None) -> tuple[int, ...]:
     return chosen
 
 
-def _only_part(model: Model, sizes: Sequence[tuple[int, ...]], weights: Weights) -> Part:
+def _only_stage(model: OnnxModel, sizes: Sequence[tuple[int, ...]], weights: Weights) -> RunStage:
     """Return the translated model.
 
     Raises:
         NotSupported: something is decided, or computed by the host, while it runs; the message names the nodes.
     """
-    looping = [node for node in model.nodes if node.op_type in _CONTROL]
-    runner = Runner(
-        Device(NUMPY_ADAPTER),
-        model.versions,
-        weights,
-        nodes=model.nodes,
-        known=dict(model.weights),
-        inputs=[declared.name for declared in model.inputs],
-        outputs=model.outputs,
-    )
+    runner = Runner(Device(NUMPY_ADAPTER), model.graph, weights)
     nothing = np.zeros(0)
-    fed = [
-        Fed(shape, declared.data_type, declared.is_bool, nothing)
+    inputs = [
+        RunInput(shape, declared.data_type, declared.is_bool, nothing)
         for declared, shape in zip(model.inputs, sizes, strict=True)
     ]
-    part = runner.first_part(fed)
-    if part.action is not None:
-        placements = list(part.placements())
-        placed = [placement.node for placement in placements]
+    stage = runner.first_stage([*inputs, *[None] * len(model.variable)])
+    if stage.action is not None or stage.fills:
+        placements = list(stage.placements())
         deciding = {placement.node for placement in placements if placement.where == "read"}
-        if isinstance(part.action, Fill):  # of random numbers, by the node that comes next
-            deciding.add(next(name for node in model.nodes if (name := _name(node)) not in placed))
-        elif placed:
-            deciding.add(placed[-1])
-        nodes = [node for node in model.nodes if node in looping or _name(node) in deciding]
+        deciding |= {fill.node for fill in stage.fills}
+        if stage.action is not None and placements:
+            deciding.add(placements[-1].node)
+        nodes = [node for node in model.nodes if is_control(node) or _name(node) in deciding]
         raise NotSupported(
             f"model {model.name!r} cannot be exported: the host would have to decide or compute something while it"
             f" runs, at {', '.join(f'{node.op_type} {abridged(_name(node))!r}' for node in nodes)}"
         )
-    late = [output.name for output in part.outputs if output.recipe is not None]
+    late = [output.name for output in stage.outputs if output.recipe is not None]
     if late:
         raise NotSupported(f"model {model.name!r} cannot be exported: the host computes the outputs {', '.join(late)}")
-    return part
+    return stage
 
 
 def _name(node: NodeProto) -> str:

@@ -32,7 +32,7 @@ from dmlgpu.common.errors import InvalidArgument, NotSupported, shown
 from dmlgpu.frontends.onnx.elements import DATA_TYPES, ELEMENT_TYPES, type_name
 from dmlgpu.frontends.onnx.model import Declared, Source, parsed, read
 from dmlgpu.frontends.onnx.session import Session
-from dmlgpu.frontends.onnx.watching import Profile, watched_by
+from dmlgpu.frontends.onnx.watching import RunProfile, watched_by
 from dmlgpu.runtime.adapters import adapters
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.shared import as_device
@@ -486,7 +486,7 @@ class InferenceSession:
         self._declared = model
         self._source = path_or_bytes
         self._metadata: ModelMetadata | None = None
-        self._profile = Profile() if self._options.enable_profiling else None
+        self._profile = RunProfile() if self._options.enable_profiling else None
         self._start = time.perf_counter_ns()
         self._lock = threading.Lock()
 

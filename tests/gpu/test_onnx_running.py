@@ -11,7 +11,7 @@ from dmlgpu import Device, Tensor
 from dmlgpu.frontends.onnx import load
 from dmlgpu.frontends.onnx.segments import Segment, Weights
 from dmlgpu.frontends.onnx.session import Session
-from dmlgpu.frontends.onnx.watching import Profile, watched_by
+from dmlgpu.frontends.onnx.watching import RunProfile, watched_by
 from dmlgpu.runtime.wgpu.pipelines import GpuPipelines
 from dmlgpu.tensors.session import session_of
 
@@ -46,7 +46,7 @@ def test_a_fused_kernel_is_placed_profiled_and_its_weights_shared(device: Device
         placed = {one.node: one for one in session.placement}
         assert placed["norm"].where == "none"
         assert all(placed[name].kernels for name in ("conv", "relu", "add"))
-    profile = Profile()
+    profile = RunProfile()
     with watched_by(profile):
         np.testing.assert_allclose(session.run({"x": x})["y"], expected, rtol=1e-4, atol=1e-4)
     assert sum(seconds for _, seconds in profile.by_kernel().values()) > 0

@@ -32,15 +32,15 @@ def model_of_node(
     **attributes: Any,
 ) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
     """A model of one node and what it is fed; inputs whose numbers are in ``weights`` are initialisers."""
-    names = ["" if one is None else f"x{number}" for number, one in enumerate(inputs)]
+    names = ["" if array is None else f"x{number}" for number, array in enumerate(inputs)]
     node = helper.make_node(op_type, names, outputs, domain=domain, name="it", **attributes)
-    feeds = {f"x{number}": one for number, one in enumerate(inputs) if one is not None and number not in weights}
+    feeds = {f"x{number}": array for number, array in enumerate(inputs) if array is not None and number not in weights}
     graph = helper.make_graph(
         [node],
         "one",
-        [helper.make_tensor_value_info(name, ELEMENTS[one.dtype], one.shape) for name, one in feeds.items()],
+        [helper.make_tensor_value_info(name, ELEMENTS[array.dtype], array.shape) for name, array in feeds.items()],
         [helper.make_empty_tensor_value_info(name) for name in outputs if name],
-        [numpy_helper.from_array(one, f"x{number}") for number in weights if (one := inputs[number]) is not None],
+        [numpy_helper.from_array(first, f"x{number}") for number in weights if (first := inputs[number]) is not None],
     )
     sets = [helper.make_opsetid("", version), helper.make_opsetid("com.microsoft", 1)]
     return helper.make_model(graph, opset_imports=sets, ir_version=10), feeds
@@ -61,8 +61,8 @@ def quantised(array: np.ndarray, kind: Any, *, per_gate: bool = False) -> tuple[
 def dequantised(array: np.ndarray, scale: np.ndarray, zero: np.ndarray) -> np.ndarray:
     """What ``quantised`` yields as floats."""
     entries = (len(array), 1, -1)
-    found: np.ndarray = (array - zero.astype(np.float32).reshape(entries)) * scale.reshape(entries)
-    return found
+    floats: np.ndarray = (array - zero.astype(np.float32).reshape(entries)) * scale.reshape(entries)
+    return floats
 
 
 def expected_of(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
@@ -72,20 +72,20 @@ def expected_of(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> list[np
     options.intra_op_num_threads = 1
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    found: list[np.ndarray] = session.run(None, feeds)
-    return found
+    results: list[np.ndarray] = session.run(None, feeds)
+    return results
 
 
 def check_node(op_type: str, inputs: list[Any], outputs: list[str], *, tolerance: float = 1e-5, **rest: Any) -> None:
     """Compare all outputs of a node with onnxruntime's."""
     model, feeds = model_of_node(op_type, inputs, outputs, **rest)
-    found = load(model, "numpy").run(feeds)
-    wanted = expected_of(model, feeds)
-    for (name, one), other in zip(found.items(), wanted, strict=True):
-        assert one.shape == other.shape, name
-        assert one.dtype == other.dtype, name
+    results = load(model, "numpy").run(feeds)
+    expected = expected_of(model, feeds)
+    for (name, result), other in zip(results.items(), expected, strict=True):
+        assert result.shape == other.shape, name
+        assert result.dtype == other.dtype, name
         np.testing.assert_allclose(
-            one.astype(np.float32), other.astype(np.float32), rtol=tolerance, atol=tolerance, err_msg=name
+            result.astype(np.float32), other.astype(np.float32), rtol=tolerance, atol=tolerance, err_msg=name
         )
 
 
@@ -94,10 +94,10 @@ def check_reference(
 ) -> None:
     """Compare all outputs of a node with those of ONNX's reference."""
     model, feeds = model_of_node(op_type, inputs, outputs, **rest)
-    found = load(model, "numpy").run(feeds)
-    for one, wanted in zip(found.values(), ReferenceEvaluator(model).run(None, feeds), strict=True):
-        assert one.dtype == wanted.dtype
-        np.testing.assert_allclose(one, wanted, rtol=tolerance, atol=tolerance)
+    results = load(model, "numpy").run(feeds)
+    for result, expected in zip(results.values(), ReferenceEvaluator(model).run(None, feeds), strict=True):
+        assert result.dtype == expected.dtype
+        np.testing.assert_allclose(result, expected, rtol=tolerance, atol=tolerance)
 
 
 def model_of(

@@ -24,8 +24,8 @@ def model_of(
 ) -> onnx.ModelProto:
     """Return a model of nodes: inputs as the arrays that feed them, outputs with their types, tensors it holds."""
     inputs = [
-        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.asarray(one).dtype), np.shape(one))
-        for name, one in feeds.items()
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.asarray(array).dtype), np.shape(array))
+        for name, array in feeds.items()
     ]
     graph = helper.make_graph(
         list(nodes),
@@ -33,8 +33,8 @@ def model_of(
         inputs,
         [helper.make_tensor_value_info(name, kind, None) for name, kind in outputs.items()],
         [
-            one if isinstance(one, onnx.TensorProto) else numpy_helper.from_array(np.asarray(one), name)
-            for name, one in (weights or {}).items()
+            array if isinstance(array, onnx.TensorProto) else numpy_helper.from_array(np.asarray(array), name)
+            for name, array in (weights or {}).items()
         ],
     )
     versions = [helper.make_opsetid("", opset), helper.make_opsetid(MICROSOFT, 1)]
@@ -55,14 +55,14 @@ def check(
     model: onnx.ModelProto, feeds: Mapping[str, Any], rtol: float = 1e-5, atol: float = 1e-6, steps: int = 0
 ) -> list[Any]:
     """Run a model here and in onnxruntime, and compare; integers may differ by ``steps``. Return what is found here."""
-    found = list(load(model, "numpy").run(dict(feeds)).values())
-    for one, wanted in zip(found, onnxruntime_outputs(model, feeds), strict=True):
-        assert (one.dtype, one.shape) == (wanted.dtype, wanted.shape)
-        if wanted.dtype.kind in "biu":
-            assert np.abs(one.astype(np.int64) - wanted.astype(np.int64)).max(initial=0) <= steps
+    results = list(load(model, "numpy").run(dict(feeds)).values())
+    for result, expected in zip(results, onnxruntime_outputs(model, feeds), strict=True):
+        assert (result.dtype, result.shape) == (expected.dtype, expected.shape)
+        if expected.dtype.kind in "biu":
+            assert np.abs(result.astype(np.int64) - expected.astype(np.int64)).max(initial=0) <= steps
         else:
-            np.testing.assert_allclose(one, wanted, rtol=rtol, atol=atol)
-    return found
+            np.testing.assert_allclose(result, expected, rtol=rtol, atol=atol)
+    return results
 
 
 def check_node(
@@ -76,9 +76,9 @@ def check_node(
     **attributes: Any,
 ) -> list[Any]:
     """Run one node on arrays, None for an absent input; those whose numbers are in ``weights`` are of the model."""
-    names = ["" if one is None else f"i{number}" for number, one in enumerate(arrays)]
-    given = {one: np.asarray(array) for one, array in zip(names, arrays, strict=True) if one}
-    held = {f"i{number}": given.pop(f"i{number}") for number in weights}
+    names = ["" if array is None else f"i{number}" for number, array in enumerate(arrays)]
+    settings = {tensor: np.asarray(array) for tensor, array in zip(names, arrays, strict=True) if tensor}
+    held = {f"i{number}": settings.pop(f"i{number}") for number in weights}
     outputs = {f"o{number}": kind for number, kind in enumerate(kinds)}
     node = helper.make_node(name, names, list(outputs), domain=domain, **attributes)
-    return check(model_of([node], given, outputs, held, opset), given, **(limits or {}))
+    return check(model_of([node], settings, outputs, held, opset), settings, **(limits or {}))

@@ -15,7 +15,7 @@ from dmlgpu.cli.profile_onnx import device_ceilings, print_profile
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.frontends.onnx.operators import elementwise
 from dmlgpu.frontends.onnx.placement import Placement
-from dmlgpu.frontends.onnx.watching import Profile
+from dmlgpu.frontends.onnx.watching import RunProfile
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
 from tests.unit.cli_process import run_here
@@ -71,12 +71,12 @@ def test_run_profiles_traces_and_repeats(model, tmp_path, cache):
     assert re.search(r"first run [\d.]+ ms, then [\d.]+ ms \([\d.]+ to [\d.]+, 2 runs\)", done.stdout)
     assert re.search(r"ms +% +ceiling % +of +times +kernel +nodes", done.stdout)
     events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
-    assert {one["tid"] for one in events if one["ph"] == "X"} == {1, 2}
-    assert all(one["ts"] >= 0 and one["dur"] >= 0 for one in events if one["ph"] == "X")
+    assert {event["tid"] for event in events if event["ph"] == "X"} == {1, 2}
+    assert all(event["ts"] >= 0 and event["dur"] >= 0 for event in events if event["ph"] == "X")
 
 
 def test_a_profile_shares_kernels_among_nodes_operators_and_modules(capsys):
-    profile = Profile(kernels=[("product", 0.0, 0.003), ("rest", 0.003, 0.001), ("product", 0.004, 0.001)])
+    profile = RunProfile(kernels=[("product", 0.0, 0.003), ("rest", 0.003, 0.001), ("product", 0.004, 0.001)])
     placement = [
         Placement("/head/linear", "MatMul", "device", (), ("product",)),
         Placement("/head/act", "Tanh", "device", (), ("product",)),
@@ -92,16 +92,16 @@ def test_a_profile_shares_kernels_among_nodes_operators_and_modules(capsys):
 
 def test_a_profile_tells_the_share_of_the_ceiling(model, tmp_path, cache):
     save_ceilings(NUMPY_ADAPTER, CachedCeilings(CEILINGS, 0.0))
-    made = onnx.load(model)
-    del made.graph.node[2], made.graph.output[1]  # what elements decide about
-    onnx.save(made, model)
+    shorter = onnx.load(model)
+    del shorter.graph.node[2], shorter.graph.output[1]  # what elements decide about
+    onnx.save(shorter, model)
     done = run_here(*options(model, "--profile", "--profile-json", tmp_path / "profile.json"))
     assert (done.returncode, done.stderr) == (0, "")
-    found = json.loads((tmp_path / "profile.json").read_text())
-    assert found["ceilings"] == CEILINGS.to_json()
-    (whole,) = found["kernels"]  # numpy runs a graph as a whole
+    results = json.loads((tmp_path / "profile.json").read_text())
+    assert results["ceilings"] == CEILINGS.to_json()
+    (whole,) = results["kernels"]  # numpy runs a graph as a whole
     assert whole["operations"] == 2 * 3 * 4 * 32 + 3 * 32  # the product, and one for each element of Tanh
-    assert whole["bound_by"] == found["total"]["bound_by"] == "multiply-add"
+    assert whole["bound_by"] == results["total"]["bound_by"] == "multiply-add"
     least = whole["operations"] / CEILINGS.multiply_add
     assert whole["share"] == pytest.approx(least / whole["seconds"])
     assert f"{100 * whole['share']:.0f}  multiply-add" in done.stdout
@@ -110,18 +110,18 @@ def test_a_profile_tells_the_share_of_the_ceiling(model, tmp_path, cache):
 def test_rows_of_several_kernels_have_the_sum_of_their_least_times(monkeypatch):
     work = {"product": Counts(10**5, 2000, kernels=1), "copy": Counts(10**6, 1, kernels=1)}
     monkeypatch.setattr("dmlgpu.bench.profiles.counts_by_label", lambda segments: work)
-    profile = Profile(kernels=[("product", 0.0, 0.004), ("copy", 0.004, 0.002)])
+    profile = RunProfile(kernels=[("product", 0.0, 0.004), ("copy", 0.004, 0.002)])
     placement = [
         Placement("a", "MatMul", "device", (), ("product",)),
         Placement("b", "Relu", "device", (), ("product", "copy")),
     ]
-    found = tables(profile, placement, CEILINGS)
-    assert [(row.share.share, row.share.bound_by) for row in found.kernels] == [
+    result = tables(profile, placement, CEILINGS)
+    assert [(row.share.share, row.share.bound_by) for row in result.kernels] == [
         (pytest.approx(0.5), "multiply-add"),  # 2 ms of 4
         (pytest.approx(0.5), "copy"),  # 1 ms of 2
     ]
-    assert found.total.share == Share(pytest.approx(0.5), "multiply-add")
-    relu = next(row for row in found.nodes if row.name == "Relu b")
+    assert result.total.share == Share(pytest.approx(0.5), "multiply-add")
+    relu = next(row for row in result.nodes if row.name == "Relu b")
     assert (relu.seconds, relu.part) == (pytest.approx(0.004), pytest.approx(4 / 6))
     assert relu.share.share == pytest.approx(0.5)  # 1 ms of half the product and 1 ms of the copy
 
@@ -130,8 +130,8 @@ def test_ceilings_are_measured_once_and_it_is_told(cache, capsys):
     now = iter([0.0, 2.5])
     device = Device("numpy")
     first = device_ceilings(device, lambda _: CEILINGS, lambda: next(now))
-    assert (first, "measured the ceilings of" in (told := capsys.readouterr().err)) == (CEILINGS, True)
-    assert "in 2.5 s" in told
+    assert (first, "measured the ceilings of" in (messages := capsys.readouterr().err)) == (CEILINGS, True)
+    assert "in 2.5 s" in messages
     if not load_ceilings(NUMPY_ADAPTER).doubt:  # a busy machine measures again once it is quiet
         assert device_ceilings(device, pytest.fail) == CEILINGS
 
@@ -232,5 +232,5 @@ def test_show_lists_what_is_not_supported(tmp_path):
     )
     sets = [helper.make_opsetid("", 20), helper.make_opsetid("odd", 1)]
     onnx.save(helper.make_model(graph, opset_imports=sets, ir_version=10), tmp_path / "m.onnx")
-    found = json.loads(run_here("show", tmp_path / "m.onnx", "--adapter", "numpy", "--json").stdout)
-    assert found["unsupported"] == {"odd.Nothing": ["unknown"]}
+    results = json.loads(run_here("show", tmp_path / "m.onnx", "--adapter", "numpy", "--json").stdout)
+    assert results["unsupported"] == {"odd.Nothing": ["unknown"]}

@@ -57,10 +57,10 @@ def test_a_large_mask_is_cut() -> None:
     past, mask = normal(2, BATCH, HEADS, 2, SIZE), np.tril(np.ones((BATCH, 1, 9, 9), np.int32))
     inputs: list[Any] = [normal(BATCH, ROWS, 12), normal(12, 3 * HIDDEN), normal(3 * HIDDEN), mask, past]
     model, feeds = model_of_node("Attention", inputs, ["y", "present"], domain=MS, num_heads=HEADS)
-    found = load(model, "numpy").run(feeds)["y"]
+    result = load(model, "numpy").run(feeds)["y"]
     inputs[3] = None
     model, feeds = model_of_node("Attention", inputs, ["y", "present"], domain=MS, num_heads=HEADS, unidirectional=1)
-    np.testing.assert_allclose(found, expected_of(model, feeds)[0], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(result, expected_of(model, feeds)[0], rtol=1e-5, atol=1e-5)
 
 
 # ---- Attention of ONNX
@@ -76,7 +76,7 @@ def test_attention(causal: int, rank: int) -> None:
     mask[0, 0, 2] = False
     attributes: dict[str, Any] = {"is_causal": causal}
     if rank == 3:
-        heads = [one.transpose(0, 2, 1, 3).reshape(BATCH, one.shape[2], -1) for one in heads]
+        heads = [head.transpose(0, 2, 1, 3).reshape(BATCH, head.shape[2], -1) for head in heads]
         attributes |= {"q_num_heads": 4, "kv_num_heads": 2}
     check_node("Attention", [*heads, mask, *past], ["y", "k", "v"], version=23, **attributes)
     check_node("Attention", heads, ["y"], version=23, softcap=2.0, scale=0.6, **attributes)
@@ -127,13 +127,13 @@ def test_keys_by_head() -> None:
 def test_packed() -> None:
     """onnxruntime's CPU provider has no packed ones: against those that are apart."""
     parts = [normal(BATCH, ROWS, HEADS, SIZE, seed=number) for number in range(3)]
-    flat = [one.reshape(BATCH, ROWS, HIDDEN) for one in parts]
-    found = []
+    flat = [part.reshape(BATCH, ROWS, HIDDEN) for part in parts]
+    results = []
     for inputs in (flat, [np.stack(parts, 3)], [flat[0], np.stack(parts[1:], 3)]):
         model, feeds = model_of_node("MultiHeadAttention", [*inputs], ["y"], domain=MS, num_heads=HEADS)
-        found.append(load(model, "numpy").run(feeds)["y"])
-    np.testing.assert_allclose(found[0], found[1], rtol=1e-6)
-    np.testing.assert_allclose(found[0], found[2], rtol=1e-6)
+        results.append(load(model, "numpy").run(feeds)["y"])
+    np.testing.assert_allclose(results[0], results[1], rtol=1e-6)
+    np.testing.assert_allclose(results[0], results[2], rtol=1e-6)
 
 
 # ---- RotaryEmbedding
@@ -190,14 +190,14 @@ def test_group_query_attention(rows: int, past: int, ends: list[int], settings: 
     model, feeds = model_of_node(
         "GroupQueryAttention", inputs, ["y", "k", "v"], domain=MS, num_heads=QUERIES, kv_num_heads=SHARED, **attributes
     )
-    found = load(model, "numpy").run(feeds)
+    results = load(model, "numpy").run(feeds)
     y, keys, values = expected_of(model, feeds)
-    np.testing.assert_allclose(found["y"], y, rtol=1e-4, atol=1e-5)
-    for one, other in ((found["k"], keys), (found["v"], values)):
-        assert one.shape == other.shape
+    np.testing.assert_allclose(results["y"], y, rtol=1e-4, atol=1e-5)
+    for result, other in ((results["k"], keys), (results["v"], values)):
+        assert result.shape == other.shape
         for sequence, last in enumerate(ends):
-            got, wanted = one[sequence, :, : last + 1], other[sequence, :, : last + 1]
-            np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
+            got, expected = result[sequence, :, : last + 1], other[sequence, :, : last + 1]
+            np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_group_query_attention_with_sinks_and_a_bias() -> None:
@@ -214,7 +214,7 @@ def test_a_cache_that_nothing_reads(read: str) -> None:
     rest: dict[str, Any] = {"domain": MS, "num_heads": QUERIES, "kv_num_heads": SHARED}
     model, feeds = model_of_node("GroupQueryAttention", group_inputs(1, 16, [6, 3]), ["y", "k", "v"], **rest)
     expected = load(model, "numpy").run(feeds)
-    outputs = [one for one in model.graph.output if one.name in read]
+    outputs = [output for output in model.graph.output if output.name in read]
     del model.graph.output[:]
     model.graph.output.extend(outputs)
     results = load(model, "numpy").run(feeds)
@@ -232,7 +232,7 @@ def test_one_compilation_for_all_lengths() -> None:
     for last in (6, 9, 12):
         feeds["x5"], feeds["x6"] = np.array([last, 3], np.int32), np.array(last + 1, np.int32)
         np.testing.assert_allclose(session.run(feeds)["y"], expected_of(model, feeds)[0], rtol=1e-4, atol=1e-5)
-    assert len(session._runner._parts) == 2
+    assert len(session._runner._stages) == 2
 
 
 @pytest.mark.parametrize(("mode", "starts"), [("linear", [2, 5]), ("circular", [6, 3]), ("linear", None)])

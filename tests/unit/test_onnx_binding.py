@@ -26,15 +26,15 @@ def test_a_state_is_handed_on() -> None:
     x = np.array([1, 2, 3], np.float32)
     session.bind("before", np.zeros(3, np.float32), updated_by="after")
     for times in (1, 2, 3):
-        found = session.run({"x": x})
-        assert list(found) == ["y"]
-        np.testing.assert_array_equal(found["y"], -times * x)
+        results = session.run({"x": x})
+        assert list(results) == ["y"]
+        np.testing.assert_array_equal(results["y"], -times * x)
         np.testing.assert_array_equal(session.bound["before"].numpy(), times * x)
     np.testing.assert_array_equal(session.run({"x": x}, ["after"])["after"], 4 * x)
-    kept = session.unbind("before")
+    tensor = session.unbind("before")
     with pytest.raises(InvalidArgument, match="inputs must have 'before'"):
         session.run({"x": x})
-    np.testing.assert_array_equal(session.run({"x": x, "before": kept})["after"], 5 * x)
+    np.testing.assert_array_equal(session.run({"x": x, "before": tensor})["after"], 5 * x)
 
 
 def test_the_tensor_itself_is_handed_on() -> None:
@@ -62,14 +62,14 @@ def test_a_layer_step_by_step() -> None:
     outputs = ["Y", "Y_h", "Y_c"]
     rest = [*weights, None, None, *states]
     at_once, feeds = model_of_node("LSTM", [whole, *rest], outputs, weights=(1, 2), hidden_size=HIDDEN)
-    wanted = expected_of(at_once, feeds)
+    expected = expected_of(at_once, feeds)
     model, _ = model_of_node("LSTM", [whole[:1], *rest], outputs, weights=(1, 2), hidden_size=HIDDEN)
     session = load(model, "numpy")
     session.bind("x5", states[0], updated_by="Y_h")
     session.bind("x6", states[1], updated_by="Y_c")
-    found = [session.run({"x0": whole[step : step + 1]})["Y"] for step in range(STEPS)]
-    np.testing.assert_allclose(np.concatenate(found), wanted[0], rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(session.bound["x6"].numpy(), wanted[2], rtol=1e-5, atol=1e-5)
+    result = [session.run({"x0": whole[step : step + 1]})["Y"] for step in range(STEPS)]
+    np.testing.assert_allclose(np.concatenate(result), expected[0], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(session.bound["x6"].numpy(), expected[2], rtol=1e-5, atol=1e-5)
 
 
 def test_refused() -> None:

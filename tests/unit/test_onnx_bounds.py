@@ -143,7 +143,7 @@ def test_checks_depend_on_nothing_that_is_compiled() -> None:
         np.testing.assert_array_equal(session.run(feeds)["y"], X[[1, 2]])
         with pytest.raises(InvalidArgument, match="got 7"):
             session.run({**feeds, "x1": np.array([7, 0])})
-    assert len(session._runner._parts) == 1
+    assert len(session._runner._stages) == 1
 
 
 def test_what_is_on_the_device_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:

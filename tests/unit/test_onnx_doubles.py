@@ -24,7 +24,7 @@ def model_of(nodes: list[onnx.NodeProto], kind: int, output: int, **weights: Any
         "test",
         [helper.make_tensor_value_info("x", kind, [5])],
         [helper.make_tensor_value_info("y", output, None)],
-        [numpy_helper.from_array(np.asarray(one), name) for name, one in weights.items()],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in weights.items()],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
@@ -40,15 +40,15 @@ def test_constants_that_are_cast() -> None:
         helper.make_node("Add", ["scaled", "row"], ["y"]),
     ]
     model = model_of(nodes, TensorProto.FLOAT, TensorProto.FLOAT, two=np.float64(2), table=np.linspace(0, 1, 5))
-    found = load(model, "numpy").run({"x": FLOATS})["y"]
-    np.testing.assert_allclose(found, expected_of(model, {"x": FLOATS})[0], rtol=1e-6)
+    result = load(model, "numpy").run({"x": FLOATS})["y"]
+    np.testing.assert_allclose(result, expected_of(model, {"x": FLOATS})[0], rtol=1e-6)
 
 
 def test_results_that_are_cast() -> None:
     model = model_of([helper.make_node("Cast", ["x"], ["y"], to=TensorProto.DOUBLE)], TensorProto.FLOAT, 11)
-    found = load(model, "numpy").run({"x": FLOATS})["y"]
-    assert found.dtype == np.float64
-    np.testing.assert_array_equal(found, FLOATS.astype(np.float64))
+    result = load(model, "numpy").run({"x": FLOATS})["y"]
+    assert result.dtype == np.float64
+    np.testing.assert_array_equal(result, FLOATS.astype(np.float64))
 
 
 @pytest.mark.parametrize(
@@ -67,9 +67,9 @@ def test_results_that_are_cast() -> None:
 def test_moving(op_type: str, others: list[np.ndarray], attributes: dict[str, Any]) -> None:
     """All bits stay."""
     model, feeds = model_of_node(op_type, [NUMBERS, *others], ["y"], version=17, **attributes)
-    found = load(model, "numpy").run(feeds)["y"]
-    assert found.dtype == np.float64
-    np.testing.assert_array_equal(found, expected_of(model, feeds)[0])
+    result = load(model, "numpy").run(feeds)["y"]
+    assert result.dtype == np.float64
+    np.testing.assert_array_equal(result, expected_of(model, feeds)[0])
 
 
 @pytest.mark.parametrize("op_type", ["Add", "Pow", "Det", "Resize", "Softmax", "ReduceSum"])

@@ -35,7 +35,7 @@ def references(model: Any, feeds: dict[str, np.ndarray], op: str) -> list[list[n
     evaluators = [lambda: ReferenceEvaluator(model).run(None, feeds), lambda: expected_of(model, feeds)]
     for evaluate in evaluators[: 1 if op in RECURRENT else 2]:
         try:
-            results.append([np.asarray(one) for one in evaluate()])
+            results.append([np.asarray(output) for output in evaluate()])
         except Exception:
             continue
     return results
@@ -43,9 +43,9 @@ def references(model: Any, feeds: dict[str, np.ndarray], op: str) -> list[list[n
 
 def agree(results: Sequence[np.ndarray], expected: Sequence[np.ndarray], op: str) -> bool:
     pairs = list(zip(results, expected, strict=True))
-    if any((one.shape, one.dtype) != (other.shape, other.dtype) for one, other in pairs):
+    if any((array.shape, array.dtype) != (other.shape, other.dtype) for array, other in pairs):
         return False
-    return op in DRAWN or all(np.allclose(one, other, rtol=1e-3, atol=1e-4, equal_nan=True) for one, other in pairs)
+    return op in DRAWN or all(np.allclose(array, other, rtol=1e-3, atol=1e-4, equal_nan=True) for array, other in pairs)
 
 
 def check(sample: Sample, size: str, constants: tuple[int, ...]) -> None:
@@ -58,14 +58,15 @@ def check(sample: Sample, size: str, constants: tuple[int, ...]) -> None:
     known = references(model, feeds, sample.op)
     where = f"{sample.label}, {size or 'nothing'} 0, constants {constants}"
     if error is None:
-        assert not known or any(agree(results, one, sample.op) for one in known), f"{where}: {results}, not {known}"
+        agrees = any(agree(results, reference, sample.op) for reference in known)
+        assert not known or agrees, f"{where}: {results}, not {known}"
         assert size or known or sample.op == "GroupQueryAttention", f"{where}: nothing to compare with"
     elif (sample.op, size, sample.outputs > 1) not in REFUSED:
         assert not known, f"{where}: refused ({error}), though {known}"
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning:onnx", "ignore::RuntimeWarning:numpy")
-@pytest.mark.parametrize("sample", samples(), ids=lambda one: f"{one.label}-{len(one.inputs)}-{one.opset}")
+@pytest.mark.parametrize("sample", samples(), ids=lambda sample: f"{sample.label}-{len(sample.inputs)}-{sample.opset}")
 def test_sizes_of_0(sample: Sample) -> None:
     for size in ("", *sample.sizes):
         if size.startswith("_") or (sample.op in UNSET and size == "q"):
@@ -77,7 +78,7 @@ def test_sizes_of_0(sample: Sample) -> None:
 
 @pytest.mark.parametrize("op", UNSET)
 def test_sums_over_nothing_are_0(op: str) -> None:
-    (sample,) = (one for one in samples() if one.op == op)
+    (sample,) = (sample for sample in samples() if sample.op == op)
     sized = sample.sized(q=0)
     (result,) = load(sized.model(), "numpy").run(sized.feeds()).values()
     np.testing.assert_array_equal(result, np.zeros((2, 4), F))
@@ -89,12 +90,12 @@ def test_layers_without_steps_leave_their_states(op: str) -> None:
     states = [normal(1, 2, 2, seed=number) for number in range(2 if op == "LSTM" else 1)]
     weights = [np.zeros((0, 2, 3), F), normal(1, gates * 2, 3), normal(1, gates * 2, 2)]
     outputs = ["y", "h", "c"][: 1 + len(states)]
-    for own, expected in ((states, states), ([], [one * 0 for one in states])):
+    for own, expected in ((states, states), ([], [state * 0 for state in states])):
         model, feeds = model_of_node(op, [*weights, None, None, *own], outputs, hidden_size=2)
         first, *rest = load(model, "numpy").run(feeds).values()
         assert first.shape == (0, 1, 2, 2)
-        for one, other in zip(rest, expected, strict=True):
-            np.testing.assert_array_equal(one, other)
+        for array, other in zip(rest, expected, strict=True):
+            np.testing.assert_array_equal(array, other)
 
 
 REDUCED = {

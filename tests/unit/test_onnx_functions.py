@@ -12,7 +12,7 @@ import pytest
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 from dmlgpu.common.errors import ModelError, NotSupported
-from dmlgpu.frontends.onnx import inlining, load
+from dmlgpu.frontends.onnx import load, rewriting
 from dmlgpu.frontends.onnx.preview import preview
 from dmlgpu.runtime.device import Device
 
@@ -334,7 +334,7 @@ def test_functions_that_call_themselves() -> None:
 
 
 def test_functions_that_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inlining, "MOST_NODES", 1000)
+    monkeypatch.setattr(rewriting, "MOST_NODES", 1000)
     functions = [function("F0", ["a"], ["b"], [helper.make_node("Neg", ["a"], ["b"])])]
     for number in range(1, 30):
         nodes = [call(f"F{number - 1}", ["a"], ["t"]), call(f"F{number - 1}", ["t"], ["b"])]

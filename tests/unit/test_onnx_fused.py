@@ -43,11 +43,11 @@ def test_of_one_output(op_type: str, shapes: list[tuple[int, ...]], attributes: 
     check_node(op_type, inputs, ["y"], domain=MS, **attributes)
 
 
-@pytest.mark.parametrize("given", [(3,), (3, 4), (4,), ()])
-def test_skip_layer_normalization(given: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("present", [(3,), (3, 4), (4,), ()])
+def test_skip_layer_normalization(present: tuple[int, ...]) -> None:
     """With and without beta and bias; the sum is an output."""
     x, skip, row = normal(2, 5, 16), normal(2, 5, 16, seed=1), normal(16)
-    optional = [row * (number + 1) if number in given else None for number in (3, 4)]
+    optional = [row * (number + 1) if number in present else None for number in (3, 4)]
     check_node("SkipLayerNormalization", [x, skip, row, *optional], ["y", "", "", "sum"], domain=MS)
     simplified = [x, skip, row, optional[0]]
     check_node("SkipSimplifiedLayerNormalization", simplified, ["y", "", "", "sum"], domain=MS, epsilon=1e-3)
@@ -94,14 +94,14 @@ def test_group_norm(last: int) -> None:
     total = x + skip + bias[:, None, None]
     groups = total.reshape(2, 3, -1)
     normed = (groups - groups.mean(-1, keepdims=True)) / np.sqrt(groups.var(-1, keepdims=True) + 1e-4)
-    wanted = normed.reshape(x.shape) * gamma[:, None, None] + beta[:, None, None]
-    wanted = wanted / (1 + np.exp(-wanted))
-    turned = [one.transpose(0, 2, 3, 1) if last else one for one in (x, skip, wanted, total)]
+    expected = normed.reshape(x.shape) * gamma[:, None, None] + beta[:, None, None]
+    expected = expected / (1 + np.exp(-expected))
+    turned = [array.transpose(0, 2, 3, 1) if last else array for array in (x, skip, expected, total)]
     inputs = [turned[0], gamma, beta, turned[1], bias]
     settings = {"groups": 3, "activation": 1, "channels_last": last, "epsilon": 1e-4}
-    y, found = found_of("SkipGroupNorm", inputs, ["y", "sum"], **settings)
+    y, result = found_of("SkipGroupNorm", inputs, ["y", "sum"], **settings)
     np.testing.assert_allclose(y, turned[2], rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(found, turned[3], rtol=1e-6)
+    np.testing.assert_allclose(result, turned[3], rtol=1e-6)
     (plain,) = found_of("GroupNorm", [turned[3], gamma, beta], ["y"], **settings)
     np.testing.assert_allclose(plain, turned[2], rtol=1e-4, atol=1e-5)
 
@@ -109,17 +109,17 @@ def test_group_norm(last: int) -> None:
 def test_without_a_cpu_kernel() -> None:
     """BiasSplitGelu, BiasAdd and NhwcConv, which onnxruntime's CPU provider lacks."""
     x, bias = normal(2, 4, 6), normal(6, seed=1)
-    (found,) = found_of("BiasSplitGelu", [x, bias], ["y"])
+    (result,) = found_of("BiasSplitGelu", [x, bias], ["y"])
     left, right = np.split(x + bias, 2, -1)
     (half,) = found_of("Gelu", [right], ["y"])
-    np.testing.assert_allclose(found, left * half, rtol=1e-5, atol=1e-6)
-    (found,) = found_of("BiasAdd", [x, bias, 2 * x], ["y"])
-    np.testing.assert_allclose(found, 3 * x + bias, rtol=1e-6)
+    np.testing.assert_allclose(result, left * half, rtol=1e-5, atol=1e-6)
+    (result,) = found_of("BiasAdd", [x, bias, 2 * x], ["y"])
+    np.testing.assert_allclose(result, 3 * x + bias, rtol=1e-6)
     picture, filters, shift = normal(1, 4, 5, 5), normal(6, 4, 3, 3), normal(6)
-    (wanted,) = found_of("FusedConv", [picture, filters, shift], ["y"], pads=[1, 1, 1, 1])
+    (expected,) = found_of("FusedConv", [picture, filters, shift], ["y"], pads=[1, 1, 1, 1])
     turned = [picture.transpose(0, 2, 3, 1), filters.transpose(0, 2, 3, 1), shift]
-    (found,) = found_of("NhwcConv", turned, ["y"], pads=[1, 1, 1, 1])
-    np.testing.assert_allclose(found, wanted.transpose(0, 2, 3, 1), rtol=1e-5, atol=1e-5)
+    (result,) = found_of("NhwcConv", turned, ["y"], pads=[1, 1, 1, 1])
+    np.testing.assert_allclose(result, expected.transpose(0, 2, 3, 1), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("known", [True, False])

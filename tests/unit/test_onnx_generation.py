@@ -31,12 +31,12 @@ def test_generation() -> None:
     assert generated(other_step, PROMPT, COUNT) == tokens
 
     # without a cache: all tokens so far at once, behind nothing
-    so_far = [*PROMPT, *tokens[:-1]]
+    prefix = [*PROMPT, *tokens[:-1]]
     for past, present in size.caches:
         session.bind(past, empty_caches(size)[past], updated_by=present)
-    whole = step(so_far, 0)
+    whole = step(prefix, 0)
     cached = stepping(session, size)
-    for number, token in enumerate(so_far):
+    for number, token in enumerate(prefix):
         scores = cached([token], number)
     np.testing.assert_allclose(whole, scores, rtol=1e-4, atol=1e-5)
     assert int(whole.argmax()) == tokens[-1]
@@ -46,6 +46,6 @@ def test_steps_share_what_is_compiled() -> None:
     model, size = tiny()
     session = load(model, "numpy")
     generated(stepping(session, size), PROMPT, 3)
-    compiled = len(session._runner._parts)
+    compiled = len(session._runner._stages)
     generated(stepping(session, size), PROMPT, 6)
-    assert len(session._runner._parts) == compiled
+    assert len(session._runner._stages) == compiled

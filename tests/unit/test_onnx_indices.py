@@ -160,7 +160,9 @@ def test_einsum(equation: str, kind: Any) -> None:
     terms = equation.partition("->")[0].split(",")
     if equation.startswith("ii"):
         sizes["i"] = 3
-    inputs = [numbers(kind, *([2, 2] if "..." in one else []), *(sizes[c] for c in one if c != ".")) for one in terms]
+    inputs = [
+        numbers(kind, *([2, 2] if "..." in term else []), *(sizes[c] for c in term if c != ".")) for term in terms
+    ]
     check_reference("Einsum", inputs, ["y"], equation=equation)
 
 
@@ -197,8 +199,8 @@ def test_padding(mode: str) -> None:
 
 def test_padding_by_a_computed_value() -> None:
     model, feeds = model_of_node("Pad", [normal(2, 3), np.array([1, 0, 0, 2]), np.array(2.5, F)], ["y"])
-    found = load(model, "numpy").run(feeds)["y"]
-    np.testing.assert_array_equal(found, np.pad(normal(2, 3), ((1, 0), (0, 2)), constant_values=2.5))
+    result = load(model, "numpy").run(feeds)["y"]
+    np.testing.assert_array_equal(result, np.pad(normal(2, 3), ((1, 0), (0, 2)), constant_values=2.5))
 
 
 @pytest.mark.parametrize("largest", [0, 1])
@@ -270,9 +272,9 @@ def test_distributions() -> None:
 def test_classes_are_drawn_by_their_likelihood() -> None:
     likely = np.log(np.array([[0.1, 0.0, 0.6, 0.3], [0.25, 0.25, 0.25, 0.25]], F) + 1e-30)
     model, feeds = model_of_node("Multinomial", [likely], ["y"], sample_size=4000, seed=2.0, dtype=7)
-    found = load(model, "numpy").run(feeds)["y"]
-    assert found.dtype == np.int64
-    shares = np.stack([np.bincount(row, minlength=4) / 4000 for row in found])
+    result = load(model, "numpy").run(feeds)["y"]
+    assert result.dtype == np.int64
+    shares = np.stack([np.bincount(row, minlength=4) / 4000 for row in result])
     np.testing.assert_allclose(shares, np.exp(likely), atol=0.03)
 
 
@@ -280,17 +282,17 @@ def test_elements_are_dropped_in_training() -> None:
     x = np.ones((50, 40), F)
     inputs = [x, np.array(0.25, F), np.array(True)]
     model, feeds = model_of_node("Dropout", inputs, ["y", "mask"], seed=3)
-    found = load(model, "numpy").run(feeds)
-    np.testing.assert_allclose(found["y"], found["mask"] / 0.75)
-    assert abs(found["mask"].mean() - 0.75) < 0.05
+    results = load(model, "numpy").run(feeds)
+    np.testing.assert_allclose(results["y"], results["mask"] / 0.75)
+    assert abs(results["mask"].mean() - 0.75) < 0.05
     inputs[2] = np.array(False)
     check_node("Dropout", inputs, ["y", "mask"])
 
 
 def test_bernoulli() -> None:
     model, feeds = model_of_node("Bernoulli", [np.array([0, 0.3, 1], F).repeat(500)], ["y"], seed=1.0)
-    found = load(model, "numpy").run(feeds)["y"].reshape(3, 500).mean(axis=1)
-    np.testing.assert_allclose(found, [0, 0.3, 1], atol=0.06)
+    result = load(model, "numpy").run(feeds)["y"].reshape(3, 500).mean(axis=1)
+    np.testing.assert_allclose(result, [0, 0.3, 1], atol=0.06)
 
 
 # ---- optimizers ------------------------------------------------------------------------------------------------------
@@ -309,17 +311,17 @@ def test_bernoulli() -> None:
 def test_optimizers(op_type: str, states: int, attributes: dict[str, Any], steps: int) -> None:
     tensors = [np.abs(normal(*shape, seed=part)) for part in range(states + 2) for shape in ((3, 2), (4,))]
     names = [f"x{number}" for number in range(len(tensors) + 2)]
-    made = [f"y{number}" for number in range(2 * (states + 1))]
-    node = helper.make_node(op_type, names, made, domain="ai.onnx.preview.training", **attributes)
+    outputs = [f"y{number}" for number in range(2 * (states + 1))]
+    node = helper.make_node(op_type, names, outputs, domain="ai.onnx.preview.training", **attributes)
     feeds = dict(zip(names, [np.array(0.1, F), np.array(steps, np.int64), *tensors], strict=True))
     graph = helper.make_graph(
         [node],
         "g",
         [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in feeds.items()],
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in made],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs],
     )
     sets = [helper.make_opsetid("", 20), helper.make_opsetid("ai.onnx.preview.training", 1)]
     model: onnx.ModelProto = helper.make_model(graph, opset_imports=sets)
-    found = load(model, "numpy").run(feeds)
-    for one, wanted in zip(found.values(), ReferenceEvaluator(model).run(None, feeds), strict=True):
-        np.testing.assert_allclose(one, wanted, rtol=1e-4, atol=1e-5)
+    results = load(model, "numpy").run(feeds)
+    for result, expected in zip(results.values(), ReferenceEvaluator(model).run(None, feeds), strict=True):
+        np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)

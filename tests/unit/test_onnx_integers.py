@@ -32,8 +32,8 @@ def run(name: str, arrays: list[Any], kind: int, opset: int = 21, **attributes: 
     """Run one node here alone: NumPy's integers say what is right."""
     feeds = {f"i{number}": array for number, array in enumerate(arrays)}
     model = model_of([helper.make_node(name, list(feeds), ["y"], **attributes)], feeds, {"y": kind}, opset=opset)
-    found: np.ndarray = load(model, "numpy").run(feeds)["y"]
-    return found
+    result: np.ndarray = load(model, "numpy").run(feeds)["y"]
+    return result
 
 
 # ---- arithmetic
@@ -63,8 +63,8 @@ def test_products(dtype: Any) -> None:
     kind = kind_of(dtype)
     with np.errstate(over="ignore"):
         np.testing.assert_array_equal(run("MatMul", [a.T.copy(), b.T.copy()], kind), a.T @ b.T)
-        found = run("Gemm", [a, b, c], kind, transA=1, transB=1, alpha=2.0, beta=3.0)
-        np.testing.assert_array_equal(found, (a.T @ b.T) * dtype(2) + c * dtype(3))
+        result = run("Gemm", [a, b, c], kind, transA=1, transB=1, alpha=2.0, beta=3.0)
+        np.testing.assert_array_equal(result, (a.T @ b.T) * dtype(2) + c * dtype(3))
 
 
 def test_gemm_of_integers_refuses_fractions() -> None:
@@ -92,10 +92,10 @@ def test_negative_powers() -> None:
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
 def test_powers_by_floats(dtype: Any) -> None:
     base = np.array([46341, 3, 10, 100], dtype)
-    found = run("Pow", [base, np.array([2, 19, 9, 0.5], np.float32)], kind_of(dtype))
+    result = run("Pow", [base, np.array([2, 19, 9, 0.5], np.float32)], kind_of(dtype))
     with np.errstate(over="ignore"):
-        np.testing.assert_array_equal(found[:3], base[:3] ** np.array([2, 19, 9], dtype))
-    assert found[3] == 10
+        np.testing.assert_array_equal(result[:3], base[:3] ** np.array([2, 19, 9], dtype))
+    assert result[3] == 10
     x = np.array([0.5, -1.5, 2.5], np.float32)
     check_node("Pow", [x, np.array([3, 2, -1])], FLOAT)
 
@@ -110,7 +110,7 @@ def test_reductions(name: str, dtype: Any) -> None:
     x = np.random.default_rng(0).integers(0, 1 << (bits - 4), (2, 3, 4)).astype(dtype)
     x = x // 32 if name == "ReduceL2" and bits > 16 else x
     exact = x.astype(object)
-    wanted = {
+    expected = {
         "ReduceSum": lambda: exact.sum(1),
         "ReduceProd": lambda: exact.prod(1),
         "ReduceL1": lambda: exact.sum(1),
@@ -118,18 +118,18 @@ def test_reductions(name: str, dtype: Any) -> None:
         "ReduceMean": lambda: exact.sum(1) // 3,
         "ReduceL2": lambda: np.vectorize(math.isqrt)((exact * exact).sum(1).astype(np.uint64)),
     }[name]()
-    found = run(name, [x], kind_of(dtype), opset=11, axes=[1], keepdims=0)
-    assert not np.any((wanted.astype(object) - found.astype(object)) % (1 << np.iinfo(dtype).bits))
+    result = run(name, [x], kind_of(dtype), opset=11, axes=[1], keepdims=0)
+    assert not np.any((expected.astype(object) - result.astype(object)) % (1 << np.iinfo(dtype).bits))
 
 
 def test_extremes_of_nothing() -> None:
     empty = np.zeros((2, 0, 3))
     for dtype, low, high in ((np.float32, -np.inf, np.inf), (np.int32, -(2**31), 2**31 - 1), (np.bool_, False, True)):
         x = empty.astype(dtype)
-        for name, wanted in (("ReduceMax", low), ("ReduceMin", high)):
-            found = run(name, [x, np.array([1])], kind_of(dtype), opset=20, keepdims=0)
-            assert found.shape == (2, 3)
-            assert (found == wanted).all()
+        for name, expected in (("ReduceMax", low), ("ReduceMin", high)):
+            result = run(name, [x, np.array([1])], kind_of(dtype), opset=20, keepdims=0)
+            assert result.shape == (2, 3)
+            assert (result == expected).all()
 
 
 # ---- bits
@@ -147,28 +147,28 @@ def test_shifts(dtype: Any) -> None:
     np.testing.assert_array_equal(run("BitShift", [x, count], kind_of(dtype), 28, direction="RIGHT"), right)
 
 
-@pytest.mark.parametrize(("given", "wanted"), [(np.float32, np.int32), (np.int16, np.uint16), (np.int64, np.uint64)])
-def test_bit_cast(given: Any, wanted: Any) -> None:
-    x = np.arange(-6, 6).reshape(3, 4).astype(given)
-    np.testing.assert_array_equal(run("BitCast", [x], kind_of(wanted), 26, to=kind_of(wanted)), x.view(wanted))
+@pytest.mark.parametrize(("dtype", "expected"), [(np.float32, np.int32), (np.int16, np.uint16), (np.int64, np.uint64)])
+def test_bit_cast(dtype: Any, expected: Any) -> None:
+    x = np.arange(-6, 6).reshape(3, 4).astype(dtype)
+    np.testing.assert_array_equal(run("BitCast", [x], kind_of(expected), 26, to=kind_of(expected)), x.view(expected))
 
 
 # ---- conversions
 
 
-@pytest.mark.parametrize("wanted", [*INTEGERS, np.float16, np.float32])
-def test_casts_of_floats(wanted: Any) -> None:
+@pytest.mark.parametrize("expected", [*INTEGERS, np.float16, np.float32])
+def test_casts_of_floats(expected: Any) -> None:
     x = np.array([0.0, 1.9, 2.5, 100.7, 0.4], np.float32)
-    x = x if np.dtype(wanted).kind == "u" else np.concatenate([x, -x])
-    check_node("Cast", [x], kind_of(wanted), to=kind_of(wanted))
-    check_node("Cast", [x.astype(np.float16)], kind_of(wanted), to=kind_of(wanted))
+    x = x if np.dtype(expected).kind == "u" else np.concatenate([x, -x])
+    check_node("Cast", [x], kind_of(expected), to=kind_of(expected))
+    check_node("Cast", [x.astype(np.float16)], kind_of(expected), to=kind_of(expected))
 
 
-@pytest.mark.parametrize("given", [*INTEGERS, np.bool_])
-def test_casts_of_integers(given: Any) -> None:
-    x = np.array([True, False]) if given is np.bool_ else integers(given, 9)
-    for wanted in (*INTEGERS, np.float32, np.bool_):
-        check_node("Cast", [x], kind_of(wanted), to=kind_of(wanted))
+@pytest.mark.parametrize("dtype", [*INTEGERS, np.bool_])
+def test_casts_of_integers(dtype: Any) -> None:
+    x = np.array([True, False]) if dtype is np.bool_ else integers(dtype, 9)
+    for expected in (*INTEGERS, np.float32, np.bool_):
+        check_node("Cast", [x], kind_of(expected), to=kind_of(expected))
 
 
 def test_truth_of_floats() -> None:
@@ -181,11 +181,11 @@ def test_4_bits_wrap(kind: int) -> None:
     x = np.array([-9.7, -8, -1, 0, 3.6, 7, 8, 15, 16, 100], np.float32)
     nodes = [helper.make_node("Cast", ["x"], ["1"], to=kind), helper.make_node("Cast", ["1"], ["y"], to=FLOAT)]
     whole = np.trunc(x).astype(np.int32) & 15
-    wanted = np.where((kind == TensorProto.INT4) & (whole > 7), whole - 16, whole)
+    expected = np.where((kind == TensorProto.INT4) & (whole > 7), whole - 16, whole)
     fed = load(model_of(nodes, {"x": x}, {"y": FLOAT}), "numpy").run({"x": x})["y"]
     held = load(model_of(nodes, {}, {"y": FLOAT}, {"x": x}), "numpy").run({})["y"]
-    np.testing.assert_array_equal(fed, wanted)
-    np.testing.assert_array_equal(held, wanted)
+    np.testing.assert_array_equal(fed, expected)
+    np.testing.assert_array_equal(held, expected)
 
 
 # ---- activations

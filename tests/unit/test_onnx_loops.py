@@ -40,9 +40,9 @@ def looping(nodes: list[onnx.NodeProto], gathered: list[str], weights: dict[str,
 
 def run(session: Session, model: onnx.ModelProto, feeds: dict[str, Any]) -> None:
     """Compare a run with onnxruntime's."""
-    wanted = expected_of(model, feeds)
-    for one, other in zip(session.run(feeds).values(), wanted, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    expected = expected_of(model, feeds)
+    for result, other in zip(session.run(feeds).values(), expected, strict=True):
+        np.testing.assert_allclose(result, other, rtol=1e-5, atol=1e-6)
 
 
 def slicing() -> onnx.ModelProto:
@@ -61,15 +61,15 @@ def slicing() -> onnx.ModelProto:
 @pytest.fixture
 def compilations(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """A list that grows by one with each graph that is compiled."""
-    found: list[int] = []
+    counts: list[int] = []
     compile_graph = Device.compile_graph
 
-    def counted(self: Device, *given: Any, **rest: Any) -> Any:
-        found.append(1)
-        return compile_graph(self, *given, **rest)
+    def counted(self: Device, *args: Any, **rest: Any) -> Any:
+        counts.append(1)
+        return compile_graph(self, *args, **rest)
 
     monkeypatch.setattr(Device, "compile_graph", counted)
-    return found
+    return counts
 
 
 def test_the_number_of_an_iteration_is_data(compilations: list[int]) -> None:
@@ -137,8 +137,8 @@ def test_a_condition_on_the_number_waits_for_nothing(monkeypatch: pytest.MonkeyP
     feeds = {"x": normal(2, 4), "count": np.array(9), "start": normal(4)}
     run(session, model, feeds)
     monkeypatch.setattr(Tensor, "numpy", counted)
-    (found,) = session.run(feeds).values()
-    np.testing.assert_allclose(found, feeds["start"] ** 8, rtol=1e-5)
+    (result,) = session.run(feeds).values()
+    np.testing.assert_allclose(result, feeds["start"] ** 8, rtol=1e-5)
     assert len(reads) == 1
 
 

@@ -20,7 +20,7 @@ STEP = 9
 """Every so manieth mutant is run."""
 
 
-@pytest.mark.parametrize("number", range(len(samples())), ids=lambda one: f"{one}-{samples()[one].label}")
+@pytest.mark.parametrize("number", range(len(samples())), ids=lambda number: f"{number}-{samples()[number].label}")
 def test_nothing_else_is_raised(number: int) -> None:
     sample = samples()[number]
     for place, (what, mutant) in enumerate(mutants(sample)):
@@ -153,7 +153,7 @@ def test_control_flow_names_what_does_not_fit(op: str, names: list[str], rest: d
         feeds["none"] = np.zeros(0, bool)
     model = model_of(
         [helper.make_node(op, names, outputs, name="it", **rest)],
-        {name: (helper.np_dtype_to_tensor_dtype(one.dtype), list(one.shape)) for name, one in feeds.items()},
+        {name: (helper.np_dtype_to_tensor_dtype(array.dtype), list(array.shape)) for name, array in feeds.items()},
         dict.fromkeys(outputs, TensorProto.FLOAT),
     )
     with pytest.raises(NotSupported, match=f"^{op}.*{message}"):
@@ -173,7 +173,7 @@ def test_scans_of_no_steps(steps: int, backward: int) -> None:
     feeds = {"s": normal(3), "x": normal(steps, 3)}
     model = model_of(
         [node],
-        {name: (TensorProto.FLOAT, list(one.shape)) for name, one in feeds.items()},
+        {name: (TensorProto.FLOAT, list(array.shape)) for name, array in feeds.items()},
         {"last": TensorProto.FLOAT, "all": TensorProto.FLOAT},
     )
     last, gathered = load(model, "numpy").run(feeds).values()

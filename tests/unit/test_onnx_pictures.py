@@ -26,9 +26,9 @@ def resize(x: np.ndarray, *, scales: Any = None, sizes: Any = None, roi: Any = N
 
 @pytest.mark.parametrize("how", ["half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"])
 @pytest.mark.parametrize("exclude", [0, 1])
-@pytest.mark.parametrize("wanted", [(1, 2, 3, 9), (1, 2, 8, 1)])
-def test_cubic(how: str, exclude: int, wanted: tuple[int, ...]) -> None:
-    inputs = resize(normal(1, 2, 5, 4), sizes=wanted)
+@pytest.mark.parametrize("sizes", [(1, 2, 3, 9), (1, 2, 8, 1)])
+def test_cubic(how: str, exclude: int, sizes: tuple[int, ...]) -> None:
+    inputs = resize(normal(1, 2, 5, 4), sizes=sizes)
     check_node(
         "Resize", inputs, ["y"], weights=(3,), mode="cubic", coordinate_transformation_mode=how, exclude_outside=exclude
     )
@@ -177,9 +177,9 @@ def test_places_of_the_largest(count: int, order: int) -> None:
     check_node("MaxPool", [x], outputs, **attributes)
     if not order:
         model, feeds = model_of_node("MaxPool", [x], outputs, **attributes)
-        found = load(model, "numpy").run(feeds)
+        results = load(model, "numpy").run(feeds)
         attributes.pop("storage_order")
-        check_node("MaxUnpool", [found["y"], found["where"], np.array(x.shape)], ["y"], **attributes)
+        check_node("MaxUnpool", [results["y"], results["where"], np.array(x.shape)], ["y"], **attributes)
 
 
 @pytest.mark.parametrize("include", [0, 1])

@@ -25,9 +25,9 @@ def limited(op_type: str, inputs: list[np.ndarray], number: int, **attributes: A
 @pytest.mark.parametrize(("rows", "axis"), [((3, 2), 0), ((5,), 1), ((), 0)])
 def test_gather(rows: tuple[int, ...], axis: int) -> None:
     indices = np.random.default_rng(0).integers(-40, 40, rows)
-    session, feeds, wanted = limited("Gather", [normal(40, 40), indices], 0, axis=axis)
-    np.testing.assert_array_equal(session.run(feeds)["y"], wanted)
-    operators = [name for one in session.placement for name in one.operators]
+    session, feeds, expected = limited("Gather", [normal(40, 40), indices], 0, axis=axis)
+    np.testing.assert_array_equal(session.run(feeds)["y"], expected)
+    operators = [name for placement in session.placement for name in placement.operators]
     assert operators.count("GATHER") == 7
 
 
@@ -35,12 +35,12 @@ def test_gather(rows: tuple[int, ...], axis: int) -> None:
 def test_gemm(turned: int) -> None:
     b = normal(40, 50) if turned else normal(50, 40)
     a, c = normal(3, 50), normal(40)
-    session, feeds, wanted = limited("Gemm", [a, b, c], 1, transB=turned, alpha=0.5)
-    np.testing.assert_allclose(session.run(feeds)["y"], wanted, rtol=1e-4, atol=1e-5)
-    operators = [name for one in session.placement for name in one.operators]
+    session, feeds, expected = limited("Gemm", [a, b, c], 1, transB=turned, alpha=0.5)
+    np.testing.assert_allclose(session.run(feeds)["y"], expected, rtol=1e-4, atol=1e-5)
+    operators = [name for placement in session.placement for name in placement.operators]
     assert operators.count("GEMM") == 8
 
 
 def test_matmul() -> None:
-    session, feeds, wanted = limited("MatMul", [normal(2, 3, 50), normal(50, 40)], 1)
-    np.testing.assert_allclose(session.run(feeds)["y"], wanted, rtol=1e-4, atol=1e-5)
+    session, feeds, expected = limited("MatMul", [normal(2, 3, 50), normal(50, 40)], 1)
+    np.testing.assert_allclose(session.run(feeds)["y"], expected, rtol=1e-4, atol=1e-5)

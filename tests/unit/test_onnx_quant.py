@@ -44,9 +44,9 @@ def test_quantise_and_dequantise(dtype: Any, axis: int | None) -> None:
     scale = SCALE * 10 if axis is None else np.linspace(0.1, 1, 4, dtype=np.float32)
     zero = np.full(np.shape(scale), 3, dtype)
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-    given = {} if axis is None else {"axis": axis}
-    (found,) = check_node("QuantizeLinear", [x, scale, zero], kind, **given)
-    check_node("DequantizeLinear", [found, scale, zero], FLOAT, **given)
+    attributes = {} if axis is None else {"axis": axis}
+    (result,) = check_node("QuantizeLinear", [x, scale, zero], kind, **attributes)
+    check_node("DequantizeLinear", [result, scale, zero], FLOAT, **attributes)
 
 
 @pytest.mark.parametrize("version", [21, 23])
@@ -62,40 +62,40 @@ def test_blocks(dtype: Any, columns: int) -> None:
     x, scale = floats(3, columns, 2) * 10, np.abs(floats(3, 2, 2, seed=1)) + 0.1
     zero = np.abs(integers(3, 2, 2, dtype=np.int8) // 2).astype(dtype)
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-    given = {"axis": 1, "block_size": 4}
-    (found,) = check_node("QuantizeLinear", [x, scale, zero], kind, **given)
-    check_node("DequantizeLinear", [found, scale, zero], FLOAT, **given)
+    attributes = {"axis": 1, "block_size": 4}
+    (result,) = check_node("QuantizeLinear", [x, scale, zero], kind, **attributes)
+    check_node("DequantizeLinear", [result, scale, zero], FLOAT, **attributes)
 
 
 @pytest.mark.parametrize("kind", [TensorProto.INT4, TensorProto.UINT4])
 @pytest.mark.parametrize(("shape", "block"), [((2, 2), 4), ((2, 3), 3), ((2,), 0), ((), 0)])
 def test_four_bits(kind: int, shape: tuple[int, ...], block: int) -> None:
     x, scale = floats(2, 8) * 10, np.abs(floats(*shape, seed=1)) + np.float32(0.5)
-    given = {"axis": 1, "block_size": block} if block else {"axis": 0}
+    attributes = {"axis": 1, "block_size": block} if block else {"axis": 0}
     zero = helper.make_tensor("zero", kind, shape, np.full(shape, 2).reshape(-1))
     nodes = [
-        helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"], **given),
-        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["y"], **given),
+        helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"], **attributes),
+        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["y"], **attributes),
     ]
     model = model_of(nodes, {"x": x}, {"y": FLOAT}, {"scale": scale, "zero": zero})
-    (wanted,) = ReferenceEvaluator(model).run(None, {"x": x})
-    np.testing.assert_allclose(load(model, "numpy").run({"x": x})["y"], wanted, rtol=1e-6)
+    (expected,) = ReferenceEvaluator(model).run(None, {"x": x})
+    np.testing.assert_allclose(load(model, "numpy").run({"x": x})["y"], expected, rtol=1e-6)
 
 
 def test_int32_and_types_of_results() -> None:
     check_node("DequantizeLinear", [integers(5, dtype=np.int32), SCALE], FLOAT)
     check_node("QuantizeLinear", [floats(9), SCALE], INT8, output_dtype=INT8)
     x = floats(9).astype(np.float16)
-    (found,) = check_node("QuantizeLinear", [x, np.float16(0.1), ZERO], UINT8)
-    check_node("DequantizeLinear", [found, np.float16(0.1), ZERO], TensorProto.FLOAT16)
+    (result,) = check_node("QuantizeLinear", [x, np.float16(0.1), ZERO], UINT8)
+    check_node("DequantizeLinear", [result, np.float16(0.1), ZERO], TensorProto.FLOAT16)
 
 
 def test_integers_of_32_bits() -> None:
     x = np.arange(-9, 9, dtype=np.int32)
     node = helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["y"])
     model = model_of([node], {"x": x}, {"y": INT8}, {"scale": np.float32(0.3), "zero": np.int8(5)})
-    found = load(model, "numpy").run({"x": x})["y"]
-    np.testing.assert_array_equal(found, np.rint(x.astype(np.float32) / np.float32(0.3)) + 5)
+    result = load(model, "numpy").run({"x": x})["y"]
+    np.testing.assert_array_equal(result, np.rint(x.astype(np.float32) / np.float32(0.3)) + 5)
 
 
 def test_dynamic_quantisation() -> None:
@@ -106,8 +106,8 @@ def test_dynamic_quantisation() -> None:
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.uint16])
 def test_microsoft_versions(dtype: Any) -> None:
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-    (found,) = check_node("QuantizeLinear", [floats(9), SCALE, dtype(7)], kind, domain=MICROSOFT)
-    check_node("DequantizeLinear", [found, SCALE, dtype(7)], FLOAT, domain=MICROSOFT)
+    (result,) = check_node("QuantizeLinear", [floats(9), SCALE, dtype(7)], kind, domain=MICROSOFT)
+    check_node("DequantizeLinear", [result, SCALE, dtype(7)], FLOAT, domain=MICROSOFT)
 
 
 # ---- products
@@ -130,9 +130,9 @@ def test_zero_points_of_every_matrix() -> None:
     zeros = integers(2, 3, 1, seed=2), integers(2, 1, 5, seed=3)
     node = helper.make_node("MatMulInteger", ["a", "b", "c", "d"], ["y"])
     feeds = {"a": a, "b": b, "c": zeros[0], "d": zeros[1]}
-    found = load(model_of([node], feeds, {"y": INT32}), "numpy").run(feeds)["y"]
-    wide = [one.astype(np.int32) for one in (a, zeros[0], b, zeros[1])]
-    np.testing.assert_array_equal(found, (wide[0] - wide[1]) @ (wide[2] - wide[3]))
+    result = load(model_of([node], feeds, {"y": INT32}), "numpy").run(feeds)["y"]
+    wide = [array.astype(np.int32) for array in (a, zeros[0], b, zeros[1])]
+    np.testing.assert_array_equal(result, (wide[0] - wide[1]) @ (wide[2] - wide[3]))
 
 
 @pytest.mark.parametrize("columns", [False, True])
@@ -151,9 +151,9 @@ def test_quantised_convolution(dtype: Any) -> None:
     zeros = np.full(6, 128 if dtype is np.uint8 else 0, dtype)
     bias = np.arange(-300, 300, 100, dtype=np.int32)
     arrays = [x, SCALE, ZERO, filters, scales, zeros, np.float32(0.5), ZERO, bias]
-    given = {"group": 2, "pads": [1, 1, 0, 2], "strides": [2, 1]}
-    check_node("QLinearConv", arrays, UINT8, weights=(3, 4, 5), limits={"steps": 1}, **given)
-    check_node("ConvInteger", [x, filters[:, :, :, :2], ZERO, dtype(5)], INT32, **given)
+    attributes = {"group": 2, "pads": [1, 1, 0, 2], "strides": [2, 1]}
+    check_node("QLinearConv", arrays, UINT8, weights=(3, 4, 5), limits={"steps": 1}, **attributes)
+    check_node("ConvInteger", [x, filters[:, :, :, :2], ZERO, dtype(5)], INT32, **attributes)
 
 
 def test_quantised_convolution_of_rows() -> None:
@@ -172,10 +172,10 @@ def test_three_dimensions_are_refused() -> None:
 def test_gemm(dtype: Any) -> None:
     a, b, c = integers(5, 3, dtype=dtype), halves(4, 5, seed=1), np.arange(4, dtype=np.int32)
     arrays = [a, SCALE, dtype(3), b, np.float32(0.02), np.int8(0), c]
-    given: dict[str, Any] = {"domain": MICROSOFT, "transA": 1, "transB": 1, "alpha": 1.5}
-    check_node("QGemm", arrays, FLOAT, **given)
+    attributes: dict[str, Any] = {"domain": MICROSOFT, "transA": 1, "transB": 1, "alpha": 1.5}
+    check_node("QGemm", arrays, FLOAT, **attributes)
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-    check_node("QGemm", [*arrays, np.float32(0.3), dtype(1)], kind, limits={"steps": 1}, **given)
+    check_node("QGemm", [*arrays, np.float32(0.3), dtype(1)], kind, limits={"steps": 1}, **attributes)
 
 
 def test_a_scale_of_rows_in_two_dimensions_is_refused() -> None:
@@ -225,18 +225,24 @@ def test_matrix_of_few_bits(inner: int, bits: int, zeros: str | None) -> None:
     elif zeros == "floats":
         arrays.append(floats(columns * count, seed=3) + 8)
     arrays += [None] * (5 - len(arrays)) + [floats(columns)]
-    given = {"K": inner, "N": columns, "bits": bits, "block_size": block}
+    attributes = {"K": inner, "N": columns, "bits": bits, "block_size": block}
     weights = [number for number in range(1, 4) if arrays[number] is not None]
     check_node(
-        "MatMulNBits", arrays, FLOAT, domain=MICROSOFT, weights=weights, limits={"rtol": 1e-4, "atol": 2e-2}, **given
+        "MatMulNBits",
+        arrays,
+        FLOAT,
+        domain=MICROSOFT,
+        weights=weights,
+        limits={"rtol": 1e-4, "atol": 2e-2},
+        **attributes,
     )
 
 
 def test_halves_by_a_matrix_of_few_bits() -> None:
     rows, weights = floats(3, 64).astype(np.float16), integers(6, 2, 16, seed=1)
     arrays = [rows, weights, np.abs(floats(12, seed=2)).astype(np.float16), integers(6, seed=3)]
-    given: dict[str, Any] = {"K": 64, "N": 6, "bits": 4, "block_size": 32, "limits": {"rtol": 1e-2, "atol": 0.3}}
-    check_node("MatMulNBits", arrays, TensorProto.FLOAT16, domain=MICROSOFT, weights=(1, 2, 3), **given)
+    attributes: dict[str, Any] = {"K": 64, "N": 6, "bits": 4, "block_size": 32, "limits": {"rtol": 1e-2, "atol": 0.3}}
+    check_node("MatMulNBits", arrays, TensorProto.FLOAT16, domain=MICROSOFT, weights=(1, 2, 3), **attributes)
 
 
 @pytest.mark.parametrize("kind", [TensorProto.UINT4, TensorProto.INT4, UINT8])
@@ -270,16 +276,16 @@ def test_blocks_that_do_not_fit(attributes: dict[str, int]) -> None:
 def test_quantised_elements(dtype: Any) -> None:
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     a, b = integers(2, 3, 4, 4, dtype=dtype), integers(3, 1, 4, dtype=dtype, seed=1)
-    one, other, result = [SCALE, dtype(3)], [np.float32(0.03), dtype(9)], [np.float32(0.2), dtype(5)]
-    given: dict[str, Any] = {"domain": MICROSOFT, "limits": {"steps": 1}}
+    first, other, result = [SCALE, dtype(3)], [np.float32(0.03), dtype(9)], [np.float32(0.2), dtype(5)]
+    attributes: dict[str, Any] = {"domain": MICROSOFT, "limits": {"steps": 1}}
     for name in ("QLinearAdd", "QLinearMul"):
-        check_node(name, [a, *one, b, *other, *result], kind, **given)
+        check_node(name, [a, *first, b, *other, *result], kind, **attributes)
     small = [np.float32(1 / 256), dtype(0)]
-    check_node("QLinearSigmoid", [a, *one, *small], kind, weights=(1, 2, 3, 4), **given)
-    check_node("QLinearLeakyRelu", [a, *one, *other], kind, weights=(1, 2, 3, 4), alpha=0.2, **given)
-    check_node("QLinearConcat", [*result, a, *one, a, *other], kind, axis=1, weights=(0, 1, 3, 4, 6, 7), **given)
+    check_node("QLinearSigmoid", [a, *first, *small], kind, weights=(1, 2, 3, 4), **attributes)
+    check_node("QLinearLeakyRelu", [a, *first, *other], kind, weights=(1, 2, 3, 4), alpha=0.2, **attributes)
+    check_node("QLinearConcat", [*result, a, *first, a, *other], kind, axis=1, weights=(0, 1, 3, 4, 6, 7), **attributes)
     condition = integers(3, 4, 1, seed=4) > 128
-    check_node("QLinearWhere", [condition, a, *one, b, *other, *result], kind, **given)
+    check_node("QLinearWhere", [condition, a, *first, b, *other, *result], kind, **attributes)
 
 
 def test_quantised_softmax() -> None:
@@ -297,16 +303,16 @@ def test_quantised_softmax() -> None:
 def test_quantised_pools(last: int) -> None:
     x = integers(2, 7, 6, 3) if last else integers(2, 3, 7, 6)
     arrays = [x, SCALE, ZERO, np.float32(0.04), np.uint8(100)]
-    given: dict[str, Any] = {
+    attributes: dict[str, Any] = {
         "domain": MICROSOFT,
         "channels_last": last,
         "weights": (1, 2, 3, 4),
         "limits": {"steps": 1},
     }
-    check_node("QLinearGlobalAveragePool", arrays, UINT8, **given)
+    check_node("QLinearGlobalAveragePool", arrays, UINT8, **attributes)
     for ceil in (0, 1):
         window = {"kernel_shape": [3, 2], "strides": [2, 2], "pads": [1, 0, 1, 0], "ceil_mode": ceil}
-        check_node("QLinearAveragePool", arrays, UINT8, **window, **given)
+        check_node("QLinearAveragePool", arrays, UINT8, **window, **attributes)
     check_node(
-        "QLinearAveragePool", arrays, UINT8, kernel_shape=[2, 3], count_include_pad=1, pads=[1, 1, 0, 1], **given
+        "QLinearAveragePool", arrays, UINT8, kernel_shape=[2, 3], count_include_pad=1, pads=[1, 1, 0, 1], **attributes
     )

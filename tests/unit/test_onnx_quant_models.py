@@ -30,8 +30,8 @@ class Pictures(CalibrationDataReader):
         self._left: Iterator[np.ndarray] = iter(pictures(6))
 
     def get_next(self) -> dict[str, np.ndarray] | None:
-        found = next(self._left, None)
-        return None if found is None else {"x": found}
+        picture = next(self._left, None)
+        return None if picture is None else {"x": picture}
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +65,9 @@ def compare(path: Path, limit: float) -> Any:
     """Run a quantised model here and in onnxruntime; probabilities may differ by a limit."""
     feeds = {"x": pictures(7)[6]}
     session = load(path, "numpy")
-    (wanted,) = onnxruntime_outputs(onnx.load(path), feeds)
-    np.testing.assert_allclose(session.run(feeds)["y"], wanted, rtol=0, atol=limit)
-    assert all(one.where != "host" or "known" in one.why for one in session.placement)
+    (expected,) = onnxruntime_outputs(onnx.load(path), feeds)
+    np.testing.assert_allclose(session.run(feeds)["y"], expected, rtol=0, atol=limit)
+    assert all(placement.where != "host" or "known" in placement.why for placement in session.placement)
     return session
 
 
@@ -84,8 +84,8 @@ def compare(path: Path, limit: float) -> Any:
 )
 def test_static(network: Path, style: Any, types: Any, per_channel: bool, limit: float) -> None:
     path = network.with_name("static.onnx")
-    given = dict(zip(("activation_type", "weight_type"), types, strict=True))
-    quantize_static(network, path, Pictures(), quant_format=style, per_channel=per_channel, **given)
+    attributes = dict(zip(("activation_type", "weight_type"), types, strict=True))
+    quantize_static(network, path, Pictures(), quant_format=style, per_channel=per_channel, **attributes)
     compare(path, limit)
 
 
@@ -93,7 +93,7 @@ def test_dynamic(network: Path) -> None:
     path = network.with_name("dynamic.onnx")
     quantize_dynamic(network, path, weight_type=U8)
     session = compare(path, 1e-5)
-    assert {"ConvInteger", "MatMulInteger"} <= {one.op_type for one in session.placement}
+    assert {"ConvInteger", "MatMulInteger"} <= {placement.op_type for placement in session.placement}
 
 
 def test_classifier_of_bytes() -> None:
@@ -115,7 +115,7 @@ def test_classifier_of_bytes() -> None:
     ]
     feeds = {"x": rng.integers(0, 256, (3, 64), np.uint8)}
     model = model_of(nodes, feeds, {"y": TensorProto.FLOAT, "best": TensorProto.INT64}, weights)
-    found = load(model, "numpy").run(feeds)
-    wanted = onnxruntime_outputs(model, feeds)
-    np.testing.assert_allclose(found["y"], wanted[0], rtol=1e-4, atol=1e-6)
-    np.testing.assert_array_equal(found["best"], wanted[1])
+    results = load(model, "numpy").run(feeds)
+    expected = onnxruntime_outputs(model, feeds)
+    np.testing.assert_allclose(results["y"], expected[0], rtol=1e-4, atol=1e-6)
+    np.testing.assert_array_equal(results["best"], expected[1])

@@ -28,8 +28,8 @@ def inputs_of(kind: str, directions: int, *extras: str) -> list[np.ndarray | Non
         "P": normal(directions, 3 * HIDDEN),
     }
     names = ["B", "lens", "h", "c", "P"] if kind == "LSTM" else ["B", "lens", "h"]
-    found = [normal(STEPS, BATCH, WIDTH), normal(directions, rows, WIDTH), normal(directions, rows, HIDDEN)]
-    return [*found, *(optional[name] if name in extras else None for name in names)]
+    result = [normal(STEPS, BATCH, WIDTH), normal(directions, rows, WIDTH), normal(directions, rows, HIDDEN)]
+    return [*result, *(optional[name] if name in extras else None for name in names)]
 
 
 CASES: list[tuple[str, tuple[str, ...], dict[str, Any]]] = [
@@ -62,15 +62,16 @@ def test_batch_first(kind: str) -> None:
     first = inputs_of(kind, 2, "B", "lens", "h", "c")
     attributes: dict[str, Any] = {"hidden_size": HIDDEN, "direction": "bidirectional"}
     model, feeds = model_of_node(kind, first, OUTPUTS[kind], **attributes)
-    wanted = load(model, "numpy").run(feeds)
+    expected = load(model, "numpy").run(feeds)
     turned = [
-        one.swapaxes(0, 1) if one is not None and number in (0, 5, 6) else one for number, one in enumerate(first)
+        array.swapaxes(0, 1) if array is not None and number in (0, 5, 6) else array
+        for number, array in enumerate(first)
     ]
     model, feeds = model_of_node(kind, turned, OUTPUTS[kind], layout=1, **attributes)
-    found = load(model, "numpy").run(feeds)
-    np.testing.assert_array_equal(found["Y"], wanted["Y"].transpose(2, 0, 1, 3))
+    results = load(model, "numpy").run(feeds)
+    np.testing.assert_array_equal(results["Y"], expected["Y"].transpose(2, 0, 1, 3))
     for name in OUTPUTS[kind][1:]:
-        np.testing.assert_array_equal(found[name], wanted[name].swapaxes(0, 1))
+        np.testing.assert_array_equal(results[name], expected[name].swapaxes(0, 1))
 
 
 def test_single_outputs() -> None:
@@ -80,12 +81,12 @@ def test_single_outputs() -> None:
 
 
 def test_float16() -> None:
-    inputs = [one.astype(np.float16) if one is not None else None for one in inputs_of("GRU", 1, "B", "h")]
+    inputs = [array.astype(np.float16) if array is not None else None for array in inputs_of("GRU", 1, "B", "h")]
     model, feeds = model_of_node("GRU", inputs, ["Y", "Y_h"], hidden_size=HIDDEN)
-    wide = [one.astype(np.float32) if one is not None else None for one in inputs]
+    wide = [array.astype(np.float32) if array is not None else None for array in inputs]
     other, wide_feeds = model_of_node("GRU", wide, ["Y", "Y_h"], hidden_size=HIDDEN)
-    found, wanted = load(model, "numpy").run(feeds), load(other, "numpy").run(wide_feeds)
-    np.testing.assert_allclose(found["Y_h"], wanted["Y_h"], rtol=3e-3, atol=3e-3)
+    results, expected = load(model, "numpy").run(feeds), load(other, "numpy").run(wide_feeds)
+    np.testing.assert_allclose(results["Y_h"], expected["Y_h"], rtol=3e-3, atol=3e-3)
 
 
 @pytest.mark.parametrize(
@@ -111,8 +112,8 @@ def test_weights_of_8_bits(kind: Any, per_gate: bool, extras: tuple[str, ...], d
     x, weight, recurrence, *rest = inputs_of("LSTM", 2 if direction == "bidirectional" else 1, *extras)
     assert weight is not None
     assert recurrence is not None
-    parts = [quantised(one.transpose(0, 2, 1), kind, per_gate=per_gate) for one in (weight, recurrence)]
-    floats = [dequantised(*one).transpose(0, 2, 1) for one in parts]
+    parts = [quantised(array.transpose(0, 2, 1), kind, per_gate=per_gate) for array in (weight, recurrence)]
+    floats = [dequantised(*part).transpose(0, 2, 1) for part in parts]
     attributes: dict[str, Any] = {"hidden_size": HIDDEN, "direction": direction}
     (w, w_scale, w_zero), (r, r_scale, r_zero) = parts
     model, feeds = model_of_node(
@@ -123,18 +124,18 @@ def test_weights_of_8_bits(kind: Any, per_gate: bool, extras: tuple[str, ...], d
         domain="com.microsoft",
         **attributes,
     )
-    found = load(model, "numpy").run(feeds)
-    wanted = expected_of(*model_of_node("LSTM", [x, *floats, *rest], OUTPUTS["LSTM"], **attributes))
-    for (name, one), other, rounded in zip(found.items(), wanted, expected_of(model, feeds), strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-5, err_msg=name)
-        np.testing.assert_allclose(one, rounded, atol=0.1, err_msg=name)
+    results = load(model, "numpy").run(feeds)
+    expected = expected_of(*model_of_node("LSTM", [x, *floats, *rest], OUTPUTS["LSTM"], **attributes))
+    for (name, result), other, rounded in zip(results.items(), expected, expected_of(model, feeds), strict=True):
+        np.testing.assert_allclose(result, other, atol=1e-5, err_msg=name)
+        np.testing.assert_allclose(result, rounded, atol=0.1, err_msg=name)
 
 
 def test_scales_of_other_shapes_are_refused() -> None:
     x, weight, recurrence, *rest = inputs_of("LSTM", 1)
     assert weight is not None
     assert recurrence is not None
-    (w, _, zero), (r, scale, _) = (quantised(one.transpose(0, 2, 1), np.int8) for one in (weight, recurrence))
+    (w, _, zero), (r, scale, _) = (quantised(array.transpose(0, 2, 1), np.int8) for array in (weight, recurrence))
     inputs = [x, w, r, *rest, np.ones(5, np.float32), zero, scale, zero]
     model, feeds = model_of_node("DynamicQuantizeLSTM", inputs, ["Y"], domain="com.microsoft", hidden_size=HIDDEN)
     with pytest.raises(NotSupported, match=r"DynamicQuantizeLSTM 'it': input 8 must be of shape \[1\] or \[1, 24\]"):

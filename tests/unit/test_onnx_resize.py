@@ -64,7 +64,7 @@ def node_inputs(x: np.ndarray, how: str, target: dict[str, Any]) -> tuple[list[A
     ], rest
 
 
-@pytest.mark.parametrize("attributes", MODES, ids=lambda one: "-".join(map(str, one.values())))
+@pytest.mark.parametrize("attributes", MODES, ids=lambda attributes: "-".join(map(str, attributes.values())))
 @pytest.mark.parametrize("how", TRANSFORMATIONS)
 def test_matrix(how: str, attributes: dict[str, Any]) -> None:
     rest = {**attributes, "coordinate_transformation_mode": how, "extrapolation_value": 9.0}

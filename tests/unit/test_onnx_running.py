@@ -47,10 +47,10 @@ def test_placement_names_kernels_reads_and_bodies() -> None:
     assert session.placement == ()
     for count in (1, 2):  # the second time from what is kept
         session.run({"x": np.array([1, -1, 2], np.float32), "count": np.array(count)})
-        where = {(one.node, one.where): one for one in session.placement}
+        where = {(node.node, node.where): node for node in session.placement}
         assert where["relu", "device"].kernels == ("dmlgpu.reference.activation.activation_relu",)
-        became = [one.operators for one in session.placement if (one.node, one.where) == ("places", "device")]
-        assert became == [("NONZERO_COORDINATES",), ("SLICE1", "CAST")]  # before and after the count was read
+        places = [node.operators for node in session.placement if (node.node, node.where) == ("places", "device")]
+        assert places == [("NONZERO_COORDINATES",), ("SLICE1", "CAST")]  # before and after the count was read
         assert "reads elements" in where["places", "read"].why
         assert where["loop", "host"].why == "the host counts and decides, around a compiled body"
         assert where["loop/step", "device"].operators == ("ELEMENT_WISE_ADD",)
@@ -80,12 +80,13 @@ def test_normalisations_fold_into_convolutions(has_bias: bool) -> None:
     model = model_of(nodes, {"x": (FLOAT, [1, 3, 6, 6])}, {"y": FLOAT}, weights)
     session, x = load(model, "numpy"), normal(1, 3, 6, 6)
     np.testing.assert_allclose(session.run({"x": x})["y"], ReferenceEvaluator(model).run(None, {"x": x})[0], atol=1e-5)
-    assert {one.node: one.why for one in session.placement}["norm"] == "it is in the filter of Conv 'conv'"
-    assert not any("BATCH" in name for one in session.placement for name in one.operators)
+    assert {node.node: node.why for node in session.placement}["norm"] == "it is in the filter of Conv 'conv'"
+    assert not any("BATCH" in name for placement in session.placement for name in placement.operators)
     both = model_of(nodes, {"x": (FLOAT, [1, 3, 6, 6])}, {"y": FLOAT, "c": FLOAT}, weights)
     session = load(both, "numpy")
-    for found, wanted in zip(session.run({"x": x}).values(), ReferenceEvaluator(both).run(None, {"x": x}), strict=True):
-        np.testing.assert_allclose(found, wanted, atol=1e-5)
+    expected = ReferenceEvaluator(both).run(None, {"x": x})
+    for result, reference in zip(session.run({"x": x}).values(), expected, strict=True):
+        np.testing.assert_allclose(result, reference, atol=1e-5)
 
 
 def test_initializers_that_are_inputs_may_be_replaced() -> None:
@@ -123,7 +124,7 @@ def test_no_truncated_or_altered_file_escapes_as_anything_but_our_errors() -> No
                 data[place] = rng.integers(256)
         try:
             session = load(bytes(data), "numpy")
-            session.run({one.name: normal(1, 1, 4, 4) for one in session.inputs})
+            session.run({info.name: normal(1, 1, 4, 4) for info in session.inputs})
         except DmlError as error:
             assert len(str(error)) < 2000
             assert "Traceback" not in str(error)

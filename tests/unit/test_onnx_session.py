@@ -23,10 +23,10 @@ def check(model: onnx.ModelProto, feeds: dict[str, Any]) -> Any:
     session = load(model, "numpy")
     expected = ReferenceEvaluator(model).run(None, feeds)
     for _ in range(2):
-        found = session.run(feeds)
-        for one, wanted in zip(found.values(), expected, strict=True):
-            assert one.dtype == np.asarray(wanted).dtype
-            np.testing.assert_allclose(one, wanted, rtol=1e-5, atol=1e-6)
+        results = session.run(feeds)
+        for result, reference in zip(results.values(), expected, strict=True):
+            assert result.dtype == np.asarray(reference).dtype
+            np.testing.assert_allclose(result, reference, rtol=1e-5, atol=1e-6)
     return session
 
 
@@ -46,9 +46,33 @@ def test_weights_and_shapes() -> None:
     model = model_of(nodes, {"x": (FLOAT, ["rows", 4])}, {"y": FLOAT}, weights)
     session = check(model, {"x": normal(3, 4)})
     check(model, {"x": normal(5, 4)})
-    where = {one.op_type: one.where for one in session.placement}
+    where = {placement.op_type: placement.where for placement in session.placement}
     assert where["MatMul"] == "device"
     assert where["Gather"] == where["Concat"] == "host"
+
+
+def test_all_inputs_of_a_node_are_read_at_once() -> None:
+    nodes = [
+        helper.make_node("Cast", ["widths"], ["pads"], to=INT64),
+        helper.make_node("Cast", ["numbers"], ["axes"], to=INT64),
+        helper.make_node("Pad", ["x", "pads", "", "axes"], ["y"]),
+    ]
+    inputs = {"x": (FLOAT, [2, 3]), "widths": (FLOAT, [2]), "numbers": (FLOAT, [1])}
+    feeds = {"x": normal(2, 3), "widths": np.array([1, 2], np.float32), "numbers": np.array([1], np.float32)}
+    session = check(model_of(nodes, inputs, {"y": FLOAT}), feeds)
+    assert [node.where for node in session.placement] == ["device", "device", "read", "device"]
+    assert len(session._runner._stages) == 2
+
+
+def test_random_numbers_end_no_graph() -> None:
+    nodes = [
+        helper.make_node("RandomNormalLike", ["x"], ["noise"], seed=1.0),
+        helper.make_node("Add", ["x", "noise"], ["y"]),
+    ]
+    session = load(model_of(nodes, {"x": (FLOAT, [4])}, {"y": FLOAT}), "numpy")
+    first, second = (session.run({"x": normal(4)})["y"] for _ in range(2))
+    assert not np.array_equal(first, second)
+    assert len(session._runner._stages) == 1
 
 
 def test_elements_decide_about_shapes() -> None:
@@ -61,9 +85,9 @@ def test_elements_decide_about_shapes() -> None:
     model = model_of(nodes, {"x": (FLOAT, [3, 4])}, {"y": FLOAT, "rows": INT64})
     session = load(model, "numpy")
     for x in (normal(3, 4), -normal(3, 4), -np.ones((3, 4), np.float32)):
-        found = session.run({"x": x})
-        np.testing.assert_allclose(found["y"], x[x > 0])
-        np.testing.assert_array_equal(found["rows"], np.argwhere(x > 0))
+        results = session.run({"x": x})
+        np.testing.assert_allclose(results["y"], x[x > 0])
+        np.testing.assert_array_equal(results["rows"], np.argwhere(x > 0))
 
 
 def test_truth_values_and_scalars() -> None:
@@ -134,10 +158,10 @@ def test_loop_reads_names_around_it() -> None:
     x = normal(3)
     session = load(model, "numpy")
     for count in (4, 2):
-        found = session.run({"x": x, "count": np.array(count)})
+        results = session.run({"x": x, "count": np.array(count)})
         states = [np.exp(x) + number * normal(3) for number in range(1, count + 1)]
-        np.testing.assert_allclose(found["y"], -states[-1], rtol=1e-5)
-        np.testing.assert_allclose(found["all"], states * x, rtol=1e-5)
+        np.testing.assert_allclose(results["y"], -states[-1], rtol=1e-5)
+        np.testing.assert_allclose(results["all"], states * x, rtol=1e-5)
 
 
 def test_outputs_stay_on_the_device() -> None:
@@ -201,8 +225,8 @@ def test_external_data_stay_in_the_folder(tmp_path: Path) -> None:
     array = normal(100)
     model = model_of([helper.make_node("Add", ["x", "w"], ["y"])], {"x": (FLOAT, [100])}, {"y": FLOAT}, {"w": array})
     onnx.save(model, folder / "m.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
-    found = load(folder / "m.onnx", "numpy").run({"x": array})
-    np.testing.assert_allclose(found["y"], 2 * array)
+    results = load(folder / "m.onnx", "numpy").run({"x": array})
+    np.testing.assert_allclose(results["y"], 2 * array)
     (folder / "w.bin").rename(tmp_path / "w.bin")
     with pytest.raises(ModelError, match="inside the model's folder"):
         load(folder / "m.onnx", "numpy")
@@ -225,7 +249,7 @@ def test_scan_of_a_transposed_input() -> None:
     model = model_of(nodes, {"x": (FLOAT, [2, "n", 3]), "start": (FLOAT, [2, 3])}, {"last": FLOAT, "all": FLOAT})
     for count in (1, 3):
         x, start = normal(2, count, 3), np.ones((2, 3), np.float32)
-        found = load(model, "numpy").run({"x": x, "start": start})
+        results = load(model, "numpy").run({"x": x, "start": start})
         states = start + np.cumsum(x.transpose(1, 0, 2), axis=0)
-        np.testing.assert_allclose(found["last"], states[-1], rtol=1e-5)
-        np.testing.assert_allclose(found["all"], -states, rtol=1e-5)
+        np.testing.assert_allclose(results["last"], states[-1], rtol=1e-5)
+        np.testing.assert_allclose(results["all"], -states, rtol=1e-5)

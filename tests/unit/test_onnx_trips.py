@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from dmlgpu import InvalidArgument
-from dmlgpu.frontends.onnx import control, load
+from dmlgpu.frontends.onnx import load
+from dmlgpu.frontends.onnx import loops as onnx_loops
 from dmlgpu.frontends.onnx.trips import LEAST_TRIPS, MOST_TRIPS
 from tests.unit.onnx_against import expected_of
 from tests.unit.onnx_trips import TRIPS, counted, feeds_of, loops, scan
@@ -40,12 +41,12 @@ def test_indices_of_recorded_trips_are_checked() -> None:
 
 
 def test_bodies_that_the_host_must_read_are_refused_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[object] = []
-    recorded = control._recorded
-    monkeypatch.setattr(control, "_recorded", lambda *args, **named: asked.append(args) or recorded(*args, **named))
+    calls: list[object] = []
+    recorded = onnx_loops._recorded
+    monkeypatch.setattr(onnx_loops, "_recorded", lambda *args, **named: calls.append(args) or recorded(*args, **named))
     model = loops()["an end that the device computes"]
     load(counted(model, TRIPS), "numpy").run(feeds_of(model) | {"x": np.zeros((TRIPS, 4), np.float32)})
-    assert len(asked) == 1
+    assert len(calls) == 1
 
 
 @pytest.mark.parametrize("backward", [0, 1])

@@ -22,8 +22,8 @@ def floats(*shape: int, seed: int = 0) -> np.ndarray:
     return (np.random.default_rng(seed).standard_normal(shape) * 3).astype(np.float32)
 
 
-def integers(*given: int) -> np.ndarray:
-    return np.array(given, np.int64)
+def integers(*values: int) -> np.ndarray:
+    return np.array(values, np.int64)
 
 
 X = floats(2, 3, 4)
@@ -37,9 +37,9 @@ def test_reductions(name: str, opset: int) -> None:
     for axes in ([1], [2, 0], None):
         for keeps in (0, 1):
             arrays = [x, integers(*axes)] if axes and as_input else [x]
-            given = {"axes": axes} if axes and not as_input else {}
+            attributes = {"axes": axes} if axes and not as_input else {}
             weights = range(1, len(arrays))
-            check_node(name, arrays, FLOAT, opset=opset, weights=tuple(weights), keepdims=keeps, **given)
+            check_node(name, arrays, FLOAT, opset=opset, weights=tuple(weights), keepdims=keeps, **attributes)
     if as_input:
         check_node(name, [x], FLOAT, opset=opset, noop_with_empty_axes=1)
         check_node(name, [x, integers()], FLOAT, opset=opset, weights=(1,), noop_with_empty_axes=1)
@@ -72,16 +72,16 @@ def test_along_axes(name: str, opset: int) -> None:
 
 @versions
 def test_clip(opset: int) -> None:
-    one, two = np.float32(1), np.float32(2)
+    low, high = np.float32(1), np.float32(2)
     half = X.astype(np.float16)
     if opset < 11:
-        for given in ({}, {"max": 1.0}, {"min": -1.0}, {"min": -1.0, "max": 1.0}):
-            check_node("Clip", [X], FLOAT, opset=opset, **given)
+        for attributes in ({}, {"max": 1.0}, {"min": -1.0}, {"min": -1.0, "max": 1.0}):
+            check_node("Clip", [X], FLOAT, opset=opset, **attributes)
         return
     for weights in ((1, 2), ()):
-        check_node("Clip", [X, -one, one], FLOAT, opset=opset, weights=weights)
-        check_node("Clip", [X, two, one], FLOAT, opset=opset, weights=weights)
-        check_node("Clip", [X, None, one], FLOAT, opset=opset, weights=weights[1:])
+        check_node("Clip", [X, -low, low], FLOAT, opset=opset, weights=weights)
+        check_node("Clip", [X, high, low], FLOAT, opset=opset, weights=weights)
+        check_node("Clip", [X, None, low], FLOAT, opset=opset, weights=weights[1:])
     if opset >= 12:
         check_node("Clip", [half, np.float16(-1)], HALF, opset=opset, weights=(1,))
         check_node("Clip", [integers(-5, 0, 5), integers(2)[0]], INT64, opset=opset)
@@ -96,7 +96,7 @@ def test_batch_normalization(opset: int) -> None:
         places = [np.abs(floats(3, 4, seed=seed)) + np.float32(0.1) for seed in range(4)]
         check_node("BatchNormalization", [X, *places], FLOAT, opset=opset, spatial=0)
     if opset >= 15:
-        halves = [X.astype(np.float16), *(one.astype(np.float16) for one in parameters[:2])]
+        halves = [X.astype(np.float16), *(array.astype(np.float16) for array in parameters[:2])]
         check_node("BatchNormalization", [*halves, *parameters[2:]], HALF, opset=opset, limits=LOOSE)
 
 
@@ -105,8 +105,8 @@ def test_batch_normalization(opset: int) -> None:
 def test_pad(mode: str, opset: int) -> None:
     pads = [0, 1, 1, 0, 2, 1]
     if opset < 11:
-        given: dict[str, Any] = {"value": 2.5} if mode == "constant" else {}
-        check_node("Pad", [X], FLOAT, opset=opset, pads=pads, mode=mode, **given)
+        attributes: dict[str, Any] = {"value": 2.5} if mode == "constant" else {}
+        check_node("Pad", [X], FLOAT, opset=opset, pads=pads, mode=mode, **attributes)
         check_node("Pad", [X], FLOAT, opset=opset, pads=[0, -1, 1, 0, 0, -2])
         return
     check_node("Pad", [X, integers(*pads), np.float32(2.5)], FLOAT, opset=opset, weights=(1,), mode=mode)
@@ -124,8 +124,8 @@ def test_slice(opset: int) -> None:
         check_node("Slice", [X], FLOAT, opset=opset, starts=[0, -2], ends=[1, 1000], axes=[0, 2])
         check_node("Slice", [X], FLOAT, opset=opset, starts=[0, 1], ends=[1, -1])
         return
-    given = [X, integers(3, 2), integers(-1000, 0), integers(2, 1), integers(-2, -1)]
-    check_node("Slice", given, FLOAT, opset=opset, weights=(1, 2, 3, 4))
+    inputs = [X, integers(3, 2), integers(-1000, 0), integers(2, 1), integers(-2, -1)]
+    check_node("Slice", inputs, FLOAT, opset=opset, weights=(1, 2, 3, 4))
     check_node("Slice", [X, np.array([0, 1], np.int32), np.array([1, 2], np.int32)], FLOAT, opset=opset)
     # Only a run knows where the slices begin; the second one takes a dimension as a whole, backwards.
     backwards = [X, np.array([1, -1]), np.array([2, -(2**31)]), np.array([0, 2]), np.array([1, -1])]
@@ -214,13 +214,13 @@ FUNCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_halves(name: str) -> None:
     x = X.astype(np.float16)
-    (found,) = check_node(name, [x], HALF, limits=LOOSE)
-    np.testing.assert_allclose(found, FUNCTIONS[name](x.astype(np.float32)), rtol=1e-3, atol=1e-3)
+    (result,) = check_node(name, [x], HALF, limits=LOOSE)
+    np.testing.assert_allclose(result, FUNCTIONS[name](x.astype(np.float32)), rtol=1e-3, atol=1e-3)
 
 
 def test_special_numbers() -> None:
     x = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.5, -1.5, 2.5, 0.5, 1e-5], np.float32)
-    a, b = (one.reshape(-1) for one in np.meshgrid(x, x))
+    a, b = (array.reshape(-1) for array in np.meshgrid(x, x))
     for name in ("Sign", "Round", "Sqrt", "Reciprocal", "Relu", "Sigmoid", "Tanh", "Erf", "Softplus", "Elu", "Log"):
         check_node(name, [x], FLOAT)
     for name in ("Max", "Min", "Mul", "Div", "Pow"):

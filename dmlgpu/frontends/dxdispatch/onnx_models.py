@@ -17,7 +17,7 @@ from dmlgpu.frontends.dxdispatch.model import BoundArray, OnnxDispatch, OnnxDisp
 from dmlgpu.frontends.dxdispatch.resources import Resource
 
 if TYPE_CHECKING:
-    from dmlgpu.frontends.onnx.model import Model as Graph
+    from dmlgpu.frontends.onnx.model import OnnxModel as Graph
 
 _KEYS = (
     "type",

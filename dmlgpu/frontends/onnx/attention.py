@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dmlgpu.catalog.enums import DataType, IsInfinityMode, MatrixTransform, ReduceFunction
-from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped, transposed, unowned
+from dmlgpu.frontends.onnx.expressions import broadcast_to, reshaped, transposed, unowned
+from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.tensors.graphs import directmlx as dml
 from dmlgpu.tensors.graphs import functions
 from dmlgpu.tensors.graphs.expression import Expression
@@ -44,7 +45,7 @@ def side_by_side(x: Expression) -> Expression:
 
 
 @dataclass(frozen=True)
-class Given:
+class AttentionInputs:
     """What attention is given: softmax(query x key^T * scale + bias) x value for each head.
 
     Attributes:
@@ -66,20 +67,20 @@ class Given:
     past: tuple[Expression, Expression] | None = None
 
 
-def attend(given: Given, *, lengths: Expression | None = None, present: bool = False) -> Results:
+def attend(inputs: AttentionInputs, *, lengths: Expression | None = None, present: bool = False) -> Results:
     """Return what MULTIHEAD_ATTENTION1 computes.
 
     Args:
-        given: the tensors.
+        inputs: the tensors.
         lengths: how many rows of the past count, INT32 {batch}: the present is a cache as large as the past then, new
             rows come behind those that count, and a query sees the keys up to its own.
         present: whether all keys and values are returned; with ``lengths`` it must be.
     """
-    query, key, value, past = given.query, given.key, given.value, given.past
+    query, key, value, past = inputs.query, inputs.key, inputs.value, inputs.past
     batch, rows, _ = query.sizes
     keys = (past[0].sizes[2] if past else 0) + (key.sizes[1] if key is not None and lengths is None else 0)
-    bias = None if given.bias is None else broadcast_to(unowned(given.bias), (batch, given.heads, rows, keys))
-    found = functions.multihead_attention1(
+    bias = None if inputs.bias is None else broadcast_to(unowned(inputs.bias), (batch, inputs.heads, rows, keys))
+    result = functions.multihead_attention1(
         unowned(query),
         None if key is None else unowned(key),
         None if value is None else unowned(value),
@@ -87,20 +88,20 @@ def attend(given: Given, *, lengths: Expression | None = None, present: bool = F
         past_key=unowned(past[0]) if past else None,
         past_value=unowned(past[1]) if past else None,
         past_sequence_lengths=lengths,
-        scale=given.scale,
+        scale=inputs.scale,
         mask_filter_value=-10000.0,
-        query_head_count=given.heads,
-        key_value_head_count=given.shared,
+        query_head_count=inputs.heads,
+        key_value_head_count=inputs.shared,
         output_present_key=present,
         output_present_value=present,
     )
     if not present:
-        return Results(found.output)
-    return Results(found.output, found.output_present_key, found.output_present_value)
+        return Results(result.output)
+    return Results(result.output, result.output_present_key, result.output_present_value)
 
 
 def composed(
-    given: Given,
+    inputs: AttentionInputs,
     *,
     present: bool = False,
     softcap: float = 0.0,
@@ -110,24 +111,24 @@ def composed(
     """Return attention with what MULTIHEAD_ATTENTION1 lacks, from products and a softmax; scores are in memory.
 
     Args:
-        given: the tensors.
+        inputs: the tensors.
         present: whether all keys and values are returned.
         softcap: scores are softcap * tanh(score / softcap) before the bias; 0 leaves them.
         sink: one number per head, {1, heads, 1, 1}, that takes part in the softmax and has no value.
         stage: which scores are returned: 0 the scaled products, 1 after the softcap, 2 after the bias, 3 after the
             softmax; None for none.
     """
-    heads = given.heads
-    key, value = _all_rows(given, given.key, 0), _all_rows(given, given.value, 1)
+    heads = inputs.heads
+    key, value = _all_rows(inputs, inputs.key, 0), _all_rows(inputs, inputs.value, 1)
     scores = functions.gemm(
-        by_head(given.query, heads), repeated(key, heads), trans_b=MatrixTransform.TRANSPOSE, alpha=given.scale
+        by_head(inputs.query, heads), repeated(key, heads), trans_b=MatrixTransform.TRANSPOSE, alpha=inputs.scale
     )
     stages = [scores]
     if softcap:
         scores = dml.activation_tanh(scores * (1 / softcap)) * softcap
     stages.append(scores)
-    if given.bias is not None:
-        scores = dml.add(scores, broadcast_to(given.bias, scores.sizes))
+    if inputs.bias is not None:
+        scores = dml.add(scores, broadcast_to(inputs.bias, scores.sizes))
     stages.append(scores)
     sizes = scores.sizes
     if sink is not None:
@@ -141,10 +142,10 @@ def composed(
     return Results(output, key if present else None, value if present else None, scores_of_stage)
 
 
-def _all_rows(given: Given, new: Expression | None, which: int) -> Expression:
+def _all_rows(inputs: AttentionInputs, new: Expression | None, which: int) -> Expression:
     """Return keys or values, past and new, {batch, shared, rows, size}."""
-    parts = [] if given.past is None else [given.past[which]]
-    parts += [] if new is None else [by_head(new, given.shared)]
+    parts = [] if inputs.past is None else [inputs.past[which]]
+    parts += [] if new is None else [by_head(new, inputs.shared)]
     return parts[0] if len(parts) == 1 else dml.join(parts, 2)
 
 
@@ -164,7 +165,7 @@ def lowest(data_type: DataType) -> float:
     return float(np.finfo(data_type.numpy).min)
 
 
-def numbered(node: Node, count: int, axis: int) -> Expression:
+def numbered(node: OnnxNode, count: int, axis: int) -> Expression:
     """Return 0, 1, 2 ... along an axis of 4, INT32."""
     sizes = [1, 1, 1, 1]
     sizes[axis] = count
@@ -201,7 +202,7 @@ def without_blind(x: Expression, bias: Expression) -> Expression:
 
 
 @dataclass(frozen=True)
-class Places:
+class AttentionPositions:
     """Where queries and keys stand, {1, 1, rows, 1} and {1, 1, 1, keys}, to say which a query sees.
 
     Attributes:
@@ -213,7 +214,7 @@ class Places:
     key: Expression
 
     @classmethod
-    def of(cls, node: Node, rows: int, keys: int, before: int | Expression) -> Places:
+    def of(cls, node: OnnxNode, rows: int, keys: int, before: int | Expression) -> AttentionPositions:
         """Return the places of queries behind so many keys: a number, or one per sequence {batch, 1, 1, 1}."""
         row = numbered(node, rows, 2)
         if isinstance(before, Expression):
@@ -236,8 +237,8 @@ class Places:
         return compare(broadcast_to(bound, sizes), broadcast_to(self.key, sizes))
 
 
-def causal_bias(node: Node, rows: int, keys: int, before: int, data_type: DataType) -> Expression | None:
-    """Return a bias {1, 1, rows, keys} that hides the keys behind a query; None where none is.
+def causal_bias(node: OnnxNode, rows: int, keys: int, before: int, data_type: DataType) -> Expression | None:
+    """Return a bias {1, 1, rows, keys} that hides the keys behind a query; None if none is.
 
     The last query sees all keys, as in onnxruntime's CPU provider: that matters if there are more keys than places.
 
@@ -249,7 +250,7 @@ def causal_bias(node: Node, rows: int, keys: int, before: int, data_type: DataTy
     """
     if before >= keys - 1:
         return None
-    places = Places.of(node, rows, keys, before)
+    places = AttentionPositions.of(node, rows, keys, before)
     if before + rows < keys:
         numbers = [*range(before, before + rows - 1), keys - 1]
         places = replace(places, query=reshaped(node.constant(numbers, DataType.INT32), (1, 1, rows, 1)))
@@ -267,11 +268,11 @@ def everywhere(conditions: Sequence[Expression]) -> Expression:
 
 def total(*biases: Expression | None) -> Expression | None:
     """Return the sum of biases of 4 dimensions that broadcast; None for none."""
-    given = [one for one in biases if one is not None]
-    if not given:
+    present = [bias for bias in biases if bias is not None]
+    if not present:
         return None
-    sizes = np.broadcast_shapes(*(one.sizes for one in given))
-    found, *rest = given
-    for one in rest:
-        found = dml.add(broadcast_to(found, sizes), broadcast_to(one, sizes))
-    return found
+    sizes = np.broadcast_shapes(*(bias.sizes for bias in present))
+    result, *rest = present
+    for bias in rest:
+        result = dml.add(broadcast_to(result, sizes), broadcast_to(bias, sizes))
+    return result

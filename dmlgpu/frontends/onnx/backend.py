@@ -12,8 +12,7 @@ from onnx.backend.base import Backend, BackendRep, DeviceType, namedtupledict
 from onnx.backend.base import Device as OnnxDevice
 
 from dmlgpu.common.errors import DmlError
-from dmlgpu.frontends.onnx import support
-from dmlgpu.frontends.onnx.model import read
+from dmlgpu.frontends.onnx.model import check_supported, read
 from dmlgpu.frontends.onnx.session import Session, load
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.shared import default_device
@@ -21,7 +20,7 @@ from dmlgpu.runtime.shared import default_device
 Array = NDArray[Any]
 
 
-class PreparedModel(BackendRep):
+class OnnxBackendModel(BackendRep):
     """A model that runs on arrays in the order of its inputs."""
 
     def __init__(self, session: Session):
@@ -37,15 +36,11 @@ class PreparedModel(BackendRep):
         Raises:
             DmlError: as ``Session.run``.
         """
-        names = [one.name for one in self.session.inputs]
-        given = inputs if isinstance(inputs, Mapping) else dict(zip(names, inputs, strict=False))
-        found = self.session.run({name: _plain(one) for name, one in given.items()})
-        outputs = [found[name] for name in self.session.outputs]
+        names = [declared.name for declared in self.session.inputs]
+        feeds = inputs if isinstance(inputs, Mapping) else dict(zip(names, inputs, strict=False))
+        results = self.session.run({name: np.asarray(array) for name, array in feeds.items()})
+        outputs = [results[name] for name in self.session.outputs]
         return namedtupledict("Outputs", list(self.session.outputs))(*outputs)
-
-
-def _plain(array: Any) -> Any:
-    return np.asarray(array)
 
 
 class DmlBackend(Backend):
@@ -55,20 +50,20 @@ class DmlBackend(Backend):
     """Where models run; None for ``default_device()``."""
 
     @classmethod
-    def prepare(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> PreparedModel:
+    def prepare(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> OnnxBackendModel:
         """Make a model ready to run.
 
         Raises:
             DmlError: as ``load``.
         """
         target = kwargs.get("dml_device") or cls.device or default_device()
-        return PreparedModel(load(model, target))
+        return OnnxBackendModel(load(model, target))
 
     @classmethod
     def is_compatible(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
         """Return whether all operators and types of a model are supported."""
         try:
-            support.check(read(model))
+            check_supported(read(model))
         except DmlError:
             return False
         return True
@@ -98,8 +93,10 @@ class DmlBackend(Backend):
         """
         names = [name for name in node.input if name]
         declared = [
-            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.asarray(one).dtype), np.shape(one))
-            for name, one in zip(names, inputs, strict=True)
+            helper.make_tensor_value_info(
+                name, helper.np_dtype_to_tensor_dtype(np.asarray(array).dtype), np.shape(array)
+            )
+            for name, array in zip(names, inputs, strict=True)
         ]
         outputs = [helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None) for name in node.output if name]
         model = helper.make_model(helper.make_graph([node], "node", declared, outputs), **kwargs)

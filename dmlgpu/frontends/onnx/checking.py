@@ -31,7 +31,7 @@ class Divergence:
         against: what computes it otherwise: ``reference``, ``onnxruntime`` or ``onnx``.
         error: the largest difference.
         inputs: of the node, as the device computed them.
-        found, expected: the output.
+        actual, expected: the output.
     """
 
     node: str
@@ -40,12 +40,12 @@ class Divergence:
     against: str
     error: float
     inputs: Mapping[str, Array]
-    found: Array
+    actual: Array
     expected: Array
 
 
 @dataclass(frozen=True)
-class Check:
+class ModelCheck:
     """What a check found.
 
     Attributes:
@@ -61,7 +61,7 @@ class Check:
 
 def check(
     source: Source, device: Device, inputs: Mapping[str, Any], *, rtol: float = 1e-3, atol: float = 1e-5
-) -> Check:
+) -> ModelCheck:
     """Compare all nodes of the main graph, and the model as it runs without being looked into.
 
     Args:
@@ -75,9 +75,9 @@ def check(
         DmlError: as ``load`` and ``Session.run``.
     """
     model = parsed(source)
-    nodes = {name: one for one in model.graph.node for name in one.output if name}
+    nodes = {name: node for node in model.graph.node for name in node.output if name}
     opened = _opened(model, nodes)
-    found = load(opened, device).run(inputs)
+    results = load(opened, device).run(inputs)
     whole = load(model, device).run(inputs)
     others, against = {}, {}
     for name, run in (("reference", _by_reference), _other()):
@@ -88,31 +88,31 @@ def check(
             if isinstance(error, DmlError):
                 raise
             against[name] = " ".join(str(error).split())[:200]
-    known = {**{name: np.asarray(one) for name, one in inputs.items()}, **found}
+    known = {**{name: np.asarray(array) for name, array in inputs.items()}, **results}
     divergences = [
         Divergence(
-            _name(nodes[name]) if which is found and name in nodes else "",
+            _name(nodes[name]) if which is results and name in nodes else "",
             nodes[name].op_type if name in nodes else "",
             name,
             other,
             _error(array, expected[name]),
-            {one: known[one] for one in nodes[name].input if one in known} if name in nodes else {},
+            {read: known[read] for read in nodes[name].input if read in known} if name in nodes else {},
             array,
             expected[name],
         )
-        for which in (found, whole)
+        for which in (results, whole)
         for name, array in _in_order(which, nodes)
         for other, expected in others.items()
         if name in expected and not _agree(array, expected[name], rtol, atol)
     ]
-    return Check(against, len(found), tuple(divergences))
+    return ModelCheck(against, len(results), tuple(divergences))
 
 
 def _opened(model: ModelProto, nodes: Mapping[str, NodeProto]) -> ModelProto:
     """Return the model with all that its nodes compute as outputs."""
     opened = ModelProto()
     opened.CopyFrom(model)
-    declared = {one.name for one in model.graph.output}
+    declared = {output.name for output in model.graph.output}
     opened.graph.output.extend(ValueInfoProto(name=name) for name in nodes if name not in declared)
     return opened
 
@@ -137,35 +137,35 @@ def _by_onnxruntime(model: ModelProto, inputs: Mapping[str, Any]) -> dict[str, A
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    names = [one.name for one in session.get_outputs()]
+    names = [output.name for output in session.get_outputs()]
     return dict(zip(names, session.run(names, dict(inputs)), strict=True))
 
 
-def _in_order(found: Mapping[str, Array], nodes: Mapping[str, NodeProto]) -> Iterator[tuple[str, Array]]:
+def _in_order(results: Mapping[str, Array], nodes: Mapping[str, NodeProto]) -> Iterator[tuple[str, Array]]:
     """Return outputs in the order of the nodes that compute them."""
     places = {name: place for place, name in enumerate(nodes)}
-    return iter(sorted(found.items(), key=lambda one: places.get(one[0], -1)))
+    return iter(sorted(results.items(), key=lambda item: places.get(item[0], -1)))
 
 
 def _name(node: NodeProto) -> str:
     return node.name or next(iter(node.output), "")
 
 
-def _error(found: Array, expected: Any) -> float:
+def _error(actual: Array, expected: Any) -> float:
     expected = np.asarray(expected)
-    if found.shape != expected.shape:
+    if actual.shape != expected.shape:
         return float("inf")
     with np.errstate(all="ignore"):
-        difference = np.abs(found.astype(np.float64) - expected.astype(np.float64))
-    difference = np.where((found == expected) | (np.isnan(found) & np.isnan(expected)), 0.0, difference)
+        difference = np.abs(actual.astype(np.float64) - expected.astype(np.float64))
+    difference = np.where((actual == expected) | (np.isnan(actual) & np.isnan(expected)), 0.0, difference)
     return float(np.where(np.isnan(difference), np.inf, difference).max(initial=0.0))
 
 
-def _agree(found: Array, expected: Any, rtol: float, atol: float) -> bool:
+def _agree(actual: Array, expected: Any, rtol: float, atol: float) -> bool:
     expected = np.asarray(expected)
     if expected.dtype.kind not in "biuf":
         return True
-    if found.dtype.kind not in "f":
-        return found.shape == expected.shape and bool(np.array_equal(found, expected))
+    if actual.dtype.kind not in "f":
+        return actual.shape == expected.shape and bool(np.array_equal(actual, expected))
     finite = np.abs(expected[np.isfinite(expected)])
-    return _error(found, expected) <= atol + rtol * float(finite.max(initial=0.0))
+    return _error(actual, expected) <= atol + rtol * float(finite.max(initial=0.0))

@@ -1,16 +1,20 @@
-"""ONNX's element types and DirectML's: which stands for which, and arrays of them."""
+"""ONNX's element types and DirectML's, and the tensors that a model file holds."""
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from onnx import TensorProto
+from onnx import TensorProto, helper, numpy_helper
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.common.errors import NotSupported
+from dmlgpu.catalog.tensor_desc import MAX_ELEMENTS
+from dmlgpu.common.errors import ModelError, NotSupported
 
 Array = NDArray[Any]
 
@@ -30,7 +34,7 @@ DATA_TYPES: Mapping[int, DataType] = {
     TensorProto.INT4: DataType.INT4,
     TensorProto.UINT4: DataType.UINT4,
 }
-"""DirectML's types by ONNX's numbers; truth values are 0 and 1 of UINT8."""
+"""DirectML's types by ONNX's numbers; booleans are 0 and 1 of UINT8."""
 
 ELEMENT_TYPES: Mapping[DataType, int] = {
     data_type: element for element, data_type in DATA_TYPES.items() if element != TensorProto.BOOL
@@ -60,5 +64,93 @@ def data_type_of(element: int, what: str) -> DataType:
 
 
 def as_held(array: Array, data_type: DataType) -> Array:
-    """Return an array in the NumPy type that holds a data type: truth values as UINT8, 4 bits one to a byte."""
+    """Return an array in the NumPy type that holds a data type: booleans as UINT8, 4 bits one to a byte."""
     return np.ascontiguousarray(array).astype(data_type.numpy, copy=False).reshape(array.shape)
+
+
+# ---- tensors of a file -----------------------------------------------------------------------------------------------
+
+
+def as_array(proto: TensorProto, what: str, folder: Path | None = None) -> tuple[DataType, bool, Array]:
+    """Return a tensor's type, whether it holds booleans, and its elements as they are held.
+
+    Args:
+        proto: the tensor.
+        what: what has it, for messages.
+        folder: the model's, in which external data are looked for; None if there is none.
+
+    Raises:
+        ModelError: data are missing, too short or too long, or outside the folder.
+        NotSupported: DirectML has no such type.
+    """
+    data_type = data_type_of(proto.data_type, what)
+    sizes = tuple(proto.dims)
+    if any(size < 0 for size in sizes) or math.prod(sizes) > MAX_ELEMENTS:
+        raise ModelError(what, f"its sizes must be at least 0, and at most {MAX_ELEMENTS} elements, got {list(sizes)}")
+    if proto.data_location == TensorProto.EXTERNAL:
+        array = _external(proto, data_type, what, folder)
+    else:
+        _check_length(proto, data_type, what)
+        try:
+            array = numpy_helper.to_array(proto)
+        except Exception as error:  # whatever onnx raises for malformed data
+            raise ModelError(what, f"its data cannot be read: {error}") from None
+    return data_type, proto.data_type == TensorProto.BOOL, array.astype(data_type.numpy, copy=False)
+
+
+def embed_external(proto: TensorProto, what: str, folder: Path | None) -> None:
+    """Put external data of a tensor into it. Arguments and exceptions are those of ``as_array``."""
+    if proto.data_location == TensorProto.EXTERNAL:
+        _, _, array = as_array(proto, what, folder)
+        kind = helper.tensor_dtype_to_np_dtype(proto.data_type)
+        proto.CopyFrom(numpy_helper.from_array(array.astype(kind), proto.name))
+
+
+def _check_length(proto: TensorProto, data_type: DataType, what: str) -> None:
+    needed = -(-math.prod(proto.dims) * data_type.bits // 8)
+    if proto.HasField("raw_data") and len(proto.raw_data) != needed:
+        raise ModelError(
+            what, f"its data must be {needed} bytes for sizes {list(proto.dims)}, got {len(proto.raw_data)}"
+        )
+    most = max(
+        *(len(proto.float_data), len(proto.double_data)),
+        *(len(proto.int32_data), len(proto.int64_data), len(proto.uint64_data)),
+    )
+    if not proto.HasField("raw_data") and math.prod(proto.dims) > 2 * most:
+        raise ModelError(what, f"its data must be {math.prod(proto.dims)} elements, got {most}")
+
+
+def _external(proto: TensorProto, data_type: DataType, what: str, folder: Path | None) -> Array:
+    """Map the bytes of a tensor that lie in a file beside the model."""
+    entries = {entry.key: entry.value for entry in proto.external_data}
+    if folder is None:
+        raise ModelError(
+            what, "its data are in a file beside the model: give the model's path, not bytes or a ModelProto"
+        )
+    path = _inside(folder, entries.get("location", ""), what)
+    needed = -(-math.prod(proto.dims) * data_type.bits // 8)
+    try:
+        offset, length = int(entries.get("offset", "0")), int(entries.get("length", str(needed)))
+        size = path.stat().st_size
+    except (ValueError, OSError) as error:
+        raise ModelError(what, f"its external data cannot be read: {error}") from None
+    if length != needed or offset < 0 or offset + needed > size:
+        raise ModelError(
+            what, f"its external data must be {needed} bytes from byte {offset} on of {path.name}, which has {size}"
+        )
+    if not needed:
+        return np.zeros(tuple(proto.dims), data_type.numpy)
+    raw = np.memmap(path, np.uint8, "r", offset, (needed,))
+    if data_type.bits >= 8:
+        return raw.view(data_type.numpy).reshape(tuple(proto.dims))
+    packed = TensorProto(data_type=proto.data_type, dims=proto.dims, raw_data=raw.tobytes())
+    return numpy_helper.to_array(packed)
+
+
+def _inside(folder: Path, location: str, what: str) -> Path:
+    """Return the path of a regular file inside a folder, links followed."""
+    root = Path(os.path.realpath(folder))
+    path = Path(os.path.realpath(root / location))
+    if not location or "\0" in location or not path.is_relative_to(root) or not path.is_file():
+        raise ModelError(what, f"its data must be in a file inside the model's folder, got location {location[:80]!r}")
+    return path

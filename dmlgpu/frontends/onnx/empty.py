@@ -9,7 +9,8 @@ are evaluated by ONNX's reference if all inputs are known.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from typing import Any
 
 import numpy as np
 from onnx import TensorProto, helper
@@ -17,10 +18,10 @@ from onnx import TensorProto, helper
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, MAX_ELEMENTS
 from dmlgpu.frontends.onnx.elements import ELEMENT_TYPES
-from dmlgpu.frontends.onnx.node import Node
+from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.signatures import inferred, input_types, schema_of
-from dmlgpu.frontends.onnx.values import Shape, Value
-from dmlgpu.frontends.onnx.windows import window_of
+from dmlgpu.frontends.onnx.spatial import window_of
+from dmlgpu.frontends.onnx.values import NeedsHost, OnnxValue, Shape
 
 _MICROSOFT = "com.microsoft"
 _MOST_READ = 1024
@@ -30,35 +31,33 @@ _MOST_RESULTS = 2**26
 Outputs = list[tuple[DataType, bool, Shape] | None]
 
 
-def compute(node: Node) -> list[Value | None] | None:
+def compute(node: OnnxNode) -> Generator[NeedsHost, Any, list[OnnxValue | None] | None]:
     """Return the outputs of a node some of whose inputs are empty; None if its function computes them."""
     rule = _RULES.get((node.proto.domain, node.op_type))
     if rule is not None:
         result = rule(node)
         if result is not None:
             return result
-    values = [one for one in node.inputs if one is not None]
+    values = [value for value in node.inputs if value is not None]
     outputs = _shapes(node)
-    if None in outputs:
-        for one in values:  # sizes, scales, axes
-            if one.array is None and len(one.shape) <= 1 and math.prod(one.shape) <= _MOST_READ:
-                node.read(one)
+    if None in outputs:  # sizes, scales or axes decide
+        yield NeedsHost([value for value in values if len(value.shape) <= 1 and math.prod(value.shape) <= _MOST_READ])
         outputs = _shapes(node)
     if (None in outputs and _has_absurd_sizes(node)) or any(
         output is not None and _is_huge(output[2]) for output in outputs
     ):
         raise node.refusal(f"sizes of at most {_MOST_RESULTS} elements together are computed from tensors without any")
-    empties = [one for one in outputs if one is not None and 0 in one[2]]
+    empties = [output for output in outputs if output is not None and 0 in output[2]]
     if empties and len(empties) == len(outputs):
         arrays = [np.zeros(shape, np.bool_ if is_bool else data_type.numpy) for data_type, is_bool, shape in empties]
         return _known_outputs(node, arrays)
-    return _reference(node, outputs) if all(one.array is not None for one in values) else None
+    return _reference(node, outputs) if all(value.array is not None for value in values) else None
 
 
-def filled(node: Node) -> Node:
+def filled(node: OnnxNode) -> OnnxNode:
     """Return a node that sums up over a dimension of size 0 with one element there instead, 0; others as they are."""
     summed = _SUMMED.get((node.proto.domain, node.op_type))
-    if summed is None or not any(one is not None and one.is_empty for one in node.inputs):
+    if summed is None or not any(value is not None and value.is_empty for value in node.inputs):
         return node
     places, zero_points = summed(node)
     inputs = list(node.inputs)
@@ -69,11 +68,11 @@ def filled(node: Node) -> Node:
         if not -len(shape) <= place < len(shape) or shape[place] != 0:
             return node
         shape[place] = 1
-        inputs[number] = Value.of_array(np.zeros(shape, value.data_type.numpy))
+        inputs[number] = OnnxValue.of_array(np.zeros(shape, value.data_type.numpy))
     for number in zero_points:
         if node.has(number):  # or the element would not stand for 0
             value = node.value(number)
-            inputs[number] = Value.of_array(np.zeros(value.shape, value.data_type.numpy))
+            inputs[number] = OnnxValue.of_array(np.zeros(value.shape, value.data_type.numpy))
     return node.replaced(inputs)
 
 
@@ -82,7 +81,7 @@ def _is_huge(shape: Shape) -> bool:
     return math.prod(shape) > _MOST_RESULTS or math.prod(size for size in shape if size) > MAX_ELEMENTS
 
 
-def _has_absurd_sizes(node: Node) -> bool:
+def _has_absurd_sizes(node: OnnxNode) -> bool:
     """Return whether a few integers, as sizes or paddings, would make a result that no memory holds.
 
     Those inputs are of INT64 alone: biases, zero points and data of other types are none.
@@ -91,13 +90,13 @@ def _has_absurd_sizes(node: Node) -> bool:
     return any(value is not None and kinds == {"tensor(int64)"} and _is_absurd(value) for value, kinds in types)
 
 
-def _is_absurd(value: Value) -> bool:
+def _is_absurd(value: OnnxValue) -> bool:
     if value.array is None or not 0 < value.array.size <= 2 * MAX_DIMENSIONS:
         return False
-    return math.prod(abs(int(one)) + 1 for one in value.array.reshape(-1)) > _MOST_RESULTS
+    return math.prod(abs(int(element)) + 1 for element in value.array.reshape(-1)) > _MOST_RESULTS
 
 
-def _shapes(node: Node) -> Outputs:
+def _shapes(node: OnnxNode) -> Outputs:
     """Return types and shapes of the outputs that have names, as far as they are known."""
     if node.op_type in ("AveragePool", "LpPool", "MaxPool") and node.flag("ceil_mode"):
         return _pooled(node)
@@ -109,7 +108,7 @@ def _shapes(node: Node) -> Outputs:
     return [known.get(number) for number, name in enumerate(node.proto.output) if name]
 
 
-def _pooled(node: Node) -> Outputs:
+def _pooled(node: OnnxNode) -> Outputs:
     """Return types and shapes of pooling that rounds up. ONNX's inference counts windows that begin in the padding."""
     spatial = node.shape(0)[2:]
     counts = window_of(node, node.integers("kernel_shape") or (), spatial).outputs(spatial, ceil=True)
@@ -118,7 +117,7 @@ def _pooled(node: Node) -> Outputs:
     return [(data_type, False, shape) for data_type, name in zip(types, node.proto.output, strict=False) if name]
 
 
-def _known_outputs(node: Node, arrays: Sequence[np.ndarray]) -> list[Value | None]:
+def _known_outputs(node: OnnxNode, arrays: Sequence[np.ndarray]) -> list[OnnxValue | None]:
     """Return the outputs of a node, those without a name as None.
 
     Args:
@@ -129,7 +128,7 @@ def _known_outputs(node: Node, arrays: Sequence[np.ndarray]) -> list[Value | Non
     return [node.known(next(rest)) if name else None for name in node.proto.output]
 
 
-def _reference(node: Node, outputs: Outputs) -> list[Value | None] | None:
+def _reference(node: OnnxNode, outputs: Outputs) -> list[OnnxValue | None] | None:
     """Return what ONNX's reference computes from inputs that are known; None if it has no such case.
 
     It sums narrow integers up in wide ones; results get the types of ``outputs``, as far as these are known.
@@ -138,17 +137,17 @@ def _reference(node: Node, outputs: Outputs) -> list[Value | None] | None:
 
     pairs = zip(node.proto.input, node.inputs, strict=True)
     feeds = {name: value.host_array for name, value in pairs if value is not None}
-    inputs = [helper.make_tensor_value_info(name, _element(one), one.shape) for name, one in feeds.items()]
+    inputs = [helper.make_tensor_value_info(name, _element(array), array.shape) for name, array in feeds.items()]
     ends = [helper.make_empty_tensor_value_info(name) for name in node.proto.output if name]
     graph = helper.make_graph([node.proto], "node", inputs, ends)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid(node.proto.domain, node.version)])
     try:
-        results = [np.asarray(one) for one in ReferenceEvaluator(model).run(None, feeds)]
+        results = [np.asarray(result) for result in ReferenceEvaluator(model).run(None, feeds)]
     except Exception:  # the reference knows no such case; the operator refuses it by name
         return None
     typed = [
-        one if output is None else one.astype(np.bool_ if output[1] else output[0].numpy, copy=False)
-        for one, output in zip(results, outputs, strict=True)
+        result if output is None else result.astype(np.bool_ if output[1] else output[0].numpy, copy=False)
+        for result, output in zip(results, outputs, strict=True)
     ]
     return _known_outputs(node, typed)
 
@@ -160,26 +159,26 @@ def _element(array: np.ndarray) -> int:
 # ---- something from nothing
 
 
-def _without_updates(node: Node) -> list[Value | None] | None:
+def _without_updates(node: OnnxNode) -> list[OnnxValue | None] | None:
     """Scatters: the data as they are."""
     return [node.value(0)] if node.value(1).is_empty and not node.value(0).is_empty else None
 
 
-def _without_boxes(node: Node) -> list[Value | None] | None:
+def _without_boxes(node: OnnxNode) -> list[OnnxValue | None] | None:
     """NonMaxSuppression: no box is selected."""
     return [node.known(np.zeros((0, 3), np.int64))] if node.value(0).is_empty or node.value(1).is_empty else None
 
 
-def _without_values(node: Node) -> list[Value | None] | None:
+def _without_values(node: OnnxNode) -> list[OnnxValue | None] | None:
     """Unique of all elements: there is none."""
     if node.attribute("axis") is not None:
         return None
     nothing = node.known(np.zeros(0, np.int64))
-    results: list[Value | None] = [node.known(np.zeros(0, node.data_type(0).numpy)), *[nothing] * 3]
+    results: list[OnnxValue | None] = [node.known(np.zeros(0, node.data_type(0).numpy)), *[nothing] * 3]
     return results[: len(node.proto.output)]
 
 
-def _without_range(node: Node) -> list[Value | None]:
+def _without_range(node: OnnxNode) -> list[OnnxValue | None]:
     """DynamicQuantizeLinear: the scale is that of zeros, 1, as in onnxruntime."""
     return [
         node.known(np.zeros(node.shape(0), np.uint8)),
@@ -188,7 +187,7 @@ def _without_range(node: Node) -> list[Value | None]:
     ]
 
 
-def _without_steps(node: Node) -> list[Value | None] | None:
+def _without_steps(node: OnnxNode) -> list[OnnxValue | None] | None:
     """Recurrent layers: the states are the initial ones, or 0."""
     node.check_rank(0, 3)
     node.check_rank(2, 3)
@@ -199,21 +198,21 @@ def _without_steps(node: Node) -> list[Value | None] | None:
     data_type = node.data_type(0).numpy
     zeros = node.known(np.zeros((directions, batch, hidden), data_type))
     states = [node.value(number) if node.has(number) else zeros for number in (5, 6)]
-    results: list[Value | None] = [node.known(np.zeros((0, directions, batch, hidden), data_type)), *states]
+    results: list[OnnxValue | None] = [node.known(np.zeros((0, directions, batch, hidden), data_type)), *states]
     return results[: len(node.proto.output)]
 
 
-def _without_words(node: Node) -> list[Value | None] | None:
+def _without_words(node: OnnxNode) -> list[OnnxValue | None] | None:
     """EmbedLayerNormalization: no embeddings, and 0 words of each sequence."""
     if not node.value(0).is_empty or len(node.shape(2)) != 2:
         return None
     embedded = node.known(np.zeros((*node.shape(0), node.shape(2)[1]), node.data_type(2).numpy))
     words = node.known(np.zeros(node.shape(0)[:1], np.int32))
-    results: list[Value | None] = [embedded, words, embedded]
+    results: list[OnnxValue | None] = [embedded, words, embedded]
     return results[: len(node.proto.output)]
 
 
-def _outside(node: Node) -> list[Value | None] | None:
+def _outside(node: OnnxNode) -> list[OnnxValue | None] | None:
     """Samples and regions of a picture without elements: 0."""
     outputs = _shapes(node)
     if not node.value(0).is_empty or outputs[0] is None or node.text("padding_mode", "zeros") != "zeros":
@@ -235,13 +234,11 @@ _REDUCED = {
 """Results of reductions over no elements; integers saturate, and their mean is 0, as in onnxruntime."""
 
 
-def _reduced(node: Node) -> list[Value | None] | None:
+def _reduced(node: OnnxNode) -> list[OnnxValue | None] | None:
     """Reductions, and statistics of a batch: the result of no elements, wherever there is one."""
     if not node.value(0).is_empty:  # the axes are
         return None
-    if node.op_type.startswith("Reduce"):
-        node.optional_host(1)  # the shape depends on axes
-    results: list[Value | None] = []
+    results: list[OnnxValue | None] = []
     for output in _shapes(node):
         if output is None:
             return None
@@ -254,7 +251,7 @@ def _reduced(node: Node) -> list[Value | None] | None:
     return results
 
 
-_RULES: dict[tuple[str, str], Callable[[Node], list[Value | None] | None]] = {
+_RULES: dict[tuple[str, str], Callable[[OnnxNode], list[OnnxValue | None] | None]] = {
     **{("", name): _without_updates for name in ("Scatter", "ScatterElements", "ScatterND", "TensorScatter")},
     **{("", name): _without_steps for name in ("RNN", "GRU", "LSTM")},
     **{("", name): _reduced for name in _REDUCED},
@@ -269,15 +266,15 @@ Sums = tuple[Sequence[tuple[int, int]], Sequence[int]]
 """Inputs with the dimension that products are summed up over, and inputs that are zero points."""
 
 
-def _sums(*places: tuple[int, int], zero_points: Sequence[int] = ()) -> Callable[[Node], Sums]:
+def _sums(*places: tuple[int, int], zero_points: Sequence[int] = ()) -> Callable[[OnnxNode], Sums]:
     return lambda node: (places, zero_points)
 
 
-def _gemm_sums(node: Node, left: int = 0, right: int = 1, zero_points: Sequence[int] = ()) -> Sums:
+def _gemm_sums(node: OnnxNode, left: int = 0, right: int = 1, zero_points: Sequence[int] = ()) -> Sums:
     return ((left, 0 if node.flag("transA") else 1), (right, 1 if node.flag("transB") else 0)), zero_points
 
 
-def _matmul_sums(node: Node) -> Sums:
+def _matmul_sums(node: OnnxNode) -> Sums:
     # Of more than two dimensions, transBatch moves the first one behind the others, before the last one.
     left, right = (
         (0 if len(node.shape(number)) > 2 and node.flag(f"transBatch{letter}") else -2)
@@ -286,11 +283,11 @@ def _matmul_sums(node: Node) -> Sums:
     return ((0, left if node.flag("transA") else -1), (1, -1 if node.flag("transB") else right)), ()
 
 
-def _conv_sums(node: Node) -> Sums:
+def _conv_sums(node: OnnxNode) -> Sums:
     return ((0, -1 if node.flag("channels_last") else 1), (3, 1)), (2, 5)
 
 
-_SUMMED: dict[tuple[str, str], Callable[[Node], Sums]] = {
+_SUMMED: dict[tuple[str, str], Callable[[OnnxNode], Sums]] = {
     ("", "MatMul"): _sums((0, -1), (1, -2)),
     ("", "Gemm"): _gemm_sums,
     ("", "MatMulInteger"): _sums((0, -1), (1, -2), zero_points=(2, 3)),
@@ -317,7 +314,7 @@ _SUMMED: dict[tuple[str, str], Callable[[Node], Sums]] = {
 
 # ---- shapes of onnxruntime's operators, which ONNX does not infer
 
-Analogue = Callable[[Node], "tuple[DataType, bool, Shape] | None"]
+Analogue = Callable[[OnnxNode], "tuple[DataType, bool, Shape] | None"]
 
 
 def _as(op_type: str, *numbers: int, typed: int | DataType | None = None) -> Analogue:
@@ -329,8 +326,8 @@ def _as(op_type: str, *numbers: int, typed: int | DataType | None = None) -> Ana
         typed: the number of the input that has the output's type, or the type; the operator's by default.
     """
 
-    def analogue(node: Node) -> tuple[DataType, bool, Shape] | None:
-        output = inferred(node, op_type, [node.value(one) for one in numbers])[0]
+    def analogue(node: OnnxNode) -> tuple[DataType, bool, Shape] | None:
+        output = inferred(node, op_type, [node.value(number) for number in numbers])[0]
         if output is None or typed is None:
             return output
         data_type = typed if isinstance(typed, DataType) else node.data_type(typed) if node.has(typed) else None
@@ -339,14 +336,14 @@ def _as(op_type: str, *numbers: int, typed: int | DataType | None = None) -> Ana
     return analogue
 
 
-def _matmul(node: Node) -> tuple[DataType, bool, Shape] | None:
+def _matmul(node: OnnxNode) -> tuple[DataType, bool, Shape] | None:
     shapes = [node.shape(0), node.shape(1)]
     for number, letter in enumerate("AB"):
         if node.flag(f"transBatch{letter}"):
             shapes[number] = (*shapes[number][1:-1], shapes[number][0], *shapes[number][-1:])
         if node.flag(f"trans{letter}"):
             shapes[number] = (*shapes[number][:-2], *shapes[number][:-3:-1])
-    return inferred(node, "MatMul", [Value(one, node.data_type(0)) for one in shapes])[0]
+    return inferred(node, "MatMul", [OnnxValue(shape, node.data_type(0)) for shape in shapes])[0]
 
 
 def _spatial(op_type: str, count: int) -> Analogue:
@@ -357,13 +354,13 @@ def _spatial(op_type: str, count: int) -> Analogue:
         count: how many inputs that has; other inputs are left out.
     """
 
-    def analogue(node: Node) -> tuple[DataType, bool, Shape] | None:
+    def analogue(node: OnnxNode) -> tuple[DataType, bool, Shape] | None:
         turned = [0, 1] if node.op_type == "NhwcConv" else [0] * node.flag("channels_last")
-        inputs: list[Value | None] = list(node.inputs[:count])
+        inputs: list[OnnxValue | None] = list(node.inputs[:count])
         for number in turned:
             node.check_rank(number, 3, 4, 5)
             first, *sizes, channels = node.shape(number)
-            inputs[number] = Value((first, channels, *sizes), node.data_type(number))
+            inputs[number] = OnnxValue((first, channels, *sizes), node.data_type(number))
         output = inferred(node, op_type, inputs)[0]
         if output is None or not turned:
             return output
@@ -373,7 +370,7 @@ def _spatial(op_type: str, count: int) -> Analogue:
     return analogue
 
 
-def _gathered(node: Node) -> tuple[DataType, bool, Shape]:
+def _gathered(node: OnnxNode) -> tuple[DataType, bool, Shape]:
     shape = list(node.shape(0))
     axis = node.axis(node.integer("gather_axis"), len(shape))
     if node.data_type(0) is DataType.UINT8 and node.integer("bits", 4) == 4:  # two to a byte
@@ -381,19 +378,19 @@ def _gathered(node: Node) -> tuple[DataType, bool, Shape]:
     return node.data_type(2), False, (*shape[:axis], *node.shape(1), *shape[axis + 1 :])
 
 
-def _split_in_two(node: Node) -> tuple[DataType, bool, Shape]:
+def _split_in_two(node: OnnxNode) -> tuple[DataType, bool, Shape]:
     *sizes, last = node.shape(0) or (0,)
     return node.data_type(0), False, (*sizes, last // 2)
 
 
-def _attention(node: Node) -> tuple[DataType, bool, Shape]:
+def _attention(node: OnnxNode) -> tuple[DataType, bool, Shape]:
     node.check_rank(0, 3)
     node.check_rank(1, 2)
     hidden = (node.integers("qkv_hidden_sizes", 3) or (0, 0, node.shape(1)[1] // 3))[2]
     return node.data_type(0), False, (*node.shape(0)[:2], hidden)
 
 
-def _fused_present(node: Node) -> Outputs:
+def _fused_present(node: OnnxNode) -> Outputs:
     """Attention: all keys and values, in one tensor."""
     batch, rows, _ = node.shape(0)
     heads, past = max(node.integer("num_heads"), 1), 0
@@ -404,7 +401,7 @@ def _fused_present(node: Node) -> Outputs:
     return [(node.data_type(0), False, (2, batch, heads, past + rows, size))]
 
 
-def _present(node: Node) -> Outputs:
+def _present(node: OnnxNode) -> Outputs:
     """MultiHeadAttention: all keys and values."""
     heads = max(node.integer("num_heads"), 1)
     outputs: Outputs = []
@@ -420,11 +417,11 @@ def _present(node: Node) -> Outputs:
     return outputs
 
 
-def _sum_of_skips(node: Node) -> Outputs:
+def _sum_of_skips(node: OnnxNode) -> Outputs:
     return [None, None, (node.data_type(0), False, node.shape(0))]
 
 
-_FURTHER: dict[str, Callable[[Node], Outputs]] = {
+_FURTHER: dict[str, Callable[[OnnxNode], Outputs]] = {
     "Attention": _fused_present,
     "MultiHeadAttention": _present,
     "SkipLayerNormalization": _sum_of_skips,

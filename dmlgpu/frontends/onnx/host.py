@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from onnx import TensorProto
 
 from dmlgpu.common.errors import ModelError
-from dmlgpu.frontends.onnx.elements import data_type_of
-from dmlgpu.frontends.onnx.node import Node, slice_range, split_sizes
-from dmlgpu.frontends.onnx.tensors import as_array
-from dmlgpu.frontends.onnx.values import Recipe, Source, Value
+from dmlgpu.frontends.onnx.elements import as_array, data_type_of
+from dmlgpu.frontends.onnx.node import OnnxNode, slice_range, split_sizes
+from dmlgpu.frontends.onnx.values import OnnxValue, Recipe, Source
 
 Array = NDArray[Any]
 
@@ -31,7 +30,7 @@ MOST_FLOATS = 16
 """As MOST_INTEGERS for floats: scales of dimensions."""
 
 
-def compute(node: Node) -> list[Value | None] | None:
+def compute(node: OnnxNode) -> list[OnnxValue | None] | None:
     """Return the outputs of a node that is arithmetic on shapes, None for one that is not."""
     if node.proto.domain not in ("", "ai.onnx"):
         return None
@@ -42,23 +41,23 @@ def compute(node: Node) -> list[Value | None] | None:
     if (
         node.op_type not in _FUNCTIONS
         or _is_of_4_bits(node)
-        or not all(one is None or _is_small(one) for one in node.inputs)
+        or not all(value is None or _is_small(value) for value in node.inputs)
     ):
         return None
-    arrays = [None if one is None else one.host_array for one in node.inputs]
+    arrays = [None if value is None else value.host_array for value in node.inputs]
     if node.op_type in _BOUNDED and not _is_bounded(node, arrays):
         return None
     with np.errstate(all="ignore"):
         try:
-            found = _FUNCTIONS[node.op_type](node, arrays)
+            result = _FUNCTIONS[node.op_type](node, arrays)
         except (ArithmeticError, AttributeError, IndexError, TypeError, ValueError) as error:
             raise node.refusal(f"its inputs do not fit: {error}") from None
-    several = found if isinstance(found, list) else [found]
-    known = [node.known(one) for one in several]
+    results = result if isinstance(result, list) else [result]
+    known = [node.known(array) for array in results]
     return list(known) if all(map(_is_small, known)) else None
 
 
-def recipe_of(value: Value) -> Recipe | None:
+def recipe_of(value: OnnxValue) -> Recipe | None:
     """Return how the host comes by the elements of a value during a run; None where the device must compute them."""
     if value.array is not None:
         array = value.array
@@ -69,28 +68,28 @@ def recipe_of(value: Value) -> Recipe | None:
     return lambda slots: slots.array(slot).reshape(shape).astype(kind, copy=False)
 
 
-def give_recipes(node: Node, results: Sequence[Value | None]) -> None:
+def give_recipes(node: OnnxNode, results: Sequence[OnnxValue | None]) -> None:
     """Note how the host computes results, of a node of arithmetic on few integers all of which it can come by."""
     if node.op_type not in _FUNCTIONS or node.proto.domain not in ("", "ai.onnx") or node.op_type in _BOUNDED:
         return
-    values = [one for one in (*node.inputs, *results) if one is not None]
-    if any(one.data_type.is_float or math.prod(one.shape) > MOST_LATE for one in values):
+    values = [value for value in (*node.inputs, *results) if value is not None]
+    if any(value.data_type.is_float or math.prod(value.shape) > MOST_LATE for value in values):
         return
-    depth = 1 + max((one.depth for one in values), default=0)
-    recipes = [None if one is None else (one.is_bool, recipe_of(one)) for one in node.inputs]
-    if depth > MOST_DEEP or any(one is not None and one[1] is None for one in recipes):
+    depth = 1 + max((value.depth for value in values), default=0)
+    recipes = [None if value is None else (value.is_bool, recipe_of(value)) for value in node.inputs]
+    if depth > MOST_DEEP or any(recipe is not None and recipe[1] is None for recipe in recipes):
         return
     function = _FUNCTIONS[node.op_type]
     node = node.alone()
 
     def computed(slots: Source) -> list[Array]:
-        if computed not in slots.late:
-            arrays = [None if one is None else _elements(*one, slots) for one in recipes]
+        arrays: list[Array] | None = slots.late.get(computed)
+        if arrays is None:
+            inputs = [None if recipe is None else _elements(*recipe, slots) for recipe in recipes]
             with np.errstate(all="ignore"):
-                found = function(node, arrays)
-            slots.late[computed] = found if isinstance(found, list) else [found]
-        kept: list[Array] = slots.late[computed]
-        return kept
+                result = function(node, inputs)
+            arrays = slots.late[computed] = result if isinstance(result, list) else [result]
+        return arrays
 
     for number, result in enumerate(results):
         if result is not None:
@@ -99,27 +98,27 @@ def give_recipes(node: Node, results: Sequence[Value | None]) -> None:
 
 def _elements(is_bool: bool, recipe: Recipe | None, slots: Source) -> Array:
     assert recipe is not None
-    found = recipe(slots)
-    return found.astype(np.bool_) if is_bool else found
+    array = recipe(slots)
+    return array.astype(np.bool_) if is_bool else array
 
 
 def _output_of(computed: Callable[[Source], list[Array]], number: int, kind: Any) -> Recipe:
     return lambda slots: np.asarray(computed(slots)[number]).astype(kind, copy=False)
 
 
-def _is_small(value: Value) -> bool:
+def _is_small(value: OnnxValue) -> bool:
     if value.array is None:
         return False
     most = MOST_FLOATS if value.data_type.is_float else MOST_INTEGERS
     return value.array.size <= most and value.data_type.bits >= 8
 
 
-def _is_of_4_bits(node: Node) -> bool:
+def _is_of_4_bits(node: OnnxNode) -> bool:
     """Return whether a node casts to 4 bits, which no array tells from 8."""
     return node.op_type == "Cast" and node.integer("to") in (TensorProto.INT4, TensorProto.UINT4)
 
 
-def _of_shape(node: Node) -> Value:
+def _of_shape(node: OnnxNode) -> OnnxValue:
     shape = node.shape(0)
     if node.op_type == "Size":
         return node.known(np.array(math.prod(shape), np.int64))
@@ -127,7 +126,7 @@ def _of_shape(node: Node) -> Value:
     return node.known(np.array(shape[node.integer("start") : end], np.int64))
 
 
-def constant(node: Node) -> Value:
+def constant(node: OnnxNode) -> OnnxValue:
     """Return what a node Constant holds.
 
     Raises:
@@ -137,27 +136,27 @@ def constant(node: Node) -> Value:
     if proto is None:
         raise ModelError(str(node), "must have an attribute that holds its value")
     if proto.name == "value":
-        return Value.of_tensor(proto.t, str(node))
+        return OnnxValue.of_tensor(proto.t, str(node))
     if proto.name not in ("value_float", "value_floats", "value_int", "value_ints"):
         raise node.refusal(f"a constant by {proto.name} is not supported")
-    given = node.attribute(proto.name)
-    return Value.of_array(np.array(given, np.float32 if "float" in proto.name else np.int64), is_weight=True)
+    value = node.attribute(proto.name)
+    return OnnxValue.of_array(np.array(value, np.float32 if "float" in proto.name else np.int64), is_weight=True)
 
 
-def _is_bounded(node: Node, arrays: Sequence[Array | None]) -> bool:
+def _is_bounded(node: OnnxNode, arrays: Sequence[Array | None]) -> bool:
     """Return whether the result of a node that makes tensors of a wanted size is small."""
     if node.op_type == "Range":
-        if any(one is None or one.size != 1 for one in arrays):
+        if any(array is None or array.size != 1 for array in arrays):
             return False
-        start, limit, delta = (float(one.reshape(-1)[0]) for one in arrays if one is not None)
+        start, limit, delta = (float(array.reshape(-1)[0]) for array in arrays if array is not None)
         return delta != 0 and -math.inf < (limit - start) / delta <= MOST_INTEGERS
-    wanted = arrays[0] if node.op_type == "ConstantOfShape" else arrays[1]
-    return wanted is not None and math.prod(max(int(one), 0) for one in wanted.reshape(-1)) <= MOST_INTEGERS
+    sizes = arrays[0] if node.op_type == "ConstantOfShape" else arrays[1]
+    return sizes is not None and math.prod(max(int(size), 0) for size in sizes.reshape(-1)) <= MOST_INTEGERS
 
 
 _BOUNDED = ("Range", "ConstantOfShape", "Expand", "Tile")
 
-Function = Callable[[Node, Sequence[Any]], "Array | list[Array]"]
+Function = Callable[[OnnxNode, Sequence[Any]], "Array | list[Array]"]
 
 
 def _plain(function: Callable[..., Any]) -> Function:
@@ -170,24 +169,24 @@ def _divide(a: Array, b: Array) -> Array:
     return np.asarray(np.trunc(np.sign(a) * np.sign(b)) * (np.abs(a) // np.abs(b))).astype(a.dtype)
 
 
-def _axes(node: Node, arrays: Sequence[Any]) -> tuple[int, ...] | None:
+def _axes(node: OnnxNode, arrays: Sequence[Any]) -> tuple[int, ...] | None:
     if len(arrays) > 1 and arrays[1] is not None:
-        return tuple(int(one) for one in arrays[1].reshape(-1))
+        return tuple(int(axis) for axis in arrays[1].reshape(-1))
     return node.integers("axes")
 
 
-def _cast(node: Node, arrays: Sequence[Any]) -> Array:
+def _cast(node: OnnxNode, arrays: Sequence[Any]) -> Array:
     element = node.integer("to")
-    wanted = data_type_of(element, str(node)).numpy
+    kind = data_type_of(element, str(node)).numpy
     array: Array = arrays[0]
-    return array.astype(np.bool_) if element == 9 else array.astype(wanted)
+    return array.astype(np.bool_) if element == 9 else array.astype(kind)
 
 
-def _gather(node: Node, arrays: Sequence[Any]) -> Array:
+def _gather(node: OnnxNode, arrays: Sequence[Any]) -> Array:
     return np.asarray(np.take(arrays[0], arrays[1].astype(np.int64), axis=node.integer("axis")))
 
 
-def _slice(node: Node, arrays: Sequence[Any]) -> Array:
+def _slice(node: OnnxNode, arrays: Sequence[Any]) -> Array:
     data = arrays[0]
     if node.version < 10:
         starts, ends, axes, steps = node.integers("starts"), node.integers("ends"), node.integers("axes"), None
@@ -205,34 +204,34 @@ def _slice(node: Node, arrays: Sequence[Any]) -> Array:
     return np.asarray(data)
 
 
-def _split(node: Node, arrays: Sequence[Any]) -> list[Array]:
+def _split(node: OnnxNode, arrays: Sequence[Any]) -> list[Array]:
     axis = node.axis(node.integer("axis"), arrays[0].ndim)
     sizes = split_sizes(node, arrays[0].shape[axis])
     return list(np.split(arrays[0], np.cumsum(sizes)[:-1], axis))
 
 
-def _squeeze(node: Node, arrays: Sequence[Any]) -> Array:
+def _squeeze(node: OnnxNode, arrays: Sequence[Any]) -> Array:
     return np.asarray(np.squeeze(arrays[0], _axes(node, arrays)))
 
 
-def _unsqueeze(node: Node, arrays: Sequence[Any]) -> Array:
+def _unsqueeze(node: OnnxNode, arrays: Sequence[Any]) -> Array:
     return np.asarray(np.expand_dims(arrays[0], _axes(node, arrays) or ()))
 
 
-def _reshape(node: Node, arrays: Sequence[Any]) -> Array:
-    data, wanted = arrays[0], arrays[1].tolist() if len(arrays) > 1 else list(node.integers("shape") or ())
+def _reshape(node: OnnxNode, arrays: Sequence[Any]) -> Array:
+    data, sizes = arrays[0], arrays[1].tolist() if len(arrays) > 1 else list(node.integers("shape") or ())
     if not node.flag("allowzero"):
-        wanted = [data.shape[number] if size == 0 else size for number, size in enumerate(wanted)]
-    return np.asarray(data.reshape(wanted))
+        sizes = [data.shape[number] if size == 0 else size for number, size in enumerate(sizes)]
+    return np.asarray(data.reshape(sizes))
 
 
-def _constant_of_shape(node: Node, arrays: Sequence[Any]) -> Array:
+def _constant_of_shape(node: OnnxNode, arrays: Sequence[Any]) -> Array:
     value = node.attribute("value")
     filler = np.zeros(1, np.float32) if value is None else _array(node, value)
     return np.full(arrays[0].tolist(), filler.reshape(-1)[0])
 
 
-def _array(node: Node, proto: Any) -> Array:
+def _array(node: OnnxNode, proto: Any) -> Array:
     _, is_bool, array = as_array(proto, str(node))
     return array.astype(np.bool_) if is_bool else array
 
@@ -256,22 +255,22 @@ _NEUTRAL: Mapping[str, Callable[[np.dtype[Any]], Any]] = {
 
 
 def _reduce(function: Callable[..., Any]) -> Function:
-    def reduced(node: Node, arrays: Sequence[Any]) -> Array:
+    def reduced(node: OnnxNode, arrays: Sequence[Any]) -> Array:
         axes = _axes(node, arrays)
         if not axes and node.flag("noop_with_empty_axes"):
             return np.asarray(arrays[0])
         array, keeps = arrays[0], node.flag("keepdims", True)
         if array.size:
-            found = function(array, axis=axes or None, keepdims=keeps)
+            reduced = function(array, axis=axes or None, keepdims=keeps)
         else:
-            found = function(array, axis=axes or None, keepdims=keeps, initial=_NEUTRAL[node.op_type](array.dtype))
-        return np.asarray(found).astype(arrays[0].dtype)
+            reduced = function(array, axis=axes or None, keepdims=keeps, initial=_NEUTRAL[node.op_type](array.dtype))
+        return np.asarray(reduced).astype(arrays[0].dtype)
 
     return reduced
 
 
-def _range(node: Node, arrays: Sequence[Any]) -> Array:
-    start, limit, delta = (one.reshape(-1)[0] for one in arrays)
+def _range(node: OnnxNode, arrays: Sequence[Any]) -> Array:
+    start, limit, delta = (array.reshape(-1)[0] for array in arrays)
     count = max(math.ceil((limit.item() - start.item()) / delta.item()), 0)
     return np.asarray((start + np.arange(count) * delta).astype(arrays[0].dtype))
 

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 import onnx
 import onnx.checker
-from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
+from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import InvalidArgument, ModelError, NotSupported, abridged
-from dmlgpu.frontends.onnx.elements import data_type_of
-from dmlgpu.frontends.onnx.folding import Folded, with_normalised_filters
-from dmlgpu.frontends.onnx.inlining import Inliner, Place
-from dmlgpu.frontends.onnx.names import bodies_in
+from dmlgpu.frontends.onnx import registry
+from dmlgpu.frontends.onnx.elements import data_type_of, embed_external
 from dmlgpu.frontends.onnx.registry import Versions, plain_domain
+from dmlgpu.frontends.onnx.rewriting import Folded, Inliner, Place, bodies_in, has_body, with_normalized_filters
 from dmlgpu.frontends.onnx.signatures import schema_of
-from dmlgpu.frontends.onnx.tensors import embed_external
-from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.frontends.onnx.values import OnnxValue
 
 Source: TypeAlias = str | os.PathLike[str] | bytes | ModelProto
 
@@ -34,6 +32,8 @@ _OVERRIDES_SINCE = 4
 """Version of the format from which on an initializer that is an input, too, may be replaced."""
 
 _MOST_BYTES = 2**31
+_ON_HOST = ("Constant", "Shape", "Size")
+_MOST_SHOWN = 40
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Declared:
     Attributes:
         name: its name.
         data_type: the type of its elements.
-        is_bool: whether they are truth values.
+        is_bool: whether they are booleans.
         shape: a number, a symbol's name or None, for anything, per dimension; None for any shape.
     """
 
@@ -54,7 +54,7 @@ class Declared:
 
 
 @dataclass(frozen=True)
-class Model:
+class OnnxModel:
     """A model that was read.
 
     Attributes:
@@ -64,7 +64,7 @@ class Model:
         inputs: those that a run is given.
         outputs: names.
         variable: those among ``weights`` that a run may replace.
-        weights: the initialisers, and other constants, those of bodies included.
+        weights: the initializers, and other constants, those of bodies included.
         folded: nodes that are in ``weights``.
         declared_outputs: what the model says of its outputs.
     """
@@ -74,13 +74,39 @@ class Model:
     versions: Versions
     inputs: tuple[Declared, ...]
     outputs: tuple[str, ...]
-    weights: Mapping[str, Value]
+    weights: Mapping[str, OnnxValue]
     variable: tuple[Declared, ...] = ()
     folded: tuple[Folded, ...] = ()
     declared_outputs: tuple[Declared, ...] = ()
 
+    @property
+    def graph(self) -> RunGraph:
+        """The main graph; initializers that a run may replace are behind its inputs."""
+        inputs = tuple(declared.name for declared in (*self.inputs, *self.variable))
+        return RunGraph(self.nodes, self.versions, inputs, self.outputs, self.weights)
 
-def read(source: Source, *, sizes: Mapping[str, int] | None = None, denoted: Mapping[str, int] | None = None) -> Model:
+
+@dataclass(frozen=True)
+class RunGraph:
+    """What is run: the main graph of a model, or the body of a loop.
+
+    Attributes:
+        nodes: in order.
+        versions: of operator sets.
+        inputs, outputs: names.
+        known: what names stand for in every run.
+    """
+
+    nodes: Sequence[NodeProto]
+    versions: Versions
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    known: Mapping[str, OnnxValue | None]
+
+
+def read(
+    source: Source, *, sizes: Mapping[str, int] | None = None, denoted: Mapping[str, int] | None = None
+) -> OnnxModel:
     """Read a model.
 
     Args:
@@ -107,16 +133,17 @@ def read(source: Source, *, sizes: Mapping[str, int] | None = None, denoted: Map
         _fix_dimensions(proto.graph, sizes or {}, denoted or {})
     graph = proto.graph
     weights = {
-        one.name: Value.of_tensor(one, f"initializer {abridged(one.name)!r}", folder) for one in graph.initializer
+        tensor.name: OnnxValue.of_tensor(tensor, f"initializer {abridged(tensor.name)!r}", folder)
+        for tensor in graph.initializer
     }
     if graph.sparse_initializer:
         raise NotSupported(f"model {name!r}: sparse initializers are not supported")
-    inputs = tuple(declared(one) for one in graph.input if one.name not in weights)
-    declared_outputs = tuple(declared(one) for one in graph.output)
-    outputs = tuple(one.name for one in declared_outputs)
+    inputs = tuple(declared(info) for info in graph.input if info.name not in weights)
+    declared_outputs = tuple(declared(info) for info in graph.output)
+    outputs = tuple(output.name for output in declared_outputs)
     # Before this version of the format, all initializers are among the inputs.
     listed = graph.input if proto.ir_version >= _OVERRIDES_SINCE else ()
-    variable = tuple(declared(one) for one in listed if one.name in weights)
+    variable = tuple(declared(info) for info in listed if info.name in weights)
     versions = Versions({entry.domain: entry.version for entry in proto.opset_import})
     taken = {*weights, *(info.name for info in inputs), *(name for node in graph.node for name in node.output)}
     inliner = Inliner(proto.functions, versions, folder, taken)
@@ -125,9 +152,10 @@ def read(source: Source, *, sizes: Mapping[str, int] | None = None, denoted: Map
     except UnicodeDecodeError as error:  # protobuf hands malformed names out, but does not take them
         raise ModelError(name, f"a name in it is not UTF-8: {error}") from None
     weights |= inliner.weights
-    nodes, weights, normalised = with_normalised_filters(nodes, weights, outputs, [one.name for one in variable])
-    folded = (*inliner.folded, *normalised)
-    return Model(name, tuple(nodes), versions, inputs, outputs, weights, variable, folded, declared_outputs)
+    replaceable = [info.name for info in variable]
+    nodes, weights, normalized = with_normalized_filters(nodes, weights, outputs, replaceable)
+    folded = (*inliner.folded, *normalized)
+    return OnnxModel(name, tuple(nodes), versions, inputs, outputs, weights, variable, folded, declared_outputs)
 
 
 def parsed(source: Source) -> ModelProto:
@@ -144,8 +172,8 @@ def parsed(source: Source) -> ModelProto:
 
 def _fix_dimensions(graph: GraphProto, sizes: Mapping[str, int], denoted: Mapping[str, int]) -> None:
     """Put sizes in the place of dimensions of inputs and outputs that have names or denotations."""
-    for one in (*graph.input, *graph.output):
-        for dimension in one.type.tensor_type.shape.dim if one.type.WhichOneof("value") == "tensor_type" else ():
+    for info in (*graph.input, *graph.output):
+        for dimension in info.type.tensor_type.shape.dim if info.type.WhichOneof("value") == "tensor_type" else ():
             if dimension.HasField("dim_value"):
                 continue
             size = sizes.get(dimension.dim_param, denoted.get(dimension.denotation))
@@ -278,7 +306,53 @@ def declared(info: ValueInfoProto) -> Declared:
     shape = None
     if tensor.HasField("shape"):
         shape = tuple(
-            one.dim_value if one.HasField("dim_value") and one.dim_value >= 0 else one.dim_param or None
-            for one in tensor.shape.dim
+            size.dim_value if size.HasField("dim_value") and size.dim_value >= 0 else size.dim_param or None
+            for size in tensor.shape.dim
         )
     return Declared(info.name, data_type, tensor.elem_type == TensorProto.BOOL, shape)
+
+
+# ---- operators that are not supported --------------------------------------------------------------------------------
+
+
+def unsupported(nodes: Iterable[NodeProto], versions: Versions) -> dict[str, list[str]]:
+    """Return the names of nodes that cannot be computed by operator, those of bodies included."""
+    names: dict[str, list[str]] = {}
+    for node in nodes:
+        for attribute in node.attribute:
+            if attribute.type == AttributeProto.GRAPH:
+                for name, several in unsupported(attribute.g.node, versions).items():
+                    names.setdefault(name, []).extend(several)
+        version = versions.of(node)
+        plain = node.domain in ("", "ai.onnx")
+        if (plain and node.op_type in _ON_HOST) or registry.find(node.domain, node.op_type, version):
+            continue
+        if not has_body(node.domain, node.op_type, version):
+            name = node.op_type if plain else f"{node.domain}.{node.op_type}"
+            names.setdefault(name, []).append(node.name or next(iter(node.output), ""))
+    return names
+
+
+def check_supported(model: OnnxModel, strict: bool = False) -> None:
+    """Raise for what cannot be computed of a model.
+
+    Args:
+        model: what was read.
+        strict: whether control flow is refused.
+
+    Raises:
+        NotSupported: operators without a translation, or control flow; the message names all of them.
+    """
+    decided = [node for node in model.nodes if registry.is_control(node)]
+    if strict and decided:
+        nodes = ", ".join(
+            f"{node.op_type} {node.name or next(iter(node.output), '')!r}" for node in decided[:_MOST_SHOWN]
+        )
+        raise NotSupported(f"model {model.name!r}: the host decides about {nodes} (strict)")
+    missing = unsupported(model.nodes, model.versions)
+    if missing:
+        listed = [f"{name} ({len(nodes)}, first {nodes[0]!r})" for name, nodes in sorted(missing.items())]
+        more = f" and {len(listed) - _MOST_SHOWN} more" if len(listed) > _MOST_SHOWN else ""
+        raise NotSupported(
+            f"model {model.name!r}: operators are not supported: {', '.join(listed[:_MOST_SHOWN])}{more}"
+        )

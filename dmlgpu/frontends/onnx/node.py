@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Generator, Hashable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import onnx
@@ -15,25 +15,28 @@ from onnx import AttributeProto, NodeProto
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, MAX_ELEMENTS
 from dmlgpu.common.errors import NotSupported
-from dmlgpu.frontends.onnx.values import (
-    Bounds,
-    DecisionNeeded,
-    FillNeeded,
-    FinishNeeded,
-    Limit,
-    ReadNeeded,
-    Shape,
-    Value,
-)
-from dmlgpu.tensors.graphs import directmlx as dml
+from dmlgpu.frontends.onnx.expressions import broadcast_to, reshaped
+from dmlgpu.frontends.onnx.values import Bounds, Limit, NeedsDecision, NeedsHost, OnnxValue, Shape
 from dmlgpu.tensors.graphs.expression import Expression
 from dmlgpu.tensors.graphs.graph import Graph
 
 Array = NDArray[Any]
-Decision = TypeVar("Decision", bound=Hashable)
 
 
-class Node:
+class NodeContext(Protocol):
+    """What a node needs of the translation around it."""
+
+    builder: Graph
+    """The graph under construction."""
+
+    def load(self, value: OnnxValue) -> Expression:
+        """Return a value as an expression of the graph under construction."""
+
+    def fill(self, node: OnnxNode, value: OnnxValue, make: Callable[[], Array]) -> None:
+        """Give a value a slot that every run fills with what a function returns."""
+
+
+class OnnxNode:
     """One node, at one place of the translation.
 
     Attributes:
@@ -41,7 +44,7 @@ class Node:
         name: its name, or where it stands, for messages.
         version: of the operator set that it is of.
         inputs: what it reads; None for an absent optional input.
-        builder: the graph under construction.
+        first: number of the first node that it adds to the graph under construction.
         bounds: inputs whose elements each run checks where the host knows them, and what they must be between.
     """
 
@@ -51,18 +54,14 @@ class Node:
         *,
         name: str,
         version: int,
-        inputs: Sequence[Value | None],
-        load: Callable[[Value], Expression],
-        builder: Graph,
-        finished: list[list[Value]],
-        decided: list[Hashable],
+        inputs: Sequence[OnnxValue | None],
+        context: NodeContext | None,
     ):
         self.proto, self.name, self.version = proto, name, version
-        self.inputs, self.builder = tuple(inputs), builder
-        self._load, self._finished, self._passed = load, finished, 0
-        self._decided, self._asked = decided, 0
-        self.bounds: list[tuple[Value, Bounds]] = []
-        self._attributes = {one.name: one for one in proto.attribute}
+        self.inputs, self._context = tuple(inputs), context
+        self.first = 0
+        self.bounds: list[tuple[OnnxValue, Bounds]] = []
+        self._attributes = {attribute.name: attribute for attribute in proto.attribute}
 
     def __repr__(self) -> str:
         return f"{self.op_type} {self.name!r}"
@@ -72,27 +71,35 @@ class Node:
         """The operator's name."""
         return self.proto.op_type
 
-    def replaced(self, inputs: Sequence[Value | None], **attributes: Any) -> Node:
+    @property
+    def builder(self) -> Graph:
+        """The graph under construction: another one after elements were read."""
+        assert self._context is not None
+        return self._context.builder
+
+    def replaced(self, inputs: Sequence[OnnxValue | None], **attributes: Any) -> OnnxNode:
         """Return the node with other inputs and attributes, for a function that translates a related operator."""
-        found = copy.copy(self)
-        found.inputs = tuple(inputs)
-        found._attributes = self._attributes | {
+        node = copy.copy(self)
+        node.inputs = tuple(inputs)
+        node._attributes = self._attributes | {
             name: onnx.helper.make_attribute(name, value) for name, value in attributes.items()
         }
-        return found
+        return node
 
-    def alone(self) -> Node:
-        """Return the node with what is known of its inputs, and without the graph under construction."""
-        found = self.replaced([one if one is not None and one.array is not None else None for one in self.inputs])
-        del found.builder, found._load
-        return found
+    def alone(self) -> OnnxNode:
+        """Return the node with its known inputs only, and without the translation around it."""
+        node = self.replaced(
+            [value if value is not None and value.array is not None else None for value in self.inputs]
+        )
+        node._context = None
+        return node
 
     # ---- attributes -------------------------------------------------------------------------------------------------
 
     def attribute(self, name: str, default: Any = None) -> Any:
         """Return an attribute as ``onnx.helper`` has it: a number, bytes, a list, a tensor, a graph."""
-        found = self._attributes.get(name)
-        return default if found is None else onnx.helper.get_attribute_value(found)
+        attribute = self._attributes.get(name)
+        return default if attribute is None else onnx.helper.get_attribute_value(attribute)
 
     def integer(self, name: str, default: int = 0) -> int:
         """Return an attribute that is an integer."""
@@ -108,16 +115,16 @@ class Node:
 
     def text(self, name: str, default: str = "") -> str:
         """Return an attribute that is a string."""
-        found = self._typed(name, AttributeProto.STRING, default)
-        return found.decode(errors="replace") if isinstance(found, bytes) else str(found)
+        text = self._typed(name, AttributeProto.STRING, default)
+        return text.decode(errors="replace") if isinstance(text, bytes) else str(text)
 
     def integers(self, name: str, count: int | None = None) -> tuple[int, ...] | None:
-        """Return an attribute that is a list of integers, None if it is absent; with ``count``, of so many."""
+        """Return an attribute that is a list of integers, None if it is absent; with ``count``, of that many."""
         listed = self._typed(name, AttributeProto.INTS, None)
         return None if listed is None else tuple(map(int, self._counted(f"attribute {name}", listed, count)))
 
     def numbers(self, name: str, count: int | None = None) -> tuple[float, ...] | None:
-        """Return an attribute that is a list of finite floats, None if it is absent; with ``count``, of so many."""
+        """Return an attribute that is a list of finite floats, None if it is absent; with ``count``, of that many."""
         listed = self._typed(name, AttributeProto.FLOATS, None)
         if listed is None:
             return None
@@ -135,13 +142,13 @@ class Node:
         return numbers
 
     def _typed(self, name: str, kind: int, default: Any) -> Any:
-        found = self._attributes.get(name)
-        if found is None:
+        attribute = self._attributes.get(name)
+        if attribute is None:
             return default
-        if found.type != kind:
+        if attribute.type != kind:
             kinds = AttributeProto.AttributeType
-            raise self.refusal(f"attribute {name} must be of type {kinds.Name(kind)}, got {kinds.Name(found.type)}")
-        return onnx.helper.get_attribute_value(found)
+            raise self.refusal(f"attribute {name} must be of type {kinds.Name(kind)}, got {kinds.Name(attribute.type)}")
+        return onnx.helper.get_attribute_value(attribute)
 
     # ---- inputs -----------------------------------------------------------------------------------------------------
 
@@ -156,16 +163,16 @@ class Node:
         """Return whether the model names an output."""
         return number < len(self.proto.output) and bool(self.proto.output[number])
 
-    def value(self, number: int) -> Value:
+    def value(self, number: int) -> OnnxValue:
         """Return an input.
 
         Raises:
             NotSupported: it is absent.
         """
-        found = self.inputs[number] if number < len(self.inputs) else None
-        if found is None:
+        value = self.inputs[number] if number < len(self.inputs) else None
+        if value is None:
             raise self.refusal(f"input {number} must be given")
-        return found
+        return value
 
     def shape(self, number: int) -> Shape:
         """Return ONNX's shape of an input: empty for a scalar."""
@@ -222,13 +229,13 @@ class Node:
             return [self.expression(value)]
         if count > value.shape[axis]:
             raise self.refusal(f"a weight must have rows of at most {limit:,} bytes, got shape {list(value.shape)}")
-        return [self.expression(one) for one in value.cut(axis, count)]
+        return [self.expression(piece) for piece in value.cut(axis, count)]
 
     def optional_tensor(self, number: int) -> Expression | None:
-        """Return an input as ``tensor`` does, None where it is absent."""
+        """Return an input as ``tensor`` does, None if it is absent."""
         return self.tensor(number) if self.has(number) else None
 
-    def expression(self, value: Value) -> Expression:
+    def expression(self, value: OnnxValue) -> Expression:
         """Return a value as an expression of the graph.
 
         Raises:
@@ -238,21 +245,20 @@ class Node:
             raise self.refusal(f"tensors without elements are not supported here, got shape {list(value.shape)}")
         if len(value.shape) > MAX_DIMENSIONS:
             raise self.refusal(f"tensors have at most {MAX_DIMENSIONS} dimensions, got shape {list(value.shape)}")
-        return self._load(value)
+        assert self._context is not None
+        return self._context.load(value)
 
     def host(self, number: int) -> Array:
-        """Return the elements of an input on the host, which shapes depend on; what computes it runs before.
+        """Return the elements of an input on the host, booleans as such.
 
-        The function is called again from its beginning once they are known.
+        The registration of the node's operator names the input, so that they are read before its function is called.
         """
-        return self.read(self.value(number))
-
-    def optional_host(self, number: int) -> Array | None:
-        """Return the elements of an input as ``host`` does, None where it is absent."""
-        return self.host(number) if self.has(number) else None
+        value = self.value(number)
+        assert value.array is not None, f"{self}: the operator's registration must name input {number} (host=...)"
+        return value.host_array
 
     def host_integers(self, number: int, count: int | None = None) -> tuple[int, ...]:
-        """Return an input on the host as integers in a row; with ``count``, so many.
+        """Return an input on the host as integers in a row; with ``count``, that many.
 
         The row may be that of a matrix {1, n}, as onnxruntime takes paddings.
         """
@@ -264,7 +270,7 @@ class Node:
         return tuple(map(int, self._counted(f"input {number}", elements, count)))
 
     def host_numbers(self, number: int, count: int | None = None) -> tuple[float, ...]:
-        """Return an input on the host as finite floats in a row; with ``count``, so many."""
+        """Return an input on the host as finite floats in a row; with ``count``, that many."""
         self.check_rank(number, 0, 1)
         elements = self.host(number).reshape(-1).tolist()
         return self._finite(f"input {number}", self._counted(f"input {number}", elements, count))
@@ -277,89 +283,74 @@ class Node:
         """Return an input of one finite number, on the host."""
         return self.host_numbers(number, 1)[0]
 
-    def read(self, value: Value) -> Array:
-        """Return the elements of a value on the host, truth values as such."""
-        if value.array is None:
-            raise ReadNeeded(value)
-        return value.host_array
+    def decided(self, numbers: Sequence[int], function: Callable[..., Hashable]) -> NeedsDecision:
+        """Return the request for what a function returns for the elements of inputs, to be yielded."""
+        return NeedsDecision([self.value(number) for number in numbers], function)
 
-    def decided(self, numbers: Sequence[int], function: Callable[..., Decision]) -> Decision:
-        """Return what a function makes of the elements of inputs on the host.
+    def computed(self, read: Expression, *others: Expression) -> Generator[NeedsHost, Any, Any]:
+        """Compute expressions and read one: ``count, where = yield from node.computed(count, where)``.
 
-        What is compiled depends on that alone: it serves all elements of which the function makes the same. Every call
-        must come in the same order.
+        The graph under construction ends here: expressions that were made before belong to it, values go on.
+
+        Args:
+            read: what is read, for results whose sizes depend on it.
+            others: what else is needed later.
+
+        Returns:
+            The elements of the first, and a value for each of the others.
         """
-        values = [self.value(number) for number in numbers]
-        if all(one.array is not None for one in values):
-            return function(*(one.array for one in values))
-        self._asked += 1
-        if self._asked > len(self._decided):
-            raise DecisionNeeded(values, function)
-        return self._decided[self._asked - 1]  # type: ignore[return-value]
-
-    def finish(self, make: Callable[[], Sequence[Expression]]) -> list[Value]:
-        """Return what expressions compute, finished: ``read`` and ``expression`` take it then.
-
-        For results whose sizes depend on elements. The function is called again from its beginning once they are
-        computed, and ``make`` is not; every call of ``finish`` must come in the same order.
-        """
-        self._passed += 1
-        if self._passed > len(self._finished):
-            raise FinishNeeded([self.valued(one) for one in make()])
-        return self._finished[self._passed - 1]
+        values = [self.valued(expression) for expression in (read, *others)]
+        (elements,) = yield NeedsHost(values[:1], values[1:])
+        return elements, *values[1:]
 
     def fill(self, shape: Shape, data_type: DataType, make: Callable[[], Array]) -> Expression:
-        """Return elements that the host makes anew in every run.
-
-        The function is called again from its beginning once there is a slot for them; calls count as those of
-        ``finish``.
-        """
-        self._passed += 1
-        if self._passed > len(self._finished):
-            raise FillNeeded(Value(shape, data_type), make)
-        return self.expression(self._finished[self._passed - 1][0])
+        """Return elements that the host makes anew in every run."""
+        value = OnnxValue(shape, data_type)
+        assert self._context is not None
+        self._context.fill(self, value, make)
+        return self.expression(value)
 
     # ---- results ----------------------------------------------------------------------------------------------------
 
-    def valued(self, expression: Expression, shape: Sequence[int] | None = None, *, is_bool: bool = False) -> Value:
+    def valued(self, expression: Expression, shape: Sequence[int] | None = None, *, is_bool: bool = False) -> OnnxValue:
         """Return an expression as an output of a shape, by default its sizes; as many elements."""
         shape = expression.sizes if shape is None else tuple(shape)
         sizes = shape or (1,)
         if sizes != expression.sizes:
             expression = reshaped(expression, sizes)
-        return Value(shape, expression.data_type, is_bool, expression=expression)
+        return OnnxValue(shape, expression.data_type, is_bool, expression=expression)
 
-    def known(self, array: Array) -> Value:
+    def known(self, array: Array) -> OnnxValue:
         """Return an output that the host knows."""
-        return Value.of_array(np.asarray(array))
+        return OnnxValue.of_array(np.asarray(array))
 
     def constant(self, array: Any, data_type: DataType | None = None) -> Expression:
         """Return numbers as a constant of the graph."""
         return self.builder.constant(array, data_type)
 
-    def broadcast(self, *values: Value) -> tuple[list[Expression], Shape]:
+    def broadcast(self, *values: OnnxValue) -> tuple[list[Expression], Shape]:
         """Return values as expressions of the sizes that they have together, as NumPy's broadcast, and their shape.
 
         Raises:
             NotSupported: their shapes do not broadcast.
         """
         try:
-            shape = np.broadcast_shapes(*(one.shape for one in values))
+            shape = np.broadcast_shapes(*(value.shape for value in values))
         except ValueError:
-            listed = ", ".join(str(list(one.shape)) for one in values)
+            listed = ", ".join(str(list(value.shape)) for value in values)
             raise self.refusal(f"inputs must have shapes that broadcast, got {listed}") from None
         sizes = shape or (1,)
-        return [broadcast_to(self.expression(one), sizes) for one in values], shape
+        return [broadcast_to(self.expression(value), sizes) for value in values], shape
 
-    def axis(self, given: int, rank: int) -> int:
+    def axis(self, axis: int, rank: int) -> int:
         """Return an axis counted from the first, for a negative one from the last.
 
         Raises:
             NotSupported: out of range.
         """
-        if not -rank <= given < rank:
-            raise self.refusal(f"an axis must be between {-rank} and {rank - 1}, got {given}")
-        return given % rank
+        if not -rank <= axis < rank:
+            raise self.refusal(f"an axis must be between {-rank} and {rank - 1}, got {axis}")
+        return axis % rank
 
     def axes(self, listed: Sequence[int], rank: int) -> tuple[int, ...]:
         """Return axes counted from the first, each of them once.
@@ -367,7 +358,7 @@ class Node:
         Raises:
             NotSupported: one is out of range, or comes twice.
         """
-        axes = tuple(self.axis(one, rank) for one in listed)
+        axes = tuple(self.axis(axis, rank) for axis in listed)
         if len(set(axes)) != len(axes):
             raise self.refusal(f"axes must differ, got {list(listed)}")
         return axes
@@ -377,30 +368,7 @@ class Node:
         return NotSupported(f"{self}: {reason}")
 
 
-def broadcast_to(expression: Expression, sizes: Sequence[int]) -> Expression:
-    """Return an expression with these sizes, repeated by strides of 0 where it has 1 or nothing."""
-    return expression if expression.sizes == tuple(sizes) else expression.broadcast_to(sizes)
-
-
-def reshaped(expression: Expression, sizes: Sequence[int]) -> Expression:
-    """Return the elements in order with other sizes, at least one; a strided expression is copied first."""
-    if expression.sizes == tuple(sizes):
-        return expression
-    return (expression if expression.desc.is_packed else dml.identity(expression)).reinterpret(sizes)
-
-
-def transposed(expression: Expression, order: Sequence[int]) -> Expression:
-    """Return the dimensions in another order, by strides."""
-    strides = expression.desc.element_strides
-    return expression.reinterpret([expression.sizes[one] for one in order], [strides[one] for one in order])
-
-
-def unowned(expression: Expression) -> Expression:
-    """Return a tensor for an operator that takes no OWNED_BY_DML one: a weight is copied, once, at initialisation."""
-    return dml.identity(expression) if expression.desc.owned_by_dml else expression
-
-
-def checked_shape(node: Node, shape: Sequence[int]) -> Shape:
+def checked_shape(node: OnnxNode, shape: Sequence[int]) -> Shape:
     """Return the shape of a result, unless it has negative sizes or more elements than a tensor may have."""
     if any(size < 0 for size in shape) or math.prod(shape) > MAX_ELEMENTS:
         raise node.refusal(f"sizes must be at least 0, and at most {MAX_ELEMENTS} elements, got {list(shape)}")
@@ -421,13 +389,13 @@ def slice_range(size: int, start: int, end: int, step: int) -> range:
     return range(min(max(start, 0), size), min(max(end, 0), size), step)
 
 
-def split_sizes(node: Node, size: int) -> list[int]:
+def split_sizes(node: OnnxNode, size: int) -> list[int]:
     """Return the sizes of the pieces of a node Split along an axis of a size."""
-    given = node.host_integers(1) if node.has(1) else node.integers("split")
+    sizes = node.host_integers(1) if node.has(1) else node.integers("split")
     count = len(node.proto.output)
-    if given is None:
+    if sizes is None:
         piece = -(-size // node.integer("num_outputs", count))
-        given = tuple(max(min(piece, size - number * piece), 0) for number in range(count))
-    if sum(given) != size or min(given) < 0 or len(given) != count:
-        raise node.refusal(f"sizes of {count} pieces must sum up to {size}, got {list(given)}")
-    return list(given)
+        sizes = tuple(max(min(piece, size - number * piece), 0) for number in range(count))
+    if sum(sizes) != size or min(sizes) < 0 or len(sizes) != count:
+        raise node.refusal(f"sizes of {count} pieces must sum up to {size}, got {list(sizes)}")
+    return list(sizes)

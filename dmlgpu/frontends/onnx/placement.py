@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
-from dmlgpu import reference
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common.errors import abridged
 from dmlgpu.compiler.graph.description import OperatorNode
@@ -30,7 +29,7 @@ class Placement:
         node: its name; of a node in the body of a loop, behind the loop's name and a slash.
         op_type: its operator.
         where: ``"device"``; ``"host"``; ``"read"`` where the host reads elements of its inputs, to decide about it; or
-            ``"none"`` where nothing is left to compute.
+            ``"none"`` if nothing is left to compute.
         operators: DirectML's operators that the node became.
         kernels: the kernels that computed it, alone or together with other nodes, as ``dmlgpu show`` names them; on the
             adapter ``numpy`` the functions of the reference.
@@ -50,13 +49,13 @@ class Placed:
     """A node's place while a model is translated.
 
     Attributes:
-        told: the placement without kernels.
+        planned: the placement without kernels.
         numbers: of the nodes that it added to the graph under construction.
-        segment: what the graph became; None where nothing of it is computed.
+        segment: what the graph became; None if nothing of it is computed.
         late: whether the host can compute it, from few integers.
     """
 
-    told: Placement
+    planned: Placement
     numbers: range = range(0)
     segment: Segment | None = None
     late: bool = False
@@ -64,15 +63,15 @@ class Placed:
     @property
     def placement(self) -> Placement:
         """The placement, with kernels."""
-        if self.told.where != "device":
-            return self.told
+        if self.planned.where != "device":
+            return self.planned
         kernels = () if self.segment is None else self.segment.kernels.of(self.numbers)
         if kernels:
-            return replace(self.told, kernels=kernels)
+            return replace(self.planned, kernels=kernels)
         if self.late:
-            return replace(self.told, where="host", operators=(), why=_LATE)
+            return replace(self.planned, where="host", operators=(), why=_LATE)
         why = None if self.segment is None else self.segment.kernels.why_none(self.numbers)
-        return replace(self.told, where="none", operators=(), why=why or "nothing reads it")
+        return replace(self.planned, where="none", operators=(), why=why or "nothing reads it")
 
 
 class Placing(Protocol):
@@ -84,7 +83,7 @@ class Placing(Protocol):
 
 
 @dataclass(eq=False)
-class Kernels:
+class NodeKernels:
     """The kernels of a segment, by the nodes of the graph that it was made of.
 
     Args:
@@ -92,7 +91,6 @@ class Kernels:
     """
 
     segment: Segment
-    _by_name: dict[str, list[str]] = field(default_factory=dict)
 
     @cached_property
     def explanation(self) -> Explanation | None:
@@ -106,19 +104,19 @@ class Kernels:
     @cached_property
     def _labels(self) -> dict[str, tuple[str, ...]]:
         """Labels by names of nodes of the graph's description."""
-        found: dict[str, dict[str, None]] = {}
+        by_node: dict[str, dict[str, None]] = {}
         explained = self.explanation
         if explained is None:
             desc = self.segment.graph.desc(self.segment.all_outputs)
-            for one in desc.nodes:
-                if isinstance(one, OperatorNode):
-                    found.setdefault(abridged(one.name or ""), {})[_function(one.desc)] = None
+            for own in desc.nodes:
+                if isinstance(own, OperatorNode):
+                    by_node.setdefault(abridged(own.name or ""), {})[_function(own.desc)] = None
         else:
             for kernel in (*explained.kernels, *explained.initialization):
                 for node in () if kernel.step is None else explained.nodes[kernel.step]:
                     label = kernel.kernel.label.removeprefix("graph ")
-                    found.setdefault(node.name, {})[label] = None
-        return {name: tuple(labels) for name, labels in found.items()}
+                    by_node.setdefault(node.name, {})[label] = None
+        return {name: tuple(labels) for name, labels in by_node.items()}
 
     @cached_property
     def _notes(self) -> dict[str, str]:
@@ -150,6 +148,8 @@ _OTHER = re.compile("^(done by the weights of|done by|the same as) ")
 
 
 def _function(desc: OperatorDesc) -> str:
+    from dmlgpu import reference  # noqa: PLC0415 - slow to import, and the adapter numpy alone needs it
+
     function = reference.find(desc.operator)
     assert function is not None
     return f"{function.__module__}.{function.__name__}"

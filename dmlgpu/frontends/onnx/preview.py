@@ -8,12 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from dmlgpu.common.errors import DmlError, InvalidArgument
-from dmlgpu.frontends.onnx import support
-from dmlgpu.frontends.onnx.model import Declared, Model, Source, read
-from dmlgpu.frontends.onnx.names import bodies_in
+from dmlgpu.frontends.onnx.model import Declared, OnnxModel, Source, read, unsupported
 from dmlgpu.frontends.onnx.placement import Placement
+from dmlgpu.frontends.onnx.rewriting import bodies_in
 from dmlgpu.frontends.onnx.runner import Runner
-from dmlgpu.frontends.onnx.segments import Fed, Segment, Weights
+from dmlgpu.frontends.onnx.segments import RunInput, Segment, Weights
 from dmlgpu.runtime.device import Device
 
 
@@ -33,7 +32,7 @@ class Preview:
         placement: of the nodes up to where elements decide how it goes on; all where nothing does.
         segments: the graphs up to there.
         stopped: why it is not known how it goes on; empty where everything is known.
-        fails: whether that is since the model cannot be computed for these shapes.
+        fails: whether that is because the model cannot be computed for these shapes.
         guessed: inputs some of whose dimensions are taken as 1.
     """
 
@@ -65,11 +64,11 @@ def preview(source: Source, device: Device, shapes: Mapping[str, tuple[int, ...]
         InvalidArgument: a shape of no input, or one that does not fit the model.
     """
     model = read(source)
-    chosen = {one.name: _shape(one, (shapes or {}).get(one.name)) for one in model.inputs}
+    chosen = {declared.name: _shape(declared, (shapes or {}).get(declared.name)) for declared in model.inputs}
     unknown = [name for name in shapes or {} if name not in chosen]
     if unknown:
         raise InvalidArgument(f"model {model.name!r}: inputs are named {', '.join(chosen)}, got {unknown[0]!r}")
-    missing = support.unsupported(model.nodes, model.versions)
+    missing = unsupported(model.nodes, model.versions)
     segments: list[Segment] = []
     placement: list[Placement] = []
     stopped, fails = "", False
@@ -79,62 +78,56 @@ def preview(source: Source, device: Device, shapes: Mapping[str, tuple[int, ...]
         except DmlError as error:
             stopped, fails = f"not for these shapes: {error}", True
     bodies = bodies_in(attribute for node in model.nodes for attribute in node.attribute)
-    inner = [one for graph in bodies for one in graph.node]
+    inner = [node for graph in bodies for node in graph.node]
     return Preview(
         model.name,
         chosen,
         model.outputs,
         model.versions.numbers,
-        tuple(one.op_type for one in model.nodes),
-        tuple(one.op_type for one in inner if one.op_type != "Constant"),
-        sum(one.array.nbytes for one in model.weights.values() if one.array is not None),
+        tuple(node.op_type for node in model.nodes),
+        tuple(node.op_type for node in inner if node.op_type != "Constant"),
+        sum(weight.array.nbytes for weight in model.weights.values() if weight.array is not None),
         missing,
-        (*(Placement(one.node, one.op_type, "none", why=one.why) for one in model.folded), *placement),
+        (*(Placement(folded.node, folded.op_type, "none", why=folded.why) for folded in model.folded), *placement),
         tuple(segments),
         stopped,
         fails,
-        tuple(one.name for one in model.inputs if one.name not in (shapes or {}) and _is_open(one)),
+        tuple(declared.name for declared in model.inputs if declared.name not in (shapes or {}) and _is_open(declared)),
     )
 
 
-def _is_open(one: Declared) -> bool:
-    return one.shape is None or not all(isinstance(size, int) for size in one.shape)
+def _is_open(declared: Declared) -> bool:
+    return declared.shape is None or not all(isinstance(size, int) for size in declared.shape)
 
 
-def _shape(one: Declared, given: tuple[int, ...] | None) -> tuple[int, ...]:
-    declared = one.shape or ()
-    if given is None:
+def _shape(info: Declared, shape: tuple[int, ...] | None) -> tuple[int, ...]:
+    declared = info.shape or ()
+    if shape is None:
         return tuple(size if isinstance(size, int) else 1 for size in declared)
-    fits = one.shape is None or len(given) == len(declared)
-    if not fits or any(isinstance(size, int) and size != own for size, own in zip(declared, given, strict=False)):
-        raise InvalidArgument(f"input {one.name!r} must have sizes {list(declared)}, got {list(given)}")
-    return given
+    fits = info.shape is None or len(shape) == len(declared)
+    if not fits or any(isinstance(size, int) and size != own for size, own in zip(declared, shape, strict=False)):
+        raise InvalidArgument(f"input {info.name!r} must have sizes {list(declared)}, got {list(shape)}")
+    return shape
 
 
 def _walk(
-    model: Model,
+    model: OnnxModel,
     device: Device,
     shapes: Mapping[str, tuple[int, ...]],
     segments: list[Segment],
     placement: list[Placement],
 ) -> str:
     """Translate the model up to where it must run to go on; return why it stops there, or nothing."""
-    runner = Runner(
-        device,
-        model.versions,
-        Weights(device),
-        nodes=model.nodes,
-        known=dict(model.weights),
-        inputs=[one.name for one in model.inputs],
-        outputs=model.outputs,
-    )
     nothing = np.zeros(0)
-    fed = [Fed(shapes[one.name], one.data_type, one.is_bool, nothing) for one in model.inputs]
-    part = runner.first_part(fed)
-    if part.segment is not None:
-        segments.append(part.segment)
-    placement += part.placements()
-    if part.action is None:
+    inputs = [
+        RunInput(shapes[declared.name], declared.data_type, declared.is_bool, nothing) for declared in model.inputs
+    ]
+    replaced = [None] * len(model.variable)
+    stage = Runner(device, model.graph, Weights(device)).first_stage([*inputs, *replaced])
+    if stage.segment is not None:
+        segments.append(stage.segment)
+    placement += stage.placements()
+    if stage.action is None:
         return ""
     last = placement[-1] if placement else None
     return "how it goes on is decided while it runs" + (f", from {last.op_type} {last.node!r} on" if last else "")

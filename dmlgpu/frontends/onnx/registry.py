@@ -5,26 +5,52 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from onnx import NodeProto
 
 from dmlgpu.common.errors import ModelError, abridged
-from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.frontends.onnx.values import OnnxValue
 from dmlgpu.tensors.graphs.expression import Expression
 
 if TYPE_CHECKING:
-    from dmlgpu.frontends.onnx.node import Node
+    from dmlgpu.frontends.onnx.node import OnnxNode
 
-Result: TypeAlias = Expression | Value | None
+Result: TypeAlias = Expression | OnnxValue | None
 """An output: an expression, whose sizes are then the shape, or a value with its own shape; None where unwanted."""
 
-Translator: TypeAlias = "Callable[[Node], Result | Sequence[Result]]"
+Results: TypeAlias = Result | Sequence[Result]
 
-_Function = TypeVar("_Function", bound="Callable[[Node], Result | Sequence[Result]]")
+Steps: TypeAlias = Generator[Any, Any, Results]
+"""A function that must know elements to go on yields ``NeedsHost``, ``NeedsDecision`` or, for control flow, others."""
+
+Function: TypeAlias = "Callable[[OnnxNode], Results | Steps]"
+
+HostInputs: TypeAlias = "Callable[[OnnxNode], Iterable[int]]"
+
+_Function = TypeVar("_Function", bound="Callable[[OnnxNode], Results | Steps]")
+
+
+@dataclass(frozen=True)
+class Translator:
+    """How nodes of an operator are translated.
+
+    Attributes:
+        since: first version of the operator set.
+        function: returns the outputs, or is a generator that does.
+        host: returns the numbers of the inputs that must be known on the host before, if they are present.
+    """
+
+    since: int
+    function: Function
+    host: HostInputs
+
+
+CONTROL = ("If", "Loop", "Scan")
+"""Operators with bodies that the host decides about."""
 
 AS_FUNCTION: tuple[Result, ...] = ()
 """What a translator returns that leaves a case to the body that ONNX has for the operator, a function of others."""
@@ -61,10 +87,12 @@ def mark_version(node: NodeProto, version: int) -> None:
     node.metadata_props.add(key=_VERSION_KEY, value=str(version))
 
 
-_TRANSLATORS: dict[tuple[str, str], list[tuple[int, Translator]]] = {}
+_TRANSLATORS: dict[tuple[str, str], list[Translator]] = {}
 
 
-def operator(*names: str, domain: str = "", since: int = 1) -> Callable[[_Function], _Function]:
+def operator(
+    *names: str, domain: str = "", since: int = 1, host: Sequence[int] | HostInputs = ()
+) -> Callable[[_Function], _Function]:
     """Register a function that translates nodes of ONNX operators.
 
     Args:
@@ -72,24 +100,32 @@ def operator(*names: str, domain: str = "", since: int = 1) -> Callable[[_Functi
         domain: theirs; empty for ONNX's own.
         since: first version of the operator set that the function knows; the function with the greatest one that is at
             most the model's is taken.
+        host: numbers of the inputs whose elements the function takes from the host, or a function of the node that
+            returns them. What computes such an input runs before the function is called.
     """
 
     def register(function: _Function) -> _Function:
+        translator = Translator(since, function, host if callable(host) else lambda node: host)
         for name in names:
             versions = _TRANSLATORS.setdefault((plain_domain(domain), name), [])
-            versions.append((since, function))
-            versions.sort(key=lambda one: one[0])
+            versions.append(translator)
+            versions.sort(key=lambda version: version.since)
         return function
 
     return register
 
 
 def find(domain: str, name: str, version: int) -> Translator | None:
-    """Return the function that translates an operator in a version of its operator set, None where there is none."""
+    """Return how an operator is translated in a version of its operator set, None if it is not."""
     _load()
     versions = _TRANSLATORS.get((plain_domain(domain), name), [])
-    place = bisect_right([since for since, _ in versions], version)
-    return versions[place - 1][1] if place else None
+    place = bisect_right([translator.since for translator in versions], version)
+    return versions[place - 1] if place else None
+
+
+def is_control(node: NodeProto) -> bool:
+    """Return whether a node has bodies that the host decides about."""
+    return node.op_type in CONTROL and not plain_domain(node.domain)
 
 
 def names(domain: str = "") -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What a translation yields and a run repeats: compiled graphs between slots, and what is read between them."""
+"""The stages of a run: compiled graphs between slots, and what the host reads between them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler.plan import Role
 from dmlgpu.frontends.onnx import watching
 from dmlgpu.frontends.onnx.elements import as_held
-from dmlgpu.frontends.onnx.placement import Kernels, Placed, Placement, Placing
+from dmlgpu.frontends.onnx.placement import NodeKernels, Placed, Placement, Placing
 from dmlgpu.frontends.onnx.values import Bounds, Recipe, Shape
 from dmlgpu.frontends.onnx.watching import Watch
 from dmlgpu.runtime.buffer import Buffer
@@ -40,7 +40,7 @@ MOST_FETCHED = 1 << 20
 
 
 @dataclass(eq=False)
-class Fed:
+class RunInput:
     """An input of a run: its shape and type, and where it is."""
 
     shape: Shape
@@ -74,13 +74,13 @@ class Weights:
         Raises:
             OutOfMemory: the device has no room.
         """
-        found = self._buffers.get(number)
-        if found is None:
+        buffer = self._buffers.get(number)
+        if buffer is None:
             data = self.data(number)
-            found = self._device.create_buffer(len(data), "weight")
-            found.write(data)
-            self._buffers[number] = found
-        return found
+            buffer = self._device.create_buffer(len(data), "weight")
+            buffer.write(data)
+            self._buffers[number] = buffer
+        return buffer
 
     def data(self, number: int) -> bytes:
         """Return the bytes of an array as they lie in memory."""
@@ -89,27 +89,27 @@ class Weights:
         return TensorDesc(data_type, shape).encode(as_held(array, data_type).reshape(shape)).tobytes()
 
     def laid_out(self, key: Hashable) -> Kept | None:
-        """Return the memory that an equal initialisation filled for another compiled graph that is in use."""
+        """Return the memory that an equal initialization filled for another compiled graph that is in use."""
         return self._laid_out.get(key)
 
-    def keep_laid_out(self, key: Hashable, kept: Kept) -> None:
-        """Remember what an initialisation fills."""
-        self._laid_out[key] = kept
+    def keep_laid_out(self, key: Hashable, resource: Kept) -> None:
+        """Remember what an initialization fills."""
+        self._laid_out[key] = resource
 
 
 class Slots:
-    """The tensors of one run, by number: arrays as they were given, on the device when a segment first reads them.
+    """The tensors of one run, by number: arrays are uploaded when a segment first reads them.
 
     Attributes:
         late: what recipes of values have computed in this run.
-        given: the inputs of the run, as they came.
+        inputs: of the run, arrays or tensors.
     """
 
-    def __init__(self, device: Device, given: Sequence[Held]):
+    def __init__(self, device: Device, inputs: Sequence[Held]):
         self.device = device
         self.late: dict[Hashable, Any] = {}
-        self.given = tuple(given)
-        self._held: dict[int, Held] = dict(enumerate(given))
+        self.inputs = tuple(inputs)
+        self._held: dict[int, Held] = dict(enumerate(inputs))
 
     def put(self, number: int, held: Held) -> None:
         """Fill a slot."""
@@ -136,7 +136,7 @@ class Slots:
 
 
 def _as_numbers(array: Array) -> Array:
-    """Return an array as the device has it: truth values are UINT8."""
+    """Return an array as the device has it: booleans are UINT8."""
     return array.astype(np.uint8) if array.dtype == np.bool_ else array
 
 
@@ -166,9 +166,9 @@ class Segment:
     _compiled: CompiledOperator | None = field(default=None, repr=False)
 
     @cached_property
-    def kernels(self) -> Kernels:
+    def kernels(self) -> NodeKernels:
         """Which kernels compute which nodes."""
-        return Kernels(self)
+        return NodeKernels(self)
 
     @property
     def all_outputs(self) -> list[Expression]:
@@ -188,19 +188,19 @@ class Segment:
 
     @property
     def prepared(self) -> Prepared:
-        """The compiled graph, initialised. Raises as ``compiled``."""
+        """The compiled graph, initialized. Raises as ``compiled``."""
         if self._prepared is None:
             compiled = self.compiled
-            origins = [self.graph.nodes[one.origin.number].desc for one in self.all_outputs]
+            origins = [self.graph.nodes[output.origin.number].desc for output in self.all_outputs]
             self._prepared = session_of(compiled.device).prepared(
                 compiled,
                 self._initialized(compiled),
-                any(isinstance(one, OperatorDesc) and one.operator in KEEPING for one in origins),
+                any(isinstance(desc, OperatorDesc) and desc.operator in KEEPING for desc in origins),
             )
         return self._prepared
 
     def _initialized(self, compiled: CompiledOperator) -> Kept | None:
-        """Return the persistent resource; that of another graph where its initialisation is the same."""
+        """Return the persistent resource; that of another graph where its initialization is the same."""
         executable, device = compiled._executable, compiled.device
         owned = [number if port.owned else None for port, number in zip(compiled.inputs, self.weights, strict=True)]
         if not executable.persistent_size:
@@ -208,29 +208,31 @@ class Segment:
         program = compiled.program
         key = None
         if program is not None:
-            kernels = tuple((one.wgsl, one.grid, one.slots) for one in program.initialization)
-            used = [slot.index for one in program.initialization for slot in one.slots if slot.role is Role.INPUT]
-            data = tuple(program.constants)
-            key = kernels, tuple(owned[one] for one in used), data, executable.persistent_size
-            found = self.store.laid_out(key)
-            if found is not None:
-                return found
-        kept = Kept(device._state, executable.persistent_size, "persistent resource")
-        ranges = [None if one is None else self.store.buffer(one) for one in owned]
+            kernels = tuple((kernel.wgsl, kernel.grid, kernel.slots) for kernel in program.initialization)
+            inputs = [
+                slot.index for kernel in program.initialization for slot in kernel.slots if slot.role is Role.INPUT
+            ]
+            constants = tuple(program.constants)
+            key = kernels, tuple(owned[index] for index in inputs), constants, executable.persistent_size
+            resource = self.store.laid_out(key)
+            if resource is not None:
+                return resource
+        resource = Kept(device._state, executable.persistent_size, "persistent resource")
+        weights = [None if number is None else self.store.buffer(number) for number in owned]
         resources = Resources(
-            tuple(None if one is None else Range(one._memory, 0, one.size) for one in ranges),
+            tuple(None if weight is None else Range(weight._memory, 0, weight.size) for weight in weights),
             (None,) * len(compiled.outputs),
             None,
-            Range(kept.memory, 0, executable.persistent_size),
+            Range(resource.memory, 0, executable.persistent_size),
         )
         session_of(device).submit(device._state.call(executable.bind_initialization, resources))
         if key is not None:
-            self.store.keep_laid_out(key, kept)
-        return kept
+            self.store.keep_laid_out(key, resource)
+        return resource
 
     @cached_property
     def reads(self) -> list[int | None]:
-        """The slot of each input that every run reads; None for what is absent, or was read by the initialisation."""
+        """The slot of each input that every run reads; None for what is absent, or was read by the initialization."""
         descs = self.prepared.inputs
         return [
             slot if desc is not None and not desc.owned_by_dml else None
@@ -240,14 +242,14 @@ class Segment:
     @cached_property
     def _written(self) -> list[tuple[int, DataType, Shape]]:
         """The slot, type and sizes of each output."""
-        return [(slot, one.data_type, one.sizes) for slot, one in zip(self.fills, self.outputs, strict=True)]
+        return [(slot, output.data_type, output.sizes) for slot, output in zip(self.fills, self.outputs, strict=True)]
 
     def run(self, slots: Slots, fetch: bool = False) -> None:
         """Compute the segment's slots. What was recorded for the same memory is submitted again.
 
         Args:
             slots: of this run.
-            fetch: whether the results are for the host: they become arrays then, where they are small.
+            fetch: whether the results are for the host: small ones become arrays then.
         """
         watch = watching.current()
         if watch is not None and self._prepared is None:
@@ -261,7 +263,7 @@ class Segment:
             return
         device = self.compiled.device
         sources = [None if slot is None else slots.tensor(slot) for slot in self.reads]
-        places = [None if one is None else (one.buffer._memory, 0) for one in sources]
+        places = [None if source is None else (source.buffer._memory, 0) for source in sources]
         if watch is not None and watch.times:
             targets = self._timed(watch, prepared, sources)
         else:
@@ -273,7 +275,7 @@ class Segment:
     @cached_property
     def _is_small(self) -> bool:
         """Whether making tensors would count beside reading the results."""
-        return sum(0 if one is None else one.byte_size for one in self.prepared.outputs) <= MOST_FETCHED
+        return sum(0 if desc is None else desc.byte_size for desc in self.prepared.outputs) <= MOST_FETCHED
 
     def _fetch(self, slots: Slots) -> None:
         """Compute the segment's slots as arrays. Inputs that are arrays are on the device for this long only."""
@@ -287,8 +289,8 @@ class Segment:
             else:
                 array = _as_numbers(held)
                 sources.append(bytes_of(array, DataType.from_numpy(array.dtype)))
-        found = session_of(self.compiled.device).compute(self.prepared, sources, "graph")
-        for (slot, data_type, sizes), raw in zip(self._written, found, strict=False):
+        results = session_of(self.compiled.device).compute(self.prepared, sources, "graph")
+        for (slot, data_type, sizes), raw in zip(self._written, results, strict=False):
             assert raw is not None
             slots.put(slot, elements_of(raw, data_type, sizes))
 
@@ -296,20 +298,20 @@ class Segment:
         """Run the graph with every kernel timed; return its outputs."""
         device, executable = self.compiled.device, prepared.executable
         pool = session_of(device).pool
-        taken = [None if one is None else pool.take(device, one.byte_size, "output") for one in prepared.outputs]
-        for buffer in taken if prepared.clears else ():
+        outputs = [None if desc is None else pool.take(device, desc.byte_size, "output") for desc in prepared.outputs]
+        for buffer in outputs if prepared.clears else ():
             if buffer is not None:
                 buffer.write(bytes(buffer.size))
         size = executable.temporary_size
         scratch = pool.take(device, size, "temporary resource") if size else None
         resources = Resources(
             tuple(
-                None if one is None or desc is None else Range(one.buffer._memory, 0, desc.byte_size)
-                for one, desc in zip(sources, prepared.inputs, strict=True)
+                None if source is None or desc is None else Range(source.buffer._memory, 0, desc.byte_size)
+                for source, desc in zip(sources, prepared.inputs, strict=True)
             ),
             tuple(
-                None if one is None or desc is None else Range(one._memory, 0, desc.byte_size)
-                for one, desc in zip(taken, prepared.outputs, strict=True)
+                None if output is None or desc is None else Range(output._memory, 0, desc.byte_size)
+                for output, desc in zip(outputs, prepared.outputs, strict=True)
             ),
             None if scratch is None else Range(scratch._memory, 0, size),
             None if prepared.persistent is None else Range(prepared.persistent.memory, 0, executable.persistent_size),
@@ -317,7 +319,7 @@ class Segment:
         start = time.perf_counter()
         work = device._state.call(executable.bind, resources)
         watch.ran(self, start, watching.timed(device, self.ALL_NODES, work))
-        return taken
+        return outputs
 
 
 class Action(Protocol):
@@ -331,45 +333,38 @@ class Action(Protocol):
 class Read:
     """Elements that shapes depend on."""
 
-    recipe: Recipe
+    recipes: Sequence[Recipe]
 
     def run(self, slots: Slots) -> Outcome:
-        """Return the elements' bytes."""
-        return self.recipe(slots).tobytes()
+        """Return the bytes of each."""
+        return tuple(recipe(slots).tobytes() for recipe in self.recipes)
 
 
 @dataclass(frozen=True)
 class Decide:
     """What a function makes of elements, where shapes depend on that."""
 
-    recipes: list[Recipe]
+    recipes: Sequence[Recipe]
     function: Callable[..., Hashable]
 
     def run(self, slots: Slots) -> Outcome:
         """Return it."""
-        return self.function(*(one(slots) for one in self.recipes))
-
-
-@dataclass(frozen=True)
-class Go:
-    """Nothing is read: the translation goes on with values in slots."""
-
-    def run(self, slots: Slots) -> Outcome:
-        """Return nothing."""
-        return None
+        return self.function(*(recipe(slots) for recipe in self.recipes))
 
 
 @dataclass(frozen=True)
 class Fill:
-    """Elements that every run makes anew: the beginning of a stream of random numbers."""
+    """Elements that every run makes anew: the beginning of a stream of random numbers.
+
+    Attributes:
+        slot: what they are put into.
+        make: returns them.
+        node: the name of the node that reads them.
+    """
 
     slot: int
     make: Callable[[], Array]
-
-    def run(self, slots: Slots) -> Outcome:
-        """Put them into the slot."""
-        slots.put(self.slot, self.make())
-        return None
+    node: str
 
 
 class OnDevice(Exception):
@@ -380,7 +375,7 @@ class HostOnly:
     """The inputs of a run that are arrays, for recipes."""
 
     def __init__(self, slots: Slots):
-        self.late, self._given = slots.late, slots.given
+        self.late, self._inputs = slots.late, slots.inputs
 
     def array(self, number: int) -> Array:
         """Return the elements of an input that is an array.
@@ -388,14 +383,14 @@ class HostOnly:
         Raises:
             OnDevice: it is a tensor, or no input.
         """
-        held = self._given[number] if number < len(self._given) else None
+        held = self._inputs[number] if number < len(self._inputs) else None
         if not isinstance(held, np.ndarray):
             raise OnDevice
         return held
 
 
 @dataclass(frozen=True)
-class Check:
+class InputCheck:
     """Indices or lengths that follow from inputs of the run, and what they must be between."""
 
     recipe: Recipe
@@ -434,22 +429,24 @@ class Output:
 
 
 @dataclass(eq=False)
-class Part:
-    """One stretch of a run: a segment, then what decides how to go on, or the model's outputs.
+class RunStage:
+    """One stage of a run: a segment, then what decides how to go on, or the model's outputs.
 
     Attributes:
-        checks: what is checked before.
-        segment: what is computed first; None for nothing.
+        segment: what is computed; None for nothing.
         action: what decides how it goes on; None at the end.
         outputs: the model's outputs, at the end.
-        placed: the nodes that were translated since the last part.
+        placed: the nodes that were translated since the last stage.
+        checks: what is checked before.
+        fills: what is made anew before.
     """
 
     segment: Segment | None
     action: Action | None = None
     outputs: tuple[Output, ...] = ()
     placed: tuple[Placed | tuple[str, Placing], ...] = ()
-    checks: tuple[Check, ...] = ()
+    checks: tuple[InputCheck, ...] = ()
+    fills: tuple[Fill, ...] = ()
 
     @property
     def memory(self) -> int:
@@ -459,9 +456,18 @@ class Part:
 
     def placements(self) -> Iterator[Placement]:
         """Return where its nodes were computed, those in bodies under the names of their loops."""
-        for one in self.placed:
-            if isinstance(one, Placed):
-                yield one.placement
+        for placed in self.placed:
+            if isinstance(placed, Placed):
+                yield placed.placement
             else:
-                name, body = one
+                name, body = placed
                 yield from (replace(inner, node=f"{name}/{inner.node}") for inner in body.placement)
+
+    def run(self, slots: Slots, fetch: bool = False) -> None:
+        """Check and fill slots, and compute those of the segment; see ``Segment.run``."""
+        for check in self.checks:
+            check.run(slots)
+        for fill in self.fills:
+            slots.put(fill.slot, fill.make())
+        if self.segment is not None:
+            self.segment.run(slots, fetch and self.action is None)

@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.common.errors import InvalidArgument, shown
-from dmlgpu.frontends.onnx import support
-from dmlgpu.frontends.onnx.model import Declared, Model, Source, read
+from dmlgpu.frontends.onnx.model import Declared, OnnxModel, Source, check_supported, read
 from dmlgpu.frontends.onnx.placement import Placement
 from dmlgpu.frontends.onnx.runner import Runner
-from dmlgpu.frontends.onnx.segments import Fed, Weights
+from dmlgpu.frontends.onnx.segments import RunInput, Weights
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.shared import as_device
 from dmlgpu.tensors.tensor import Tensor
@@ -28,7 +27,7 @@ class Bound:
 
     Attributes:
         tensor: its elements.
-        updated_by: the output that it becomes after a run; None where it stays.
+        updated_by: the output that it becomes after a run; None if it stays.
     """
 
     tensor: Tensor
@@ -46,19 +45,10 @@ class Session:
         strict: whether nodes that the host must decide about are refused.
     """
 
-    def __init__(self, model: Model, device: Device, strict: bool = False):
-        support.check(model, strict)
+    def __init__(self, model: OnnxModel, device: Device, strict: bool = False):
+        check_supported(model, strict)
         self._model, self.device = model, device
-        self._runner = Runner(
-            device,
-            model.versions,
-            Weights(device),
-            nodes=model.nodes,
-            known=dict(model.weights),
-            inputs=[one.name for one in (*model.inputs, *model.variable)],
-            outputs=model.outputs,
-            strict=strict,
-        )
+        self._runner = Runner(device, model.graph, Weights(device), strict=strict)
         self._bound: dict[str, Bound] = {}
 
     @property
@@ -78,13 +68,13 @@ class Session:
         Asked the first time for shapes, it goes through what the graph compiler does, which may take seconds.
         """
         ran = self._runner.placement
-        folded = (Placement(one.node, one.op_type, "none", why=one.why) for one in self._model.folded)
+        folded = (Placement(node.node, node.op_type, "none", why=node.why) for node in self._model.folded)
         return (*folded, *ran) if ran else ()
 
     @property
     def bound(self) -> Mapping[str, Tensor]:
         """What inputs are bound to, by name: for one that outputs update, that of the last run."""
-        return {name: one.tensor for name, one in self._bound.items()}
+        return {name: bound.tensor for name, bound in self._bound.items()}
 
     def bind(self, name: str, tensor: Tensor | Array, *, updated_by: str | None = None) -> None:
         """Give an input to all runs to come, which need not name it; it stays on the device.
@@ -101,18 +91,18 @@ class Session:
             InvalidArgument: no such input or output, or a type or shape that the input does not have.
             OutOfMemory: the device has no room.
         """
-        one = next((one for one in self.inputs if one.name == name), None)
-        if one is None:
-            names = ", ".join(one.name for one in self.inputs)
+        declared = next((declared for declared in self.inputs if declared.name == name), None)
+        if declared is None:
+            names = ", ".join(info.name for info in self.inputs)
             raise InvalidArgument(f"{self._label}: name must be one of the inputs {names}, got {shown(name)}")
         if updated_by is not None and updated_by not in self.outputs:
             names = ", ".join(self.outputs)
             raise InvalidArgument(
                 f"{self._label}: updated_by must be one of the outputs {names}, got {shown(updated_by)}"
             )
-        fed = self._taken(one, tensor)
-        self._check_shape(one, fed.shape, {})
-        self._bound[name] = Bound(self._on_device(name, fed), updated_by)
+        value = self._run_input(declared, tensor)
+        self._check_shape(declared, value.shape, {})
+        self._bound[name] = Bound(self._on_device(name, value), updated_by)
 
     def unbind(self, name: str) -> Tensor:
         """Forget what an input is bound to, and return it.
@@ -142,23 +132,25 @@ class Session:
             NotSupported: a node cannot be computed for these shapes; OutOfMemory: the device has no room.
         """
         fetch = outputs is None and not self._bound  # all outputs are read
-        return {name: _as_array(one) for name, one in self._run(inputs, outputs, fetch).items()}
+        return {name: _as_array(value) for name, value in self._run(inputs, outputs, fetch).items()}
 
     def run_tensors(self, inputs: Mapping[str, Any], outputs: Sequence[str] | None = None) -> dict[str, Tensor | Array]:
         """Compute as ``run``, and leave outputs on the device: tensors, but for those the host knows."""
         return {name: fed.held for name, fed in self._run(inputs, outputs).items()}
 
-    def _run(self, inputs: Mapping[str, Any], outputs: Sequence[str] | None, fetch: bool = False) -> dict[str, Fed]:
-        updates = {one.updated_by: name for name, one in self._bound.items() if one.updated_by is not None}
-        wanted = tuple(name for name in self.outputs if name not in updates) if outputs is None else tuple(outputs)
-        for name in wanted:
+    def _run(
+        self, inputs: Mapping[str, Any], outputs: Sequence[str] | None, fetch: bool = False
+    ) -> dict[str, RunInput]:
+        updates = {bound.updated_by: name for name, bound in self._bound.items() if bound.updated_by is not None}
+        requested = tuple(name for name in self.outputs if name not in updates) if outputs is None else tuple(outputs)
+        for name in requested:
             if name not in self.outputs:
                 raise InvalidArgument(f"{self._label}: outputs must be of {', '.join(self.outputs)}, got {shown(name)}")
-        results = self._runner.run(self._fed(inputs), fetch)
+        results = self._runner.run(self._run_inputs(inputs), fetch)
         by_name = dict(zip(self.outputs, results, strict=True))
         for output, name in updates.items():
             self._bound[name] = Bound(self._on_device(name, by_name[output]), output)
-        return {name: by_name[name] for name in wanted}
+        return {name: by_name[name] for name in requested}
 
     @property
     def _label(self) -> str:
@@ -166,31 +158,31 @@ class Session:
 
     # ---- inputs -----------------------------------------------------------------------------------------------------
 
-    def _fed(self, inputs: Mapping[str, Any]) -> list[Fed | None]:
+    def _run_inputs(self, inputs: Mapping[str, Any]) -> list[RunInput | None]:
         if not isinstance(inputs, Mapping):
             raise InvalidArgument(f"{self._label}: inputs must be a mapping from names to arrays, got {shown(inputs)}")
         declared = (*self.inputs, *self._model.variable)
-        names = [one.name for one in declared]
+        names = [info.name for info in declared]
         for name in inputs:
             if name not in names:
                 raise InvalidArgument(f"{self._label}: inputs must be named {', '.join(names)}, got {shown(name)}")
-        missing = [one.name for one in self.inputs if one.name not in inputs and one.name not in self._bound]
+        missing = [info.name for info in self.inputs if info.name not in inputs and info.name not in self._bound]
         if missing:
             listed = ", ".join(map(repr, missing))
             raise InvalidArgument(f"{self._label}: inputs must have {listed}, got {shown(list(inputs))}")
         symbols: dict[str, tuple[int, str]] = {}
-        found: list[Fed | None] = []
-        for one in declared:
-            bound = self._bound.get(one.name)
-            if one.name not in inputs and bound is None:
-                found.append(None)
+        values: list[RunInput | None] = []
+        for info in declared:
+            bound = self._bound.get(info.name)
+            if info.name not in inputs and bound is None:
+                values.append(None)
                 continue
-            fed = self._taken(one, inputs[one.name] if bound is None or one.name in inputs else bound.tensor)
-            self._check_shape(one, fed.shape, symbols)
-            found.append(fed)
-        return found
+            value = self._run_input(info, inputs[info.name] if bound is None or info.name in inputs else bound.tensor)
+            self._check_shape(info, value.shape, symbols)
+            values.append(value)
+        return values
 
-    def _on_device(self, name: str, fed: Fed) -> Tensor:
+    def _on_device(self, name: str, fed: RunInput) -> Tensor:
         if isinstance(fed.held, Tensor):
             return fed.held
         if 0 in fed.shape:
@@ -199,46 +191,47 @@ class Session:
             )
         return Tensor(fed.held, fed.data_type, device=self.device)
 
-    def _taken(self, one: Declared, given: Any) -> Fed:
-        if isinstance(given, Tensor):
-            if given.data_type is not one.data_type:
+    def _run_input(self, info: Declared, tensor: Any) -> RunInput:
+        if isinstance(tensor, Tensor):
+            if tensor.data_type is not info.data_type:
                 raise InvalidArgument(
-                    f"{self._label}: input {one.name!r} must be of {one.data_type.name}, got {given.data_type.name}"
+                    f"{self._label}: input {info.name!r} must be of {info.data_type.name}, got {tensor.data_type.name}"
                 )
-            return Fed(given.sizes, given.data_type, one.is_bool, given.to(self.device))
-        array = np.asarray(given)
-        expected = np.dtype(np.bool_) if one.is_bool else one.data_type.numpy
-        if one.data_type.bits < 8 and array.dtype.name == one.data_type.name.lower():
+            return RunInput(tensor.sizes, tensor.data_type, info.is_bool, tensor.to(self.device))
+        array = np.asarray(tensor)
+        expected = np.dtype(np.bool_) if info.is_bool else info.data_type.numpy
+        if info.data_type.bits < 8 and array.dtype.name == info.data_type.name.lower():
             array = array.astype(expected)
         if array.dtype != expected:
-            raise InvalidArgument(f"{self._label}: input {one.name!r} must be of {expected}, got {array.dtype}")
-        held: Any = array.astype(np.uint8) if one.is_bool else np.ascontiguousarray(array).reshape(array.shape)
-        if one.data_type.bits < 8 and array.size:
-            held = Tensor(held, one.data_type, device=self.device)
-        return Fed(array.shape, one.data_type, one.is_bool, held)
+            raise InvalidArgument(f"{self._label}: input {info.name!r} must be of {expected}, got {array.dtype}")
+        held: Any = array.astype(np.uint8) if info.is_bool else np.ascontiguousarray(array).reshape(array.shape)
+        if info.data_type.bits < 8 and array.size:
+            held = Tensor(held, info.data_type, device=self.device)
+        return RunInput(array.shape, info.data_type, info.is_bool, held)
 
-    def _check_shape(self, one: Declared, shape: tuple[int, ...], symbols: dict[str, tuple[int, str]]) -> None:
-        if one.shape is None:
+    def _check_shape(self, info: Declared, shape: tuple[int, ...], symbols: dict[str, tuple[int, str]]) -> None:
+        if info.shape is None:
             return
-        if len(shape) != len(one.shape):
+        if len(shape) != len(info.shape):
             raise InvalidArgument(
-                f"{self._label}: input {one.name!r} must have {len(one.shape)} dimensions, got shape {list(shape)}"
+                f"{self._label}: input {info.name!r} must have {len(info.shape)} dimensions, got shape {list(shape)}"
             )
-        for axis, (size, wanted) in enumerate(zip(shape, one.shape, strict=True)):
-            if isinstance(wanted, int) and size != wanted:
+        for axis, (size, expected) in enumerate(zip(shape, info.shape, strict=True)):
+            if isinstance(expected, int) and size != expected:
                 raise InvalidArgument(
-                    f"{self._label}: input {one.name!r} must have size {wanted} in dimension {axis}, got {list(shape)}"
+                    f"{self._label}: input {info.name!r} must have size {expected} in dimension {axis}, "
+                    f"got {list(shape)}"
                 )
-            if isinstance(wanted, str):
-                known, first = symbols.setdefault(wanted, (size, one.name))
-                if known != size and wanted.isidentifier():
+            if isinstance(expected, str):
+                known, first = symbols.setdefault(expected, (size, info.name))
+                if known != size and expected.isidentifier():
                     raise InvalidArgument(
-                        f"{self._label}: input {one.name!r} must have size {known} in dimension {axis} ({wanted!r}, "
+                        f"{self._label}: input {info.name!r} must have size {known} in dimension {axis} ({expected!r}, "
                         f"as in {first!r}), got {list(shape)}"
                     )
 
 
-def _as_array(fed: Fed) -> Array:
+def _as_array(fed: RunInput) -> Array:
     array = fed.held.numpy() if isinstance(fed.held, Tensor) else np.array(fed.held)
     return array.astype(np.bool_) if fed.is_bool else array
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -11,9 +11,9 @@ from onnx import NodeProto, helper, numpy_helper, shape_inference
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.frontends.onnx.elements import DATA_TYPES, ELEMENT_TYPES
-from dmlgpu.frontends.onnx.node import Node
+from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.registry import Result
-from dmlgpu.frontends.onnx.values import Shape, Value
+from dmlgpu.frontends.onnx.values import OnnxValue, Shape
 from dmlgpu.tensors.graphs import directmlx as dml
 from dmlgpu.tensors.graphs.expression import Expression
 
@@ -34,20 +34,20 @@ def schema_of(domain: str, name: str, version: int) -> onnx.defs.OpSchema | None
 def _formal_inputs(domain: str, name: str, version: int) -> tuple[tuple[str, frozenset[str]], ...]:
     """Return names and types of an operator's inputs; nothing if ONNX has no such operator."""
     schema = schema_of(domain, name, version)
-    return () if schema is None else tuple((one.name, frozenset(one.types)) for one in schema.inputs)
+    return () if schema is None else tuple((formal.name, frozenset(formal.types)) for formal in schema.inputs)
 
 
 _FLOATS = frozenset({"tensor(bfloat16)", "tensor(float)", "tensor(float16)", "tensor(double)"})
 
 
-def input_types(node: Node) -> list[tuple[Value | None, frozenset[str]]]:
+def input_types(node: OnnxNode) -> list[tuple[OnnxValue | None, frozenset[str]]]:
     """Return the inputs with the types that the schema names; nothing if ONNX has no such operator."""
     formals = _formal_inputs(node.proto.domain, node.op_type, node.version)
     pairs = enumerate(node.inputs if formals else ())
     return [(value, formals[min(number, len(formals) - 1)][1]) for number, value in pairs]
 
 
-def check_inputs(node: Node) -> None:
+def check_inputs(node: OnnxNode) -> None:
     """Raise NotSupported if an input is of floats and the schema names other types only, or the other way round.
 
     Integers of another width than ONNX names are computed as well, as DirectML computes them.
@@ -56,50 +56,83 @@ def check_inputs(node: Node) -> None:
     for number, value in enumerate(node.inputs if formals else ()):
         name, types = formals[min(number, len(formals) - 1)]
         if value is not None and not (types & _FLOATS if value.data_type.is_float else types - _FLOATS):
-            listed = ", ".join(sorted(one.removeprefix("tensor(").rstrip(")") for one in types))
+            listed = ", ".join(sorted(name.removeprefix("tensor(").rstrip(")") for name in types))
             own = value.data_type.name.lower()
             raise node.refusal(f"input {number} ({name}) must be of type {listed}, got {own}")
 
 
-def typed_outputs(node: Node, results: Result | Sequence[Result]) -> list[Value | None]:
-    """Return outputs with the types that the schema names: truth values known as such, indices cast.
+_MOVING = frozenset(
+    (
+        *("BitCast", "Cast", "CastLike", "Compress", "Concat", "Constant", "ConstantOfShape", "DepthToSpace", "Expand"),
+        *("EyeLike", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Pad", "Reshape", "Scatter"),
+        *("ScatterElements", "ScatterND", "Shape", "Size", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile"),
+        *("Transpose", "Trilu", "Unsqueeze", "Where"),
+    )
+)
+"""Operators whose results are elements of their inputs, as they are or cast, or constants."""
 
-    An output whose type is that of an input is of truth values where the input is; where the schema names one type, a
+
+def check_doubles(node: OnnxNode, values: Iterable[OnnxValue | None], what: str) -> None:
+    """Raise NotSupported if a node computes with doubles: DirectML moves and casts them, and rounds none silently.
+
+    Args:
+        node: the node.
+        values: its inputs or outputs.
+        what: ``input`` or ``output``.
+    """
+    if node.proto.domain in ("", "ai.onnx") and node.op_type in _MOVING:
+        return
+    for number, value in enumerate(values):
+        if value is not None and value.data_type is DataType.FLOAT64:
+            raise node.refusal(
+                f"doubles are moved and cast, but nothing computes with them, got float64 in {what} {number}"
+            )
+
+
+def typed_outputs(node: OnnxNode, results: Result | Sequence[Result]) -> list[OnnxValue | None]:
+    """Return outputs with the types that the schema names: booleans known as such, indices cast.
+
+    An output whose type is that of an input is of booleans where the input is; where the schema names one type, a
     result of another one is cast.
     """
     several = results if isinstance(results, Sequence) else (results,)
     schema = schema_of(node.proto.domain, node.op_type, node.version)
-    found: list[Value | None] = []
+    values: list[OnnxValue | None] = []
     for number, result in enumerate(several):
         value = node.valued(result) if isinstance(result, Expression) else result
         if value is not None and schema is not None and schema.outputs:
             formal = schema.outputs[min(number, len(schema.outputs) - 1)]
             value = _typed(node, schema, value, formal.type_str)
-        found.append(value)
-    return found
+        values.append(value)
+    return values
 
 
-def _typed(node: Node, schema: onnx.defs.OpSchema, value: Value, text: str) -> Value:
-    allowed = next((one.allowed_type_strs for one in schema.type_constraints if one.type_param_str == text), ())
+def _typed(node: OnnxNode, schema: onnx.defs.OpSchema, value: OnnxValue, text: str) -> OnnxValue:
+    allowed = next(
+        (constraint.allowed_type_strs for constraint in schema.type_constraints if constraint.type_param_str == text),
+        (),
+    )
     if len(allowed) == 1:
         (text,) = allowed
     if text.startswith("tensor("):
         name = text.removeprefix("tensor(").removesuffix(")")
-        wanted = {"bool": DataType.UINT8, "float": DataType.FLOAT32}.get(name) or DataType.__members__.get(name.upper())
-        if wanted is not None and wanted is not value.data_type and value.array is None:
-            value = node.valued(dml.cast(node.expression(value), wanted), value.shape)
+        data_type = {"bool": DataType.UINT8, "float": DataType.FLOAT32}.get(name) or DataType.__members__.get(
+            name.upper()
+        )
+        if data_type is not None and data_type is not value.data_type and value.array is None:
+            value = node.valued(dml.cast(node.expression(value), data_type), value.shape)
         value.is_bool = name == "bool"
         return value
-    for number, given in enumerate(node.inputs):
+    for number, operand in enumerate(node.inputs):
         formal = schema.inputs[min(number, len(schema.inputs) - 1)]
-        if given is not None and formal.type_str == text and given.data_type is value.data_type:
-            value.is_bool = given.is_bool
+        if operand is not None and formal.type_str == text and operand.data_type is value.data_type:
+            value.is_bool = operand.is_bool
             break
     return value
 
 
 def inferred(
-    node: Node, op_type: str = "", inputs: Sequence[Value | None] | None = None
+    node: OnnxNode, op_type: str = "", inputs: Sequence[OnnxValue | None] | None = None
 ) -> list[tuple[DataType, bool, Shape] | None]:
     """Return types and shapes of a node's outputs as ONNX infers them, None for those that it does not know.
 
@@ -117,14 +150,20 @@ def inferred(
         del proto.attribute[:], proto.output[1:]
         proto.op_type, proto.domain = op_type, ""
         proto.attribute.extend(
-            one for one in node.proto.attribute if one.name in onnx.defs.get_schema(op_type).attributes
+            attribute
+            for attribute in node.proto.attribute
+            if attribute.name in onnx.defs.get_schema(op_type).attributes
         )
     schema = schema_of(proto.domain, proto.op_type, version)
     if schema is not None:  # some inferences take no account of defaults
-        usual = {name: one.default_value for name, one in schema.attributes.items() if one.default_value.name}
-        present = {one.name for one in proto.attribute}
-        proto.attribute.extend(one for name, one in usual.items() if name not in present)
-    names = ["" if one is None else f"input {number}" for number, one in enumerate(values)]
+        usual = {
+            name: attribute.default_value
+            for name, attribute in schema.attributes.items()
+            if attribute.default_value.name
+        }
+        present = {attribute.name for attribute in proto.attribute}
+        proto.attribute.extend(attribute for name, attribute in usual.items() if name not in present)
+    names = ["" if value is None else f"input {number}" for number, value in enumerate(values)]
     outputs = [f"output {number}" for number, name in enumerate(proto.output) if name]
     proto.output[:] = [f"output {number}" if name else "" for number, name in enumerate(proto.output)]
     proto.input[:] = names
@@ -140,7 +179,7 @@ def inferred(
     graph = helper.make_graph([proto], "node", infos, ends, known)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid(proto.domain, version)])
     try:
-        return [_declared(one) for one in shape_inference.infer_shapes(model).graph.output]
+        return [_declared(output) for output in shape_inference.infer_shapes(model).graph.output]
     except (shape_inference.InferenceError, IndexError):  # an invalid node, which the operator's function refuses
         return [None] * len(outputs)
 
@@ -148,7 +187,11 @@ def inferred(
 def _declared(info: onnx.ValueInfoProto) -> tuple[DataType, bool, Shape] | None:
     kind = info.type.tensor_type
     data_type = DATA_TYPES.get(kind.elem_type)
-    if data_type is None or not kind.HasField("shape") or not all(one.HasField("dim_value") for one in kind.shape.dim):
+    if (
+        data_type is None
+        or not kind.HasField("shape")
+        or not all(dimension.HasField("dim_value") for dimension in kind.shape.dim)
+    ):
         return None
-    shape = tuple(one.dim_value for one in kind.shape.dim)
+    shape = tuple(dimension.dim_value for dimension in kind.shape.dim)
     return (data_type, kind.elem_type == onnx.TensorProto.BOOL, shape) if min(shape, default=0) >= 0 else None

@@ -1,50 +1,57 @@
-"""Walks the nodes of a graph for inputs of known shapes, and builds the segments that compute it."""
+"""Walks the nodes of a graph for inputs of known shapes, and builds the segments that compute it.
+
+The walk is a generator of the stages of a run. If it must know elements to go on, it yields a stage that computes and
+reads them, and is sent the outcome. Functions of operators that must know elements are likewise generators: of
+requests, which the walk answers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
-from onnx import NodeProto
+from onnx import GraphProto, NodeProto
 
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.common.cache import Cache
 from dmlgpu.common.errors import DmlError, ModelError, NotSupported
-from dmlgpu.frontends.onnx import control, doubles, empty, expansion, host, registry
+from dmlgpu.frontends.onnx import empty, host, registry
 from dmlgpu.frontends.onnx.elements import as_held
-from dmlgpu.frontends.onnx.inlining import MOST_NESTED
-from dmlgpu.frontends.onnx.names import last_uses
-from dmlgpu.frontends.onnx.node import Node
+from dmlgpu.frontends.onnx.loops import BodyRunner, LoopAction, NeedsBranch, NeedsLoop
+from dmlgpu.frontends.onnx.model import RunGraph
+from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.placement import Placed, Placement, Placing
-from dmlgpu.frontends.onnx.registry import Versions
+from dmlgpu.frontends.onnx.registry import Translator, Versions
+from dmlgpu.frontends.onnx.rewriting import MOST_NESTED, body_of, last_uses, read_names
 from dmlgpu.frontends.onnx.segments import (
     Action,
-    Check,
+    Array,
     Decide,
     Fill,
-    Go,
+    InputCheck,
     Outcome,
     Output,
-    Part,
     Read,
+    RunStage,
     Segment,
     Weights,
 )
-from dmlgpu.frontends.onnx.signatures import check_inputs, typed_outputs
-from dmlgpu.frontends.onnx.values import DecisionNeeded, FillNeeded, FinishNeeded, ReadNeeded, Recipe, Value
+from dmlgpu.frontends.onnx.signatures import check_doubles, check_inputs, typed_outputs
+from dmlgpu.frontends.onnx.values import NeedsDecision, NeedsHost, OnnxValue, Recipe
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors.graphs import directmlx as dml
 from dmlgpu.tensors.graphs.expression import Expression
 from dmlgpu.tensors.graphs.graph import Graph
 from dmlgpu.tensors.memory import Origin
 
-if TYPE_CHECKING:
-    from dmlgpu.frontends.onnx.runner import Runner
+Outputs: TypeAlias = Sequence[OnnxValue | None]
+"""The values of a node's outputs; None for one that is not computed."""
 
-Steps: TypeAlias = Generator[Part, Outcome, None]
+Stages: TypeAlias = Generator[RunStage, Outcome, None]
+
+OutputStages: TypeAlias = Generator[RunStage, Outcome, Outputs]
 
 _CONSTANT_BYTES = 256
 """Weights up to this size are constants of the graph, which passes may look into; larger ones are owned inputs."""
@@ -60,28 +67,36 @@ class Scope:
         nodes: in order.
         values: what names stand for.
         last_use: by name, the number of the last node that reads it; the count of nodes for an output.
-        outer: the scope whose names are visible; None where there is none.
+        outer: the scope whose names are visible; None if there is none.
         at: the number of the node that is walked.
     """
 
     nodes: Sequence[NodeProto]
-    values: dict[str, Value | None]
+    values: dict[str, OnnxValue | None]
     last_use: Mapping[str, int]
     outer: Scope | None = None
     at: int = 0
 
-    def find(self, name: str) -> Value | None:
+    def find(self, name: str) -> OnnxValue | None:
         """Return what a name stands for.
 
         Raises:
             ModelError: nothing computes it.
         """
+        scope = self._scope_of(name)
+        if scope is None:
+            raise ModelError("graph", f"a node reads {name!r}, which nothing before it computes")
+        return scope.values[name]
+
+    def has(self, name: str) -> bool:
+        """Return whether a name stands for something."""
+        return self._scope_of(name) is not None
+
+    def _scope_of(self, name: str) -> Scope | None:
         scope: Scope | None = self
-        while scope is not None:
-            if name in scope.values:
-                return scope.values[name]
+        while scope is not None and name not in scope.values:
             scope = scope.outer
-        raise ModelError("graph", f"a node reads {name!r}, which nothing before it computes")
+        return scope
 
 
 @dataclass(eq=False)
@@ -93,10 +108,9 @@ class Translation:
         versions: of the model's operator sets.
         weights: where the model's constants are.
         first_slot: number of the first slot that no input has.
-        runner: what runs the bodies of loops.
+        body_runner: returns what runs the body of a loop, which belongs to a node.
         is_body: whether it is the body of a loop: outputs that are arithmetic on few integers, the condition among
             them, are computed by the host then, which waits for nothing.
-        bodies: those that other walks of the graph have made, and where this one leaves its own.
         strict: whether nodes that the host must decide about are refused.
     """
 
@@ -104,24 +118,26 @@ class Translation:
     versions: Versions
     weights: Weights
     first_slot: int
-    runner: type[Runner]
+    body_runner: Callable[[NodeProto, RunGraph], BodyRunner]
     is_body: bool
-    bodies: Cache[Hashable, tuple[Any, object]]
     strict: bool = False
-    placed: list[Placed | tuple[str, Placing]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._next = self.first_slot
         self._scopes: list[Scope] = []
-        self._checks: list[Check] = []
-        self._checked: dict[Hashable, Value] = {}
+        self._placed: list[Placed | tuple[str, Placing]] = []
+        self._checks: list[InputCheck] = []
+        self._fills: list[Fill] = []
+        self._checked: dict[Hashable, OnnxValue] = {}
         self._reset()
 
-    def part(self, segment: Segment | None, action: Action | None = None, outputs: tuple[Output, ...] = ()) -> Part:
-        """Return a part with the nodes that were placed since the last one, and what they check."""
-        placed, self.placed = tuple(self.placed), []
-        checks, self._checks = tuple(self._checks), []
-        return Part(segment, action, outputs, placed, checks)
+    def _stage(
+        self, segment: Segment | None, action: Action | None = None, outputs: tuple[Output, ...] = ()
+    ) -> RunStage:
+        """Return a stage with the nodes that were placed since the last one, what they check and fill."""
+        stage = RunStage(segment, action, outputs, tuple(self._placed), tuple(self._checks), tuple(self._fills))
+        self._placed, self._checks, self._fills = [], [], []
+        return stage
 
     def _reset(self) -> None:
         """Begin a new segment."""
@@ -129,36 +145,36 @@ class Translation:
         self.builder = Graph(self.device)
         self._feeds: list[int | None] = []
         self._owned: list[int | None] = []
-        self._loaded: dict[int, tuple[Value, Expression]] = {}
+        self._loaded: dict[int, tuple[OnnxValue, Expression]] = {}
 
-    def new_slot(self) -> int:
+    def _new_slot(self) -> int:
         """Return the number of a slot that nothing fills yet."""
         self._next += 1
         return self._next - 1
 
     # ---- graphs -----------------------------------------------------------------------------------------------------
 
-    def run(self, nodes: Sequence[NodeProto], values: dict[str, Value | None], outputs: Sequence[str]) -> Steps:
-        """Yield the parts that compute outputs from values; each is sent what its action came to."""
-        found = yield from self.walk(nodes, values, outputs, None)
-        ends = [value for value in found if value is not None]
-        recipes = [one.recipe if self.is_body and one.array is None else None for one in ends]
-        segment = self.flush([one for one, recipe in zip(ends, recipes, strict=True) if recipe is None])
-        yield self.part(
+    def run(self, nodes: Sequence[NodeProto], values: dict[str, OnnxValue | None], outputs: Sequence[str]) -> Stages:
+        """Yield the stages that compute outputs from values; each is sent what its action came to."""
+        results = yield from self._walk(nodes, values, outputs, None)
+        ends = [value for value in results if value is not None]
+        recipes = [value.recipe if self.is_body and value.array is None else None for value in ends]
+        segment = self._flush([value for value, recipe in zip(ends, recipes, strict=True) if recipe is None])
+        yield self._stage(
             segment,
             outputs=tuple(
-                Output(name, one.shape, one.data_type, one.is_bool, one.slot, one.array, recipe)
-                for name, one, recipe in zip(outputs, ends, recipes, strict=True)
+                Output(name, value.shape, value.data_type, value.is_bool, value.slot, value.array, recipe)
+                for name, value, recipe in zip(outputs, ends, recipes, strict=True)
             ),
         )
 
-    def walk(
+    def _walk(
         self,
         nodes: Sequence[NodeProto],
-        values: dict[str, Value | None],
+        values: dict[str, OnnxValue | None],
         outputs: Sequence[str],
         outer: Scope | None,
-    ) -> Generator[Part, Outcome, list[Value | None]]:
+    ) -> Generator[RunStage, Outcome, list[OnnxValue | None]]:
         """Translate nodes in order, and return what output names stand for."""
         if len(self._scopes) >= MOST_NESTED:
             raise ModelError("graph", f"bodies and functions must be nested at most {MOST_NESTED} deep")
@@ -166,198 +182,242 @@ class Translation:
         self._scopes.append(scope)
         for number, proto in enumerate(nodes):
             scope.at = number
-            found = yield from self._node(proto, scope)
-            names = zip(proto.output, found, strict=False)
-            scope.values.update({name: value for name, value in names if name and value is not None})
+            name = proto.name or (proto.output[0] if proto.output else str(number))
+            inputs = [scope.find(name) if name else None for name in proto.input]
+            node = OnnxNode(proto, name=name, version=self.versions.of(proto), inputs=inputs, context=self)
+            try:
+                results = yield from self._outputs(node)
+            except DmlError as error:
+                raise _with_node(error, node) from None
+            pairs = zip(proto.output, results, strict=False)
+            scope.values.update({name: value for name, value in pairs if name and value is not None})
         scope.at = len(nodes)
         ends = [scope.find(name) for name in outputs]
         self._scopes.pop()
         return ends
 
-    def _node(self, proto: NodeProto, scope: Scope) -> Generator[Part, Outcome, Sequence[Value | None]]:
-        """Translate one node; where it must know elements, compute and read them, and begin again."""
-        name = proto.name or (proto.output[0] if proto.output else str(scope.at))
-        version = self.versions.of(proto)
-        finished: list[list[Value]] = []
-        decided: list[Hashable] = []
-        while True:
-            inputs = [scope.find(one) if one else None for one in proto.input]
-            node = Node(
-                proto,
-                name=name,
-                version=version,
-                inputs=inputs,
-                load=self.load,
-                builder=self.builder,
-                finished=finished,
-                decided=decided,
-            )
-            before = len(self.builder.nodes)
-            try:
-                if control.is_control(node):
-                    return (yield from control.translate(self, node, scope))
-                found = self._outputs(node)
-                self._add_checks(node)
-                if found is None:
-                    return (yield from self._expand(node, scope))
-                self._place(node, found, before)
-                return found
-            except ReadNeeded as needed:
-                self._refuse_reading(node)
-                self.placed.append(Placed(Placement(node.name, node.op_type, "read", why=_READ)))
-                yield from self.read(needed.value)
-            except DecisionNeeded as needed:
-                self._refuse_reading(node)
-                self.placed.append(Placed(Placement(node.name, node.op_type, "read", why=_READ)))
-                decided.append((yield from self.decide(needed)))
-            except FinishNeeded as needed:
-                self._refuse_reading(node)
-                self._note(node, before)
-                segment = self.flush([*self._live(), *needed.values])
-                finished.append(needed.values)
-                yield self.part(segment, Go())
-            except FillNeeded as needed:
-                needed.value.slot = self.new_slot()
-                finished.append([needed.value])
-                yield self.part(None, Fill(needed.value.slot, needed.make))
-            except DmlError as error:
-                raise _with_node(error, node) from None
+    def _outputs(self, node: OnnxNode) -> OutputStages:
+        """Translate one node."""
+        node.first = len(self.builder.nodes)
+        translator = registry.find(node.proto.domain, node.op_type, node.version)
+        is_control = registry.is_control(node.proto)
+        if not is_control:
+            check_inputs(node)
+        if translator is not None:
+            yield from self._read(node, [node.value(number) for number in translator.host(node) if node.has(number)])
+            if is_control:
+                steps = translator.function(node)
+                assert isinstance(steps, Generator)
+                return (yield from self._answered(node, steps))
+        results: Outputs | None = host.compute(node)
+        if results is None and any(value is not None and value.is_empty for value in node.inputs):
+            results = yield from self._answered(node, empty.compute(node))
+            node = empty.filled(node)
+        if results is None and translator is not None:
+            results = yield from self._called(node, translator)
+        self._add_checks(node)
+        if results is None:
+            return (yield from self._expanded(node))
+        self._place(node, results)
+        return results
 
-    def _outputs(self, node: Node) -> Sequence[Value | None] | None:
-        """Return the outputs of a node that is one step; None for one that stands for the nodes of a function."""
-        check_inputs(node)
-        known = host.compute(node)
-        if known is None and any(one is not None and one.is_empty for one in node.inputs):
-            known = empty.compute(node)
-        if known is not None:
-            return known
-        node = empty.filled(node)
-        function = registry.find(node.proto.domain, node.op_type, node.version)
-        if function is None:
-            return None
-        doubles.check_inputs(node)
+    def _called(self, node: OnnxNode, translator: Translator) -> Generator[RunStage, Outcome, Outputs | None]:
+        """Call the function of an operator, and return its outputs; None if it leaves the node to ONNX's own body."""
+        check_doubles(node, node.inputs, "input")
         with self.builder.scope(node.name):
-            found = function(node)
-        if found is registry.AS_FUNCTION:
+            results = translator.function(node)
+        if isinstance(results, Generator):
+            results = yield from self._answered(node, results)
+        if results is registry.AS_FUNCTION:
             return None
-        values = typed_outputs(node, found)
-        doubles.check_outputs(node, values)
+        values = typed_outputs(node, results)
+        check_doubles(node, values, "output")
         host.give_recipes(node, values)
         return values
 
-    def _add_checks(self, node: Node) -> None:
+    def _answered(self, node: OnnxNode, steps: Generator[Any, Any, Any]) -> Generator[RunStage, Outcome, Any]:
+        """Answer what the function of an operator requests, and return what it returns."""
+        answer: Any = None
+        while True:
+            with self.builder.scope(node.name):
+                try:
+                    request = steps.send(answer)
+                except StopIteration as stop:
+                    return stop.value
+            match request:
+                case NeedsHost(values, computed):
+                    answer = yield from self._read(node, values, computed)
+                case NeedsDecision(values, function):
+                    answer = yield from self._decided(node, values, function)
+                case NeedsBranch(graph, why):
+                    self._place_on_host(node, why)
+                    outputs = [output.name for output in graph.output]
+                    answer = yield from self._walk(graph.node, {}, outputs, self._scopes[-1])
+                case NeedsLoop():
+                    answer = yield from self._looped(node, request)
+
+    def _expanded(self, node: OnnxNode) -> OutputStages:
+        """Translate the nodes of the function that an operator stands for."""
+        body = body_of(node)
+        if body is None:
+            raise NotSupported(f"{node}: operator {node.op_type} is not supported")
+        outer, self.versions = self.versions, body.versions
+        names = [name for number, name in enumerate(body.outputs) if node.wants(number)]
+        # Only bodies in the node's attributes, which became part of the function's, read names around it.
+        results = yield from self._walk(body.nodes, body.bind(node.inputs), names, self._scopes[-1])
+        self.versions = outer
+        by_name = dict(zip(names, results, strict=True))
+        return [by_name.get(name) for name in body.outputs]
+
+    def _looped(self, node: OnnxNode, loop: NeedsLoop) -> OutputStages:
+        """Run a loop, whose results come into slots."""
+        graph, captured = self._body_of(loop.graph)
+        body = self.body_runner(node.proto, graph)
+        self._place_on_host(node, loop.why)
+        self._placed.append((node.name, body))
+        slots = [self._new_slot() for _ in node.proto.output]
+        segment = self._flush([*self._live(), *loop.values, *captured])
+        signatures: Any = yield self._stage(segment, LoopAction(loop, body, captured, slots))
+        results: list[OnnxValue | None] = []
+        for slot, (shape, data_type, is_bool) in zip(slots, signatures, strict=True):
+            value = OnnxValue(shape, data_type, is_bool, slot=slot)
+            if value.is_empty:
+                value = OnnxValue(shape, data_type, is_bool, np.zeros(shape, data_type.numpy))
+            results.append(value)
+        return results
+
+    def _body_of(self, body: GraphProto) -> tuple[RunGraph, list[OnnxValue]]:
+        """Return the body of a loop as a graph of its own, and the values that are its further inputs.
+
+        Names of the graph around it that the host knows are known to the body, others are inputs.
+        """
+        scope = self._scopes[-1]
+        known: dict[str, OnnxValue | None] = {}
+        captured: dict[str, OnnxValue] = {}
+        own = {info.name for info in body.input} | {name for node in body.node for name in node.output}
+        graphs = [attribute.g for node in body.node for attribute in node.attribute]
+        inner = {name for graph in graphs for node in graph.node for name in node.output}
+        inner |= {info.name for graph in graphs for info in graph.input}
+        read = [name for node in body.node for name in read_names(node)]
+        for name in dict.fromkeys([*read, *(info.name for info in body.output)]):
+            if name in own or (name in inner and not scope.has(name)):
+                continue
+            value = scope.find(name)
+            if value is not None and value.array is not None:
+                known[name] = OnnxValue(value.shape, value.data_type, value.is_bool, value.array, value.is_weight)
+            elif value is not None:
+                captured[name] = value
+        inputs = (*(info.name for info in body.input), *captured)
+        outputs = tuple(info.name for info in body.output)
+        return RunGraph(tuple(body.node), self.versions, inputs, outputs, known), list(captured.values())
+
+    def _add_checks(self, node: OnnxNode) -> None:
         """Add the checks of a node; equal ones of a value, of a cache's lengths in every layer, once."""
         for value, bounds in node.bounds:
             key = id(value), bounds.low, bounds.high, bounds.besides
             recipe = host.recipe_of(value)
             if recipe is not None and key not in self._checked:
                 self._checked[key] = value
-                self._checks.append(Check(recipe, bounds))
+                self._checks.append(InputCheck(recipe, bounds))
 
-    def _expand(self, node: Node, scope: Scope) -> Generator[Part, Outcome, Sequence[Value | None]]:
-        body = expansion.body_of(node)
-        if body is None:
-            raise NotSupported(f"{node}: operator {node.op_type} is not supported")
-        outer, self.versions = self.versions, body.versions
-        wanted = [name for number, name in enumerate(body.outputs) if node.wants(number)]
-        # Only bodies in the node's attributes, which became part of the function's, read names around it.
-        found = yield from self.walk(body.nodes, body.bind(node.inputs), wanted, scope)
-        self.versions = outer
-        by_name = dict(zip(wanted, found, strict=True))
-        return [by_name.get(name) for name in body.outputs]
+    def _place_on_host(self, node: OnnxNode, why: str) -> None:
+        self._placed.append(Placed(Placement(node.name, node.op_type, "host", why=why)))
 
-    def place(self, node: Node, why: str) -> None:
-        """Note that the host computes a node, and why."""
-        self.placed.append(Placed(Placement(node.name, node.op_type, "host", why=why)))
-
-    def place_body(self, node: Node, body: Placing) -> None:
-        """Note that the nodes of a body are computed by what runs it."""
-        self.placed.append((node.name, body))
-
-    def _note(self, node: Node, before: int) -> Placed | None:
+    def _note(self, node: OnnxNode) -> Placed | None:
         """Note what a node added to the graph under construction, and return it; None for nothing."""
-        numbers = range(before, len(self.builder.nodes))
+        numbers = range(node.first, len(self.builder.nodes))
         descs = [self.builder.nodes[number].desc for number in numbers]
-        added = tuple(one.operator for one in descs if isinstance(one, OperatorDesc))
-        if not added:
+        operators = tuple(desc.operator for desc in descs if isinstance(desc, OperatorDesc))
+        if not operators:
             return None
-        placed = Placed(Placement(node.name, node.op_type, "device", added), numbers)
-        self.placed.append(placed)
+        placed = Placed(Placement(node.name, node.op_type, "device", operators), numbers)
+        self._placed.append(placed)
         self._open.append(placed)
         return placed
 
-    def _place(self, node: Node, found: Sequence[Value | None], before: int) -> None:
-        placed = self._note(node, before)
+    def _place(self, node: OnnxNode, results: Outputs) -> None:
+        """Note where a node is computed."""
+        placed = self._note(node)
         if placed is not None:
-            placed.late = any(one is not None and one.recipe is not None for one in found)
-            return
-        if all(one is None or one.array is not None for one in found):
-            self.place(node, "its inputs are known when the model is translated")
+            placed.late = any(value is not None and value.recipe is not None for value in results)
+        elif all(value is None or value.array is not None for value in results):
+            self._place_on_host(node, "its inputs are known when the model is translated")
         else:
             why = "the same elements seen otherwise"
-            self.placed.append(Placed(Placement(node.name, node.op_type, "none", why=why)))
-
-    def _refuse_reading(self, node: Node) -> None:
-        """Raise where the host may not decide."""
-        if self.strict:
-            raise node.refusal("the host would read elements, to decide about it (strict)")
+            self._placed.append(Placed(Placement(node.name, node.op_type, "none", why=why)))
 
     # ---- values -----------------------------------------------------------------------------------------------------
 
-    def load(self, value: Value) -> Expression:
+    def load(self, value: OnnxValue) -> Expression:
         """Return a value as an expression of the graph under construction."""
         if value.expression is not None:
             return value.expression
-        known = self._loaded.get(id(value))
-        if known is not None:
-            return known[1]
+        loaded = self._loaded.get(id(value))
+        if loaded is not None:
+            return loaded[1]
         if value.array is not None and (value.is_weight or value.slot is None):
-            found = self._constant(value)
+            expression = self._constant(value)
         else:
             desc = TensorDesc(value.data_type, value.sizes)
-            found = self.builder.input(desc, name=f"slot {value.slot} {len(self._feeds)}")
-            self._feeds.append(value.slot)
-            self._owned.append(None)
-        self._loaded[id(value)] = value, found
-        return found
+            expression = self._input(desc, f"slot {value.slot} {len(self._feeds)}", slot=value.slot)
+        self._loaded[id(value)] = value, expression
+        return expression
 
-    def _constant(self, value: Value) -> Expression:
+    def fill(self, node: OnnxNode, value: OnnxValue, make: Callable[[], Array]) -> None:
+        """Give a value a slot that every run fills with what a function returns."""
+        value.slot = self._new_slot()
+        self._fills.append(Fill(value.slot, make, node.name))
+
+    def _constant(self, value: OnnxValue) -> Expression:
         assert value.array is not None
         array = as_held(value.array, value.data_type)
         if array.nbytes <= _CONSTANT_BYTES and value.data_type.bits >= 8:
             return self.builder.constant(array.reshape(value.sizes), value.data_type)
         number = self.weights.number_of(value.array, value.data_type)
-        desc = TensorDesc(value.data_type, value.sizes)
-        found = self.builder.input(desc, name=f"weight {len(self._feeds)}", owned=True)
-        self._feeds.append(None)
-        self._owned.append(number)
-        return found
+        return self._input(TensorDesc(value.data_type, value.sizes), f"weight {len(self._feeds)}", weight=number)
 
-    def read(self, value: Value) -> Generator[Part, Outcome, None]:
-        """Compute a value's elements and know them from now on."""
-        segment, (recipe,) = self._recipes([value])
-        found = yield self.part(segment, Read(recipe))
-        assert isinstance(found, bytes)
-        value.array = np.frombuffer(found, value.data_type.numpy).reshape(value.shape)
+    def _input(self, desc: TensorDesc, name: str, slot: int | None = None, weight: int | None = None) -> Expression:
+        """Return an input of the graph, fed by a slot or a weight."""
+        self._feeds.append(slot)
+        self._owned.append(weight)
+        return self.builder.input(desc, name=name, owned=weight is not None)
 
-    def decide(self, needed: DecisionNeeded) -> Generator[Part, Outcome, Outcome]:
-        """Compute elements of values, and return what a function makes of them."""
-        segment, recipes = self._recipes(needed.values)
-        return (yield self.part(segment, Decide(recipes, needed.function)))
+    def _read(
+        self, node: OnnxNode, values: Sequence[OnnxValue], computed: Sequence[OnnxValue] = ()
+    ) -> Generator[RunStage, Outcome, list[Array]]:
+        """Compute values, and know the elements of some from now on."""
+        unknown = [value for value in values if value.array is None]
+        if unknown or computed:
+            segment, recipes = self._recipes(node, unknown, computed)
+            raw: Any = yield self._stage(segment, Read(recipes))
+            for value, elements in zip(unknown, raw, strict=True):
+                value.array = np.frombuffer(elements, value.data_type.numpy).reshape(value.shape)
+        return [value.host_array for value in values]
 
-    def _recipes(self, values: Sequence[Value]) -> tuple[Segment | None, list[Recipe]]:
+    def _decided(
+        self, node: OnnxNode, values: Sequence[OnnxValue], function: Callable[..., Hashable]
+    ) -> Generator[RunStage, Outcome, Hashable]:
+        """Return what a function makes of the elements of values."""
+        if all(value.array is not None for value in values):
+            return function(*(value.array for value in values))
+        segment, recipes = self._recipes(node, values)
+        return (yield self._stage(segment, Decide(recipes, function)))
+
+    def _recipes(
+        self, node: OnnxNode, values: Sequence[OnnxValue], computed: Sequence[OnnxValue] = ()
+    ) -> tuple[Segment | None, list[Recipe]]:
         """Return how the host comes by elements; those that only the device computes come into slots before."""
-        missing = [one for one in values if host.recipe_of(one) is None]
-        segment = self.flush([*self._live(), *missing]) if missing else None
-        found = [host.recipe_of(one) for one in values]
-        return segment, [one for one in found if one is not None]
+        if self.strict:
+            raise node.refusal("the host would read elements, to decide about it (strict)")
+        self._note(node)
+        self._placed.append(Placed(Placement(node.name, node.op_type, "read", why=_READ)))
+        missing = [value for value in (*values, *computed) if host.recipe_of(value) is None]
+        segment = self._flush([*self._live(), *missing]) if missing else None
+        node.first = len(self.builder.nodes)
+        recipes = [host.recipe_of(value) for value in values]
+        return segment, [recipe for recipe in recipes if recipe is not None]
 
-    def stop(self, action: Action, values: Sequence[Value]) -> Generator[Part, Outcome, Outcome]:
-        """Compute values into slots, let an action run, and return what it came to."""
-        segment = self.flush([*self._live(), *values])
-        return (yield self.part(segment, action))
-
-    def _live(self) -> list[Value]:
+    def _live(self) -> list[OnnxValue]:
         """Return the values that nodes to come read, of all scopes."""
         return [
             value
@@ -366,8 +426,8 @@ class Translation:
             if value is not None and scope.last_use.get(name, -1) >= scope.at
         ]
 
-    def flush(self, values: Iterable[Value]) -> Segment | None:
-        """End the segment: the values that it computes get slots. Return it, None where nothing is computed."""
+    def _flush(self, values: Iterable[OnnxValue]) -> Segment | None:
+        """End the segment: the values that it computes get slots. Return it, None if nothing is computed."""
         outputs: dict[Origin, tuple[int, Expression]] = {}
         for value in values:
             if value.expression is None or value.slot is not None:
@@ -379,7 +439,7 @@ class Translation:
                 continue
             if origin.kind != "operator" or not expression.desc.is_packed:
                 expression = dml.identity(expression)
-            slot, _ = outputs.setdefault(expression.origin, (self.new_slot(), expression))
+            slot, _ = outputs.setdefault(expression.origin, (self._new_slot(), expression))
             value.slot, value.expression = slot, None
         segment = None
         if outputs:
@@ -391,7 +451,7 @@ class Translation:
         return segment
 
 
-def _with_node(error: DmlError, node: Node) -> DmlError:
+def _with_node(error: DmlError, node: OnnxNode) -> DmlError:
     """Return an error that names the node."""
     text = str(error)
     if isinstance(error, ModelError) or repr(node.name) in text:

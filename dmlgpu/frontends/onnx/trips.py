@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.frontends.onnx import watching
-from dmlgpu.frontends.onnx.segments import Fed, HostOnly, OnDevice, Output, Part, Segment, Slots
+from dmlgpu.frontends.onnx.segments import HostOnly, OnDevice, Output, RunInput, RunStage, Segment, Slots
 from dmlgpu.runtime.buffer import Buffer
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.executor import Dispatch
@@ -43,7 +43,7 @@ class NotRecorded(Exception):
 
 
 @dataclass(frozen=True)
-class Slice:
+class SequenceSlice:
     """A sequence of which every trip reads another element, along the first axis."""
 
     sequence: Tensor
@@ -61,7 +61,7 @@ class Batch:
     """
 
     trips: int
-    gathered: list[Fed]
+    gathered: list[RunInput]
     goes_on: bool
 
 
@@ -71,33 +71,33 @@ class RecordedTrips:
 
     Attributes:
         device: where it runs.
-        part: the body, which is compiled as a whole.
+        stage: the body, which is compiled as a whole.
         condition: the output that says whether another trip follows; None for a Scan.
         states: of the body; the values that they have after the trips that were done.
         gathered: outputs of which every trip has its own.
-        fed: what the slots of the body hold before the first of these trips.
+        inputs: what the slots of the body hold before the first of these trips.
         numbered: whether the first slot is the number of the trip.
         first_state: the slot of the first state.
         slices: by slot, the sequences of a Scan.
     """
 
     device: Device
-    part: Part
+    stage: RunStage
     condition: Output | None
     states: list[Output]
     gathered: list[Output]
-    fed: list[Fed]
+    inputs: list[RunInput]
     numbered: bool
     first_state: int
-    slices: dict[int, Slice] = field(default_factory=dict)
+    slices: dict[int, SequenceSlice] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        segment = self.part.segment
-        if segment is None or watching.current() is not None or segment.prepared.clears:
+        segment = self.stage.segment
+        if segment is None or self.stage.fills or watching.current() is not None or segment.prepared.clears:
             raise NotRecorded
         self._segment: Segment = segment
         self._session = session_of(self.device)
-        self._slots = Slots(self.device, [fed.held for fed in self.fed])
+        self._slots = Slots(self.device, [value.held for value in self.inputs])
         self._place_of_slot = {slot: place for place, slot in enumerate(segment.fills)}
         self._moving: dict[int, int] = {}
         """Slots of states to the place, among the segment's outputs, of their next values."""
@@ -116,7 +116,7 @@ class RecordedTrips:
         self._bind()
 
     def _array(self, slot: int) -> Array:
-        held = self.fed[slot].held
+        held = self.inputs[slot].held
         if isinstance(held, Tensor):
             raise NotRecorded
         return held
@@ -137,7 +137,7 @@ class RecordedTrips:
         except OnDevice:
             raise NotRecorded from None
         moved = [_bytes(output) for output in self.gathered if not self._is_on_host(output)]
-        sliced = [_bytes(self.fed[slot]) for slot in self.slices]
+        sliced = [_bytes(self.inputs[slot]) for slot in self.slices]
         if any(size == 0 or size % WORD for size in (*moved, *sliced)):
             raise NotRecorded
 
@@ -159,10 +159,10 @@ class RecordedTrips:
         read = {*self._segment.reads, *(output.slot for output in self.gathered if not self._is_on_host(output))}
         for slot in read:
             if slot is not None and (slot in self._on_host or slot in self.slices):
-                self._own[slot] = take(self.device, _padded(self.fed[slot]), "input of a trip")
+                self._own[slot] = take(self.device, _padded(self.inputs[slot]), "input of a trip")
         slots = {place: slot for slot, place in self._moving.items()}
         self._start = [
-            self._copied(self._slots.tensor(slot).buffer, 0, self._output(0, place), 0, _padded(self.fed[slot]))
+            self._copied(self._slots.tensor(slot).buffer, 0, self._output(0, place), 0, _padded(self.inputs[slot]))
             for place, slot in slots.items()
         ]
         self._work = [self._bound(turn) for turn in (0, 1)]
@@ -229,7 +229,7 @@ class RecordedTrips:
         for number in range(trips):
             for slot, buffer in self._own.items():
                 source, at = (feeds[slot], number) if slot in feeds else self._element(slot, first + number)
-                size = _padded(self.fed[slot])
+                size = _padded(self.inputs[slot])
                 work.append(self._copied(source, at * size, buffer, 0, size))
             work.extend(self._work[self._turn])
             for output, stack in zip(self.gathered, stacks, strict=True):
@@ -244,18 +244,18 @@ class RecordedTrips:
             held: Any = np.stack(arrays).reshape(shape) if stack is None else None
             if stack is not None:
                 held = Tensor._packed(stack, output.data_type, shape)
-            gathered.append(Fed(shape, output.data_type, output.is_bool, held))
+            gathered.append(RunInput(shape, output.data_type, output.is_bool, held))
         return Batch(trips, gathered, goes_on)
 
     def _host_part(self, trip: int, values: dict[int, list[Array]], on_host: list[list[Array]]) -> bool:
         """Compute what the host has of a trip; return whether another one follows."""
-        held: list[Any] = [fed.held for fed in self.fed]
+        held: list[Any] = [value.held for value in self.inputs]
         if self.numbered:
             held[0] = self._values[0] = np.array(trip, np.int64)
         for slot, value in self._values.items():
             held[slot] = value
         slots = Slots(self.device, held)
-        for check in self.part.checks:
+        for check in self.stage.checks:
             check.run(slots)
         for slot, arrays in values.items():
             arrays.append(np.asarray(held[slot]))
@@ -270,7 +270,7 @@ class RecordedTrips:
 
     def _uploaded(self, slot: int, arrays: list[Array]) -> Buffer:
         """Return memory that holds the values of a slot in a batch, one after the other."""
-        size, kind = _padded(self.fed[slot]), self.fed[slot].data_type.numpy
+        size, kind = _padded(self.inputs[slot]), self.inputs[slot].data_type.numpy
         raw = np.zeros((len(arrays), size), np.uint8)
         for row, array in zip(raw, arrays, strict=True):
             encoded = np.frombuffer(array.astype(kind).tobytes(), np.uint8)
@@ -290,17 +290,17 @@ class RecordedTrips:
         place = self._place_of_slot.get(output.slot)
         return self._memory(output.slot, turn) if place is None else self._output(1 - turn, place)
 
-    def results(self) -> list[Fed]:
+    def results(self) -> list[RunInput]:
         """Return the states as the last trip left them."""
-        found = []
+        results = []
         for slot, state in enumerate(self.states, self.first_state):
             held: Any = self._slots.held(slot)
             if slot in self._values:
                 held = self._values[slot].reshape(state.shape)
             elif slot in self._moving:
                 held = Tensor._packed(self._output(self._turn, self._moving[slot]), state.data_type, state.shape)
-            found.append(Fed(state.shape, state.data_type, state.is_bool, held))
-        return found
+            results.append(RunInput(state.shape, state.data_type, state.is_bool, held))
+        return results
 
 
 def _computed(output: Output, host: HostOnly) -> Array:
@@ -317,10 +317,10 @@ def _computed(output: Output, host: HostOnly) -> Array:
     return host.array(output.slot)
 
 
-def _bytes(tensor: Output | Fed) -> int:
+def _bytes(tensor: Output | RunInput) -> int:
     return math.prod(tensor.shape) * tensor.data_type.bits // 8
 
 
-def _padded(fed: Fed) -> int:
+def _padded(value: RunInput) -> int:
     """Return the bytes of a tensor's memory: whole words."""
-    return -(-math.prod(fed.shape) * fed.data_type.bits // (8 * WORD)) * WORD
+    return -(-math.prod(value.shape) * value.data_type.bits // (8 * WORD)) * WORD

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,7 +13,7 @@ from onnx import TensorProto
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import InvalidArgument
-from dmlgpu.frontends.onnx.tensors import as_array
+from dmlgpu.frontends.onnx.elements import as_array
 from dmlgpu.tensors.graphs.expression import Expression
 
 Array = NDArray[Any]
@@ -40,13 +40,13 @@ Recipe = Callable[[Source], Array]
 
 
 @dataclass(eq=False)
-class Value:
+class OnnxValue:
     """A tensor of the model: known on the host, computed by the graph under construction, or in a slot of the run.
 
     Attributes:
         shape: ONNX's: empty for a scalar, zeros allowed.
-        data_type: type of the elements; truth values are UINT8.
-        is_bool: whether the elements are truth values.
+        data_type: type of the elements; booleans are UINT8.
+        is_bool: whether the elements are booleans.
         array: the elements where the host knows them, in ``data_type``'s NumPy type.
         is_weight: whether they come from the model, not from the sizes of inputs.
         expression: what computes it in the graph under construction, packed or not; a scalar has one dimension.
@@ -63,30 +63,30 @@ class Value:
     is_weight: bool = False
     expression: Expression | None = field(default=None, repr=False)
     slot: int | None = None
-    pieces: dict[tuple[int, int], list[Value]] = field(default_factory=dict, repr=False)
+    pieces: dict[tuple[int, int], list[OnnxValue]] = field(default_factory=dict, repr=False)
     recipe: Recipe | None = field(default=None, repr=False)
     depth: int = 0
 
     @classmethod
-    def of_array(cls, array: Array, *, is_weight: bool = False) -> Value:
+    def of_array(cls, array: Array, *, is_weight: bool = False) -> OnnxValue:
         """Return a value that the host knows."""
         is_bool = array.dtype == np.bool_
         held = array.astype(np.uint8) if is_bool else array
         return cls(array.shape, DataType.from_numpy(held.dtype), is_bool, held, is_weight)
 
     @classmethod
-    def of_tensor(cls, proto: TensorProto, what: str, folder: Path | None = None) -> Value:
-        """Return a tensor of the model; see ``tensors.as_array``."""
+    def of_tensor(cls, proto: TensorProto, what: str, folder: Path | None = None) -> OnnxValue:
+        """Return a tensor of the model; see ``elements.as_array``."""
         data_type, is_bool, array = as_array(proto, what, folder)
         return cls(array.shape, data_type, is_bool, array, is_weight=True)
 
-    def cut(self, axis: int, count: int) -> list[Value]:
-        """Return a weight in so many pieces along an axis; the same ones whenever it is asked."""
+    def cut(self, axis: int, count: int) -> list[OnnxValue]:
+        """Return a weight in that many pieces along an axis; the same ones whenever it is asked."""
         if (axis, count) not in self.pieces:
             assert self.array is not None
             self.pieces[axis, count] = [
-                Value(one.shape, self.data_type, self.is_bool, one, self.is_weight)
-                for one in np.array_split(self.array, count, axis)
+                OnnxValue(piece.shape, self.data_type, self.is_bool, piece, self.is_weight)
+                for piece in np.array_split(self.array, count, axis)
             ]
         return self.pieces[axis, count]
 
@@ -102,7 +102,7 @@ class Value:
 
     @property
     def host_array(self) -> Array:
-        """The elements that the host knows, truth values as such."""
+        """The elements that the host knows, booleans as such."""
         assert self.array is not None
         return self.array.astype(np.bool_) if self.is_bool else self.array
 
@@ -141,51 +141,30 @@ class Bounds:
             raise InvalidArgument(f"{self.what} must be {limits}, got {least if least < low else most}")
 
 
-class ReadNeeded(Exception):
-    """The elements of a value must be known before the translation can go on.
+# ---- what an operator's function yields when it must know elements to go on
+
+
+@dataclass(frozen=True)
+class NeedsHost:
+    """Elements must be read; answered with an array for each of ``values``.
 
     Attributes:
-        value: which one.
+        values: what is read.
+        computed: values that are computed at the same time, into slots: the graph under construction ends here.
     """
 
-    def __init__(self, value: Value):
-        self.value = value
-        super().__init__()
+    values: Sequence[OnnxValue]
+    computed: Sequence[OnnxValue] = ()
 
 
-class FinishNeeded(Exception):
-    """Values must be computed, into slots, before the translation can go on.
+@dataclass(frozen=True)
+class NeedsDecision:
+    """A function of elements decides what is compiled; answered with what it returns.
 
     Attributes:
-        values: which ones.
+        values: what the function is called with: arrays, booleans as 0 and 1.
+        function: what is compiled serves all elements of which it returns the same.
     """
 
-    def __init__(self, values: list[Value]):
-        self.values = values
-        super().__init__()
-
-
-class DecisionNeeded(Exception):
-    """What a function makes of the elements of values must be known before the translation can go on.
-
-    Attributes:
-        values: which ones.
-        function: of their elements, truth values as 0 and 1.
-    """
-
-    def __init__(self, values: list[Value], function: Callable[..., Hashable]):
-        self.values, self.function = values, function
-        super().__init__()
-
-
-class FillNeeded(Exception):
-    """A slot must be there that every run fills anew, before the translation can go on.
-
-    Attributes:
-        value: what it holds.
-        make: returns its elements.
-    """
-
-    def __init__(self, value: Value, make: Callable[[], Array]):
-        self.value, self.make = value, make
-        super().__init__()
+    values: Sequence[OnnxValue]
+    function: Callable[..., Hashable]

@@ -23,7 +23,7 @@ class Watch(Protocol):
         """A segment is about to be compiled."""
 
     def compiled(self, segment: Segment, start: float, seconds: float) -> None:
-        """It was compiled and initialised, begun at a time of ``time.perf_counter``."""
+        """It was compiled and initialized, begun at a time of ``time.perf_counter``."""
 
     def ran(self, segment: Segment, start: float, kernels: Sequence[tuple[str, float]]) -> None:
         """It ran, begun at a time; its kernels in order, each with its seconds. Told where ``times`` is set."""
@@ -49,14 +49,14 @@ def watched_by(watch: Watch) -> Iterator[None]:
 
 def timed(device: Any, label: str, work: Sequence[Any]) -> list[tuple[str, float]]:
     """Run an executor's work and return its kernels with their seconds; one for all where it cannot tell them apart."""
-    found = device.backend.time(work, parts=True)
-    if found.parts:
-        return [(one.label, seconds) for one, seconds in zip(work, found.parts, strict=True)]
-    return [(label, found.seconds)]
+    times = device.backend.time(work, parts=True)
+    if times.parts:
+        return [(dispatch.label, seconds) for dispatch, seconds in zip(work, times.parts, strict=True)]
+    return [(label, times.seconds)]
 
 
 @dataclass(eq=False)
-class Profile:
+class RunProfile:
     """Gathers what runs do while it watches.
 
     Attributes:
@@ -88,15 +88,15 @@ class Profile:
 
     def by_kernel(self) -> dict[str, tuple[int, float]]:
         """Return how often each kernel ran, and its seconds altogether, the most first."""
-        found: dict[str, tuple[int, float]] = {}
+        totals: dict[str, tuple[int, float]] = {}
         for label, _, seconds in self.kernels:
-            count, total = found.get(label, (0, 0.0))
-            found[label] = count + 1, total + seconds
-        return dict(sorted(found.items(), key=lambda one: -one[1][1]))
+            count, total = totals.get(label, (0, 0.0))
+            totals[label] = count + 1, total + seconds
+        return dict(sorted(totals.items(), key=lambda item: -item[1][1]))
 
     def trace(self) -> dict[str, Any]:
         """Return everything in the format of Chrome's tracing: the host is thread 1, the device thread 2."""
-        rows = [(1, one) for one in self.spans] + [(2, one) for one in self.kernels]
+        rows = [(1, span) for span in self.spans] + [(2, span) for span in self.kernels]
         begin = min((start for _, (_, start, _) in rows), default=0.0)
         names = [
             {"name": "thread_name", "ph": "M", "pid": 1, "tid": number, "args": {"name": name}}

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.frontends.onnx.compose import cast
-from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped
+from dmlgpu.frontends.onnx.expressions import broadcast_to, cast, reshaped
+from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.operators import MICROSOFT
 from dmlgpu.frontends.onnx.registry import operator
-from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.frontends.onnx.values import OnnxValue
 from dmlgpu.tensors.graphs import directmlx as dml
 from dmlgpu.tensors.graphs import functions
 from dmlgpu.tensors.graphs.expression import Expression
@@ -42,19 +42,19 @@ ALONG_AXES: dict[str, Callable[..., Expression]] = {
 
 
 @operator(*ACTIVATIONS)
-def activation(node: Node) -> Value:
+def activation(node: OnnxNode) -> OnnxValue:
     """Apply an activation to each element."""
     return node.valued(apply_activation(node, node.op_type, node.tensor(0)), node.shape(0))
 
 
-def apply_activation(node: Node, name: str, x: Expression) -> Expression:
+def apply_activation(node: OnnxNode, name: str, x: Expression) -> Expression:
     """Return an activation of a tensor, with the attributes of a node."""
     function, defaults = ACTIVATIONS[name]
     return function(x, **{attribute: node.number(attribute, default) for attribute, default in defaults.items()})
 
 
 @operator("Relu")
-def relu(node: Node) -> Value:
+def relu(node: OnnxNode) -> OnnxValue:
     """Replace negative elements by 0; DirectML's operator has no unsigned and no 64-bit integers."""
     x, data_type = node.tensor(0), node.data_type(0)
     if data_type.name.startswith("U"):
@@ -65,7 +65,7 @@ def relu(node: Node) -> Value:
 
 
 @operator("Shrink")
-def shrink(node: Node) -> Value:
+def shrink(node: OnnxNode) -> OnnxValue:
     """Move elements towards 0 beyond a threshold, else to 0; 64-bit integers by float32, as onnxruntime does."""
     x, data_type = node.tensor(0), node.data_type(0)
     is_wide = data_type in (DataType.INT64, DataType.UINT64)
@@ -79,7 +79,7 @@ def shrink(node: Node) -> Value:
 
 @operator("Gelu", since=20)
 @operator("Gelu", domain=MICROSOFT)
-def gelu(node: Node) -> Value:
+def gelu(node: OnnxNode) -> OnnxValue:
     """Gaussian error linear unit, exact or by tanh."""
     function = functions.activation_gelu if node.text("approximate", "none") == "none" else _gelu_by_tanh
     return node.valued(function(node.tensor(0)), node.shape(0))
@@ -91,14 +91,14 @@ def _gelu_by_tanh(x: Expression) -> Expression:
 
 
 @operator(*ALONG_AXES, since=13)
-def along_axis(node: Node) -> Value:
+def along_axis(node: OnnxNode) -> OnnxValue:
     """Normalise along one axis."""
     axis = node.axis(node.integer("axis", -1), max(len(node.shape(0)), 1))
     return node.valued(ALONG_AXES[node.op_type](node.tensor(0), axes=(axis,)), node.shape(0))
 
 
 @operator(*ALONG_AXES)
-def along_rest(node: Node) -> Value:
+def along_rest(node: OnnxNode) -> OnnxValue:
     """Normalise over all dimensions from an axis on, as before operator set 13."""
     shape = node.shape(0)
     axis = node.integer("axis", 1)
@@ -107,28 +107,28 @@ def along_rest(node: Node) -> Value:
     return node.valued(ALONG_AXES[node.op_type](rows, axes=(1,)), shape)
 
 
-def _with_bias(node: Node) -> Expression:
+def _with_bias(node: OnnxNode) -> Expression:
     """Return the first input plus the optional bias of its last dimension."""
     x = node.tensor(0)
     return dml.add(x, broadcast_to(node.tensor(1), x.sizes)) if node.has(1) else x
 
 
 @operator("BiasGelu", "FastGelu", domain=MICROSOFT)
-def bias_gelu(node: Node) -> Value:
+def bias_gelu(node: OnnxNode) -> OnnxValue:
     """Gelu after a bias, by tanh for FastGelu, whose bias is optional."""
     function = functions.activation_gelu if node.op_type == "BiasGelu" else _gelu_by_tanh
     return node.valued(function(_with_bias(node)), node.shape(0))
 
 
 @operator("QuickGelu", domain=MICROSOFT)
-def quick_gelu(node: Node) -> Value:
+def quick_gelu(node: OnnxNode) -> OnnxValue:
     """x * sigmoid(alpha * x)."""
     result = functions.activation_swish(node.tensor(0), sigmoid_input_scale=node.number("alpha", 1.702))
     return node.valued(result, node.shape(0))
 
 
 @operator("BiasSplitGelu", domain=MICROSOFT)
-def bias_split_gelu(node: Node) -> Value:
+def bias_split_gelu(node: OnnxNode) -> OnnxValue:
     """Add a bias, and multiply the first half of the last dimension by the Gelu of the second."""
     x = _with_bias(node)
     rank, size = len(x.sizes), x.sizes[-1]
@@ -139,7 +139,7 @@ def bias_split_gelu(node: Node) -> Value:
 
 
 @operator("BiasAdd", domain=MICROSOFT)
-def bias_add(node: Node) -> Value:
+def bias_add(node: OnnxNode) -> OnnxValue:
     """Add a bias of the last dimension, and another tensor."""
     return node.valued(dml.add(_with_bias(node), node.tensor(2)), node.shape(0))
 
@@ -160,7 +160,7 @@ _FUSED: dict[str, Activation] = {
 """Activations behind products and convolutions; parameters are in the order of ``activation_params``."""
 
 
-def activated(node: Node, x: Expression, parameters: Sequence[float | None]) -> Expression:
+def activated(node: OnnxNode, x: Expression, parameters: Sequence[float | None]) -> Expression:
     """Apply the fused activation that a node names; parameters that are None have their defaults."""
     name = node.text("activation")
     if name not in _FUSED:

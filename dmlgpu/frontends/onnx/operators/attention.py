@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.frontends.onnx.attention import (
-    Given,
-    Places,
+    AttentionInputs,
+    AttentionPositions,
     attend,
     bias_of,
     by_head,
@@ -21,17 +21,18 @@ from dmlgpu.frontends.onnx.attention import (
     total,
     without_blind,
 )
-from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped, transposed
+from dmlgpu.frontends.onnx.expressions import broadcast_to, reshaped, transposed
+from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.operators import MICROSOFT
 from dmlgpu.frontends.onnx.registry import AS_FUNCTION, Result, operator
-from dmlgpu.frontends.onnx.values import Shape, Value
+from dmlgpu.frontends.onnx.values import OnnxValue, Shape
 from dmlgpu.tensors.graphs import directmlx as dml
 from dmlgpu.tensors.graphs import functions
 from dmlgpu.tensors.graphs.expression import Expression
 
 
 @operator("Attention", since=23)
-def attention(node: Node) -> Sequence[Result]:
+def attention(node: OnnxNode) -> Sequence[Result]:
     """Attention with shared heads, a past and a mask. A query that sees no key has an output of 0.
 
     A query sees a key if the mask, causality, the windows and ``nonpad_kv_seqlen`` all allow it; a float mask hides by
@@ -61,7 +62,7 @@ def attention(node: Node) -> Sequence[Result]:
     added = _widened(node.tensor(3), keys, -math.inf) if node.has(3) and not node.value(3).is_bool else None
     bias = bias_of(_seen(node, query.sizes[1], keys, before), added, query.data_type)
     scale = node.number("scale", 1 / math.sqrt(query.sizes[2] // heads))
-    operands = Given(query, key, value, heads, shared, scale, bias, past)
+    operands = AttentionInputs(query, key, value, heads, shared, scale, bias, past)
     softcap, present = node.number("softcap"), node.wants(1) or node.wants(2)
     stage = node.integer("qk_matmul_output_mode") if node.wants(3) else None
     if stage not in (None, 0, 1, 2, 3):
@@ -77,7 +78,7 @@ def attention(node: Node) -> Sequence[Result]:
     return [output if rank == 4 else side_by_side(output), results.key, results.value, scores]
 
 
-def _check_masks(node: Node, sizes: Shape) -> None:
+def _check_masks(node: OnnxNode, sizes: Shape) -> None:
     """Raise an error unless the mask and the lengths fit scores {batch, heads, rows, keys}."""
     if node.has(3):
         shape, data_type = node.shape(3), node.data_type(0)
@@ -93,7 +94,7 @@ def _check_masks(node: Node, sizes: Shape) -> None:
         node.check_range(6, 0, sizes[3], "nonpad_kv_seqlen")
 
 
-def _seen(node: Node, rows: int, keys: int, past: int) -> Expression | None:
+def _seen(node: OnnxNode, rows: int, keys: int, past: int) -> Expression | None:
     """Return which keys each query sees by boolean mask, lengths, causality and windows; None for all."""
     conditions = []
     if node.has(3) and node.value(3).is_bool:
@@ -104,7 +105,7 @@ def _seen(node: Node, rows: int, keys: int, past: int) -> Expression | None:
         before = lengths - rows
         sizes = (lengths.sizes[0], 1, 1, keys)
         conditions.append(dml.less_than(broadcast_to(numbered(node, keys, 3), sizes), broadcast_to(lengths, sizes)))
-    positions = Places.of(node, rows, keys, before)
+    positions = AttentionPositions.of(node, rows, keys, before)
     windows = [node.integer(f"{side}_window_size", -1) for side in ("left", "right")]
     if min(windows) < -1:
         raise node.refusal(f"left_window_size and right_window_size must be at least -1, got {windows}")
@@ -128,7 +129,7 @@ def _widened(mask: Expression, keys: int, filler: float) -> Expression:
 
 
 @operator("Attention", domain=MICROSOFT)
-def fused_attention(node: Node) -> Sequence[Result]:
+def fused_attention(node: OnnxNode) -> Sequence[Result]:
     """Self-attention of one input, including its projections."""
     if node.flag("do_rotary"):
         raise node.refusal("attribute do_rotary is not supported")
@@ -152,7 +153,7 @@ def fused_attention(node: Node) -> Sequence[Result]:
     before = past[0].sizes[2] if past else 0
     bias = _biases(node, mask=3, added=5, rows=rows, keys=rows + before, before=before, kind=x.data_type)
     scale = node.number("scale", 0.0) or 1 / math.sqrt(sizes[0] // heads)
-    results = attend(Given(query, key, value, heads, heads, scale, bias, past), present=node.wants(1))
+    results = attend(AttentionInputs(query, key, value, heads, heads, scale, bias, past), present=node.wants(1))
     if results.key is None or results.value is None:
         return [results.output]
     present = [reshaped(state, (1, *state.sizes)) for state in (results.key, results.value)]
@@ -160,14 +161,14 @@ def fused_attention(node: Node) -> Sequence[Result]:
 
 
 def _biases(
-    node: Node, *, mask: int, added: int, rows: int, keys: int, before: int, kind: DataType
+    node: OnnxNode, *, mask: int, added: int, rows: int, keys: int, before: int, kind: DataType
 ) -> Expression | None:
     """Return the sum of the masks of keys and the bias of the model."""
     causal = causal_bias(node, rows, keys, before, kind) if node.flag("unidirectional") else None
     return total(_hidden(node, mask, rows, keys, kind), causal, node.optional_tensor(added))
 
 
-def _hidden(node: Node, number: int, rows: int, keys: int, kind: DataType) -> Expression | None:
+def _hidden(node: OnnxNode, number: int, rows: int, keys: int, kind: DataType) -> Expression | None:
     """Return a mask of keys, in any of com.microsoft's shapes, as a bias.
 
     {batch} has the ends of sequences, {2 * batch} then their starts, {3 * batch + 2} their lengths first;
@@ -193,7 +194,7 @@ def _hidden(node: Node, number: int, rows: int, keys: int, kind: DataType) -> Ex
     return hidden_where(dml.less_than_or_equal(mask, zero), value, kind)
 
 
-def _behind_ends(node: Node, mask: Expression, batch: int, keys: int) -> Expression:
+def _behind_ends(node: OnnxNode, mask: Expression, batch: int, keys: int) -> Expression:
     """Return which keys lie behind the end of their sequence or before its start, if the mask has starts."""
     count = mask.sizes[0]
     if count not in (batch, 2 * batch, 3 * batch + 2):
@@ -211,7 +212,7 @@ def _behind_ends(node: Node, mask: Expression, batch: int, keys: int) -> Express
 
 
 @operator("MultiHeadAttention", domain=MICROSOFT)
-def multi_head_attention(node: Node) -> Sequence[Result]:
+def multi_head_attention(node: OnnxNode) -> Sequence[Result]:
     """Attention of projected queries, keys and values, apart or packed, with a past.
 
     ``unidirectional`` hides key m from query i if m > past + i, except from the last query, as in onnxruntime's CPU
@@ -234,12 +235,12 @@ def multi_head_attention(node: Node) -> Sequence[Result]:
     rows, keys = query.sizes[1], before + (key.sizes[1] if key is not None else 0)
     bias = _biases(node, mask=4, added=5, rows=rows, keys=keys, before=before, kind=query.data_type)
     scale = node.number("scale", 0.0) or 1 / math.sqrt(query.sizes[2] // heads)
-    operands = Given(query, key, value, heads, heads, scale, bias, past)
+    operands = AttentionInputs(query, key, value, heads, heads, scale, bias, past)
     results = attend(operands, present=node.wants(1) or node.wants(2))
     return [results.output, results.key, results.value]
 
 
-def _parts(node: Node, heads: int) -> tuple[Expression, Expression | None, Expression | None]:
+def _parts(node: OnnxNode, heads: int) -> tuple[Expression, Expression | None, Expression | None]:
     """Return queries, keys and values {batch, rows, heads * size}; None for keys and values of 4 dimensions."""
     node.check_rank(0, 3, 5)
     query = node.tensor(0)
@@ -267,7 +268,7 @@ def _unpacked(packed: Expression) -> list[Expression]:
 
 
 def _with_bias(
-    node: Node, number: int, query: Expression, key: Expression | None, value: Expression | None
+    node: OnnxNode, number: int, query: Expression, key: Expression | None, value: Expression | None
 ) -> tuple[Expression, Expression | None, Expression | None]:
     """Return queries, keys and values plus their shares of the bias."""
     if not node.has(number):
@@ -319,7 +320,7 @@ def angles(table: Expression, positions: Expression) -> Expression:
 
 
 @operator("RotaryEmbedding", since=23)
-def rotary_embedding_as_function(node: Node) -> Sequence[Result]:
+def rotary_embedding_as_function(node: OnnxNode) -> Sequence[Result]:
     """Use ONNX's own body, after a check of positions: its Gather would accept negative ones."""
     if node.has(3):
         node.check_range(3, 0, node.shape(1)[0] - 1, "position_ids")
@@ -327,7 +328,7 @@ def rotary_embedding_as_function(node: Node) -> Sequence[Result]:
 
 
 @operator("RotaryEmbedding", domain=MICROSOFT)
-def rotary_embedding(node: Node) -> Value:
+def rotary_embedding(node: OnnxNode) -> OnnxValue:
     """Rotate pairs of elements by angles that depend on the position; one position is that of the first row."""
     if node.flag("is_packed_batching"):
         raise node.refusal("attribute is_packed_batching is not supported")

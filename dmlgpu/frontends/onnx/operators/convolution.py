@@ -7,18 +7,19 @@ from typing import Any
 import numpy as np
 
 from dmlgpu.catalog.enums import ConvolutionDirection
-from dmlgpu.frontends.onnx.node import Node, broadcast_to, checked_shape, reshaped, transposed
+from dmlgpu.frontends.onnx.expressions import broadcast_to, reshaped, transposed
+from dmlgpu.frontends.onnx.node import OnnxNode, checked_shape
 from dmlgpu.frontends.onnx.operators import MICROSOFT
 from dmlgpu.frontends.onnx.operators.activation import activated
 from dmlgpu.frontends.onnx.registry import operator
-from dmlgpu.frontends.onnx.values import Value
-from dmlgpu.frontends.onnx.windows import Window, window_of, with_dimensions
+from dmlgpu.frontends.onnx.spatial import SlidingWindow, window_of, with_dimensions
+from dmlgpu.frontends.onnx.values import OnnxValue
 from dmlgpu.tensors.graphs import directmlx as dml
 from dmlgpu.tensors.graphs import functions
 from dmlgpu.tensors.graphs.expression import Expression
 
 
-def sliding(window: Window) -> dict[str, Any]:
+def sliding(window: SlidingWindow) -> dict[str, Any]:
     """Return how windows slide over a tensor, as arguments of DirectML's operators."""
     return {
         "strides": window.strides,
@@ -28,7 +29,7 @@ def sliding(window: Window) -> dict[str, Any]:
     }
 
 
-def _bias(node: Node, number: int, rank: int) -> Expression | None:
+def _bias(node: OnnxNode, number: int, rank: int) -> Expression | None:
     if not node.has(number):
         return None
     bias = node.tensor(number)
@@ -36,7 +37,7 @@ def _bias(node: Node, number: int, rank: int) -> Expression | None:
 
 
 @operator("Conv")
-def convolution(node: Node) -> Value:
+def convolution(node: OnnxNode) -> OnnxValue:
     """Slide filters over the spatial dimensions."""
     x, filters = node.tensor(0), node.tensor(1)
     if not 3 <= len(x.sizes) <= 5:
@@ -55,7 +56,7 @@ def convolution(node: Node) -> Value:
 
 
 @operator("ConvTranspose")
-def transposed_convolution(node: Node) -> Value:
+def transposed_convolution(node: OnnxNode) -> OnnxValue:
     """Spread each element over the outputs that a convolution would have read it from."""
     node.check_rank(0, 3, 4, 5)
     shape = node.shape(0)
@@ -108,7 +109,7 @@ def transposed_convolution(node: Node) -> Value:
 
 
 @operator("FusedConv", domain=MICROSOFT)
-def fused_convolution(node: Node) -> Value:
+def fused_convolution(node: OnnxNode) -> OnnxValue:
     """Conv, then a sum, then an activation."""
     plain = convolution(node)
     result = node.expression(plain)
@@ -118,7 +119,7 @@ def fused_convolution(node: Node) -> Value:
 
 
 @operator("NhwcConv", domain=MICROSOFT)
-def nhwc_convolution(node: Node) -> Value:
+def nhwc_convolution(node: OnnxNode) -> OnnxValue:
     """Convolve images with filters, both with the channels last."""
     last, first = (0, 3, 1, 2), (0, 2, 3, 1)
     for number in (0, 1):
@@ -128,8 +129,8 @@ def nhwc_convolution(node: Node) -> Value:
     return node.valued(transposed(node.expression(plain), first))
 
 
-@operator("ConvTransposeWithDynamicPads", domain=MICROSOFT)
-def transposed_convolution_with_pads(node: Node) -> Value:
+@operator("ConvTransposeWithDynamicPads", domain=MICROSOFT, host=(2,))
+def transposed_convolution_with_pads(node: OnnxNode) -> OnnxValue:
     """ConvTranspose whose padding is an input."""
     node.check_rank(0, 3, 4, 5)
     count = 2 * (len(node.shape(0)) - 2)

@@ -9,19 +9,22 @@ from onnx import TensorProto
 
 from dmlgpu.catalog.tensor_desc import MAX_ELEMENTS
 from dmlgpu.frontends.onnx.elements import data_type_of
-from dmlgpu.frontends.onnx.node import Node, checked_shape, reshaped
+from dmlgpu.frontends.onnx.expressions import reshaped
+from dmlgpu.frontends.onnx.node import OnnxNode, checked_shape
 from dmlgpu.frontends.onnx.registry import operator
-from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.frontends.onnx.values import OnnxValue
 from dmlgpu.tensors.graphs import directmlx as dml
 from dmlgpu.tensors.graphs import functions
 
 
-@operator("ConstantOfShape")
-def constant_of_shape(node: Node) -> Value:
+@operator("ConstantOfShape", host=(0,))
+def constant_of_shape(node: OnnxNode) -> OnnxValue:
     """Fill with one number."""
     shape = checked_shape(node, node.host_integers(0))
     attribute = node.attribute("value")
-    value = Value.of_array(np.zeros(1, np.float32)) if attribute is None else Value.of_tensor(attribute, str(node))
+    value = (
+        OnnxValue.of_array(np.zeros(1, np.float32)) if attribute is None else OnnxValue.of_tensor(attribute, str(node))
+    )
     assert value.array is not None
     if 0 in shape:
         return node.known(np.zeros(shape, np.bool_ if value.is_bool else value.data_type.numpy))
@@ -30,8 +33,8 @@ def constant_of_shape(node: Node) -> Value:
     return node.valued(filled, shape, is_bool=value.is_bool)
 
 
-@operator("Range")
-def range_(node: Node) -> Value:
+@operator("Range", host=(0, 1, 2))
+def range_(node: OnnxNode) -> OnnxValue:
     """Fill with start, start + step, ... below a limit."""
     data_type = node.data_type(0)
     read = node.host_number if data_type.is_float else node.host_integer
@@ -46,7 +49,7 @@ def range_(node: Node) -> Value:
 
 
 @operator("EyeLike")
-def eye_like(node: Node) -> Value:
+def eye_like(node: OnnxNode) -> OnnxValue:
     """Fill a diagonal of a matrix of zeros with ones."""
     shape = node.shape(0)
     if len(shape) != 2:
@@ -67,8 +70,8 @@ def eye_like(node: Node) -> Value:
     return node.valued(result, shape, is_bool=is_bool)
 
 
-@operator("Trilu", since=14)
-def triangle(node: Node) -> Value:
+@operator("Trilu", since=14, host=(1,))
+def triangle(node: OnnxNode) -> OnnxValue:
     """Keep one side of a diagonal and the diagonal itself; fill the rest with zeros."""
     shape = node.shape(0)
     if len(shape) < 2:

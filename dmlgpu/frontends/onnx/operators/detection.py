@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from functools import partial
+from collections.abc import Generator, Sequence
+from typing import Any
 
 import numpy as np
 
 from dmlgpu.catalog.enums import AxisDirection, DataType, InterpolationMode, ReduceFunction
 from dmlgpu.catalog.operator_desc import Size2D
-from dmlgpu.frontends.onnx.compose import (
+from dmlgpu.frontends.onnx.expressions import (
     add,
     cast,
     choose,
@@ -18,14 +19,16 @@ from dmlgpu.frontends.onnx.compose import (
     doublings,
     multiply,
     number_like,
+    reshaped,
     sequence,
     spread,
     subtract,
     taken,
+    transposed,
 )
-from dmlgpu.frontends.onnx.node import Node, reshaped, transposed
-from dmlgpu.frontends.onnx.registry import operator
-from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.frontends.onnx.node import OnnxNode
+from dmlgpu.frontends.onnx.registry import Steps, operator
+from dmlgpu.frontends.onnx.values import NeedsHost, OnnxValue
 from dmlgpu.tensors.graphs import directmlx as dml
 from dmlgpu.tensors.graphs import functions
 from dmlgpu.tensors.graphs.expression import Expression
@@ -35,7 +38,7 @@ _MOST_SAMPLES = 256
 
 
 @operator("RoiAlign")
-def roi_align(node: Node) -> Value:
+def roi_align(node: OnnxNode) -> Steps:
     """Take the mean or the maximum of samples in each part of a region."""
     mode = node.text("mode", "avg")
     if mode not in ("avg", "max"):
@@ -48,28 +51,33 @@ def roi_align(node: Node) -> Value:
         raise node.refusal(
             f"regions must be {{R, 4}} and batch indices {{R}}, got {list(node.shape(1))} and {list(node.shape(2))}"
         )
-    x, rois, scale = node.tensor(0), node.tensor(1), node.number("spatial_scale", 1.0)
-    if not centred:
-        rois, scale = _at_least_one(rois, scale), 1.0
-    node.check_range(2, 0, x.sizes[0] - 1, "batch_indices")
+    node.check_range(2, 0, node.shape(0)[0] - 1, "batch_indices")
     sizes = node.integer("output_height", 1), node.integer("output_width", 1)
     if min(sizes) < 1:
         raise node.refusal(f"output_height and output_width must be at least 1, got {list(sizes)}")
-    shape = (rois.sizes[0], x.sizes[1], *sizes)
     samples = node.integer("sampling_ratio")
     if not 0 <= samples <= _MOST_SAMPLES:
         raise node.refusal(f"sampling_ratio must be between 0 and {_MOST_SAMPLES}, got {samples}")
+    slots = (yield from _slots(node, centred, sizes)) if mode == "max" else []
+    x, (rois, scale) = node.tensor(0), _regions(node, centred)
     if mode == "max":
-        result = _largest(node, x, rois, scale, sizes=sizes, shift=0.5 if centred else 0.0)
+        result = _largest(node, x, rois, scale, slots=slots, sizes=sizes, shift=0.5 if centred else 0.0)
     else:
+        shape = (rois.sizes[0], x.sizes[1], *sizes)
         result = _mean(node, x, rois, scale, shape=shape, shift=0.5 if centred else 0.0)
     if centred and not samples:
         result = choose(_with_area(rois, scale), result, 0.0)
     return node.valued(result)
 
 
+def _regions(node: OnnxNode, centred: bool) -> tuple[Expression, float]:
+    """Return the regions and their scale."""
+    rois, scale = node.tensor(1), node.number("spatial_scale", 1.0)
+    return (rois, scale) if centred else (_at_least_one(rois, scale), 1.0)
+
+
 def _mean(
-    node: Node, x: Expression, rois: Expression, scale: float, *, shape: tuple[int, int, int, int], shift: float
+    node: OnnxNode, x: Expression, rois: Expression, scale: float, *, shape: tuple[int, int, int, int], shift: float
 ) -> Expression:
     """Return the mean of the samples of each part of each region."""
     samples = node.integer("sampling_ratio")
@@ -114,7 +122,14 @@ def _with_area(rois: Expression, scale: float) -> Expression:
 
 
 def _largest(
-    node: Node, x: Expression, rois: Expression, scale: float, *, sizes: tuple[int, int], shift: float
+    node: OnnxNode,
+    x: Expression,
+    rois: Expression,
+    scale: float,
+    *,
+    slots: Sequence[int],
+    sizes: tuple[int, int],
+    shift: float,
 ) -> Expression:
     """Return the largest product of a neighbour and its weight over all samples: ONNX's maximum."""
     batch, channels, height, width = x.sizes
@@ -122,7 +137,6 @@ def _largest(
     first, second = _halves(multiply(cast(rois, DataType.FLOAT32), scale))
     extents = dml.split(subtract(second, first), 1, [1, 1])[::-1]
     starts = dml.split(add(first, -shift), 1, [1, 1])[::-1]
-    slots = _slots(node, cast(rois, DataType.FLOAT32), scale, sizes)
     axes = [
         _neighbours(start, extent, slot, samples=node.integer("sampling_ratio"), size=size, parts=parts)
         for start, extent, slot, size, parts in zip(starts, extents, slots, (height, width), sizes, strict=True)
@@ -145,21 +159,19 @@ def _largest(
     return cast(transposed(pictures, (0, 3, 1, 2)), x.data_type)
 
 
-def _slots(node: Node, rois: Expression, scale: float, sizes: tuple[int, int]) -> list[int]:
+def _slots(node: OnnxNode, centred: bool, sizes: tuple[int, int]) -> Generator[NeedsHost, Any, list[int]]:
     """Return the most samples per element along each axis, a power of 2 if the largest region decides it."""
     samples = node.integer("sampling_ratio")
     if samples > 0:
         return [samples, samples]
 
-    def largest() -> list[Expression]:
-        first, second = _halves(multiply(rois, scale))
-        extents = dml.reduce(subtract(second, first), ReduceFunction.MAX, axes=(0,))
-        parts = node.constant([[float(sizes[1]), float(sizes[0])]], DataType.FLOAT32)
-        counts = dml.clip(dml.ceil(divide(extents, parts)), 1.0, 2.0**30)
-        return [doublings(reshaped(cast(counts, DataType.INT32), (2,)))]
-
-    (exponents,) = node.finish(largest)
-    width, height = (1 << int(exponent) for exponent in node.read(exponents).reshape(-1))
+    rois, scale = _regions(node, centred)
+    first, second = _halves(multiply(cast(rois, DataType.FLOAT32), scale))
+    extents = dml.reduce(subtract(second, first), ReduceFunction.MAX, axes=(0,))
+    parts = node.constant([[float(sizes[1]), float(sizes[0])]], DataType.FLOAT32)
+    counts = dml.clip(dml.ceil(divide(extents, parts)), 1.0, 2.0**30)
+    (exponents,) = yield from node.computed(doublings(reshaped(cast(counts, DataType.INT32), (2,))))
+    width, height = (1 << int(exponent) for exponent in exponents.reshape(-1))
     if max(height, width) > _MOST_SAMPLES:
         raise node.refusal(f"regions must be at most {_MOST_SAMPLES} times the output, got {height} and {width}")
     return [height, width]
@@ -197,7 +209,7 @@ def _neighbours(
 
 
 @operator("MaxRoiPool")
-def max_roi_pool(node: Node) -> Value:
+def max_roi_pool(node: OnnxNode) -> OnnxValue:
     """Take the largest element of each part of a region."""
     for number, rank in enumerate((4, 2)):
         node.check_rank(number, rank)
@@ -219,8 +231,8 @@ _MOST_PAIRS = 2**28
 _FIRST_ROUNDS = 8
 
 
-@operator("NonMaxSuppression", since=10)
-def non_max_suppression(node: Node) -> Value:
+@operator("NonMaxSuppression", since=10, host=(2, 3, 4))
+def non_max_suppression(node: OnnxNode) -> Steps:
     """Return batch, class and index of the boxes that no better box of their class overlaps too much.
 
     Only boxes above the score are compared, so many as the class with the most of them has, up to a power of 2. A box
@@ -237,19 +249,19 @@ def non_max_suppression(node: Node) -> Value:
     if most <= 0:
         return node.known(np.zeros((0, 3), np.int64))
     if threshold is not None:
-        above = float(threshold)
-        (exponent,) = node.finish(lambda: [_candidates(node.tensor(1), above)])
-        count = min(count, 1 << int(node.read(exponent).reshape(-1)[0]))
+        (exponent,) = yield from node.computed(_candidates(node.tensor(1), threshold))
+        count = min(count, 1 << int(exponent.item()))
     if batch * classes * count**2 > _MOST_PAIRS:
         raise node.refusal(f"at most {_MOST_PAIRS} pairs of boxes are compared, got {batch * classes} times {count}^2")
-    order, overlaps, eligible, keeps, changed = node.finish(lambda: _ranked(node, count, threshold))
+    changed, keeps, order, overlaps, eligible = yield from node.computed(*_ranked(node, count, threshold))
     rounds = _FIRST_ROUNDS
-    while node.read(changed).reshape(-1)[0]:
-        keeps, changed = node.finish(partial(_go_on, node, overlaps, eligible, keeps, rounds))
+    while changed.item():
+        more = _decided(node.expression(overlaps), node.expression(eligible), node.expression(keeps), rounds)
+        changed, keeps = yield from node.computed(*more)
         rounds *= 2
     sizes = batch, classes, count
-    number_found, coordinates = node.finish(lambda: _coordinates(node.expression(keeps), sizes, most))
-    total = int(node.read(number_found).reshape(-1)[0])
+    count_of_boxes, coordinates = yield from node.computed(*_coordinates(node.expression(keeps), sizes, most))
+    total = int(count_of_boxes.item())
     if not total:
         return node.known(np.zeros((0, 3), np.int64))
     where = dml.slice(node.expression(coordinates), (0, 0), (total, 3))
@@ -270,12 +282,12 @@ def _candidates(scores: Expression, threshold: float) -> Expression:
     return doublings(reshaped(dml.reduce(counts, ReduceFunction.MAX, axes=(0, 1)), (1,)))
 
 
-def _ranked(node: Node, count: int, threshold: float | None) -> list[Expression]:
+def _ranked(node: OnnxNode, count: int, threshold: float | None) -> list[Expression]:
     """Return the best boxes of each class and their overlaps, and the first rounds.
 
     Returns:
-        Numbers of boxes {B, C, count}; which overlap which, {1, B * C, count, count}, from better ones in the columns;
-        which are above the score, {1, B * C, count, 1}; which stay; whether the last round changed any.
+        Whether the last round changed any box; which stay; numbers of boxes {B, C, count}; which overlap which, {1,
+        B * C, count, count}, from better ones in the columns; which are above the score, {1, B * C, count, 1}.
     """
     batch, classes, boxes = node.shape(1)
     scores, order = functions.top_k1(
@@ -291,7 +303,7 @@ def _ranked(node: Node, count: int, threshold: float | None) -> list[Expression]
         eligible = dml.fill_value_constant(node.builder, sizes, DataType.FLOAT32, 1.0)
     else:
         eligible = cast(spread(dml.greater_than, reshaped(scores, sizes), threshold), DataType.FLOAT32)
-    return [order, overlaps, eligible, *_decided(overlaps, eligible, eligible, _FIRST_ROUNDS)]
+    return [*_decided(overlaps, eligible, eligible, _FIRST_ROUNDS), order, overlaps, eligible]
 
 
 def _overlaps(boxes: Expression, sizes: tuple[int, ...], centred: bool, threshold: float) -> Expression:
@@ -316,17 +328,13 @@ def _overlaps(boxes: Expression, sizes: tuple[int, ...], centred: bool, threshol
     return cast(spread(dml.logical_and, overlap, before), DataType.FLOAT32)
 
 
-def _go_on(node: Node, overlaps: Value, eligible: Value, keeps: Value, rounds: int) -> list[Expression]:
-    return _decided(node.expression(overlaps), node.expression(eligible), node.expression(keeps), rounds)
-
-
 def _decided(overlaps: Expression, eligible: Expression, keeps: Expression, rounds: int) -> list[Expression]:
-    """Return which boxes stay after rounds, and whether the last round changed any."""
+    """Return whether the last of some rounds changed any box, and which stay."""
     before = keeps
     for _ in range(rounds):
         overlapped = spread(dml.greater_than, functions.gemm(overlaps, keeps), 0.5)
         before, keeps = keeps, multiply(eligible, cast(dml.logical_not(overlapped), DataType.FLOAT32))
-    return [keeps, dml.reduce(dml.abs(subtract(keeps, before)), ReduceFunction.MAX, axes=(0, 1, 2, 3))]
+    return [dml.reduce(dml.abs(subtract(keeps, before)), ReduceFunction.MAX, axes=(0, 1, 2, 3)), keeps]
 
 
 def _coordinates(keeps: Expression, sizes: tuple[int, int, int], most: int) -> list[Expression]:

@@ -10,11 +10,11 @@ import numpy as np
 from onnx import TensorProto
 
 from dmlgpu.catalog.enums import DataType, IsInfinityMode, QuantizationType
-from dmlgpu.frontends.onnx.constants import same
 from dmlgpu.frontends.onnx.elements import data_type_of
-from dmlgpu.frontends.onnx.node import Node, broadcast_to
+from dmlgpu.frontends.onnx.expressions import broadcast_to, same
+from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.registry import operator
-from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.frontends.onnx.values import OnnxValue
 from dmlgpu.tensors.graphs import directmlx as dml
 from dmlgpu.tensors.graphs import functions
 from dmlgpu.tensors.graphs.expression import Expression
@@ -73,7 +73,7 @@ SEVERAL: dict[str, Binary] = {"Sum": dml.add, "Max": dml.max, "Min": dml.min, "M
 
 
 @operator(*UNARY)
-def unary(node: Node) -> Value:
+def unary(node: OnnxNode) -> OnnxValue:
     """Apply a function to each element."""
     if node.op_type == "Identity":
         return node.valued(node.tensor(0), node.shape(0), is_bool=node.value(0).is_bool)
@@ -83,13 +83,13 @@ def unary(node: Node) -> Value:
 
 
 @operator("Not")
-def logical_not(node: Node) -> Value:
+def logical_not(node: OnnxNode) -> OnnxValue:
     """Negate booleans."""
     return node.valued(dml.logical_not(node.tensor(0)), node.shape(0), is_bool=True)
 
 
 @operator("IsInf")
-def is_infinite(node: Node) -> Value:
+def is_infinite(node: OnnxNode) -> OnnxValue:
     """Find infinities, of both signs or one."""
     positive, negative = node.flag("detect_positive", True), node.flag("detect_negative", True)
     if not (positive or negative):
@@ -103,7 +103,7 @@ def is_infinite(node: Node) -> Value:
 
 
 @operator(*BINARY)
-def binary(node: Node) -> Value:
+def binary(node: OnnxNode) -> OnnxValue:
     """Apply a function to the elements of two tensors."""
     if node.version < 7 and node.flag("broadcast"):
         raise node.refusal("broadcasting along an axis, of operator sets before 7, is not supported")
@@ -112,7 +112,7 @@ def binary(node: Node) -> Value:
 
 
 @operator("PRelu")
-def parametric_relu(node: Node) -> Value:
+def parametric_relu(node: OnnxNode) -> OnnxValue:
     """Multiply negative elements by a slope; DirectML's operator has no unsigned and no 64-bit integers."""
     (x, slope), shape = node.broadcast(node.value(0), node.value(1))
     if x.data_type.name.startswith("U"):
@@ -124,14 +124,14 @@ def parametric_relu(node: Node) -> Value:
 
 
 @operator("Mod")
-def modulus(node: Node) -> Value:
+def modulus(node: OnnxNode) -> OnnxValue:
     """Remainder with the divisor's sign, with ``fmod`` the dividend's."""
     (a, b), shape = node.broadcast(node.value(0), node.value(1))
     return node.valued((dml.modulus_truncate if node.flag("fmod") else dml.modulus_floor)(a, b), shape)
 
 
 @operator(*SEVERAL)
-def several(node: Node) -> Value:
+def several(node: OnnxNode) -> OnnxValue:
     """Combine any number of tensors."""
     expressions, shape = node.broadcast(*(node.value(number) for number in range(len(node))))
     result = reduce(SEVERAL[node.op_type], expressions)
@@ -141,14 +141,14 @@ def several(node: Node) -> Value:
 
 
 @operator("Where")
-def where(node: Node) -> Value:
+def where(node: OnnxNode) -> OnnxValue:
     """Select elements of one tensor or the other."""
     (condition, a, b), shape = node.broadcast(*(node.value(number) for number in range(3)))
     return node.valued(dml.if_(condition, a, b), shape)
 
 
 @operator("Clip")
-def clip(node: Node) -> Value:
+def clip(node: OnnxNode) -> OnnxValue:
     """Bound each element; bounds that only the device knows are read by MIN and MAX."""
     x, shape = node.tensor(0), node.shape(0)
     if node.version < 11:
@@ -169,7 +169,7 @@ def clip(node: Node) -> Value:
         return node.valued(dml.clip(x, min(low, high), high), shape)
     for bound, limit in zip(bounds, (dml.max, dml.min), strict=True):
         if bound is not None:
-            x = limit(x, node.broadcast(Value(shape, x.data_type, expression=x), bound)[0][1])
+            x = limit(x, node.broadcast(OnnxValue(shape, x.data_type, expression=x), bound)[0][1])
     return node.valued(x, shape)
 
 
@@ -178,7 +178,7 @@ _MAX_EXPONENT = 63
 
 
 @operator("Pow")
-def power(node: Node) -> Value:
+def power(node: OnnxNode) -> OnnxValue:
     """Raise to a power of any type; the result has the type of the base, truncated if that is an integer type."""
     exponent = node.value(1)
     known = exponent.array
@@ -232,7 +232,7 @@ def _of_integers(base: Expression, exponent: Expression, known: np.ndarray | Non
 
 
 @operator("BitShift")
-def bit_shift(node: Node) -> Value:
+def bit_shift(node: OnnxNode) -> OnnxValue:
     """Shift bits; signed elements keep their sign to the right, and a count outside the width shifts all bits out."""
     (a, b), shape = node.broadcast(node.value(0), node.value(1))
     signed = a.data_type
@@ -257,7 +257,7 @@ def bit_shift(node: Node) -> Value:
 
 
 @operator("Cast", "CastLike")
-def cast(node: Node) -> Value:
+def cast(node: OnnxNode) -> OnnxValue:
     """Convert elements, to the type of another tensor for CastLike."""
     if node.op_type == "CastLike":
         data_type, is_bool = node.data_type(1), node.value(1).is_bool
@@ -303,7 +303,7 @@ def as_truth(x: Expression) -> Expression:
 
 
 @operator("BitCast")
-def bit_cast(node: Node) -> Value:
+def bit_cast(node: OnnxNode) -> OnnxValue:
     """Reinterpret the bits as elements of another type of the same width."""
     element = node.integer("to")
     data_type = data_type_of(element, str(node))

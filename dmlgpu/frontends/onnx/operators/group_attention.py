@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.frontends.onnx.attention import (
-    Given,
-    Places,
+    AttentionInputs,
+    AttentionPositions,
     attend,
     bias_of,
     by_head,
@@ -21,11 +21,12 @@ from dmlgpu.frontends.onnx.attention import (
     side_by_side,
     without_blind,
 )
-from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped
+from dmlgpu.frontends.onnx.expressions import broadcast_to, reshaped
+from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.operators import MICROSOFT
 from dmlgpu.frontends.onnx.operators.attention import angles, rotated
-from dmlgpu.frontends.onnx.registry import Result, operator
-from dmlgpu.frontends.onnx.values import Bounds
+from dmlgpu.frontends.onnx.registry import Steps, operator
+from dmlgpu.frontends.onnx.values import Bounds, NeedsDecision
 from dmlgpu.tensors.graphs import directmlx as dml
 from dmlgpu.tensors.graphs import functions
 from dmlgpu.tensors.graphs.expression import Expression
@@ -46,7 +47,7 @@ class _Sizes:
 
 
 @operator("GroupQueryAttention", domain=MICROSOFT)
-def group_query_attention(node: Node) -> Sequence[Result]:
+def group_query_attention(node: OnnxNode) -> Steps:
     """Attention with a cache: new keys and values come behind those of the past that count.
 
     The cache has as many rows as the past, or as all keys where they are more. How many of them count stays on the
@@ -54,7 +55,7 @@ def group_query_attention(node: Node) -> Sequence[Result]:
     hides them all or the window is 0, has an output of 0, as in ONNX Runtime's CPU provider.
     """
     _refuse(node)
-    sizes = _sizes(node)
+    sizes = yield from _sizes(node)
     node.check_range(5, 0, sizes.keys - 1, "seqlens_k")
     query, key, value = _parts(node, sizes)
     known = dml.cast(reshaped(node.tensor(5), (sizes.batch,)), DataType.INT32)
@@ -72,7 +73,7 @@ def group_query_attention(node: Node) -> Sequence[Result]:
     seen = _seen(node, sizes, lengths, causal=is_composed or may_be_blind)
     bias = bias_of(seen, added, query.data_type)
     past = _cache(node, 3, sizes), _cache(node, 4, sizes)
-    operands = Given(parts[0], parts[1], parts[2], sizes.heads, sizes.shared, scale, bias, past)
+    operands = AttentionInputs(parts[0], parts[1], parts[2], sizes.heads, sizes.shared, scale, bias, past)
     results = attend(operands, lengths=lengths, present=True)
     output = results.output
     if is_composed:
@@ -85,7 +86,7 @@ def group_query_attention(node: Node) -> Sequence[Result]:
     return [output, results.key, results.value]
 
 
-def _refuse(node: Node) -> None:
+def _refuse(node: OnnxNode) -> None:
     for number, name in _REFUSED_INPUTS.items():
         if node.has(number):
             raise node.refusal(f"input {name} is not supported: caches are not quantized")
@@ -97,7 +98,7 @@ def _refuse(node: Node) -> None:
         raise node.refusal("attribute sliding_window_cache is not supported")
 
 
-def _sizes(node: Node) -> _Sizes:
+def _sizes(node: OnnxNode) -> Generator[NeedsDecision, Any, _Sizes]:
     node.check_rank(0, 3)
     heads, shared = node.integer("num_heads"), node.integer("kv_num_heads")
     batch, rows, width = node.shape(0)
@@ -120,11 +121,11 @@ def _sizes(node: Node) -> _Sizes:
         bounds.check(total)
         return max(past, int(total.reshape(-1)[0]))
 
-    keys = node.decided((6,), rows_of_cache)
+    keys = yield node.decided((6,), rows_of_cache)
     return _Sizes(heads, shared, size, batch, rows, keys)
 
 
-def _parts(node: Node, sizes: _Sizes) -> list[Expression]:
+def _parts(node: OnnxNode, sizes: _Sizes) -> list[Expression]:
     """Return queries, keys and values {batch, rows, heads, size}."""
     counts = (sizes.heads, sizes.shared, sizes.shared)
     if node.has(1):
@@ -136,7 +137,7 @@ def _parts(node: Node, sizes: _Sizes) -> list[Expression]:
     ]
 
 
-def _normalized(node: Node, x: Expression, number: int) -> Expression:
+def _normalized(node: OnnxNode, x: Expression, number: int) -> Expression:
     """Return heads divided by the root of the mean of their squares, and scaled."""
     return functions.mean_variance_normalization2(
         x,
@@ -148,7 +149,7 @@ def _normalized(node: Node, x: Expression, number: int) -> Expression:
 
 
 def _rotated(
-    node: Node, sizes: _Sizes, lengths: Expression, query: Expression, key: Expression
+    node: OnnxNode, sizes: _Sizes, lengths: Expression, query: Expression, key: Expression
 ) -> tuple[Expression, Expression]:
     """Return queries and keys rotated by the angles of their positions."""
     wide = (sizes.batch, sizes.rows)
@@ -163,7 +164,7 @@ def _rotated(
     return rotated(query, cos, sin, interleaved=interleaved), rotated(key, cos, sin, interleaved=interleaved)
 
 
-def _cache(node: Node, number: int, sizes: _Sizes) -> Expression:
+def _cache(node: OnnxNode, number: int, sizes: _Sizes) -> Expression:
     """Return past keys or values, padded with zeros to the rows of the cache."""
     if not node.has(number) or node.value(number).is_empty:
         whole = (sizes.batch, sizes.shared, sizes.keys, sizes.size)
@@ -173,16 +174,16 @@ def _cache(node: Node, number: int, sizes: _Sizes) -> Expression:
     return functions.padding1(past, start_padding=(0,) * 4, end_padding=(0, 0, missing, 0)) if missing else past
 
 
-def _seen(node: Node, sizes: _Sizes, lengths: Expression, *, causal: bool) -> Expression | None:
+def _seen(node: OnnxNode, sizes: _Sizes, lengths: Expression, *, causal: bool) -> Expression | None:
     """Return which keys of the cache each query sees, by its window and optionally by causality; None for all."""
-    positions = Places.of(node, sizes.rows, sizes.keys, reshaped(lengths, (sizes.batch, 1, 1, 1)))
+    positions = AttentionPositions.of(node, sizes.rows, sizes.keys, reshaped(lengths, (sizes.batch, 1, 1, 1)))
     window = node.integer("local_window_size", -1)
     conditions = [positions.no_later()] if causal else []
     conditions += [positions.no_earlier(window - 1)] if window >= 0 else []
     return everywhere(conditions) if conditions else None
 
 
-def _added(node: Node, sizes: _Sizes) -> Expression | None:
+def _added(node: OnnxNode, sizes: _Sizes) -> Expression | None:
     """Return the bias of the model, padded to the keys of the cache."""
     if not node.has(10):
         return None
@@ -191,7 +192,7 @@ def _added(node: Node, sizes: _Sizes) -> Expression | None:
     return functions.padding1(bias, start_padding=(0,) * 4, end_padding=(0, 0, 0, missing)) if missing > 0 else bias
 
 
-def _sink(node: Node, sizes: _Sizes, kind: DataType) -> Expression | None:
+def _sink(node: OnnxNode, sizes: _Sizes, kind: DataType) -> Expression | None:
     """Return the extra term of each head's softmax beside the scores."""
     if node.has(11):
         return reshaped(node.tensor(11), (1, sizes.heads, 1, 1))

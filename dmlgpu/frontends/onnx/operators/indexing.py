@@ -8,17 +8,17 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from dmlgpu.catalog.enums import AxisDirection, DataType, ReduceFunction
-from dmlgpu.frontends.onnx.compose import cast, number_like, sequence, subtract
-from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped, transposed
-from dmlgpu.frontends.onnx.registry import AS_FUNCTION, Result, operator
-from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.frontends.onnx.expressions import broadcast_to, cast, number_like, reshaped, sequence, subtract, transposed
+from dmlgpu.frontends.onnx.node import OnnxNode
+from dmlgpu.frontends.onnx.registry import AS_FUNCTION, Result, Steps, operator
+from dmlgpu.frontends.onnx.values import OnnxValue
 from dmlgpu.tensors.graphs import directmlx as dml
 from dmlgpu.tensors.graphs import functions
 from dmlgpu.tensors.graphs.expression import Expression
 
 
 @operator("Gather")
-def gather(node: Node) -> Value:
+def gather(node: OnnxNode) -> OnnxValue:
     """Gather slices along an axis; negative indices count from its end."""
     shape, indices = node.shape(0), node.shape(1)
     axis = node.axis(node.integer("axis"), len(shape))
@@ -72,7 +72,7 @@ def _from_pieces(
 
 
 @operator("GatherElements")
-def gather_elements(node: Node) -> Value:
+def gather_elements(node: OnnxNode) -> OnnxValue:
     """Gather single elements, each by its index along an axis."""
     axis = node.axis(node.integer("axis"), len(node.shape(0)))
     node.check_indices(1, node.shape(0)[axis])
@@ -84,7 +84,7 @@ def gather_elements(node: Node) -> Value:
 
 
 @operator("GatherND")
-def gather_nd(node: Node) -> Value:
+def gather_nd(node: OnnxNode) -> OnnxValue:
     """Gather slices by tuples of indices."""
     shape, indices = node.shape(0), node.shape(1)
     batch = node.integer("batch_dims")
@@ -113,20 +113,16 @@ def gather_nd(node: Node) -> Value:
 
 
 @operator("NonZero")
-def non_zero(node: Node) -> Value:
+def non_zero(node: OnnxNode) -> Steps:
     """Return the indices of nonzero elements; the host reads their number."""
     shape = node.shape(0)
-
-    def coordinates() -> tuple[dml.Expression, dml.Expression]:
-        x = node.tensor(0)
-        if x.data_type.bits == 64:
-            zero = node.constant([0], x.data_type).broadcast_to(x.sizes)
-            x = dml.logical_not(dml.equals(x, zero))
-        nonzero = functions.nonzero_coordinates(x)
-        return nonzero.output_count, nonzero.output_coordinates
-
-    count, indices = node.finish(coordinates)
-    total = int(node.read(count).reshape(-1)[0])
+    x = node.tensor(0)
+    if x.data_type.bits == 64:
+        zero = node.constant([0], x.data_type).broadcast_to(x.sizes)
+        x = dml.logical_not(dml.equals(x, zero))
+    nonzero = functions.nonzero_coordinates(x)
+    count, indices = yield from node.computed(nonzero.output_count, nonzero.output_coordinates)
+    total = int(count.item())
     rank = len(shape)
     if not total or not rank:
         return node.known(np.zeros((rank, total), np.int64))
@@ -135,7 +131,7 @@ def non_zero(node: Node) -> Value:
 
 
 @operator("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss", since=12)
-def loss(node: Node) -> Sequence[Result]:
+def loss(node: OnnxNode) -> Sequence[Result]:
     """ONNX's own body, for labels that name classes or are ignored."""
     ignored, shape = node.attribute("ignore_index"), node.shape(0)
     if len(shape) < 2 or node.shape(1) != (shape[0], *shape[2:]):
@@ -144,8 +140,8 @@ def loss(node: Node) -> Sequence[Result]:
     return AS_FUNCTION
 
 
-@operator("OneHot")
-def one_hot(node: Node) -> Value:
+@operator("OneHot", host=(1,))
+def one_hot(node: OnnxNode) -> OnnxValue:
     """Put one value at the index and another elsewhere, along a new axis."""
     shape = node.shape(0)
     depth = int(node.host_number(1))
@@ -167,7 +163,7 @@ _MOST_COLUMNS = 64
 
 
 @operator("Compress", since=9)
-def compress(node: Node) -> Value:
+def compress(node: OnnxNode) -> Steps:
     """Gather the slices along an axis whose condition is true."""
     shape = node.shape(0)
     axis = node.attribute("axis")
@@ -183,13 +179,9 @@ def compress(node: Node) -> Value:
     )
     if not count:
         return empty
-
-    def chosen() -> list[Expression]:
-        nonzero = functions.nonzero_coordinates(dml.slice(node.tensor(1), (0,), (count,)))
-        return [nonzero.output_count, nonzero.output_coordinates]
-
-    total, indices = node.finish(chosen)
-    remaining = int(node.read(total).reshape(-1)[0])
+    nonzero = functions.nonzero_coordinates(dml.slice(node.tensor(1), (0,), (count,)))
+    total, indices = yield from node.computed(nonzero.output_count, nonzero.output_coordinates)
+    remaining = int(total.item())
     if not remaining:
         return empty
     where = dml.slice(node.expression(indices), (0, 0), (remaining, 1))
@@ -199,7 +191,7 @@ def compress(node: Node) -> Value:
 
 
 @operator("Unique", since=11)
-def unique(node: Node) -> list[Value]:
+def unique(node: OnnxNode) -> Steps:
     """Return distinct elements or subtensors, their first indices, the inverse indices, and the counts.
 
     Rows are sorted, numbered by how many differ from the row before them, and each number's first row is taken.
@@ -209,8 +201,8 @@ def unique(node: Node) -> list[Value]:
     rows = (math.prod(shape), 1) if axis is None else (shape[number], math.prod(shape) // shape[number])
     if rows[1] > _MOST_COLUMNS:
         raise node.refusal(f"subtensors of at most {_MOST_COLUMNS} elements are compared, got {rows[1]}")
-    order, group, total, starts = node.finish(lambda: _grouped(_rows(node, number, rows)))
-    count = int(node.read(total).reshape(-1)[0])
+    total, order, group, starts = yield from node.computed(*_grouped(_rows(node, number, rows)))
+    count = int(total.item())
     order_now, group_now = node.expression(order), node.expression(group)
     begins = cast(reshaped(dml.slice(node.expression(starts), (0, 0), (count, 1)), (count,)), DataType.INT32)
     ends = number_like(begins, rows[0])
@@ -235,7 +227,7 @@ def unique(node: Node) -> list[Value]:
     return [node.valued(parts), *(node.valued(cast(indices, DataType.INT64)) for indices in (first, inverse, often))]
 
 
-def _rows(node: Node, axis: int, sizes: tuple[int, int]) -> Expression:
+def _rows(node: OnnxNode, axis: int, sizes: tuple[int, int]) -> Expression:
     """Return the compared subtensors, one per row."""
     x = node.tensor(0)
     if sizes[1] == 1:
@@ -265,4 +257,4 @@ def _grouped(rows: Expression) -> list[Expression]:
         starts = dml.join([starts, reshaped(differs, (count - 1,))], 0)
     group = dml.cumulative_summation(starts, axis=0, axis_direction=AxisDirection.INCREASING, has_exclusive_sum=False)
     firsts = functions.nonzero_coordinates(starts)
-    return [order, subtract(group, 1), firsts.output_count, firsts.output_coordinates]
+    return [firsts.output_count, order, subtract(group, 1), firsts.output_coordinates]

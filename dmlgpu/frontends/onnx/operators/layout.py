@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from dmlgpu.catalog.enums import DataType, DepthSpaceOrder, PaddingMode
-from dmlgpu.frontends.onnx.node import (
-    Array,
-    Node,
-    broadcast_to,
-    checked_shape,
-    reshaped,
-    slice_range,
-    split_sizes,
-    transposed,
-)
-from dmlgpu.frontends.onnx.registry import operator
-from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.frontends.onnx.expressions import broadcast_to, reshaped, transposed
+from dmlgpu.frontends.onnx.node import Array, OnnxNode, checked_shape, slice_range, split_sizes
+from dmlgpu.frontends.onnx.registry import Steps, operator
+from dmlgpu.frontends.onnx.values import OnnxValue
 from dmlgpu.tensors.graphs import directmlx as dml
 from dmlgpu.tensors.graphs import functions
 
 
-@operator("Reshape")
-def reshape(node: Node) -> Value:
+@operator("Reshape", host=(1,))
+def reshape(node: OnnxNode) -> OnnxValue:
     """Reinterpret the elements in another shape; 0 keeps a size, -1 is inferred."""
     sizes = list(node.host_integers(1)) if node.version >= 5 else list(node.integers("shape") or ())
     shape = node.shape(0)
@@ -41,7 +34,7 @@ def reshape(node: Node) -> Value:
 
 
 @operator("Flatten")
-def flatten(node: Node) -> Value:
+def flatten(node: OnnxNode) -> OnnxValue:
     """Reinterpret the elements as a matrix."""
     shape = node.shape(0)
     axis = node.integer("axis", 1)
@@ -49,8 +42,8 @@ def flatten(node: Node) -> Value:
     return node.valued(node.tensor(0), (math.prod(shape[:axis]), math.prod(shape[axis:])))
 
 
-@operator("Squeeze")
-def squeeze(node: Node) -> Value:
+@operator("Squeeze", host=(1,))
+def squeeze(node: OnnxNode) -> OnnxValue:
     """Remove dimensions of size 1."""
     listed = node.host_integers(1) if node.has(1) else node.integers("axes")
     shape = node.shape(0)
@@ -63,8 +56,8 @@ def squeeze(node: Node) -> Value:
     return node.valued(node.tensor(0), [size for axis, size in enumerate(shape) if axis not in axes])
 
 
-@operator("Unsqueeze")
-def unsqueeze(node: Node) -> Value:
+@operator("Unsqueeze", host=(1,))
+def unsqueeze(node: OnnxNode) -> OnnxValue:
     """Insert dimensions of size 1."""
     listed = node.host_integers(1) if node.has(1) else node.integers("axes") or ()
     rank = len(node.shape(0)) + len(listed)
@@ -76,7 +69,7 @@ def unsqueeze(node: Node) -> Value:
 
 
 @operator("Transpose")
-def transpose(node: Node) -> Value:
+def transpose(node: OnnxNode) -> OnnxValue:
     """Permute dimensions."""
     x = node.tensor(0)
     order = node.integers("perm") or tuple(reversed(range(len(node.shape(0)))))
@@ -88,8 +81,8 @@ def transpose(node: Node) -> Value:
     return node.valued(transposed(x, order))
 
 
-@operator("Expand")
-def expand(node: Node) -> Value:
+@operator("Expand", host=(1,))
+def expand(node: OnnxNode) -> OnnxValue:
     """Repeat dimensions of size 1."""
     requested = node.host_integers(1)
     try:
@@ -101,8 +94,8 @@ def expand(node: Node) -> Value:
     return node.valued(broadcast_to(node.tensor(0), shape or (1,)), shape)
 
 
-@operator("Tile")
-def tile(node: Node) -> Value:
+@operator("Tile", host=(1,))
+def tile(node: OnnxNode) -> OnnxValue:
     """Repeat the tensor along each dimension."""
     repeats = node.host_integers(1, len(node.shape(0)))
     shape = checked_shape(node, [size * count for size, count in zip(node.shape(0), repeats, strict=True)])
@@ -112,20 +105,20 @@ def tile(node: Node) -> Value:
 
 
 @operator("DepthToSpace")
-def depth_to_space(node: Node) -> Value:
+def depth_to_space(node: OnnxNode) -> OnnxValue:
     """Blocks of channels become height and width."""
     return node.valued(
         functions.depth_to_space1(node.tensor(0), block_size=node.integer("blocksize"), order=_order(node))
     )
 
 
-def _order(node: Node) -> DepthSpaceOrder:
+def _order(node: OnnxNode) -> DepthSpaceOrder:
     first = node.text("mode", "DCR") == "DCR"
     return DepthSpaceOrder.DEPTH_COLUMN_ROW if first else DepthSpaceOrder.COLUMN_ROW_DEPTH
 
 
 @operator("SpaceToDepth")
-def space_to_depth(node: Node) -> Value:
+def space_to_depth(node: OnnxNode) -> OnnxValue:
     """Blocks of height and width become channels."""
     return node.valued(
         functions.space_to_depth1(node.tensor(0), block_size=node.integer("blocksize"), order=_order(node))
@@ -133,7 +126,7 @@ def space_to_depth(node: Node) -> Value:
 
 
 @operator("ReverseSequence", since=10)
-def reverse_sequence(node: Node) -> Value:
+def reverse_sequence(node: OnnxNode) -> OnnxValue:
     """Reverse the first elements of each sequence, as many as its length."""
     x, batch, time = node.tensor(0), node.integer("batch_axis", 1), node.integer("time_axis")
     batch, time = node.axis(batch, len(x.sizes)), node.axis(time, len(x.sizes))
@@ -147,8 +140,8 @@ def reverse_sequence(node: Node) -> Value:
     return node.valued(functions.reverse_subsequences(x, lengths, axis=time))
 
 
-@operator("Col2Im", since=18)
-def column_to_image(node: Node) -> Value:
+@operator("Col2Im", since=18, host=(1, 2))
+def column_to_image(node: OnnxNode) -> OnnxValue:
     """Sum columns of windows into the image that they were taken from."""
     node.check_rank(0, 3)
     sizes = node.host_integers(1)
@@ -172,7 +165,7 @@ def column_to_image(node: Node) -> Value:
 
 
 @operator("Concat")
-def concat(node: Node) -> Value:
+def concat(node: OnnxNode) -> OnnxValue:
     """Concatenate tensors along an axis; empty ones add nothing, and may have another rank."""
     values = [node.value(number) for number in range(len(node))]
     rank = len(values[0].shape)
@@ -185,8 +178,8 @@ def concat(node: Node) -> Value:
     return node.valued(parts[0] if len(parts) == 1 else dml.join(parts, axis))
 
 
-@operator("Split")
-def split(node: Node) -> list[Value]:
+@operator("Split", host=(1,))
+def split(node: OnnxNode) -> list[OnnxValue]:
     """Split a tensor into pieces along an axis."""
     shape = node.shape(0)
     axis = node.axis(node.integer("axis"), len(shape))
@@ -196,8 +189,8 @@ def split(node: Node) -> list[Value]:
     return [node.valued(next(present)) if size else node.known(empty) for size in sizes]
 
 
-@operator("Slice")
-def slice_(node: Node) -> Value:
+@operator("Slice", host=(3, 4))
+def slice_(node: OnnxNode) -> Steps | OnnxValue:
     """Take ranges along axes, with steps forwards or backwards."""
     shape = node.shape(0)
     if node.version >= 10 and any(node.value(number).array is None for number in (1, 2)):
@@ -232,7 +225,7 @@ def slice_(node: Node) -> Value:
     return node.valued(dml.slice(node.tensor(0), first, extents, strides))
 
 
-def _slice_on_device(node: Node) -> Value:
+def _slice_on_device(node: OnnxNode) -> Steps:
     """Slice from starts on the device: only the lengths are read by the host, and decide what is compiled."""
     shape = node.shape(0)
     node.check_rank(1, 1)
@@ -248,7 +241,7 @@ def _slice_on_device(node: Node) -> Value:
         ranges = zip(axes, starts.tolist(), ends.tolist(), steps, strict=True)
         return tuple(len(slice_range(shape[axis], start, end, step)) for axis, start, end, step in ranges)
 
-    known_lengths = node.decided((1, 2), lengths)
+    known_lengths = yield node.decided((1, 2), lengths)
     result = list(shape)
     for axis, length in zip(axes, known_lengths, strict=True):
         result[axis] = length
@@ -282,8 +275,13 @@ _PADDING_MODES = {
 }
 
 
-@operator("Pad")
-def pad(node: Node) -> Value:
+def _read_by_pad(node: OnnxNode) -> Sequence[int]:
+    """Pads and axes, and a number to pad with; a tensor of another shape is none."""
+    return (1, 2, 3) if node.has(2) and node.value(2).shape in ((), (1,)) else (1, 3)
+
+
+@operator("Pad", host=_read_by_pad)
+def pad(node: OnnxNode) -> OnnxValue:
     """Pad with elements; negative counts crop."""
     shape = node.shape(0)
     pads = node.host_integers(1) if node.version >= 11 else node.integers("pads") or ()

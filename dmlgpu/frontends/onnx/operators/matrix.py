@@ -10,19 +10,30 @@ from collections.abc import Sequence
 import numpy as np
 
 from dmlgpu.catalog.enums import AxisDirection, DataType, MatrixTransform, ReduceFunction
-from dmlgpu.frontends.onnx.compose import cast, choose, divide, multiply, sequence, spread, subtract
-from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped, transposed
+from dmlgpu.frontends.onnx.expressions import (
+    broadcast_to,
+    cast,
+    choose,
+    divide,
+    multiply,
+    reshaped,
+    sequence,
+    spread,
+    subtract,
+    transposed,
+)
+from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.operators import MICROSOFT
 from dmlgpu.frontends.onnx.operators.activation import activated
 from dmlgpu.frontends.onnx.registry import operator
-from dmlgpu.frontends.onnx.values import Shape, Value
+from dmlgpu.frontends.onnx.values import OnnxValue, Shape
 from dmlgpu.tensors.graphs import directmlx as dml
 from dmlgpu.tensors.graphs import functions
 from dmlgpu.tensors.graphs.expression import Expression
 
 
 @operator("MatMul")
-def matmul(node: Node) -> Value:
+def matmul(node: OnnxNode) -> OnnxValue:
     """Multiply matrices or stacks of them; one by a matrix that the adapter cannot bind at once, piece by piece."""
     pieces = node.pieces(1, len(node.shape(1)) - 1) if len(node.shape(1)) == 2 else [node.tensor(1)]
     if len(pieces) == 1:
@@ -33,7 +44,7 @@ def matmul(node: Node) -> Value:
     return node.valued(dml.join(parts, len(shape) - 1), shape)
 
 
-def product(node: Node, a: Expression, left: Shape, b: Expression, right: Shape) -> tuple[Expression, Shape]:
+def product(node: OnnxNode, a: Expression, left: Shape, b: Expression, right: Shape) -> tuple[Expression, Shape]:
     """Return the product of stacks of matrices as in NumPy's matmul, and its shape.
 
     Integers are multiplied as integers, element by element, since GEMM has floats only.
@@ -53,7 +64,7 @@ def product(node: Node, a: Expression, left: Shape, b: Expression, right: Shape)
     return functions.gemm(a, b), shape
 
 
-def stacks_of_matrices(node: Node, left: Shape, right: Shape) -> tuple[Shape, Shape, Shape, Shape]:
+def stacks_of_matrices(node: OnnxNode, left: Shape, right: Shape) -> tuple[Shape, Shape, Shape, Shape]:
     """Return the shapes of factors as stacks of matrices, that of the stack, and that of NumPy's matmul of them."""
     if not left or not right:
         raise node.refusal(f"factors must have at least 1 dimension, got {list(left)} and {list(right)}")
@@ -80,12 +91,12 @@ def _integers(a: Expression, b: Expression, stack: Shape) -> Expression:
 
 
 @operator("Gemm")
-def gemm(node: Node) -> Value:
+def gemm(node: OnnxNode) -> OnnxValue:
     """alpha * A' * B' + beta * C, exact for integers."""
     return _gemm(node) if node.data_type(0).is_float else _integer_gemm(node)
 
 
-def _integer_gemm(node: Node) -> Value:
+def _integer_gemm(node: OnnxNode) -> OnnxValue:
     """Return the result for integers, whose alpha and beta are integers, too."""
     a, b = node.tensor(0), node.tensor(1)
     if len(a.sizes) != 2 or len(b.sizes) != 2:
@@ -103,7 +114,7 @@ def _integer_gemm(node: Node) -> Value:
     return node.valued(result)
 
 
-def _gemm(node: Node) -> Value:
+def _gemm(node: OnnxNode) -> OnnxValue:
     """Return the result for floats."""
     a = node.tensor(0)
     turned = [node.flag("transA"), node.flag("transB")]
@@ -135,7 +146,7 @@ def _gemm(node: Node) -> Value:
 
 
 @operator("FusedGemm", domain=MICROSOFT)
-def fused_gemm(node: Node) -> Value:
+def fused_gemm(node: OnnxNode) -> OnnxValue:
     """Gemm, then an activation."""
     plain = gemm(node)
     parameters = [node.attribute(f"activation_{name}") for name in ("alpha", "beta", "gamma")]
@@ -145,7 +156,7 @@ def fused_gemm(node: Node) -> Value:
 
 
 @operator("FusedMatMul", "TransposeMatMul", "FusedMatMulActivation", domain=MICROSOFT)
-def fused_matmul(node: Node) -> Value:
+def fused_matmul(node: OnnxNode) -> OnnxValue:
     """Multiply stacks of matrices, either seen with dimensions exchanged; scale; then an activation."""
     (a, left), (b, right) = (_factor(node, number, letter) for number, letter in enumerate("AB"))
     result, shape = product(node, a, left, b, right)
@@ -156,7 +167,7 @@ def fused_matmul(node: Node) -> Value:
     return node.valued(result, shape)
 
 
-def _factor(node: Node, number: int, letter: str) -> tuple[Expression, Shape]:
+def _factor(node: OnnxNode, number: int, letter: str) -> tuple[Expression, Shape]:
     """Return a factor, transposed as the node's attributes say, and its shape."""
     factor, shape = node.tensor(number), node.shape(number)
     rank = len(shape)
@@ -175,7 +186,7 @@ Labels = tuple[str, ...]
 
 
 @operator("Einsum", since=12)
-def einsum(node: Node) -> Value:
+def einsum(node: OnnxNode) -> OnnxValue:
     """Multiply the operands one after the other; sum over labels that neither a later operand nor the result names."""
     terms, result = _parsed(node)
     operands = [
@@ -198,7 +209,7 @@ def einsum(node: Node) -> Value:
     return node.valued(total, shape)
 
 
-def _parsed(node: Node) -> tuple[list[Labels], Labels]:
+def _parsed(node: OnnxNode) -> tuple[list[Labels], Labels]:
     """Return the labels of operands and of the result; ``...`` stands for labels of its own."""
     text = node.text("equation").replace(" ", "")
     left, arrow, right = text.partition("->")
@@ -228,7 +239,7 @@ def _parsed(node: Node) -> tuple[list[Labels], Labels]:
     return operands, (*rest, *sorted(label for label, count in counts.items() if count == 1))
 
 
-def _diagonal(node: Node, x: Expression, labels: Labels, rank: int) -> tuple[Expression, Labels]:
+def _diagonal(node: OnnxNode, x: Expression, labels: Labels, rank: int) -> tuple[Expression, Labels]:
     """Return an operand with each label once: equal ones name a diagonal, whose stride is the sum of theirs."""
     if not rank:
         return x, ()
@@ -257,7 +268,7 @@ def _summed(x: Expression, labels: Labels, needed: set[str]) -> tuple[Expression
 
 
 def _contracted(
-    node: Node, first: tuple[Expression, Labels], second: tuple[Expression, Labels], later: set[str]
+    node: OnnxNode, first: tuple[Expression, Labels], second: tuple[Expression, Labels], later: set[str]
 ) -> tuple[Expression, Labels]:
     """Return the product of two operands, summed over what nothing later needs: a stack of matrix products."""
     a, left = _summed(*first, later | set(second[1]))
@@ -291,7 +302,7 @@ _MOST_ROWS = 64
 
 
 @operator("Det", since=11)
-def determinant(node: Node) -> Value:
+def determinant(node: OnnxNode) -> OnnxValue:
     """Eliminate column by column, each by the row with the largest element in it."""
     shape = node.shape(0)
     if len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] > _MOST_ROWS:

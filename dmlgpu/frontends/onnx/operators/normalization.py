@@ -6,17 +6,27 @@ import math
 from collections.abc import Sequence
 
 from dmlgpu.catalog.enums import DataType, ReduceFunction
-from dmlgpu.frontends.onnx.compose import add, cast, choose, divide, multiply, spread
-from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped, transposed
+from dmlgpu.frontends.onnx.expressions import (
+    add,
+    broadcast_to,
+    cast,
+    choose,
+    divide,
+    multiply,
+    reshaped,
+    spread,
+    transposed,
+)
+from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.operators import MICROSOFT
 from dmlgpu.frontends.onnx.registry import AS_FUNCTION, Result, operator
-from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.frontends.onnx.values import OnnxValue
 from dmlgpu.tensors.graphs import directmlx as dml
 from dmlgpu.tensors.graphs import functions
 from dmlgpu.tensors.graphs.expression import Expression
 
 
-def per_channel(node: Node, number: int, rank: int) -> Expression:
+def per_channel(node: OnnxNode, number: int, rank: int) -> Expression:
     """Return an input of one element per channel or pixel, with the dimensions of {N, C, ...}."""
     tensor = node.tensor(number)
     if len(tensor.sizes) > 1:
@@ -25,7 +35,7 @@ def per_channel(node: Node, number: int, rank: int) -> Expression:
 
 
 @operator("BatchNormalization")
-def batch_normalization(node: Node) -> Value | Sequence[Result]:
+def batch_normalization(node: OnnxNode) -> OnnxValue | Sequence[Result]:
     """Normalize channels by given means and variances, in training by their own."""
     x = node.tensor(0)
     if len(x.sizes) < 2:
@@ -39,7 +49,7 @@ def batch_normalization(node: Node) -> Value | Sequence[Result]:
     return node.valued(result, node.shape(0))
 
 
-def _training(node: Node, x: Expression) -> Sequence[Result]:
+def _training(node: OnnxNode, x: Expression) -> Sequence[Result]:
     """Normalize channels by the batch's statistics; return the running ones, and the batch's own before version 14."""
     scale, bias, mean, variance = (per_channel(node, number, len(x.sizes)) for number in range(1, 5))
     trained = functions.batch_normalization_training(
@@ -57,7 +67,7 @@ def _training(node: Node, x: Expression) -> Sequence[Result]:
 
 
 @operator("InstanceNormalization")
-def instance_normalization(node: Node) -> Value:
+def instance_normalization(node: OnnxNode) -> OnnxValue:
     """Normalize each channel of each picture by its own statistics."""
     x = node.tensor(0)
     rank = len(x.sizes)
@@ -72,7 +82,7 @@ def instance_normalization(node: Node) -> Value:
 
 
 @operator("LayerNormalization", since=17)
-def layer_normalization(node: Node) -> Value | Sequence[Result]:
+def layer_normalization(node: OnnxNode) -> OnnxValue | Sequence[Result]:
     """Normalize over the dimensions from an axis on; requested statistics by ONNX's own function."""
     if node.wants(1) or node.wants(2):
         return AS_FUNCTION
@@ -92,7 +102,7 @@ def layer_normalization(node: Node) -> Value | Sequence[Result]:
 
 
 @operator("MeanVarianceNormalization")
-def mean_variance_normalization(node: Node) -> Value:
+def mean_variance_normalization(node: OnnxNode) -> OnnxValue:
     """Mean 0 and variance 1 over axes."""
     x = node.tensor(0)
     axes = tuple(node.axis(axis, len(x.sizes)) for axis in node.integers("axes") or (0, 2, 3))
@@ -100,7 +110,7 @@ def mean_variance_normalization(node: Node) -> Value:
 
 
 @operator("LRN")
-def local_response_normalization(node: Node) -> Value:
+def local_response_normalization(node: OnnxNode) -> OnnxValue:
     """Divide by the squares of neighbouring channels."""
     x = node.tensor(0)
     result = functions.local_response_normalization(
@@ -115,7 +125,7 @@ def local_response_normalization(node: Node) -> Value:
 
 
 @operator("LpNormalization")
-def lp_normalization(node: Node) -> Value:
+def lp_normalization(node: OnnxNode) -> OnnxValue:
     """Divide by the p-norm along an axis; the result is 0 if the norm is."""
     x, p = node.tensor(0), node.integer("p", 2)
     if p not in (1, 2):
@@ -130,7 +140,7 @@ _WITH_SMALL_EPSILON = ("EmbedLayerNormalization", "SkipLayerNormalization", "Ski
 
 
 def normalized(
-    node: Node,
+    node: OnnxNode,
     x: Expression,
     axes: Sequence[int],
     *,
@@ -162,12 +172,12 @@ def normalized(
     return result if bias is None else dml.add(result, bias)
 
 
-def _epsilon(node: Node) -> float:
+def _epsilon(node: OnnxNode) -> float:
     return node.number("epsilon", 1e-12 if node.op_type in _WITH_SMALL_EPSILON else 1e-5)
 
 
 def _statistics(
-    node: Node, x: Expression, axes: Sequence[int], first: int, *, centred: bool = True
+    node: OnnxNode, x: Expression, axes: Sequence[int], first: int, *, centred: bool = True
 ) -> tuple[Result, Result]:
     """Return the mean and the inverse deviation of rows, outputs ``first`` and the next, or None if not requested."""
     if not (node.wants(first) or node.wants(first + 1)):
@@ -181,7 +191,7 @@ def _statistics(
 
 
 @operator("RMSNormalization", since=23)
-def rms_normalization(node: Node) -> Value | Sequence[Result]:
+def rms_normalization(node: OnnxNode) -> OnnxValue | Sequence[Result]:
     """Divide by the root of the mean of squares, over the dimensions from an axis on."""
     if node.data_type(0) is not node.data_type(1) or node.integer("stash_type", 1) != 1:
         return AS_FUNCTION
@@ -189,14 +199,14 @@ def rms_normalization(node: Node) -> Value | Sequence[Result]:
     return node.valued(normalized(node, node.tensor(0), axes, scale=node.tensor(1), centred=False), node.shape(0))
 
 
-def _axes_from(node: Node) -> tuple[int, ...]:
+def _axes_from(node: OnnxNode) -> tuple[int, ...]:
     rank = len(node.shape(0))
     return tuple(range(node.axis(node.integer("axis", -1), rank), rank))
 
 
 @operator("SimplifiedLayerNormalization")
 @operator("SimplifiedLayerNormalization", domain=MICROSOFT)
-def simplified_layer_normalization(node: Node) -> Sequence[Result]:
+def simplified_layer_normalization(node: OnnxNode) -> Sequence[Result]:
     """RMSNormalization, and the inverse of the root mean square."""
     x, axes = node.tensor(0), _axes_from(node)
     result = normalized(node, x, axes, scale=node.tensor(1), centred=False)
@@ -206,7 +216,7 @@ def simplified_layer_normalization(node: Node) -> Sequence[Result]:
 
 @operator("LayerNormalization", domain=MICROSOFT)
 @operator("LayerNormalization", since=1)
-def fused_layer_normalization(node: Node) -> Sequence[Result]:
+def fused_layer_normalization(node: OnnxNode) -> Sequence[Result]:
     """Normalize over the dimensions from an axis on."""
     x, axes = node.tensor(0), _axes_from(node)
     result = normalized(node, x, axes, scale=node.tensor(1), bias=node.optional_tensor(2))
@@ -214,7 +224,7 @@ def fused_layer_normalization(node: Node) -> Sequence[Result]:
 
 
 @operator("SkipLayerNormalization", "SkipSimplifiedLayerNormalization", domain=MICROSOFT)
-def skip_layer_normalization(node: Node) -> Sequence[Result]:
+def skip_layer_normalization(node: OnnxNode) -> Sequence[Result]:
     """Add tensors and a bias, and normalize the last dimension; also the sum."""
     simplified = node.op_type == "SkipSimplifiedLayerNormalization"
     x = node.tensor(0)
@@ -230,7 +240,7 @@ def skip_layer_normalization(node: Node) -> Sequence[Result]:
 
 
 @operator("GroupNorm", "SkipGroupNorm", domain=MICROSOFT)
-def group_normalization(node: Node) -> Sequence[Result]:
+def group_normalization(node: OnnxNode) -> Sequence[Result]:
     """Normalize groups of channels of each image, after a sum for SkipGroupNorm; optionally apply Swish."""
     x = node.tensor(0)
     last = node.flag("channels_last", True)
@@ -261,7 +271,7 @@ def group_normalization(node: Node) -> Sequence[Result]:
     return results
 
 
-def _per_picture(node: Node, number: int, x: Expression, last: bool) -> Expression:
+def _per_picture(node: OnnxNode, number: int, x: Expression, last: bool) -> Expression:
     """Return an input of the sizes of x or one of an element per channel, for all images or for each."""
     parameter = node.tensor(number)
     if len(parameter.sizes) < 4:
@@ -271,7 +281,7 @@ def _per_picture(node: Node, number: int, x: Expression, last: bool) -> Expressi
 
 
 @operator("EmbedLayerNormalization", domain=MICROSOFT)
-def embed_layer_normalization(node: Node) -> Sequence[Result]:
+def embed_layer_normalization(node: OnnxNode) -> Sequence[Result]:
     """Add the embeddings of words, positions and segments, and normalize; also the number of unmasked words."""
     for number in (0, 2, 3):
         node.check_rank(number, 2)
@@ -293,7 +303,7 @@ def embed_layer_normalization(node: Node) -> Sequence[Result]:
     return [result, _mask_index(node, batch) if node.wants(1) else None, total if node.wants(2) else None]
 
 
-def _embedded(node: Node, number: int, indices: Expression, shape: Sequence[int]) -> Expression:
+def _embedded(node: OnnxNode, number: int, indices: Expression, shape: Sequence[int]) -> Expression:
     """Return the rows of a table at indices."""
     table = node.tensor(number)
     rank = len(shape)
@@ -306,7 +316,7 @@ def _embedded(node: Node, number: int, indices: Expression, shape: Sequence[int]
     return reshaped(rows, (*shape, table.sizes[-1]))
 
 
-def _mask_index(node: Node, batch: int) -> Expression:
+def _mask_index(node: OnnxNode, batch: int) -> Expression:
     """Return how many elements of the mask are 1, per sequence."""
     if not node.has(7):
         return dml.fill_value_constant(node.builder, (batch,), DataType.INT32, 0)

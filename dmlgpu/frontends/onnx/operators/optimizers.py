@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.frontends.onnx.compose import add, cast, choose, divide, multiply, spread, subtract
-from dmlgpu.frontends.onnx.node import Node, reshaped
+from dmlgpu.frontends.onnx.expressions import add, cast, choose, divide, multiply, reshaped, spread, subtract
+from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.registry import operator
-from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.frontends.onnx.values import OnnxValue
 from dmlgpu.tensors.graphs import directmlx as dml
 from dmlgpu.tensors.graphs import functions
 from dmlgpu.tensors.graphs.expression import Expression
@@ -21,7 +21,7 @@ _NEVER = 2.0**31
 Step = Callable[[Sequence[Expression], Expression, Expression], Sequence[Expression]]
 
 
-def _optimized(node: Node, states: int, step: Step) -> list[Value]:
+def _optimized(node: OnnxNode, states: int, step: Step) -> list[OnnxValue]:
     """Apply a step to each tensor, its gradient and its states; outputs are grouped like inputs."""
     if len(node) < 2 or (len(node) - 2) % (states + 2):
         raise node.refusal(f"inputs must be rate, count, and {states + 2} for each tensor, got {len(node)}")
@@ -36,14 +36,14 @@ def _optimized(node: Node, states: int, step: Step) -> list[Value]:
     return [value for group in zip(*results, strict=True) for value in group]
 
 
-def _regular(node: Node, x: Expression, gradient: Expression) -> Expression:
+def _regular(node: OnnxNode, x: Expression, gradient: Expression) -> Expression:
     """Return the gradient plus that of the regularization by the squared norm."""
     factor = node.number("norm_coefficient")
     return add(gradient, multiply(x, factor)) if factor else gradient
 
 
 @operator("Adam", domain=_DOMAIN)
-def adam(node: Node) -> list[Value]:
+def adam(node: OnnxNode) -> list[OnnxValue]:
     """Move by ADAM_OPTIMIZER; step 0 is not corrected, as if many had been done."""
 
     def step(tensors: Sequence[Expression], rate: Expression, steps: Expression) -> Sequence[Expression]:
@@ -69,7 +69,7 @@ def adam(node: Node) -> list[Value]:
 
 
 @operator("Adagrad", domain=_DOMAIN)
-def adagrad(node: Node) -> list[Value]:
+def adagrad(node: OnnxNode) -> list[OnnxValue]:
     """Move by the gradient over the root of all squared gradients so far."""
 
     def step(tensors: Sequence[Expression], rate: Expression, steps: Expression) -> Sequence[Expression]:
@@ -84,7 +84,7 @@ def adagrad(node: Node) -> list[Value]:
 
 
 @operator("Momentum", domain=_DOMAIN)
-def momentum(node: Node) -> list[Value]:
+def momentum(node: OnnxNode) -> list[OnnxValue]:
     """Move by a mean of gradients that fades, or Nesterov's."""
     mode, alpha = node.text("mode"), node.number("alpha")
     if mode not in ("standard", "nesterov"):

@@ -6,18 +6,18 @@ import math
 from dataclasses import replace
 
 from dmlgpu.catalog.enums import DataType, ReduceFunction
-from dmlgpu.frontends.onnx.compose import add, cast, divide, multiply, number_like, spread, subtract
-from dmlgpu.frontends.onnx.node import Node, reshaped
+from dmlgpu.frontends.onnx.expressions import add, cast, divide, multiply, number_like, reshaped, spread, subtract
+from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.operators.convolution import sliding
 from dmlgpu.frontends.onnx.registry import operator
-from dmlgpu.frontends.onnx.values import Shape, Value
-from dmlgpu.frontends.onnx.windows import Window, window_of, with_dimensions
+from dmlgpu.frontends.onnx.spatial import SlidingWindow, window_of, with_dimensions
+from dmlgpu.frontends.onnx.values import OnnxValue, Shape
 from dmlgpu.tensors.graphs import directmlx as dml
 from dmlgpu.tensors.graphs import functions
 from dmlgpu.tensors.graphs.expression import Expression
 
 
-def _windows(node: Node) -> tuple[Expression, Window, Shape]:
+def _windows(node: OnnxNode) -> tuple[Expression, SlidingWindow, Shape]:
     """Return the input with 2 or 3 spatial dimensions, windows over them, and the output's shape.
 
     Where the sizes are rounded up, windows reach beyond the padding behind; with ``auto_pad`` VALID as well, as ONNX
@@ -39,7 +39,7 @@ def _windows(node: Node) -> tuple[Expression, Window, Shape]:
     return with_dimensions(x, rank), window.with_leading(rank - len(x.sizes)), (*x.sizes[:2], *counts)
 
 
-def _with_zeros(x: Expression, window: Window) -> tuple[Expression, Window]:
+def _with_zeros(x: Expression, window: SlidingWindow) -> tuple[Expression, SlidingWindow]:
     """Return the input padded with zeros by the windows' padding, and the windows without padding."""
     nothing = (0,) * len(window.sizes)
     if any((*window.start, *window.end)):
@@ -49,7 +49,7 @@ def _with_zeros(x: Expression, window: Window) -> tuple[Expression, Window]:
 
 
 @operator("MaxPool")
-def max_pool(node: Node) -> tuple[Value, Value | None]:
+def max_pool(node: OnnxNode) -> tuple[OnnxValue, OnnxValue | None]:
     """Take the largest element of each window, and its index."""
     x, window, shape = _windows(node)
     pooled = functions.max_pooling2(
@@ -79,7 +79,7 @@ def _column_major(indices: Expression, spatial: Shape) -> Expression:
 
 
 @operator("AveragePool")
-def average_pool(node: Node) -> Value:
+def average_pool(node: OnnxNode) -> OnnxValue:
     """Average each window; padding counts if ``count_include_pad`` is set, but nothing beyond the padding does."""
     x, window, shape = _windows(node)
     pooled = functions.average_pooling1(
@@ -92,7 +92,7 @@ def average_pool(node: Node) -> Value:
 
 
 @operator("LpPool")
-def lp_pool(node: Node) -> Value:
+def lp_pool(node: OnnxNode) -> OnnxValue:
     """Take the p-norm of each window."""
     x, window, shape = _windows(node)
     pooled = functions.lp_pooling1(
@@ -105,7 +105,7 @@ def lp_pool(node: Node) -> Value:
 
 
 @operator("GlobalLpPool", since=2)
-def global_lp_pool(node: Node) -> Value:
+def global_lp_pool(node: OnnxNode) -> OnnxValue:
     """Take the p-norm of all spatial dimensions."""
     x = node.tensor(0)
     if not 3 <= len(x.sizes) <= 5:
@@ -125,15 +125,15 @@ def global_lp_pool(node: Node) -> Value:
 
 
 @operator("GlobalAveragePool", "GlobalMaxPool")
-def global_pool(node: Node) -> Value:
+def global_pool(node: OnnxNode) -> OnnxValue:
     """Reduce all spatial dimensions to one element."""
     x = node.tensor(0)
     function = ReduceFunction.AVERAGE if node.op_type == "GlobalAveragePool" else ReduceFunction.MAX
     return node.valued(dml.reduce(x, function, axes=tuple(range(2, len(x.sizes)))))
 
 
-@operator("MaxUnpool")
-def max_unpool(node: Node) -> Value:
+@operator("MaxUnpool", host=(2,))
+def max_unpool(node: OnnxNode) -> OnnxValue:
     """Put elements back where a MaxPool took them from; fill the rest with zeros.
 
     Indices are those of the output, ``output_shape`` where it is given, so that the operator undoes a MaxPool of that

@@ -10,14 +10,15 @@ import numpy as np
 
 from dmlgpu.catalog.enums import DataType, QuantizationType, ReduceFunction
 from dmlgpu.frontends.onnx.elements import data_type_of
-from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped, transposed
+from dmlgpu.frontends.onnx.expressions import broadcast_to, reshaped, transposed
+from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.operators import MICROSOFT
 from dmlgpu.frontends.onnx.operators.activation import apply_activation
 from dmlgpu.frontends.onnx.operators.convolution import sliding
 from dmlgpu.frontends.onnx.operators.elementwise import converted
 from dmlgpu.frontends.onnx.registry import operator
-from dmlgpu.frontends.onnx.values import Shape, Value
-from dmlgpu.frontends.onnx.windows import window_of, with_dimensions
+from dmlgpu.frontends.onnx.spatial import window_of, with_dimensions
+from dmlgpu.frontends.onnx.values import OnnxValue, Shape
 from dmlgpu.tensors.graphs import directmlx as dml
 from dmlgpu.tensors.graphs import functions
 from dmlgpu.tensors.graphs.expression import Expression
@@ -60,7 +61,7 @@ class Quantization:
         return broadcast_to(entries, sizes)
 
 
-def block_sizes(node: Node, default: int) -> tuple[int, int]:
+def block_sizes(node: OnnxNode, default: int) -> tuple[int, int]:
     """Return the bits per element and the elements per block from com.microsoft's attributes."""
     bits, block = node.integer("bits", 4), node.integer("block_size", default)
     if bits not in (4, 8) or block < 16 or block & (block - 1):
@@ -73,7 +74,7 @@ def bits_as(x: Expression, sizes: Sequence[int], data_type: DataType) -> Express
     return (x if x.desc.is_packed else dml.identity(x)).reinterpret(sizes, None, data_type)
 
 
-def quantization(node: Node, scale: int, zero_point: int, sizes: Shape, axis: int = 1) -> Quantization:
+def quantization(node: OnnxNode, scale: int, zero_point: int, sizes: Shape, axis: int = 1) -> Quantization:
     """Return the quantization that two inputs of a node describe for a tensor.
 
     Args:
@@ -155,7 +156,7 @@ def _kind(by: Quantization) -> QuantizationType:
 
 @operator("DequantizeLinear")
 @operator("DequantizeLinear", domain=MICROSOFT)
-def dequantize_linear(node: Node) -> Value:
+def dequantize_linear(node: OnnxNode) -> OnnxValue:
     """Integers become floats: (x - zero point) * scale."""
     x = node.tensor(0)
     result = dequantized(x, quantization(node, 1, 2, x.sizes, node.integer("axis", 1)))
@@ -165,7 +166,7 @@ def dequantize_linear(node: Node) -> Value:
 
 @operator("QuantizeLinear")
 @operator("QuantizeLinear", domain=MICROSOFT)
-def quantize_linear(node: Node) -> Value:
+def quantize_linear(node: OnnxNode) -> OnnxValue:
     """Floats become integers: round(x / scale) + zero point, saturated."""
     x = node.tensor(0)
     by = quantization(node, 1, 2, x.sizes, node.integer("axis", 1))
@@ -190,7 +191,7 @@ def quantize_linear(node: Node) -> Value:
 
 
 @operator("DynamicQuantizeLinear", since=11)
-def dynamic_quantize_linear(node: Node) -> tuple[Value, Value, Value]:
+def dynamic_quantize_linear(node: OnnxNode) -> tuple[OnnxValue, OnnxValue, OnnxValue]:
     """Quantize by the range of the elements; the scale and the zero point are results, too."""
     result = functions.dynamic_quantize_linear(node.tensor(0))
     return (
@@ -200,13 +201,13 @@ def dynamic_quantize_linear(node: Node) -> tuple[Value, Value, Value]:
     )
 
 
-def real(node: Node, number: int) -> Expression:
+def real(node: OnnxNode, number: int) -> Expression:
     """Return an input, dequantized by the two inputs after it."""
     x = node.tensor(number)
     return dequantized(x, quantization(node, number + 1, number + 2, x.sizes))
 
 
-def stored(node: Node, x: Expression, scale: int, shape: Sequence[int], like: int = 0) -> Value:
+def stored(node: OnnxNode, x: Expression, scale: int, shape: Sequence[int], like: int = 0) -> OnnxValue:
     """Return floats quantized by an input and the zero point after it; without one, in the type of an input."""
     by = quantization(node, scale, scale + 1, x.sizes)
     data_type = node.data_type(like) if by.zero_point is None else by.zero_point.data_type
@@ -214,7 +215,7 @@ def stored(node: Node, x: Expression, scale: int, shape: Sequence[int], like: in
 
 
 @operator("QLinearAdd", domain=MICROSOFT)
-def qlinear_add(node: Node) -> Value:
+def qlinear_add(node: OnnxNode) -> OnnxValue:
     """Add."""
     (a, b), shape = node.broadcast(node.value(0), node.value(3))
     scalar = (1,) * len(a.sizes)
@@ -228,7 +229,7 @@ def qlinear_add(node: Node) -> Value:
 
 
 @operator("QLinearMul", domain=MICROSOFT)
-def qlinear_multiply(node: Node) -> Value:
+def qlinear_multiply(node: OnnxNode) -> OnnxValue:
     """Multiply."""
     values = [node.valued(real(node, number), node.shape(number)) for number in (0, 3)]
     (a, b), shape = node.broadcast(*values)
@@ -236,7 +237,7 @@ def qlinear_multiply(node: Node) -> Value:
 
 
 @operator("QLinearWhere", domain=MICROSOFT)
-def qlinear_where(node: Node) -> Value:
+def qlinear_where(node: OnnxNode) -> OnnxValue:
     """Select elements of one tensor or the other."""
     values = [node.value(0), *(node.valued(real(node, number), node.shape(number)) for number in (1, 4))]
     (condition, a, b), shape = node.broadcast(*values)
@@ -244,13 +245,13 @@ def qlinear_where(node: Node) -> Value:
 
 
 @operator("QLinearSigmoid", "QLinearLeakyRelu", domain=MICROSOFT)
-def qlinear_activation(node: Node) -> Value:
+def qlinear_activation(node: OnnxNode) -> OnnxValue:
     """Apply an activation to each element."""
     return stored(node, apply_activation(node, node.op_type.removeprefix("QLinear"), real(node, 0)), 3, node.shape(0))
 
 
 @operator("QLinearSoftmax", domain=MICROSOFT)
-def qlinear_softmax(node: Node) -> Value:
+def qlinear_softmax(node: OnnxNode) -> OnnxValue:
     """Normalize along an axis, or, as before operator set 13, over all dimensions from it on."""
     shape, x = node.shape(0), real(node, 0)
     axis = node.axis(node.integer("axis", -1), len(shape))
@@ -263,7 +264,7 @@ def qlinear_softmax(node: Node) -> Value:
 
 
 @operator("QLinearConcat", domain=MICROSOFT)
-def qlinear_concat(node: Node) -> Value:
+def qlinear_concat(node: OnnxNode) -> OnnxValue:
     """Join tensors along an axis: inputs are the output's scale and zero point, then each tensor with its own."""
     numbers = range(2, len(node), 3)
     axis = node.axis(node.integer("axis"), len(node.shape(2)))
@@ -277,7 +278,7 @@ def qlinear_concat(node: Node) -> Value:
 
 
 @operator("QLinearGlobalAveragePool", domain=MICROSOFT)
-def qlinear_global_average_pool(node: Node) -> Value:
+def qlinear_global_average_pool(node: OnnxNode) -> OnnxValue:
     """Take the mean of each channel."""
     x = real(node, 0)
     first = 1 if node.flag("channels_last") else 2
@@ -287,7 +288,7 @@ def qlinear_global_average_pool(node: Node) -> Value:
 
 
 @operator("QLinearAveragePool", domain=MICROSOFT)
-def qlinear_average_pool(node: Node) -> Value:
+def qlinear_average_pool(node: OnnxNode) -> OnnxValue:
     """Take the mean of each window."""
     x, rank = node.tensor(0), len(node.shape(0))
     if not 3 <= rank <= 5:
@@ -321,7 +322,7 @@ def qlinear_average_pool(node: Node) -> Value:
 
 
 @operator("GatherBlockQuantized", domain=MICROSOFT)
-def gather_block_quantized(node: Node) -> Value:
+def gather_block_quantized(node: OnnxNode) -> OnnxValue:
     """Take parts along an axis of a quantized tensor, whose scales are those of blocks along another, as floats."""
     bits, block = block_sizes(node, 128)
     data, shape = node.tensor(0), node.shape(0)

@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from dmlgpu.catalog.enums import DataType, MatrixTransform, ReduceFunction
-from dmlgpu.frontends.onnx.constants import same
-from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped, transposed
+from dmlgpu.frontends.onnx.expressions import broadcast_to, reshaped, same, transposed
+from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.operators import MICROSOFT
 from dmlgpu.frontends.onnx.operators.convolution import sliding
 from dmlgpu.frontends.onnx.operators.elementwise import converted
@@ -22,8 +22,8 @@ from dmlgpu.frontends.onnx.operators.quantization import (
     quantized,
 )
 from dmlgpu.frontends.onnx.registry import operator
-from dmlgpu.frontends.onnx.values import Shape, Value
-from dmlgpu.frontends.onnx.windows import Window, window_of, with_dimensions
+from dmlgpu.frontends.onnx.spatial import SlidingWindow, window_of, with_dimensions
+from dmlgpu.frontends.onnx.values import OnnxValue, Shape
 from dmlgpu.tensors.graphs import directmlx as dml
 from dmlgpu.tensors.graphs import functions
 from dmlgpu.tensors.graphs.expression import Expression
@@ -40,13 +40,13 @@ class Factors:
         stack: sizes of the stack, as many as the inputs have.
     """
 
-    def __init__(self, node: Node, a: Expression, left: Shape, b: Expression, right: Shape):
+    def __init__(self, node: OnnxNode, a: Expression, left: Shape, b: Expression, right: Shape):
         left, right, self.stack, self.shape = stacks_of_matrices(node, left, right)
         self.a = self._placed(reshaped(a, left))
         self.b = self._placed(reshaped(b, right))
 
     @classmethod
-    def of(cls, node: Node, left: int, right: int) -> Factors:
+    def of(cls, node: OnnxNode, left: int, right: int) -> Factors:
         """Return two inputs of a node as factors."""
         return cls(node, node.tensor(left), node.shape(left), node.tensor(right), node.shape(right))
 
@@ -57,7 +57,7 @@ class Factors:
             return broadcast_to(matrices, (*(1,) * (2 - len(self.stack)), *matrices.sizes))
         return reshaped(matrices, (1, math.prod(self.stack), *matrices.sizes[-2:]))
 
-    def parameter(self, node: Node, number: int, *, of_rows: bool) -> Expression | None:
+    def parameter(self, node: OnnxNode, number: int, *, of_rows: bool) -> Expression | None:
         """Return a scale or zero point that is one element, or has one per row of A or column of B; else None.
 
         ``spread`` takes those that differ between matrices.
@@ -70,7 +70,7 @@ class Factors:
         size = math.prod(shape)
         return reshaped(node.tensor(number), (1, 1, size, 1) if of_rows else (1, 1, 1, size))
 
-    def spread(self, node: Node, number: int, *, of_rows: bool) -> Expression:
+    def spread(self, node: OnnxNode, number: int, *, of_rows: bool) -> Expression:
         """Return a scale or zero point that broadcasts with the product in four dimensions."""
         plain = self.parameter(node, number, of_rows=of_rows)
         if plain is not None:
@@ -83,7 +83,7 @@ class Factors:
             raise node.refusal(f"input {number} must broadcast to {list(sizes)}, got {list(shape)}")
         return self._placed(broadcast_to(node.tensor(number), sizes))
 
-    def is_plain(self, node: Node, rows: tuple[int, ...], columns: tuple[int, ...]) -> bool:
+    def is_plain(self, node: OnnxNode, rows: tuple[int, ...], columns: tuple[int, ...]) -> bool:
         """Return whether all of these inputs that are present have one element, or one per row or column."""
         return all(
             not node.has(number) or self.parameter(node, number, of_rows=of_rows) is not None
@@ -91,7 +91,7 @@ class Factors:
             for number in numbers
         )
 
-    def sums(self, node: Node, a_zero: int, b_zero: int) -> Expression:
+    def sums(self, node: OnnxNode, a_zero: int, b_zero: int) -> Expression:
         """Return (A - zero point) @ (B - zero point) in INT32, which wraps."""
         if self.is_plain(node, (a_zero,), (b_zero,)):
             return functions.matrix_multiply_integer(
@@ -116,7 +116,7 @@ class Factors:
 
 
 @operator("MatMulInteger", since=10)
-def matmul_integer(node: Node) -> Value:
+def matmul_integer(node: OnnxNode) -> OnnxValue:
     """Product of 8-bit integers less their zero points, in INT32."""
     if node.data_type(0).bits != 8 or node.data_type(1).bits != 8:
         raise node.refusal(f"factors must be of 8 bits, got {node.data_type(0).name} and {node.data_type(1).name}")
@@ -125,7 +125,7 @@ def matmul_integer(node: Node) -> Value:
 
 
 @operator("QLinearMatMul", since=10)
-def qlinear_matmul(node: Node) -> Value:
+def qlinear_matmul(node: OnnxNode) -> OnnxValue:
     """Product of quantized matrices, quantized."""
     factors = Factors.of(node, 0, 3)
     if factors.is_plain(node, (1, 2, 6, 7), (4, 5)):
@@ -162,7 +162,7 @@ def qlinear_matmul(node: Node) -> Value:
 
 
 @operator("MatMulIntegerToFloat", domain=MICROSOFT)
-def matmul_integer_to_float(node: Node) -> Value:
+def matmul_integer_to_float(node: OnnxNode) -> OnnxValue:
     """Product of 8-bit integers, scaled to floats; inputs are A, B, their scales, their zero points, and a bias."""
     node.check_rank(2, 0, 1)
     factors = Factors.of(node, 0, 1)
@@ -170,7 +170,7 @@ def matmul_integer_to_float(node: Node) -> Value:
     return node.valued(_with_bias(node, result, factors.shape, 6), factors.shape)
 
 
-def _scaled(node: Node, factors: Factors, sums: Expression, *scales: int) -> Expression:
+def _scaled(node: OnnxNode, factors: Factors, sums: Expression, *scales: int) -> Expression:
     """Return sums times the scales of A and B, of the scales' type."""
     kind = node.data_type(scales[0])
     rows, columns = (
@@ -180,7 +180,7 @@ def _scaled(node: Node, factors: Factors, sums: Expression, *scales: int) -> Exp
     return converted(dml.multiply(converted(sums, FLOAT32), dml.multiply(rows, columns)), kind)
 
 
-def _with_bias(node: Node, product: Expression, shape: Shape, number: int) -> Expression:
+def _with_bias(node: OnnxNode, product: Expression, shape: Shape, number: int) -> Expression:
     if not node.has(number):
         return product
     product = reshaped(product, shape)
@@ -188,7 +188,7 @@ def _with_bias(node: Node, product: Expression, shape: Shape, number: int) -> Ex
 
 
 @operator("DynamicQuantizeMatMul", domain=MICROSOFT)
-def dynamic_quantize_matmul(node: Node) -> Value:
+def dynamic_quantize_matmul(node: OnnxNode) -> OnnxValue:
     """Quantize A by its range and multiply it with B: inputs are A, B, B's scale and zero point, and a bias."""
     factors = Factors.of(node, 0, 1)
     a = functions.dynamic_quantize_linear(factors.a)
@@ -202,7 +202,7 @@ def dynamic_quantize_matmul(node: Node) -> Value:
 
 
 @operator("QGemm", domain=MICROSOFT)
-def qgemm(node: Node) -> Value:
+def qgemm(node: OnnxNode) -> OnnxValue:
     """alpha * A' * B' + C of quantized matrices, C of INT32 in units of the product.
 
     Floats without a scale and zero point of the output, either of which alone is refused.
@@ -233,7 +233,7 @@ def qgemm(node: Node) -> Value:
 
 
 @operator("MatMulNBits", domain=MICROSOFT)
-def matmul_bits(node: Node) -> Value:
+def matmul_bits(node: OnnxNode) -> OnnxValue:
     """Product with a matrix of {N, K} of 4 or 8 bits, whose scales and zero points are those of blocks along K."""
     if node.has(4):
         raise node.refusal("an order of groups (g_idx) is not supported")
@@ -255,7 +255,7 @@ def matmul_bits(node: Node) -> Value:
     return node.valued(_with_bias(node, result, (*shape[:-1], columns), 5), (*shape[:-1], columns))
 
 
-def _zero_points(node: Node, data_type: DataType, blocks: Shape) -> Expression:
+def _zero_points(node: OnnxNode, data_type: DataType, blocks: Shape) -> Expression:
     """Return zero points of blocks, of a type or of another that holds its numbers."""
     if not node.has(3):
         middle = np.full((1, 1), 1 << (data_type.bits - 1), np.uint8)
@@ -271,7 +271,7 @@ def _zero_points(node: Node, data_type: DataType, blocks: Shape) -> Expression:
     return dml.slice(reshaped(pairs, (columns, count + 1)), (0, 0), blocks)
 
 
-def _parts(node: Node, x: Expression, filters: int) -> tuple[Expression, Expression, Window, Shape]:
+def _parts(node: OnnxNode, x: Expression, filters: int) -> tuple[Expression, Expression, SlidingWindow, Shape]:
     """Return input and filters with two spatial dimensions, windows over them, and the output's shape."""
     weights = node.tensor(filters)
     if not 3 <= len(x.sizes) <= 4:
@@ -281,19 +281,19 @@ def _parts(node: Node, x: Expression, filters: int) -> tuple[Expression, Express
     return with_dimensions(x, 4), with_dimensions(weights, 4), window.with_leading(4 - len(x.sizes)), shape
 
 
-def _parameter(node: Node, number: int) -> Expression | None:
+def _parameter(node: OnnxNode, number: int) -> Expression | None:
     """Return a scale, zero point or bias as {1, 1, 1, 1} or, one for each channel of the output, {1, C, 1, 1}."""
     if not node.has(number):
         return None
     return reshaped(node.tensor(number), (1, math.prod(node.shape(number)), 1, 1))
 
 
-def _float_scale(node: Node, number: int) -> Expression:
+def _float_scale(node: OnnxNode, number: int) -> Expression:
     return converted(reshaped(node.tensor(number), (1, math.prod(node.shape(number)), 1, 1)), DataType.FLOAT32)
 
 
 @operator("ConvInteger", since=10)
-def convolution_integer(node: Node) -> Value:
+def convolution_integer(node: OnnxNode) -> OnnxValue:
     """Convolution of 8-bit integers less their zero points, in INT32."""
     x, filters, window, shape = _parts(node, node.tensor(0), 1)
     result = functions.convolution_integer(
@@ -309,7 +309,7 @@ def convolution_integer(node: Node) -> Value:
 
 @operator("QLinearConv", since=10)
 @operator("QLinearConv", domain=MICROSOFT)
-def qlinear_convolution(node: Node) -> Value:
+def qlinear_convolution(node: OnnxNode) -> OnnxValue:
     """Convolve quantized images to quantized ones; the bias is INT32, in units of the product."""
     pictures, last = node.tensor(0), node.flag("channels_last")
     rank = len(pictures.sizes)

@@ -19,11 +19,11 @@ from onnx import TensorProto
 
 from dmlgpu.catalog.enums import AxisDirection, DataType, RandomGeneratorType, ReduceFunction
 from dmlgpu.catalog.tensor_desc import MAX_ELEMENTS
-from dmlgpu.frontends.onnx.compose import add, cast, choose, multiply, number_like, spread
 from dmlgpu.frontends.onnx.elements import data_type_of
-from dmlgpu.frontends.onnx.node import Node, reshaped
+from dmlgpu.frontends.onnx.expressions import add, cast, choose, multiply, number_like, reshaped, spread
+from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.registry import operator
-from dmlgpu.frontends.onnx.values import Shape, Value
+from dmlgpu.frontends.onnx.values import OnnxValue, Shape
 from dmlgpu.tensors.graphs import directmlx as dml
 from dmlgpu.tensors.graphs import functions
 from dmlgpu.tensors.graphs.expression import Expression
@@ -32,7 +32,7 @@ _STEP = 2.0**-24
 """Distance of neighbouring uniform numbers."""
 
 
-def _states(node: Node, words: int) -> Callable[[], NDArray[Any]]:
+def _states(node: OnnxNode, words: int) -> Callable[[], NDArray[Any]]:
     """Return a function that makes the generator's state for the next run: a counter of 4 words, then a key of 2."""
     seed = node.attribute("seed")
     bits = secrets.randbits(64) if seed is None else int.from_bytes(struct.pack("<d", float(seed)), "little")
@@ -48,7 +48,7 @@ def _states(node: Node, words: int) -> Callable[[], NDArray[Any]]:
     return make
 
 
-def _uniform(node: Node, count: int) -> Expression:
+def _uniform(node: OnnxNode, count: int) -> Expression:
     """Return uniform multiples of 2^-24 in [0, 1), {count}."""
     state = node.fill((6,), DataType.UINT32, _states(node, count))
     generated = functions.random_generator(
@@ -58,7 +58,7 @@ def _uniform(node: Node, count: int) -> Expression:
     return multiply(cast(shifted, DataType.FLOAT32), _STEP)
 
 
-def _normal(node: Node, count: int) -> Expression:
+def _normal(node: OnnxNode, count: int) -> Expression:
     """Return standard normal numbers {count} by the Box-Muller transform: two from two uniform ones."""
     half = -(-count // 2)
     radii, angles = dml.split(_uniform(node, 2 * half), 0, [half, half])
@@ -68,7 +68,7 @@ def _normal(node: Node, count: int) -> Expression:
     return pairs if count == 2 * half else dml.slice(pairs, (0,), (count,))
 
 
-def _made(node: Node, usual: int | None) -> tuple[Shape, DataType]:
+def _made(node: OnnxNode, usual: int | None) -> tuple[Shape, DataType]:
     """Return the requested shape and data type."""
     shape = node.shape(0) if node.op_type.endswith("Like") else node.integers("shape") or ()
     if any(size < 0 for size in shape) or math.prod(shape) > MAX_ELEMENTS:
@@ -81,7 +81,7 @@ def _made(node: Node, usual: int | None) -> tuple[Shape, DataType]:
 
 
 @operator("RandomUniform", "RandomUniformLike")
-def random_uniform(node: Node) -> Value:
+def random_uniform(node: OnnxNode) -> OnnxValue:
     """Draw from a uniform distribution between two bounds."""
     shape, data_type = _made(node, None if node.op_type.endswith("Like") else 1)
     if 0 in shape:
@@ -92,7 +92,7 @@ def random_uniform(node: Node) -> Value:
 
 
 @operator("RandomNormal", "RandomNormalLike")
-def random_normal(node: Node) -> Value:
+def random_normal(node: OnnxNode) -> OnnxValue:
     """Draw from a normal distribution."""
     shape, data_type = _made(node, None if node.op_type.endswith("Like") else 1)
     if 0 in shape:
@@ -102,7 +102,7 @@ def random_normal(node: Node) -> Value:
 
 
 @operator("Multinomial")
-def multinomial(node: Node) -> Value:
+def multinomial(node: OnnxNode) -> OnnxValue:
     """Draw classes by their logits: the first whose cumulative probability exceeds a uniform number."""
     node.check_rank(0, 2)
     batch, classes = node.shape(0)
@@ -120,7 +120,7 @@ def multinomial(node: Node) -> Value:
 
 
 @operator("Bernoulli", since=15)
-def bernoulli(node: Node) -> Value:
+def bernoulli(node: OnnxNode) -> OnnxValue:
     """Draw 1 with the probability of each element, else 0."""
     shape, element = node.shape(0), node.integer("dtype")
     data_type = data_type_of(element, str(node)) if element else node.data_type(0)
@@ -129,8 +129,8 @@ def bernoulli(node: Node) -> Value:
     return node.valued(cast(result, data_type), shape, is_bool=element == TensorProto.BOOL)
 
 
-@operator("Dropout", since=12)
-def dropout(node: Node) -> tuple[Value, Value | None]:
+@operator("Dropout", since=12, host=(1, 2))
+def dropout(node: OnnxNode) -> tuple[OnnxValue, OnnxValue | None]:
     """Zero elements with a probability and scale the others up; outside of training, return the input."""
     x, shape = node.value(0), node.shape(0)
     training = node.has(2) and bool(node.host_integer(2))
@@ -150,7 +150,7 @@ def dropout(node: Node) -> tuple[Value, Value | None]:
 
 
 @operator("Dropout")
-def inference_dropout(node: Node) -> tuple[Value, Value | None]:
+def inference_dropout(node: OnnxNode) -> tuple[OnnxValue, OnnxValue | None]:
     """Return the input, as versions of Dropout before 12 do at inference."""
     x, shape = node.tensor(0), node.shape(0)
     if not node.wants(1):

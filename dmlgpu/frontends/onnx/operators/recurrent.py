@@ -9,11 +9,12 @@ from typing import Any
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType, RecurrentNetworkDirection
 from dmlgpu.catalog.operator_desc import OperatorDesc
-from dmlgpu.frontends.onnx.node import Node, reshaped, transposed, unowned
+from dmlgpu.frontends.onnx.expressions import reshaped, transposed, unowned
+from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.operators import MICROSOFT
 from dmlgpu.frontends.onnx.operators.quantization import Quantization, dequantized
 from dmlgpu.frontends.onnx.registry import Result, operator
-from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.frontends.onnx.values import OnnxValue
 from dmlgpu.tensors.graphs import directmlx as dml
 from dmlgpu.tensors.graphs import functions
 from dmlgpu.tensors.graphs.expression import Expression
@@ -40,7 +41,7 @@ _FUNCTIONS: dict[str, tuple[Callable[..., OperatorDesc], dict[str, float]]] = {
 """By ONNX's name in lower case: the activation, and the usual values of its parameters."""
 
 
-def _activations(node: Node, usual: tuple[str, ...], directions: int) -> list[OperatorDesc]:
+def _activations(node: OnnxNode, usual: tuple[str, ...], directions: int) -> list[OperatorDesc]:
     """Return the activations of all directions; each takes the next values of the attributes for its parameters."""
     named = node.attribute("activations")
     names = [name.decode() for name in named] if named else [*usual] * directions
@@ -60,7 +61,7 @@ def _activations(node: Node, usual: tuple[str, ...], directions: int) -> list[Op
 class _Layer:
     """The inputs that every kind of layer has, as DirectML takes them: 4 dimensions, time before sequences."""
 
-    def __init__(self, node: Node, usual: tuple[str, ...]):
+    def __init__(self, node: OnnxNode, usual: tuple[str, ...]):
         self.node, self.batch_first = node, node.flag("layout")
         direction = node.text("direction", "forward")
         if direction not in _DIRECTIONS:
@@ -109,7 +110,7 @@ class _Layer:
             results.append(None if state is None else self._last(state))
         return results
 
-    def _last(self, state: Expression) -> Value:
+    def _last(self, state: Expression) -> OnnxValue:
         plain = reshaped(state, state.sizes[1:])
         return self.node.valued(transposed(plain, (1, 0, 2)) if self.batch_first else plain)
 
@@ -120,7 +121,7 @@ def _raised(tensor: Expression) -> Expression:
 
 
 @operator("RNN")
-def rnn(node: Node) -> list[Result]:
+def rnn(node: OnnxNode) -> list[Result]:
     """Vanilla recurrent network: one activation of inputs and hidden state."""
     _without_clip(node)
     layer = _Layer(node, ("Tanh",))
@@ -129,7 +130,7 @@ def rnn(node: Node) -> list[Result]:
 
 
 @operator("GRU")
-def gru(node: Node) -> list[Result]:
+def gru(node: OnnxNode) -> list[Result]:
     """Gated recurrent units."""
     _without_clip(node)
     layer = _Layer(node, ("Sigmoid", "Tanh"))
@@ -143,7 +144,7 @@ def gru(node: Node) -> list[Result]:
 
 
 @operator("LSTM")
-def lstm(node: Node) -> list[Result]:
+def lstm(node: OnnxNode) -> list[Result]:
     """Long short-term memory."""
     layer = _Layer(node, ("Sigmoid", "Tanh", "Tanh"))
     peephole = node.optional_tensor(7)
@@ -163,7 +164,7 @@ def lstm(node: Node) -> list[Result]:
 
 
 @operator("DynamicQuantizeLSTM", domain=MICROSOFT)
-def dynamic_quantize_lstm(node: Node) -> list[Result]:
+def dynamic_quantize_lstm(node: OnnxNode) -> list[Result]:
     """LSTM with weights of 8 bits, which become floats as the layer lays them out; inputs and states stay floats.
 
     onnxruntime rounds inputs and states to 8 bits as well, by the range of as many rows as a thread has. The layer that
@@ -174,7 +175,7 @@ def dynamic_quantize_lstm(node: Node) -> list[Result]:
     return lstm(node.replaced([node.value(0), *weights, *rest]))
 
 
-def _dequantized(node: Node, number: int, scale: int) -> Value:
+def _dequantized(node: OnnxNode, number: int, scale: int) -> OnnxValue:
     """Return weights {directions, inputs, gates} as floats {directions, gates, inputs}, LSTM's layout.
 
     Scale and zero point, the input after it, are one for a direction, or for each of its gates.
@@ -195,10 +196,10 @@ def _dequantized(node: Node, number: int, scale: int) -> Value:
     return node.valued(dml.identity(transposed(floats, (0, 2, 1))))
 
 
-def _without_clip(node: Node) -> None:
+def _without_clip(node: OnnxNode) -> None:
     if node.attribute("clip") is not None:
         raise node.refusal("clip is supported by LSTM only")
 
 
-def _wanted(node: Node) -> dict[str, Any]:
+def _wanted(node: OnnxNode) -> dict[str, Any]:
     return {"output_sequence": node.wants(0), "output_single": node.wants(1)}

@@ -7,10 +7,10 @@ import math
 import numpy as np
 
 from dmlgpu.catalog.enums import AxisDirection, DataType, ReduceFunction
-from dmlgpu.frontends.onnx.constants import same
-from dmlgpu.frontends.onnx.node import Node, reshaped
+from dmlgpu.frontends.onnx.expressions import reshaped, same
+from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.registry import operator
-from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.frontends.onnx.values import OnnxValue
 from dmlgpu.tensors.graphs import directmlx as dml
 from dmlgpu.tensors.graphs import functions
 from dmlgpu.tensors.graphs.expression import Expression
@@ -31,8 +31,8 @@ FUNCTIONS = {
 _LOGARITHMS = ("ReduceLogSum", "ReduceLogSumExp")
 
 
-@operator(*FUNCTIONS)
-def reduction(node: Node) -> Value:
+@operator(*FUNCTIONS, host=(1,))
+def reduction(node: OnnxNode) -> OnnxValue:
     """Reduce axes to one element each."""
     axes = node.host_integers(1) if node.has(1) else node.integers("axes")
     shape, x = node.shape(0), node.tensor(0)
@@ -47,7 +47,7 @@ def reduction(node: Node) -> Value:
     return node.valued(_reduced(node, x, chosen or [0]), result)
 
 
-def _reduced(node: Node, x: Expression, along: list[int]) -> Expression:
+def _reduced(node: OnnxNode, x: Expression, along: list[int]) -> Expression:
     """Return a reduction over axes; integers are exact except for logarithms."""
     data_type = x.data_type
     if data_type.is_float:
@@ -85,7 +85,7 @@ def _root(square: Expression) -> Expression:
 
 
 @operator("ArgMax", "ArgMin")
-def extreme(node: Node) -> Value:
+def extreme(node: OnnxNode) -> OnnxValue:
     """Return the index of the largest or smallest element along an axis."""
     shape = node.shape(0)
     axis = node.axis(node.integer("axis"), max(len(shape), 1))
@@ -97,8 +97,8 @@ def extreme(node: Node) -> Value:
     return node.valued(indices, result)
 
 
-@operator("TopK")
-def top_k(node: Node) -> tuple[Value, Value]:
+@operator("TopK", host=(1,))
+def top_k(node: OnnxNode) -> tuple[OnnxValue, OnnxValue]:
     """Return the largest or smallest elements along an axis, and their indices."""
     count = node.host_integer(1) if node.version >= 10 else node.integer("k")
     shape = node.shape(0)
@@ -113,9 +113,9 @@ def top_k(node: Node) -> tuple[Value, Value]:
     return node.valued(values), node.valued(indices.reinterpret(indices.sizes, None, DataType.INT64))
 
 
-@operator("CumSum")
-@operator("CumProd", since=26)
-def cumulative(node: Node) -> Value:
+@operator("CumSum", host=(1,))
+@operator("CumProd", since=26, host=(1,))
+def cumulative(node: OnnxNode) -> OnnxValue:
     """Sum or multiply along an axis, up to each element."""
     x, exclusive = node.tensor(0), node.flag("exclusive")
     axis = node.axis(node.host_integer(1), len(node.shape(0)))

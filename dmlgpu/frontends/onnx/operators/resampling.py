@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from dmlgpu.catalog.enums import AxisDirection, DataType, InterpolationMode, ReduceFunction
 from dmlgpu.catalog.tensor_desc import MAX_ELEMENTS
-from dmlgpu.frontends.onnx.compose import add, cast, multiply
-from dmlgpu.frontends.onnx.interpolation import ROUNDINGS, TRANSFORMATIONS, Axis, nearest, weighted
-from dmlgpu.frontends.onnx.node import Node, checked_shape, reshaped, transposed
+from dmlgpu.frontends.onnx.expressions import add, cast, multiply, reshaped, transposed
+from dmlgpu.frontends.onnx.node import OnnxNode, checked_shape
 from dmlgpu.frontends.onnx.registry import operator
-from dmlgpu.frontends.onnx.sampling import sample
-from dmlgpu.frontends.onnx.values import Shape, Value
-from dmlgpu.frontends.onnx.windows import window_of
+from dmlgpu.frontends.onnx.spatial import ROUNDINGS, TRANSFORMATIONS, ResizedAxis, nearest, sample, weighted, window_of
+from dmlgpu.frontends.onnx.values import OnnxValue, Shape
 from dmlgpu.tensors.graphs import directmlx as dml
 from dmlgpu.tensors.graphs import functions
 from dmlgpu.tensors.graphs.expression import Expression
@@ -37,11 +36,10 @@ _NEAREST: dict[str, tuple[float, AxisDirection]] = {
 """Addition to the input's offset, and the rounding of coordinates: up for INCREASING, else down."""
 
 
-def _target(node: Node) -> tuple[Shape, list[float]]:
+def _target(node: OnnxNode) -> tuple[Shape, list[float]]:
     """Return sizes and scales of the output, one per dimension."""
     shape = node.shape(0)
     axes = node.axes(node.integers("axes") or range(len(shape)), len(shape))
-    place = 1 if node.op_type == "Upsample" or node.version < 11 else 2
     sizes, scales = list(shape), [1.0] * len(shape)
     if node.has(3) and node.shape(3) != (0,):
         targets = node.host_integers(3, len(axes))
@@ -56,7 +54,7 @@ def _target(node: Node) -> tuple[Shape, list[float]]:
         for axis, size, ratio in zip(axes, targets, ratios, strict=True):
             sizes[axis], scales[axis] = size, ratio
         return checked_shape(node, sizes), scales
-    numbers = node.numbers("scales", len(axes)) or node.host_numbers(place, len(axes))
+    numbers = node.numbers("scales", len(axes)) or node.host_numbers(_place_of_scales(node), len(axes))
     for axis, scale in zip(axes, numbers, strict=True):
         # in float32, as onnxruntime: 10 elements by 0.7 are 7, though 0.7 is a little less than that in float32
         with np.errstate(over="ignore"):
@@ -65,8 +63,21 @@ def _target(node: Node) -> tuple[Shape, list[float]]:
     return checked_shape(node, sizes), scales
 
 
-@operator("Resize", "Upsample")
-def resize(node: Node) -> Value:
+def _read_by_resize(node: OnnxNode) -> Sequence[int]:
+    """Sizes or scales, and the region if the coordinates are those of one."""
+    if node.has(3) and node.shape(3) != (0,):
+        numbers = [3]
+    else:
+        numbers = [] if node.numbers("scales") else [_place_of_scales(node)]
+    return [*numbers, 1] if node.text("coordinate_transformation_mode") == "tf_crop_and_resize" else numbers
+
+
+def _place_of_scales(node: OnnxNode) -> int:
+    return 1 if node.op_type == "Upsample" or node.version < 11 else 2
+
+
+@operator("Resize", "Upsample", host=_read_by_resize)
+def resize(node: OnnxNode) -> OnnxValue:
     """Resample to other sizes: nearest, linear or cubic."""
     mode, old = node.text("mode", "nearest"), node.op_type == "Upsample" or node.version < 11
     how = "asymmetric" if old else node.text("coordinate_transformation_mode", "half_pixel")
@@ -90,7 +101,7 @@ def resize(node: Node) -> Value:
     return node.valued(compute(node, axes, mode), sizes)
 
 
-def _axes(node: Node, sizes: Shape, scales: list[float], roundings: list[str], how: str) -> list[Axis]:
+def _axes(node: OnnxNode, sizes: Shape, scales: list[float], roundings: list[str], how: str) -> list[ResizedAxis]:
     """Return how each axis is resampled."""
     shape = node.shape(0)
     begins, ends = [0.0] * len(shape), [1.0] * len(shape)
@@ -100,7 +111,7 @@ def _axes(node: Node, sizes: Shape, scales: list[float], roundings: list[str], h
         for number, axis in enumerate(chosen):
             begins[axis], ends[axis] = region[number], region[number + len(chosen)]
     return [
-        Axis(size, output_size, scale, how, rounding, (begin, end))
+        ResizedAxis(size, output_size, scale, how, rounding, (begin, end))
         for size, output_size, scale, rounding, begin, end in zip(
             shape, sizes, scales, roundings, begins, ends, strict=True
         )
@@ -110,10 +121,10 @@ def _axes(node: Node, sizes: Shape, scales: list[float], roundings: list[str], h
 _RESAMPLED = (DataType.FLOAT32, DataType.FLOAT16, DataType.INT8, DataType.UINT8)
 
 
-def _is_plain(node: Node, axes: list[Axis], mode: str) -> bool:
+def _is_plain(node: OnnxNode, axes: list[ResizedAxis], mode: str) -> bool:
     """Return whether one RESAMPLE3 computes the node."""
     how = axes[0].transformation if axes else "asymmetric"
-    nontrivial = [axis for axis in axes if axis.size != 1 or axis.wanted != 1]
+    nontrivial = [axis for axis in axes if axis.size != 1 or axis.output_size != 1]
     if mode == "nearest":
         # corners must be met exactly, not up to the rounding of a scale
         fits = how != "align_corners" and len({axis.rounding for axis in nontrivial}) <= 1
@@ -121,19 +132,19 @@ def _is_plain(node: Node, axes: list[Axis], mode: str) -> bool:
         fits = mode == "linear" and not node.flag("exclude_outside")
     if how == "align_corners" and node.flag("antialias") and any(axis.scale < 1 for axis in axes):
         fits = False  # the filter is as wide as 1 / scale, which is not the distance of its coordinates
-    if how == "pytorch_half_pixel" and any(axis.wanted == 1 and axis.size > 1 for axis in axes):
+    if how == "pytorch_half_pixel" and any(axis.output_size == 1 and axis.size > 1 for axis in axes):
         fits = False
-    if how == "half_pixel_symmetric" and any(axis.wanted != axis.size * axis.scale for axis in axes):
+    if how == "half_pixel_symmetric" and any(axis.output_size != axis.size * axis.scale for axis in axes):
         fits = False
     return fits and how != "tf_crop_and_resize" and len(nontrivial) <= 4 and node.data_type(0) in _RESAMPLED
 
 
-def _by_resample(node: Node, axes: list[Axis], mode: str) -> Expression:
+def _by_resample(node: OnnxNode, axes: list[ResizedAxis], mode: str) -> Expression:
     """Return the result by RESAMPLE3: input coordinates are linear functions of output coordinates."""
     how = axes[0].transformation if axes else "asymmetric"
     before, behind = _OFFSETS.get(how, (0.5, -0.5))
     direction = AxisDirection.INCREASING
-    nontrivial = [axis for axis in axes if axis.size != 1 or axis.wanted != 1] or [Axis(1, 1, 1.0, how)]
+    nontrivial = [axis for axis in axes if axis.size != 1 or axis.output_size != 1] or [ResizedAxis(1, 1, 1.0, how)]
     if mode == "nearest":
         shift, direction = _NEAREST[nontrivial[0].rounding]
         before += shift
@@ -144,18 +155,18 @@ def _by_resample(node: Node, axes: list[Axis], mode: str) -> Expression:
         scales=[_corner_scale(axis) if how == "align_corners" else axis.scale for axis in nontrivial],
         input_pixel_offsets=[before] * len(nontrivial),
         output_pixel_offsets=[behind] * len(nontrivial),
-        output_sizes=[axis.wanted for axis in nontrivial],
+        output_sizes=[axis.output_size for axis in nontrivial],
         antialiased=mode == "linear" and node.flag("antialias"),
     )
 
 
-def _corner_scale(axis: Axis) -> float:
-    if axis.size > 1 and axis.wanted > 1:
+def _corner_scale(axis: ResizedAxis) -> float:
+    if axis.size > 1 and axis.output_size > 1:
         return (axis.size * axis.scale - 1) / (axis.size - 1)
     return 1.0
 
 
-def _by_axis(node: Node, axes: list[Axis], mode: str) -> Expression:
+def _by_axis(node: OnnxNode, axes: list[ResizedAxis], mode: str) -> Expression:
     """Return the result axis by axis: a GATHER, and a weighted sum of the gathered elements."""
     x, cubic = node.tensor(0), node.number("cubic_coeff_a", -0.75)
     if not math.isfinite(cubic):
@@ -164,12 +175,12 @@ def _by_axis(node: Node, axes: list[Axis], mode: str) -> Expression:
     if mode != "nearest" and data_type is not DataType.FLOAT32:
         x = dml.cast(x, DataType.FLOAT32)
     sizes = [axis.size for axis in axes]
-    for number in sorted(range(len(axes)), key=lambda number: axes[number].wanted / axes[number].size):
+    for number in sorted(range(len(axes)), key=lambda number: axes[number].output_size / axes[number].size):
         axis = axes[number]
-        if axis.size == axis.wanted and axis.scale == 1 and axis.region == (0, 1):
+        if axis.size == axis.output_size and axis.scale == 1 and axis.region == (0, 1):
             continue
         rows = reshaped(x, (1, math.prod(sizes[:number]), axis.size, math.prod(sizes[number + 1 :])))
-        sizes[number] = axis.wanted
+        sizes[number] = axis.output_size
         if mode == "nearest":
             where = node.constant(nearest(axis).reshape(1, 1, 1, -1), DataType.INT32)
             x = functions.gather(rows, where, axis=2, index_dimensions=1)
@@ -190,7 +201,7 @@ def _by_axis(node: Node, axes: list[Axis], mode: str) -> Expression:
     return x
 
 
-def _with_extrapolation(node: Node, x: Expression, axes: list[Axis]) -> Expression:
+def _with_extrapolation(node: OnnxNode, x: Expression, axes: list[ResizedAxis]) -> Expression:
     """Return a result with ``extrapolation_value`` outside of the input, for tf_crop_and_resize."""
     if not axes or axes[0].transformation != "tf_crop_and_resize":
         return x
@@ -199,7 +210,7 @@ def _with_extrapolation(node: Node, x: Expression, axes: list[Axis]) -> Expressi
     for number, axis in enumerate(axes):
         outside = axis.outside()
         if outside.any():
-            sizes = [axis.wanted if place == number else 1 for place in range(len(axes))]
+            sizes = [axis.output_size if place == number else 1 for place in range(len(axes))]
             there = node.constant(outside.astype(np.uint8).reshape(sizes), DataType.UINT8).broadcast_to(x.sizes)
             x = dml.if_(there, value.broadcast_to(x.sizes), x)
     return x
@@ -209,7 +220,7 @@ _MODES = {"bilinear": "linear", "linear": "linear", "bicubic": "cubic", "cubic":
 
 
 @operator("GridSample", since=16)
-def grid_sample(node: Node) -> Value:
+def grid_sample(node: OnnxNode) -> OnnxValue:
     """Sample an image at the coordinates of a grid, from -1 to 1 over each dimension."""
     mode, padding = node.text("mode", "linear"), node.text("padding_mode", "zeros")
     if mode not in _MODES:
@@ -243,8 +254,8 @@ def _columns(x: Expression) -> list[Expression]:
     return [reshaped(part, x.sizes[1:]) for part in parts]
 
 
-@operator("AffineGrid", since=20)
-def affine_grid(node: Node) -> Value:
+@operator("AffineGrid", since=20, host=(1,))
+def affine_grid(node: OnnxNode) -> OnnxValue:
     """Return the coordinates, from -1 to 1 over each dimension, of each element of an affine transform of an image.
 
     With ``align_corners``, the only element of a dimension lies at 1, as in onnxruntime.
@@ -273,7 +284,7 @@ def affine_grid(node: Node) -> Value:
 
 
 @operator("DeformConv", since=19)
-def deformable_convolution(node: Node) -> Value:
+def deformable_convolution(node: OnnxNode) -> OnnxValue:
     """Convolve with samples at coordinates that offsets move, weighted by a mask."""
     for number in range(3):
         node.check_rank(number, 4)

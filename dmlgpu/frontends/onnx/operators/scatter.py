@@ -8,10 +8,20 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from dmlgpu.catalog.enums import DataType, ReduceFunction
-from dmlgpu.frontends.onnx.compose import add, cast, choose, multiply, number_like, sequence, spread
-from dmlgpu.frontends.onnx.node import Node, broadcast_to, reshaped
+from dmlgpu.frontends.onnx.expressions import (
+    add,
+    broadcast_to,
+    cast,
+    choose,
+    multiply,
+    number_like,
+    reshaped,
+    sequence,
+    spread,
+)
+from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.registry import operator
-from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.frontends.onnx.values import OnnxValue
 from dmlgpu.tensors.graphs import directmlx as dml
 from dmlgpu.tensors.graphs import functions
 from dmlgpu.tensors.graphs.expression import Expression
@@ -39,7 +49,7 @@ def _neutral(reduction: str, data_type: DataType) -> float:
     return int(info.min if reduction == "max" else info.max)
 
 
-def _reduction(node: Node) -> str:
+def _reduction(node: OnnxNode) -> str:
     reduction = node.text("reduction", "none")
     if reduction != "none" and reduction not in _REDUCTIONS:
         raise node.refusal(f"reduction must be one of none, {', '.join(_REDUCTIONS)}, got {reduction!r}")
@@ -48,7 +58,7 @@ def _reduction(node: Node) -> str:
 
 
 @operator("ScatterElements", "Scatter")
-def scatter_elements(node: Node) -> Value:
+def scatter_elements(node: OnnxNode) -> OnnxValue:
     """Write single elements into a copy, each at its index along an axis."""
     reduction, shape = _reduction(node), node.shape(0)
     axis = node.axis(node.integer("axis"), len(shape))
@@ -89,7 +99,7 @@ def _positive(where: Expression, size: int) -> Expression:
     return choose(spread(dml.less_than, where, 0), add(where, size), where)
 
 
-def _combined(node: Node, x: Expression, where: Expression, updates: Expression, reduction: str) -> Expression:
+def _combined(node: OnnxNode, x: Expression, where: Expression, updates: Expression, reduction: str) -> Expression:
     """Return {outer, size, inner} combined with updates at indices along the middle.
 
     Every element is compared with every place, so that several updates of one element all count, in any number, and
@@ -123,7 +133,7 @@ def _combined(node: Node, x: Expression, where: Expression, updates: Expression,
 
 
 @operator("ScatterND")
-def scatter_nd(node: Node) -> Value:
+def scatter_nd(node: OnnxNode) -> OnnxValue:
     """Write slices into a copy at tuples of indices."""
     shapes, reduction = [node.shape(number) for number in range(3)], _reduction(node)
     if not shapes[0] or not shapes[1] or not 1 <= shapes[1][-1] <= len(shapes[0]):
@@ -170,7 +180,7 @@ def _is_between(index: Expression, size: int) -> Expression:
 
 
 @operator("TensorScatter", since=24)
-def tensor_scatter(node: Node) -> Value:
+def tensor_scatter(node: OnnxNode) -> OnnxValue:
     """Write new rows into a copy of a cache, behind those of each sequence; wrap around if it is circular."""
     node.check_rank(1, len(node.shape(0)))
     cache, update = node.tensor(0), node.tensor(1)

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import MAX_ELEMENTS
-from dmlgpu.frontends.onnx.compose import add, cast, multiply, sequence
 from dmlgpu.frontends.onnx.elements import DATA_TYPES
-from dmlgpu.frontends.onnx.node import Node, reshaped, transposed
+from dmlgpu.frontends.onnx.expressions import add, cast, multiply, reshaped, sequence, transposed
+from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.registry import operator
-from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.frontends.onnx.values import OnnxValue
 from dmlgpu.tensors.graphs import directmlx as dml
 from dmlgpu.tensors.graphs import functions
 from dmlgpu.tensors.graphs.expression import Expression
@@ -55,19 +55,19 @@ def _inverse_of_half(length: int, known: int) -> Array:
     return (whole * twice[:, None, None]).reshape(known * 2, length).astype(np.float32)
 
 
-def _multiplied(node: Node, rows: Expression, matrix: Array) -> Expression:
+def _multiplied(node: OnnxNode, rows: Expression, matrix: Array) -> Expression:
     """Return rows {n, a} times a matrix {a, b}."""
-    factor = node.expression(Value.of_array(matrix, is_weight=True))
+    factor = node.expression(OnnxValue.of_array(matrix, is_weight=True))
     return cast(functions.gemm(cast(rows, DataType.FLOAT32), factor), rows.data_type)
 
 
-def _check_length(node: Node, length: int) -> None:
+def _check_length(node: OnnxNode, length: int) -> None:
     if not 1 <= length <= _MOST_LENGTH:
         raise node.refusal(f"the length of a transform must be between 1 and {_MOST_LENGTH}, got {length}")
 
 
-@operator("DFT", since=17)
-def discrete_fourier_transform(node: Node) -> Value:
+@operator("DFT", since=17, host=(1, 2))
+def discrete_fourier_transform(node: OnnxNode) -> OnnxValue:
     """Transform an axis of real or complex numbers, whose parts are the last dimension."""
     shape, inverse, half = node.shape(0), node.flag("inverse"), node.flag("onesided")
     axis = node.integer("axis", 1 if node.version < 20 else -2)
@@ -99,8 +99,8 @@ def discrete_fourier_transform(node: Node) -> Value:
     return node.valued(transposed(result, back))
 
 
-@operator("STFT", since=17)
-def short_time_fourier_transform(node: Node) -> Value:
+@operator("STFT", since=17, host=(1, 3))
+def short_time_fourier_transform(node: OnnxNode) -> OnnxValue:
     """Transform windows of signals {batch, length, parts}."""
     shape, step = node.shape(0), node.host_integer(1)
     shape = shape if len(shape) == 3 else (*shape, 1)
@@ -133,8 +133,8 @@ def short_time_fourier_transform(node: Node) -> Value:
     return node.valued(spectra, (batch, frames, bins, 2))
 
 
-@operator("MelWeightMatrix", since=17)
-def mel_weight_matrix(node: Node) -> Value:
+@operator("MelWeightMatrix", since=17, host=range(5))
+def mel_weight_matrix(node: OnnxNode) -> OnnxValue:
     """Return triangular weights that sum frequencies into mel bands, computed on the host."""
     bands, length, rate = (node.host_integer(number) for number in range(3))
     low, high = (node.host_number(number) for number in (3, 4))

@@ -1,22 +1,149 @@
-"""Calls of functions replaced by the functions' nodes, and tensors in nodes and bodies moved to the model's weights."""
+"""Nodes as a model is read: which names they read, functions inlined, constants and normalizations folded."""
 
 from __future__ import annotations
 
 from collections import ChainMap, Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, helper
 
+from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import ModelError, NotSupported, abridged
-from dmlgpu.frontends.onnx.folding import Folded
+from dmlgpu.frontends.onnx.elements import ELEMENT_TYPES, embed_external
+from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.registry import Versions, mark_version, plain_domain
 from dmlgpu.frontends.onnx.signatures import schema_of
-from dmlgpu.frontends.onnx.tensors import embed_external
-from dmlgpu.frontends.onnx.values import Value
+from dmlgpu.frontends.onnx.values import OnnxValue
+
+
+def last_uses(nodes: Sequence[NodeProto], outputs: Iterable[str]) -> dict[str, int]:
+    """Return, by name, the number of the last node that reads it, bodies included, or the count of nodes."""
+    uses: dict[str, int] = {}
+    for number, node in enumerate(nodes):
+        uses.update(dict.fromkeys(read_names(node), number))
+    uses.update(dict.fromkeys(outputs, len(nodes)))
+    return uses
+
+
+def read_names(node: NodeProto) -> Iterable[str]:
+    """Return the names that a node and the bodies in its attributes read."""
+    yield from filter(None, node.input)
+    for attribute in node.attribute:
+        if attribute.type == AttributeProto.GRAPH:
+            for inner in attribute.g.node:
+                yield from read_names(inner)
+            yield from (output.name for output in attribute.g.output)
+
+
+def bodies_in(attributes: Iterable[AttributeProto]) -> Iterator[GraphProto]:
+    """Return the bodies in attributes, and those in the attributes of their nodes."""
+    for attribute in attributes:
+        for graph in [attribute.g] if attribute.type == AttributeProto.GRAPH else attribute.graphs:
+            yield graph
+            yield from bodies_in(inner for node in graph.node for inner in node.attribute)
+
+
+# ---- folding ---------------------------------------------------------------------------------------------------------
+
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Folded:
+    """A node of which nothing is left.
+
+    Attributes:
+        node: its name.
+        op_type: its operator.
+        why: where it went.
+    """
+
+    node: str
+    op_type: str
+    why: str
+
+
+def with_normalized_filters(
+    nodes: Sequence[NodeProto], weights: Mapping[str, OnnxValue], outputs: Sequence[str], variable: Collection[str] = ()
+) -> tuple[list[NodeProto], dict[str, OnnxValue], list[Folded]]:
+    """Return nodes and weights with each BatchNormalization in the filter and bias of the Conv that alone feeds it.
+
+    The factors are computed in double precision, and rounded once to the filter's type.
+
+    Args:
+        nodes: in order.
+        weights: by name.
+        outputs: of the graph.
+        variable: the weights that a run may replace.
+    """
+    reads = Counter([*(name for node in nodes for name in read_names(node)), *outputs])
+    convolutions = {node.output[0]: number for number, node in enumerate(nodes) if node.op_type == "Conv"}
+    remaining: list[NodeProto | None] = list(nodes)
+    known, folded = dict(weights), []
+    for number, node in enumerate(nodes):
+        place = convolutions.get(node.input[0]) if node.op_type == "BatchNormalization" and _is_plain(node) else None
+        if place is None or reads[node.input[0]] != 1:
+            continue
+        convolution = nodes[place]
+        constants = [name for name in (*convolution.input[1:3], *node.input[1:5]) if name]
+        if not all(_is_constant(name, known, variable) for name in constants):
+            continue
+        fused = NodeProto()
+        fused.CopyFrom(convolution)
+        names = [f"{convolution.output[0]} normalized {part}" for part in ("filter", "bias")]
+        known |= dict(zip(names, _normalized(known, convolution, node), strict=True))
+        del fused.input[1:]
+        fused.input.extend(names)
+        fused.output[0], fused.name = node.output[0], convolution.name or convolution.output[0]
+        remaining[place], remaining[number] = fused, None
+        folded.append(Folded(node.name or node.output[0], node.op_type, f"it is in the filter of Conv {fused.name!r}"))
+    return [node for node in remaining if node is not None], known, folded
+
+
+def _is_plain(node: NodeProto) -> bool:
+    """Return whether a normalization uses the statistics that it is given, per channel."""
+    attributes = {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute}
+    alone = not any(node.output[1:])
+    return (
+        alone and not attributes.get("training_mode", 0) and attributes.get("spatial", 1) == 1 and len(node.input) == 5
+    )
+
+
+def _is_constant(name: str, known: Mapping[str, OnnxValue], variable: Collection[str]) -> bool:
+    return name in known and name not in variable and known[name].data_type.is_float
+
+
+def _normalized(known: Mapping[str, OnnxValue], convolution: NodeProto, node: NodeProto) -> tuple[OnnxValue, OnnxValue]:
+    """Return filter and bias of a convolution and the normalization behind it."""
+    attributes = {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute}
+    scale, offset, mean, variance = (_doubles(known[name]) for name in node.input[1:5])
+    with np.errstate(all="ignore"):
+        factor = scale / np.sqrt(variance + attributes.get("epsilon", 1e-5))
+        filters = known[convolution.input[1]]
+        bias = known.get(convolution.input[2]) if len(convolution.input) > 2 else None
+        before = 0.0 if bias is None else _doubles(bias)
+        wide = _doubles(filters) * factor.reshape(-1, *(1,) * (len(filters.shape) - 1))
+        added = (before - mean) * factor + offset
+        kind = filters.data_type.numpy
+        values = [OnnxValue.of_array(array.astype(kind), is_weight=True) for array in (wide, added)]
+        return values[0], values[1]
+
+
+def _doubles(value: OnnxValue) -> Array:
+    assert value.array is not None
+    return value.array.astype(np.float64)
+
+
+# ---- functions and bodies --------------------------------------------------------------------------------------------
+
 
 MOST_NODES = 2**20
 """Most nodes of a model, those of bodies and of functions, at each call, included."""
@@ -66,7 +193,7 @@ class Inliner:
     Args:
         functions: that nodes may call.
         versions: of the model's operator sets.
-        folder: the model's, with external data; None where there is none.
+        folder: the model's, with external data; None if there is none.
         taken: names that the main graph defines.
 
     Attributes:
@@ -84,7 +211,7 @@ class Inliner:
         self._functions = {_key(function): function for function in functions}
         self._versions, self._folder = versions, folder
         self._taken, self._repeated, self._count = set(taken), Counter[str](), 0
-        self.weights: dict[str, Value] = {}
+        self.weights: dict[str, OnnxValue] = {}
         self.folded: list[Folded] = []
 
     def nodes(self, protos: Iterable[NodeProto], place: Place) -> Iterator[NodeProto]:
@@ -106,7 +233,7 @@ class Inliner:
             elif (
                 proto.op_type == "Constant" and not key[0] and [attribute.name for attribute in attributes] == ["value"]
             ):
-                value = Value.of_tensor(attributes[0].t, f"Constant {label!r}", self._folder)
+                value = OnnxValue.of_tensor(attributes[0].t, f"Constant {label!r}", self._folder)
                 self.weights[self._define(proto.output[0], place)] = value
                 self.folded.append(Folded(label, "Constant", "it is part of the model's data"))
             else:
@@ -199,7 +326,7 @@ class Inliner:
             formal.name = self._define(formal.name, inner)
         for tensor in graph.initializer:
             if tensor.name not in inner.names.maps[0]:
-                value = Value.of_tensor(tensor, f"{what}: initializer {abridged(tensor.name)!r}", self._folder)
+                value = OnnxValue.of_tensor(tensor, f"{what}: initializer {abridged(tensor.name)!r}", self._folder)
                 self.weights[self._define(tensor.name, inner)] = value
         result.node.extend(self.nodes(graph.node, inner))
         for output in result.output:
@@ -248,3 +375,65 @@ def _deeper(place: Place, what: str) -> int:
     if place.depth >= MOST_NESTED:
         raise ModelError(what, f"bodies and functions must be nested at most {MOST_NESTED} deep")
     return place.depth + 1
+
+
+# ---- operators that are functions of others --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FunctionBody:
+    """The body of a function at one place: attributes are filled in.
+
+    Attributes:
+        nodes: in order.
+        inputs, outputs: names.
+        versions: of the operator sets that the nodes are of.
+        weights: tensors of the body by name.
+    """
+
+    nodes: tuple[NodeProto, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    versions: Versions
+    weights: Mapping[str, OnnxValue]
+
+    def bind(self, values: Sequence[OnnxValue | None]) -> dict[str, OnnxValue | None]:
+        """Return what names stand for; None for inputs that are not given."""
+        return {**self.weights, **dict(zip_longest(self.inputs, values))}
+
+
+def has_body(domain: str, name: str, version: int) -> bool:
+    """Return whether an operator is a function of others."""
+    schema: Any = schema_of(domain, name, version)
+    return schema is not None and (schema.has_function or schema.has_context_dependent_function)
+
+
+def body_of(node: OnnxNode) -> FunctionBody | None:
+    """Return the body of a node whose operator is a function; None if it is none."""
+    if not has_body(node.proto.domain, node.op_type, node.version):
+        return None
+    schema: Any = schema_of(node.proto.domain, node.op_type, node.version)
+    function = FunctionProto()
+    if schema.has_function:
+        function = schema.function_body
+    else:
+        types = [_type_of(value).SerializeToString() if value is not None else b"" for value in node.inputs]
+        function.ParseFromString(schema.get_context_dependent_function(node.proto.SerializeToString(), types))
+    own = {attribute.name: attribute for attribute in node.proto.attribute}
+    usual = {
+        name: attribute.default_value for name, attribute in schema.attributes.items() if attribute.default_value.name
+    }
+    attributes = {**usual, **{attribute.name: attribute for attribute in function.attribute_proto}, **own}
+    imported = {entry.domain: entry.version for entry in function.opset_import}
+    newest = node.version if node.proto.domain in ("", "ai.onnx") else onnx.defs.onnx_opset_version()
+    versions = Versions({"": newest, node.proto.domain: node.version, **imported})
+    inliner = Inliner((), versions)
+    place = Place(versions, label=f"{node.name}/", attributes=attributes)
+    nodes = tuple(inliner.nodes(function.node, place))
+    return FunctionBody(nodes, tuple(function.input), tuple(function.output), versions, inliner.weights)
+
+
+def _type_of(value: OnnxValue) -> onnx.TypeProto:
+    element = onnx.TensorProto.BOOL if value.is_bool else ELEMENT_TYPES.get(value.data_type, onnx.TensorProto.FLOAT)
+    assert isinstance(value.data_type, DataType)
+    return helper.make_tensor_type_proto(element, value.shape)

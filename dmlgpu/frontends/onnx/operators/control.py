@@ -1,0 +1,139 @@
+"""Control flow: If, Loop and Scan, which the host decides about, around bodies that are compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from onnx import GraphProto
+
+from dmlgpu.frontends.onnx.loops import (
+    MOST_ITERATIONS,
+    BodyRunner,
+    NeedsBranch,
+    NeedsLoop,
+    inputs_of,
+    iterate,
+    nothing,
+    number_of,
+    scan,
+    stacked,
+    taken,
+    turned,
+)
+from dmlgpu.frontends.onnx.node import OnnxNode
+from dmlgpu.frontends.onnx.registry import Steps, operator
+from dmlgpu.frontends.onnx.segments import RunInput, Slots
+from dmlgpu.frontends.onnx.values import OnnxValue
+
+
+@operator("If", host=(0,))
+def if_(node: OnnxNode) -> Steps:
+    """Translate the branch that the condition selects, in place."""
+    condition = node.host(0)
+    if condition.size != 1:
+        raise node.refusal(f"the condition must have one element, got shape {list(condition.shape)}")
+    branch = "then_branch" if condition.item() else "else_branch"
+    return (yield NeedsBranch(node.attribute(branch), f"the host decides, for {branch}"))
+
+
+@operator("Loop")
+def loop(node: OnnxNode) -> Steps:
+    """Run the body as often as a count and a condition say."""
+    limits = [node.value(number) if node.has(number) else None for number in (0, 1)]
+    states = [node.value(number) for number in range(2, len(node))]
+    graph: GraphProto = node.attribute("body")
+    _check_body(node, graph, 2 + len(states), 1 + len(states))
+
+    def run(body: BodyRunner, captured: list[RunInput], slots: Slots) -> list[RunInput]:
+        count, begins = (None if limit is None else number_of(inputs_of([limit], slots)[0]) for limit in limits)
+        return iterate(
+            body,
+            graph,
+            inputs_of(states, slots),
+            captured,
+            count=MOST_ITERATIONS if count is None else count,
+            goes_on=begins is None or bool(begins),
+        )
+
+    values = [*(limit for limit in limits if limit is not None), *states]
+    return (yield NeedsLoop(graph, values, run, "the host counts and decides, around a compiled body"))
+
+
+@operator("Scan", since=9)
+def scan_(node: OnnxNode) -> Steps:
+    """Run the body for every step of sequences."""
+    alone = node.alone()  # stages outlive the graph under construction
+    graph, states, sequences = _scanned(node, 0)
+    axes = [
+        node.axis(axis, len(sequence.shape))
+        for axis, sequence in zip(_each(node, "scan_input_axes", len(sequences)), sequences, strict=True)
+    ]
+    backward = _each(node, "scan_input_directions", len(sequences))
+    infos = graph.output[len(states) :]
+    output_axes, output_backward = (_each(node, f"scan_output_{name}", len(infos)) for name in ("axes", "directions"))
+
+    def run(body: BodyRunner, captured: list[RunInput], slots: Slots) -> list[RunInput]:
+        last, gathered = scan(
+            alone, body, inputs_of(states, slots), inputs_of(sequences, slots), captured, axes=axes, backward=backward
+        )
+        results = [
+            nothing(info, axis) if steps is None else turned(steps, alone.axis(axis, len(steps.shape)), bool(back))
+            for steps, axis, back, info in zip(gathered, output_axes, output_backward, infos, strict=True)
+        ]
+        return [*last, *results]
+
+    return (yield NeedsLoop(graph, [*states, *sequences], run, _COUNTED))
+
+
+@operator("Scan")
+def batched_scan(node: OnnxNode) -> Steps:
+    """Run the body for every step of a batch of sequences: their steps are in the second dimension."""
+    if node.has(0):
+        raise node.refusal("input sequence_lens is not supported")
+    alone = node.alone()
+    graph, states, sequences = _scanned(node, 1)
+    backward, infos = _each(node, "directions", len(sequences)), graph.output[len(states) :]
+
+    def run(body: BodyRunner, captured: list[RunInput], slots: Slots) -> list[RunInput]:
+        carried, sources = inputs_of(states, slots), inputs_of(sequences, slots)
+        batch = sources[0].shape[:1]
+        if any(tensor.shape[:1] != batch or 0 in tensor.shape[:1] for tensor in (*carried, *sources)):
+            shapes = [list(source.shape) for source in sources]
+            raise alone.refusal(f"states and sequences must be as many, got {shapes}")
+        results = []
+        for number in range(sources[0].shape[0]):
+            first, steps = ([taken(tensor, 0, number) for tensor in tensors] for tensors in (carried, sources))
+            axes = (0,) * len(steps)
+            last, gathered = scan(alone, body, first, steps, captured, axes=axes, backward=backward)
+            pairs = zip(gathered, infos, strict=True)
+            results.append([*last, *(nothing(info) if steps is None else steps for steps, info in pairs)])
+        return [stacked(parts, 0) for parts in zip(*results, strict=True)]
+
+    return (yield NeedsLoop(graph, [*states, *sequences], run, _COUNTED))
+
+
+_COUNTED = "the host counts, around a compiled body"
+
+
+def _scanned(node: OnnxNode, first: int) -> tuple[GraphProto, list[OnnxValue], list[OnnxValue]]:
+    """Return the body of a Scan, its initial states and the sequences; inputs begin at a number."""
+    count = node.integer("num_scan_inputs")
+    values = [node.value(number) for number in range(first, len(node))]
+    if not 1 <= count <= len(values):
+        raise node.refusal(f"num_scan_inputs must be between 1 and {len(values)}, got {count}")
+    graph: GraphProto = node.attribute("body")
+    _check_body(node, graph, len(values), len(values) - count)
+    return graph, values[:-count], values[-count:]
+
+
+def _check_body(node: OnnxNode, graph: GraphProto, inputs: int, outputs: int) -> None:
+    """Raise NotSupported unless a body has so many inputs, and at least so many outputs."""
+    if len(graph.input) != inputs or len(graph.output) < outputs:
+        raise node.refusal(
+            f"body must have {inputs} inputs and at least {outputs} outputs, "
+            f"got {len(graph.input)} and {len(graph.output)}"
+        )
+
+
+def _each(node: OnnxNode, name: str, count: int) -> Sequence[int]:
+    return node.integers(name, count) or (0,) * count

@@ -1,0 +1,312 @@
+"""Windows, samples and resampling over spatial dimensions."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.frontends.onnx.expressions import (
+    add,
+    cast,
+    choose,
+    multiply,
+    number_like,
+    reshaped,
+    spread,
+    subtract,
+    transposed,
+)
+from dmlgpu.frontends.onnx.node import OnnxNode
+from dmlgpu.frontends.onnx.values import Shape
+from dmlgpu.tensors.graphs import directmlx as dml
+from dmlgpu.tensors.graphs import functions
+from dmlgpu.tensors.graphs.expression import Expression
+
+
+@dataclass(frozen=True)
+class SlidingWindow:
+    """Windows over spatial dimensions, one number each.
+
+    Attributes:
+        sizes: of the kernel.
+        strides: from one window to the next.
+        dilations: between elements of a window.
+        start, end: padding before and behind.
+    """
+
+    sizes: Shape
+    strides: Shape
+    dilations: Shape
+    start: Shape
+    end: Shape
+
+    def outputs(self, spatial: Shape, ceil: bool = False) -> Shape:
+        """Return how many windows there are along each dimension."""
+        counts = []
+        for size, kernel, stride, dilation, before, behind in zip(
+            spatial, self.sizes, self.strides, self.dilations, self.start, self.end, strict=True
+        ):
+            room = size + before + behind - (dilation * (kernel - 1) + 1)
+            count = (-(-room // stride) if ceil else room // stride) + 1
+            if ceil and (count - 1) * stride >= size + before:
+                count -= 1  # a window that would begin in the padding behind
+            counts.append(count)
+        return tuple(counts)
+
+    def reaching(self, spatial: Shape, counts: Shape) -> SlidingWindow:
+        """Return the windows with padding behind so that there are so many."""
+        end = tuple(
+            max((count - 1) * stride + dilation * (kernel - 1) + 1 - size - before, 0)
+            for count, stride, dilation, kernel, size, before in zip(
+                counts, self.strides, self.dilations, self.sizes, spatial, self.start, strict=True
+            )
+        )
+        return replace(self, end=end)
+
+    def with_leading(self, count: int) -> SlidingWindow:
+        """Return the windows with dimensions of size 1 before the others."""
+        ones, zeros = (1,) * count, (0,) * count
+        return SlidingWindow(
+            ones + self.sizes, ones + self.strides, ones + self.dilations, zeros + self.start, zeros + self.end
+        )
+
+
+def window_of(node: OnnxNode, sizes: Shape, spatial: Shape) -> SlidingWindow:
+    """Return the windows that a node's attributes describe over an input's spatial sizes."""
+    rank = len(sizes)
+    strides = node.integers("strides") or (1,) * rank
+    dilations = node.integers("dilations") or (1,) * rank
+    pads = node.integers("pads") or (0,) * (2 * rank)
+    if not (len(strides) == len(dilations) == rank == len(spatial) and len(pads) == 2 * rank):
+        raise node.refusal(f"kernel_shape, strides, dilations and pads must be of {len(spatial)} dimensions")
+    if any(size < 1 for size in (*strides, *dilations, *sizes)):
+        raise node.refusal("kernel_shape, strides and dilations must be at least 1")
+    mode = node.text("auto_pad", "NOTSET")
+    start, end = pads[:rank], pads[rank:]
+    if mode in ("SAME_UPPER", "SAME_LOWER"):
+        totals = [
+            max((-(-size // stride) - 1) * stride + dilation * (kernel - 1) + 1 - size, 0)
+            for size, stride, dilation, kernel in zip(spatial, strides, dilations, sizes, strict=True)
+        ]
+        small, large = tuple(total // 2 for total in totals), tuple(total - total // 2 for total in totals)
+        start, end = (small, large) if mode == "SAME_UPPER" else (large, small)
+    elif mode == "VALID":
+        start = end = (0,) * rank
+    if any(size < 0 for size in (*start, *end)):
+        raise node.refusal("negative padding is not supported")
+    return SlidingWindow(sizes, strides, dilations, start, end)
+
+
+def with_dimensions(x: Expression, rank: int) -> Expression:
+    """Return {N, C, ...} with spatial dimensions of size 1 put before the others, up to a rank."""
+    return reshaped(x, (*x.sizes[:2], *(1,) * (rank - len(x.sizes)), *x.sizes[2:]))
+
+
+# ---- samples at coordinates ------------------------------------------------------------------------------------------
+
+
+_CUBIC = -0.75
+"""The coefficient of cubic convolution."""
+
+
+def sample(
+    x: Expression, coordinates: Sequence[Expression], *, mode: str, padding: str, aligned: bool = False
+) -> Expression:
+    """Return elements {N, M, C} of pictures {N, C, ...} at coordinates.
+
+    Args:
+        x: the pictures, of a float type.
+        coordinates: one {N, M} of FLOAT32 per spatial dimension, counted in elements.
+        mode: ``"nearest"``, ``"linear"`` or ``"cubic"``.
+        padding: what lies beyond: ``"zeros"``, ``"border"`` or ``"reflection"``.
+        aligned: whether the border that reflects goes through the middle of the outermost elements.
+    """
+    batch, channels, *spatial = x.sizes
+    rows = transposed(reshaped(x, (batch, channels, math.prod(spatial))), (0, 2, 1))
+    taps = [
+        _taps(coordinate, size, mode=mode, padding=padding, aligned=aligned)
+        for coordinate, size in zip(coordinates, spatial, strict=True)
+    ]
+    total: Expression | None = None
+    for chosen in itertools.product(*taps):
+        place, weight = chosen[0]
+        for (other, factor), size in zip(chosen[1:], spatial[1:], strict=True):
+            place = add(multiply(place, size), other)
+            weight = weight if factor is None else factor if weight is None else multiply(weight, factor)
+        picked = functions.gather_nd1(
+            rows,
+            reshaped(place, (*place.sizes, 1)),
+            input_dimension_count=3,
+            indices_dimension_count=3,
+            batch_dimension_count=1,
+        )
+        if weight is not None:
+            picked = multiply(cast(picked, DataType.FLOAT32), reshaped(weight, (*weight.sizes, 1)))
+        total = picked if total is None else add(total, picked)
+    assert total is not None
+    return cast(total, x.data_type)
+
+
+def _taps(
+    coordinate: Expression, size: int, *, mode: str, padding: str, aligned: bool
+) -> list[tuple[Expression, Expression | None]]:
+    """Return places along a dimension and their weights, None for 1."""
+    if mode == "nearest":
+        coordinate = dml.round(coordinate)
+    if padding == "border" and mode != "cubic":
+        coordinate = dml.clip(coordinate, 0.0, size - 1.0)
+    elif padding == "reflection":
+        coordinate = _reflected(coordinate, size, aligned)
+    base = coordinate if mode == "nearest" else dml.floor(coordinate)
+    offsets = {"nearest": (0,), "linear": (0, 1), "cubic": (-1, 0, 1, 2)}[mode]
+    taps = []
+    for offset in offsets:
+        place = base if offset == 0 else add(base, offset)
+        weight = None
+        if mode != "nearest":
+            distance = dml.abs(subtract(place, coordinate))
+            weight = subtract(1, distance) if mode == "linear" else _cubic_weights(distance, near=offset in (0, 1))
+        if padding == "zeros":
+            inside = dml.logical_and(
+                spread(dml.greater_than_or_equal, place, 0), spread(dml.less_than_or_equal, place, size - 1)
+            )
+            weight = choose(inside, 1.0 if weight is None else weight, number_like(place, 0.0))
+        elif padding == "reflection":
+            place = _reflected(place, size, aligned)
+        taps.append((dml.cast(dml.clip(place, 0.0, size - 1.0), DataType.INT32), weight))
+    return taps
+
+
+def _cubic_weights(distance: Expression, *, near: bool) -> Expression:
+    """Return the weight of cubic convolution at a distance below 1, or between 1 and 2."""
+    a = _CUBIC
+    if near:
+        inner = multiply(subtract(multiply(distance, a + 2), a + 3), multiply(distance, distance))
+        return add(inner, 1)
+    inner = multiply(add(multiply(subtract(multiply(distance, a), 5 * a), distance), 8 * a), distance)
+    return subtract(inner, 4 * a)
+
+
+def _reflected(place: Expression, size: int, aligned: bool) -> Expression:
+    """Return coordinates mirrored at the borders as often as it takes."""
+    low, high = (0.0, size - 1.0) if aligned else (-0.5, size - 0.5)
+    extent = high - low
+    if not extent:
+        return multiply(place, 0.0)
+    turned = spread(dml.modulus_floor, subtract(place, low), 2 * extent)
+    return subtract(high, dml.abs(subtract(turned, extent)))
+
+
+# ---- resampling ------------------------------------------------------------------------------------------------------
+
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class ResizedAxis:
+    """How one axis is resampled.
+
+    Attributes:
+        size, output_size: elements before and behind.
+        scale: of the axis; ``output_size`` is not always their product.
+        transformation: ONNX's ``coordinate_transformation_mode``.
+        rounding: ONNX's ``nearest_mode``.
+        region: of ``tf_crop_and_resize``: begin and end, as parts of the axis.
+    """
+
+    size: int
+    output_size: int
+    scale: float
+    transformation: str
+    rounding: str = "round_prefer_floor"
+    region: tuple[float, float] = (0.0, 1.0)
+
+    def coordinates(self) -> Array:
+        """Return where in the input each element of the output lies."""
+        places = np.arange(self.output_size, dtype=np.float64)
+        exact = self.size * self.scale
+        coordinates = (places + 0.5) / self.scale - 0.5
+        match self.transformation:
+            case "align_corners":
+                coordinates = places * 0 if exact == 1 else places * (self.size - 1) / (exact - 1)
+            case "asymmetric":
+                coordinates = places / self.scale
+            case "tf_half_pixel_for_nn":
+                coordinates = (places + 0.5) / self.scale
+            case "pytorch_half_pixel" if self.output_size == 1:
+                coordinates = places
+            case "half_pixel_symmetric":
+                coordinates = self.size / 2 * (1 - self.output_size / exact) + (places + 0.5) / self.scale - 0.5
+            case "tf_crop_and_resize":
+                # in float32, as the region is, or begins that are whole elements lie beside these
+                begin, end = (float(np.float32(edge) * np.float32(self.size - 1)) for edge in self.region)
+                step = 0 if exact == 1 else (end - begin) / (exact - 1)
+                coordinates = ((begin + end) / 2 if exact == 1 else begin) + places * step
+        return coordinates
+
+    def outside(self) -> Array:
+        """Return which elements of the output lie beyond the input, for ``tf_crop_and_resize``."""
+        coordinates = self.coordinates()
+        return (coordinates < 0) | (coordinates > self.size - 1)
+
+
+TRANSFORMATIONS = (
+    "align_corners",
+    "asymmetric",
+    "half_pixel",
+    "half_pixel_symmetric",
+    "pytorch_half_pixel",
+    "tf_crop_and_resize",
+    "tf_half_pixel_for_nn",
+)
+
+ROUNDINGS: dict[str, Callable[[Array], Array]] = {
+    "round_prefer_floor": lambda x: np.ceil(x - 0.5),
+    "round_prefer_ceil": lambda x: np.floor(x + 0.5),
+    "floor": np.floor,
+    "ceil": np.ceil,
+}
+"""ONNX's ``nearest_mode``."""
+
+
+def nearest(axis: ResizedAxis) -> Array:
+    """Return the index of the element that each element of the output is a copy of."""
+    return np.clip(ROUNDINGS[axis.rounding](axis.coordinates()), 0, axis.size - 1).astype(np.int32)
+
+
+def weighted(axis: ResizedAxis, *, cubic: float | None, antialias: bool, exclude_outside: bool) -> tuple[Array, Array]:
+    """Return indices and weights of the elements that each element of the output is a sum of, both {wanted, count}.
+
+    Args:
+        axis: how it is resampled.
+        cubic: the coefficient of cubic interpolation; None for linear.
+        antialias: whether the kernel is stretched where the axis shrinks.
+        exclude_outside: whether elements beyond the input have weight 0; else they are those at its edge.
+    """
+    stretch = min(axis.scale, 1.0) if antialias else 1.0
+    begin = int(np.floor((-1 if cubic is None else -2) / stretch)) + 1
+    coordinates = axis.coordinates()[:, None]
+    places = np.floor(coordinates) + np.arange(begin, 2 - begin)
+    distances = np.abs(places - coordinates) * stretch
+    weights = np.clip(1 - distances, 0, 1) if cubic is None else _cubic(distances, cubic)
+    if exclude_outside:
+        weights = np.where((places < 0) | (places >= axis.size), 0, weights)
+    if exclude_outside or antialias:
+        total = weights.sum(axis=1, keepdims=True)
+        weights = weights / np.where(total == 0, 1, total)
+    return np.clip(places, 0, axis.size - 1).astype(np.int32), weights.astype(np.float32)
+
+
+def _cubic(distances: Array, a: float) -> Array:
+    """Return the weights of cubic convolution at distances."""
+    near = ((a + 2) * distances - (a + 3)) * distances**2 + 1
+    far = ((a * distances - 5 * a) * distances + 8 * a) * distances - 4 * a
+    return np.where(distances <= 1, near, np.where(distances < 2, far, 0))
