@@ -88,14 +88,14 @@ def driver_cache(adapter: str) -> Iterator[Result]:
 
 def distinct_kernels(target: Target) -> list[Kernel]:
     """Kernels of convolutions, products and softmax of different sizes."""
-    found: dict[str, Kernel] = {}
+    kernels: dict[str, Kernel] = {}
     for number in range(DISTINCT):
         rows = tensor(4, 128 + 4 * number)
         softmax = descs.ActivationSoftmax1(input_tensor=rows, output_tensor=rows, axes=(1,))
         for desc in (product(64 + 16 * number), softmax):
             for kernel in compile_operator(desc, target).kernels:
-                found[kernel.wgsl] = kernel
-    return list(found.values())
+                kernels[kernel.wgsl] = kernel
+    return list(kernels.values())
 
 
 def in_parallel(adapter: str) -> Iterator[Result]:

@@ -144,8 +144,8 @@ def test_cases_run_from_the_command_line(page, facts, tmp_path):
         encoding="utf-8",
     )
     try:
-        told = iter(process.stderr.readline, "")
-        address = next(line.strip() for line in told if line.startswith("  http"))
+        lines = iter(process.stderr.readline, "")
+        address = next(line.strip() for line in lines if line.startswith("  http"))
         with opened(page, address) as lending:
             printed, problems = process.communicate(timeout=120)
             verdict = lending.inner_text("#verdict")

@@ -62,10 +62,10 @@ class Arena:
         self.backend.write(self.buffer, 0, self.content)
         resources = Resources(tuple(map(self.range, inputs)), (self.range(output),))
         assert self.backend.wait(self.backend.submit(self.backend.compile(desc).bind(resources)))
-        found, (start, size) = self.backend.read(self.buffer, 0, self.content.size), self.ranges[output]
-        np.testing.assert_array_equal(desc.outputs[0].tensor.decode(found[start : start + size]), expected)
-        found[start : start + size] = self.content[start : start + size]
-        np.testing.assert_array_equal(found, self.content)
+        memory, (start, size) = self.backend.read(self.buffer, 0, self.content.size), self.ranges[output]
+        np.testing.assert_array_equal(desc.outputs[0].tensor.decode(memory[start : start + size]), expected)
+        memory[start : start + size] = self.content[start : start + size]
+        np.testing.assert_array_equal(memory, self.content)
 
 
 @pytest.mark.parametrize("name", TYPES)

@@ -247,8 +247,8 @@ def test_a_refused_list_names_the_culprit_and_runs_nothing(backend: GpuBackend) 
     bad = item._replace(x=70000, label="too wide")
     refused = [item, bad, item]
     recorded = backend.record(refused)
-    for one in (refused, recorded, recorded):
-        text = message(DmlError, lambda: backend.submit(one))  # noqa: B023 - called at once
+    for sequence in (refused, recorded, recorded):
+        text = message(DmlError, lambda: backend.submit(sequence))  # noqa: B023 - called at once
         assert text.startswith(f"too wide: {backend.info} refuses: ")
         assert "65535" in text
     text = message(DmlError, lambda: backend.submit(work, recorded))

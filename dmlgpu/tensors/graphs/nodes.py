@@ -149,7 +149,9 @@ def _without_unread(desc: OperatorDesc, number: int, read: set[Origin]) -> Opera
 
 Array: TypeAlias = NDArray[Any]
 
-_TYPES = {one.numpy: one for one in DataType if one is not DataType.UNKNOWN and one.bits >= 8}
+_TYPES = {
+    data_type.numpy: data_type for data_type in DataType if data_type is not DataType.UNKNOWN and data_type.bits >= 8
+}
 
 
 def _numbers(value: Any) -> Array:
