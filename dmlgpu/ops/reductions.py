@@ -35,7 +35,7 @@ _OF_NOTHING = {
 """Results of reductions of no elements, as in NumPy."""
 
 
-class Reduction(Protocol):
+class ReductionFunction(Protocol):
     """A function that reduces a tensor or array along axes."""
 
     __name__: str
@@ -74,7 +74,7 @@ def reduced(x: Tensor, function: ReduceFunction, axis: Axes, keepdims: Any, of_n
     return result._renamed(shape)
 
 
-def _reduction(name: str, reduce_function: ReduceFunction, summary: str) -> Reduction:
+def _reduction(name: str, reduce_function: ReduceFunction, summary: str) -> ReductionFunction:
     """Return the function that reduces in one of DirectML's ways."""
 
     def function(x: Operand, axis: Axes = None, keepdims: bool = False, *, device: Where = None) -> Array:

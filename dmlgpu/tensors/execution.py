@@ -26,7 +26,7 @@ from dmlgpu.tensors.preparation import (
     short,
     signature,
 )
-from dmlgpu.tensors.session import Prepared, Session, session_of
+from dmlgpu.tensors.session import EagerSession, Prepared, session_of
 from dmlgpu.tensors.strided import Strided, behind_binding
 from dmlgpu.tensors.types import as_array, as_number, is_number
 
@@ -157,7 +157,7 @@ class DeviceCall(OperatorCall):
         self.device = as_device(caller, device) if first is None else first.buffer.device
         if first is not None and device is not None:
             check_device(caller, device, self.device)
-        self.session: Session = session_of(self.device)
+        self.session: EagerSession = session_of(self.device)
         self._kept: list[Strided] = []  # copies, until the operator is submitted
         super().__init__(caller, kind, values)
 

@@ -40,7 +40,7 @@ def rounded(size: int) -> int:
     return max(_SMALLEST, -(-size // step) * step)
 
 
-class Pool:
+class BufferPool:
     """A device's unused buffers. Thread-safe.
 
     Args:
@@ -194,7 +194,7 @@ class Prepared:
         return size
 
 
-class Session:
+class EagerSession:
     """One device's state of eager calls. Thread-safe. It does not keep the device alive."""
 
     def __init__(self, state: DeviceState):
@@ -202,7 +202,7 @@ class Session:
         self.recorded: Cache[Any, tuple[Sequence[Dispatch], tuple[Any, ...]]] = Cache(CacheLimits(RECORDED, RECORDED))
         self.compiled: Cache[Any, Prepared] = Cache(CacheLimits(COMPILED, COMPILED_BYTES))
         self.numbers: Cache[Any, Kept] = Cache(CacheLimits(COMPILED, COMPILED))
-        self.pool = Pool(state, self.recorded.clear)
+        self.pool = BufferPool(state, self.recorded.clear)
 
     def compile(self, device: Device, desc: OperatorDesc) -> Prepared:
         """Make an operator ready to be called.
@@ -386,13 +386,13 @@ def _forget(state: DeviceState, recorded: Cache[Any, Any], number: int) -> None:
     state.deferred.add(lambda: recorded.discard_if(lambda key: key[0] == number))
 
 
-def session_of(device: Device) -> Session:
+def session_of(device: Device) -> EagerSession:
     """Return a device's state of eager calls, made when it is first asked for."""
-    session: Session | None = device.get_private_data(_KEY)
+    session: EagerSession | None = device.get_private_data(_KEY)
     if session is None:
         with device._state.lock:
             session = device.get_private_data(_KEY)
             if session is None:
-                session = Session(device._state)
+                session = EagerSession(device._state)
                 device.set_private_data(_KEY, session)
     return session

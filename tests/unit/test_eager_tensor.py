@@ -26,7 +26,7 @@ from dmlgpu import (
 )
 from dmlgpu.runtime.numpy.backend import NumPyBackend
 from dmlgpu.runtime.shared import as_device
-from dmlgpu.tensors.session import COMPILED, KEPT_BYTES, Session, rounded, session_of
+from dmlgpu.tensors.session import COMPILED, KEPT_BYTES, EagerSession, rounded, session_of
 from tests.unit.device_objects import raises
 
 ARRAY = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
@@ -266,14 +266,14 @@ def test_a_loop_of_temporaries_allocates_nothing(monkeypatch: pytest.MonkeyPatch
 def test_copies_are_kept_until_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     device = Device("numpy")
     x = Tensor(ARRAY, device=device)
-    execute, looked = Session.execute, []
+    execute, looked = EagerSession.execute, []
 
-    def looking(self: Session, on: Device, prepared: Any, inputs: Any, label: str) -> Any:
+    def looking(self: EagerSession, on: Device, prepared: Any, inputs: Any, label: str) -> Any:
         unused = {id(memory) for memories in self.pool._unused.values() for memory in memories}
         looked.append({id(place[0]) for place in inputs} & unused)
         return execute(self, on, prepared, inputs, label)
 
-    monkeypatch.setattr(Session, "execute", looking)
+    monkeypatch.setattr(EagerSession, "execute", looking)
     assert np.array_equal((x[:, 1:, 1:] + ARRAY[:, :2, 1:]).numpy(), ARRAY[:, 1:, 1:] + ARRAY[:, :2, 1:])
     assert looked == [set(), set()]  # a copy of the view, and the sum
 

@@ -356,7 +356,7 @@ class MultiheadAttention1(Lowering):
     @classmethod
     def lower(cls, desc: descs.MultiheadAttention1) -> Plan:
         """Copies into the present keys and values, then attention, in parts where rows are few."""
-        planner = _AttentionPlanner(desc)
+        planner = _AttentionLowering(desc)
         key, value = planner.rows("key"), planner.rows("value")
         attention = Attend(
             "",
@@ -370,7 +370,7 @@ class MultiheadAttention1(Lowering):
         return Plan(desc.operator, (*planner.steps, attention))
 
 
-class _AttentionPlanner:
+class _AttentionLowering:
     """The operands of one attention, and the steps that keep keys and values."""
 
     def __init__(self, desc: descs.MultiheadAttention1):

@@ -38,7 +38,7 @@ MERGE = "attention/merge"
 
 @schedule_step.register
 def _attend(step: Attend, target: Target) -> ScheduledSteps:
-    return _AttentionPlanner(step, target).steps()
+    return _AttentionScheduler(step, target).steps()
 
 
 # ---- tiles and parts
@@ -206,7 +206,7 @@ LEAST_REUSE = 4
 """Times that an operand is read, from which on laying it out anew pays."""
 
 
-class _AttentionPlanner:
+class _AttentionScheduler:
     """The kernels of one attention."""
 
     def __init__(self, attention: Attend, target: Target):
