@@ -24,8 +24,8 @@ def computed(build: Callable[..., Any], *arrays: np.ndarray) -> Any:
     graph = Graph(Device("numpy"))
     inputs = [graph.input(array.shape, DataType[array.dtype.name.upper()]) for array in arrays]
     outputs = build(*inputs)
-    results = graph.evaluate([outputs] if isinstance(outputs, Expression) else list(outputs), arrays)
-    return results[0] if isinstance(outputs, Expression) else results
+    result = graph.evaluate([outputs] if isinstance(outputs, Expression) else list(outputs), arrays)
+    return result[0] if isinstance(outputs, Expression) else result
 
 
 BINARY = [operator.add, operator.sub, operator.mul, operator.truediv]

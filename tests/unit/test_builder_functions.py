@@ -24,11 +24,11 @@ LEADING_ONES = ("MULTIHEAD_ATTENTION", "MULTIHEAD_ATTENTION1", "NONZERO_COORDINA
 
 def quick_cases() -> dict[str, list[OperatorDesc]]:
     """The descriptions of all quick cases, by operator."""
-    by_operator: dict[str, list[OperatorDesc]] = {}
+    result: dict[str, list[OperatorDesc]] = {}
     for name in QUICK:
         desc = registry.case_by_name(name).desc
-        by_operator.setdefault(desc.operator, []).append(desc)
-    return by_operator
+        result.setdefault(desc.operator, []).append(desc)
+    return result
 
 
 CASES = quick_cases()
@@ -105,8 +105,8 @@ def test_sizes_that_the_caller_may_choose_have_usual_ones() -> None:
     assert resampled.sizes == (1, 2, 6, 3)
     sliced = functions.slice1(image, input_window_sizes=(1, 2, 4, 5), input_window_strides=(1, 1, -3, 2))
     assert sliced.sizes == (1, 2, 2, 3)
-    coordinates = functions.nonzero_coordinates(image)
-    assert (coordinates.output_count.sizes, coordinates.output_coordinates.sizes) == ((1,), (40, 4))
+    result = functions.nonzero_coordinates(image)
+    assert (result.output_count.sizes, result.output_coordinates.sizes) == ((1,), (40, 4))
     gradient = functions.resample_grad1(image, interpolation_mode=InterpolationMode.LINEAR, output_sizes=(1, 2, 2, 10))
     (node,) = graph.desc([gradient]).nodes
     assert isinstance(node, OperatorNode) and node.desc.scales == (1, 1, 2, 0.5)

@@ -222,11 +222,11 @@ def test_pickling_is_by_value(x: Tensor, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_other_devices(x: Tensor, device: Device) -> None:
     other = Device("numpy")
-    moved = x.to(other)
-    assert moved.device is other and np.array_equal(moved.numpy(), ARRAY) and x.to(device) is x
+    result = x.to(other)
+    assert result.device is other and np.array_equal(result.numpy(), ARRAY) and x.to(device) is x
     assert as_device("test", "numpy") is as_device("test", "numpy")
     with pytest.raises(InvalidArgument, match=r"^a \+ b: b must be on the device of the other operands, .* copies it$"):
-        x + moved
+        x + result
     with pytest.raises(InvalidArgument, match=r"^softmax: device must be that of the tensors, .* copies them$"):
         ops.softmax(x, device=other)
 

@@ -132,10 +132,10 @@ def test_a_node_has_no_elements_and_no_memory_of_a_device(device: Device) -> Non
 
 def test_directmlx_has_parameters_in_its_order(device: Device) -> None:
     values = np.array([[3, 1, 2]], np.float32)
-    assert directmlx.slice(values, (0, 1), (1, 2)).tolist() == [[1, 2]]
-    assert directmlx.cast(values, "int32").dtype == np.int32
-    assert directmlx.top_k(values, 1, 2).output_value.tolist() == [[3, 2]]
-    assert directmlx.clip(values, min=2, max=3).tolist() == [[3, 2, 2]]
+    assert directmlx.slice(values, (0, 1), (1, 2), device=device).tolist() == [[1, 2]]
+    assert directmlx.cast(values, "int32", device=device).dtype == np.int32
+    assert directmlx.top_k(values, 1, 2, device=device).output_value.tolist() == [[3, 2]]
+    assert directmlx.clip(values, min=2, max=3, device=device).tolist() == [[3, 2, 2]]
     with pytest.raises(TypeError, match="missing a required argument: 'sizes'"):
         directmlx.slice(values, (0, 1))
     graph = Graph(device)

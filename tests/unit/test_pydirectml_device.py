@@ -128,8 +128,8 @@ def test_outputs_that_are_not_wanted(device: dml.Device, builder: dml.GraphBuild
     outputs = [x + 1.0, x * 2.0, x - 3.0]
     model = builder.build(NONE, outputs)
     binding = dml.Binding(x, [1, 2])
-    results = device.compute(model, [binding], [outputs[0], None, outputs[2]])
-    assert [np.array(result).tolist() for result in results] == [[2, 3], [-2, -1]]
+    result = device.compute(model, [binding], [outputs[0], None, outputs[2]])
+    assert [np.array(output).tolist() for output in result] == [[2, 3], [-2, -1]]
     assert device.compute(model, [binding], [None] * 3) == []
 
 
@@ -146,8 +146,8 @@ def test_a_model_is_of_the_graph_when_it_was_built(device: dml.Device, builder: 
         bindings[0] = dml.Binding(weight, values)
         assert np.array(device.compute(model, bindings, [y])[0]).tolist() == values
     more = builder.build(NONE, [y2])
-    results = device.compute(more, [*bindings, dml.Binding(later, [10, 20])], [y2])
-    assert np.array(results[0]).tolist() == [16, 27]
+    result = device.compute(more, [*bindings, dml.Binding(later, [10, 20])], [y2])
+    assert np.array(result[0]).tolist() == [16, 27]
 
 
 def test_weights_stay_on_the_device(device: dml.Device, builder: dml.GraphBuilder) -> None:
@@ -232,8 +232,8 @@ def test_bindings_serve_other_graphs_with_such_an_input(device: dml.Device) -> N
     builders = dml.GraphBuilder(device), dml.GraphBuilder(device)
     x, other = (dml.input_tensor(builder, 0, dml.TensorDesc(F32, [2])) for builder in builders)
     y = other * 2.0
-    results = device.compute(builders[1].build(NONE, [y]), [dml.Binding(x, [1, 2])], [y])
-    assert np.array(results[0]).tolist() == [2, 4]
+    result = device.compute(builders[1].build(NONE, [y]), [dml.Binding(x, [1, 2])], [y])
+    assert np.array(result[0]).tolist() == [2, 4]
 
 
 def test_arrays_as_tensor_data() -> None:

@@ -164,12 +164,12 @@ def test_scaling_values() -> None:
 
 def correlate(x: Array, w: Array, groups: int = 1) -> Array:
     """A forward convolution without padding in steps of 1."""
-    planes = []
+    result = []
     for group in range(groups):
         inputs = np.split(x, groups, 1)[group]
         for kernel in np.split(w, groups)[group]:
-            planes.append(signal.correlate(inputs[0].astype(float), kernel, "valid")[0])
-    return np.array([planes])
+            result.append(signal.correlate(inputs[0].astype(float), kernel, "valid")[0])
+    return np.array([result])
 
 
 def test_convolutions() -> None:
@@ -205,14 +205,12 @@ def scatter(x: Array, w: Array, stride: int, more: int) -> Array:
     """A backward convolution: each input element adds the filter to the output; ``more`` rows and columns stay 0."""
     _, _, height, width = x.shape
     _, outputs, rows, columns = w.shape
-    scattered = np.zeros((1, outputs, (height - 1) * stride + rows + more, (width - 1) * stride + columns + more))
+    result = np.zeros((1, outputs, (height - 1) * stride + rows + more, (width - 1) * stride + columns + more))
     for row in range(height):
         for column in range(width):
             top, left = row * stride, column * stride
-            scattered[0, :, top : top + rows, left : left + columns] += np.einsum(
-                "i,iojk->ojk", x[0, :, row, column], w
-            )
-    return scattered
+            result[0, :, top : top + rows, left : left + columns] += np.einsum("i,iojk->ojk", x[0, :, row, column], w)
+    return result
 
 
 @pytest.mark.parametrize(
@@ -342,11 +340,11 @@ def test_max_pooling() -> None:
     expected = np.take_along_axis(places.reshape(flat.shape), flat.argmax(-1)[..., None], -1)
 
     def build(x: Any) -> list[Any]:
-        pooled = dml.max_pooling(
+        result = dml.max_pooling(
             input=x, window_sizes=[2, 2], strides=[2, 3], start_padding=[0, 0], end_padding=[0, 0], dilations=[2, 1],
             output_indices=True,
         )  # fmt: skip
-        return [pooled.values, pooled.indices]
+        return [result.values, result.indices]
 
     values, indices = compute(build, x)
     close(values, flat.max(-1))
@@ -354,10 +352,10 @@ def test_max_pooling() -> None:
     np.testing.assert_array_equal(indices.view(np.uint32), expected[..., 0])
 
     def without(x: Any) -> Any:
-        pooled = dml.max_pooling(x, [2, 2], start_padding=[1, 1])
+        result = dml.max_pooling(x, [2, 2], start_padding=[1, 1])
         with pytest.raises(RuntimeError, match=r"^Expression: it is empty, made by Expression\(\) or an output that "):
-            pooled.indices.get_output_desc()
-        return pooled.values
+            result.indices.get_output_desc()
+        return result.values
 
     padded = np.pad(x, [(0, 0), (0, 0), (1, 0), (1, 0)], constant_values=-np.inf)
     close(compute(without, x), np.lib.stride_tricks.sliding_window_view(padded, (2, 2), (2, 3)).max((4, 5)))
@@ -460,25 +458,25 @@ def test_gated_recurrent_units(options: str) -> None:
     names = "input", "weight", "recurrence", "bias", "hidden_init", "sequence_lengths"
 
     def build(*six: Any) -> list[Any]:
-        outputs = dml.gru(
+        result = dml.gru(
             **dict(zip(names, six, strict=True)),
             activation_descs=activations,
             direction=dml.RecurrentNetworkDirection.FORWARD,
             linear_before_reset=1,
             output_options=getattr(dml.OutputOptions, options),
         )
-        both = {"sequence": outputs.sequence, "single": outputs.single}
+        both = {"sequence": result.sequence, "single": result.single}
         chosen = list(both) if options == "Both" else [options.lower()]
         for name in set(both) - set(chosen):
             with pytest.raises(RuntimeError, match=r"^Expression: it is empty"):
                 dml.activation_relu(both[name])
         return [both[name] for name in chosen]
 
-    results = compute(build, x, w, r, bias, state, lengths, types={5: dml.TensorDataType.UINT32})
+    result = compute(build, x, w, r, bias, state, lengths, types={5: dml.TensorDataType.UINT32})
     expected = gru_expected(x[0], w[0, 0], r[0, 0], bias[0, 0, 0], state=state[0, 0], lengths=lengths[0, 0, 0])
     expected = {"Both": expected, "Sequence": expected[:1], "Single": [expected[1][None]]}[options]
-    for result, other in zip(results, expected, strict=True):
-        close(result.ravel(), other.ravel())
+    for output, other in zip(result, expected, strict=True):
+        close(output.ravel(), other.ravel())
 
 
 def test_gated_recurrent_units_in_both_directions() -> None:

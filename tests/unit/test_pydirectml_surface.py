@@ -26,25 +26,25 @@ EXPORTED = {
 
 def parameters(function: Any) -> str:
     """Return a function's parameters as the list writes them."""
-    signature: list[str] = []
+    result: list[str] = []
     positional = False
     for parameter in inspect.signature(function).parameters.values():
         if parameter.name == "self":
             continue
         assert parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
         if positional and parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
-            signature.append("/")
+            result.append("/")
         positional = parameter.kind is parameter.POSITIONAL_ONLY
         default = parameter.default
         if default in (parameter.empty, REQUIRED):
-            signature.append(parameter.name)
+            result.append(parameter.name)
         elif isinstance(default, dml.FusedActivation):
             assert repr(default) == "dml.FusedActivation(OperatorType.INVALID, 0, 0)"
-            signature.append(f"{parameter.name}=no activation")
+            result.append(f"{parameter.name}=no activation")
         else:
             written = default if type(default).__name__ in ENUMERATIONS else repr(default)
-            signature.append(f"{parameter.name}={written}")
-    return ", ".join([*signature, "/"] if positional else signature)
+            result.append(f"{parameter.name}={written}")
+    return ", ".join([*result, "/"] if positional else result)
 
 
 def public(cls: type) -> set[str]:
@@ -157,13 +157,9 @@ def test_descriptions_of_tensors(form: str) -> None:
     names = [name.partition("=")[0] for name in form.split(", ")]
     for arguments, expected in DESCRIPTIONS[form]:
         for desc in (dml.TensorDesc(*arguments), dml.TensorDesc(**dict(zip(names, arguments, strict=False)))):
-            properties = tuple(getattr(desc, name) for name in CLASSES["TensorDesc"]["read_only"])
-            assert properties == expected
-            assert (type(properties[0]), type(properties[1]), type(properties[2])) == (
-                dml.TensorDataType,
-                dml.TensorFlags,
-                list,
-            )
+            result = tuple(getattr(desc, name) for name in CLASSES["TensorDesc"]["read_only"])
+            assert result == expected
+            assert (type(result[0]), type(result[1]), type(result[2])) == (dml.TensorDataType, dml.TensorFlags, list)
     with pytest.raises(AttributeError):
         desc.sizes = [1]
 

@@ -113,9 +113,9 @@ def test_functions_of_the_array_api(name: str, x: Tensor) -> None:
 
 def test_arrays_give_arrays(device: Device) -> None:
     compiled = dmlgpu.compile(lambda a, b: (a @ b.T, a), device=device)
-    product, result = compiled(ARRAY, ARRAY)
+    product, returned = compiled(ARRAY, ARRAY)
     np.testing.assert_allclose(product, ARRAY @ ARRAY.T, rtol=1e-5)
-    assert isinstance(result, np.ndarray) and result is not ARRAY and np.array_equal(result, ARRAY)
+    assert isinstance(returned, np.ndarray) and returned is not ARRAY and np.array_equal(returned, ARRAY)
 
 
 def test_arrays_beside_a_tensor_give_tensors(x: Tensor) -> None:
@@ -176,15 +176,13 @@ def test_structures_come_back_as_they_are(x: Tensor) -> None:
         return {"y": y, "again": [y, y[1:]], "pair": Pair(mapping["b"], 3), "none": None, "shared": shared, "n": array}
 
     compiled = dmlgpu.compile(function)
-    results = compiled({"a": (x,), "b": x.T}, scale=2)
-    assert list(results) == ["y", "again", "pair", "none", "shared", "n"]
-    assert np.array_equal(results["y"].numpy(), ARRAY * 2)
-    assert results["again"][0] is results["y"] and results["again"][1].buffer is results["y"].buffer
-    assert (
-        isinstance(results["pair"], Pair) and results["pair"].first.buffer is x.buffer and results["pair"].second == 3
-    )
-    assert results["shared"] is shared and results["none"] is None
-    assert np.array_equal(results["n"], array) and results["n"] is not array
+    result = compiled({"a": (x,), "b": x.T}, scale=2)
+    assert list(result) == ["y", "again", "pair", "none", "shared", "n"]
+    assert np.array_equal(result["y"].numpy(), ARRAY * 2)
+    assert result["again"][0] is result["y"] and result["again"][1].buffer is result["y"].buffer
+    assert isinstance(result["pair"], Pair) and result["pair"].first.buffer is x.buffer and result["pair"].second == 3
+    assert result["shared"] is shared and result["none"] is None
+    assert np.array_equal(result["n"], array) and result["n"] is not array
 
 
 def test_an_argument_comes_back_itself(x: Tensor) -> None:

@@ -149,9 +149,7 @@ def _without_unread(desc: OperatorDesc, number: int, read: set[Origin]) -> Opera
 
 Array: TypeAlias = NDArray[Any]
 
-_TYPES = {
-    data_type.numpy: data_type for data_type in DataType if data_type is not DataType.UNKNOWN and data_type.bits >= 8
-}
+_TYPES = {member.numpy: member for member in DataType if member is not DataType.UNKNOWN and member.bits >= 8}
 
 
 def _numbers(value: Any) -> Array:
