@@ -16,7 +16,7 @@ import pytest
 from dmlgpu.compiler.aliasing import OFFSET_ALIGNMENT, layout
 from dmlgpu.compiler.graph.compiler import compile_network
 from dmlgpu.compiler.graph.resolve import resolve
-from dmlgpu.compiler.program import Kernel
+from dmlgpu.compiler.program import RenderedKernel
 from dmlgpu.compiler.target import Profile
 from dmlgpu.compiler.wgsl.sharing import share
 from dmlgpu.conformance.suites.graphs import GraphSuite, example
@@ -41,9 +41,9 @@ PIPELINES = """kernels => Promise.all(kernels.map(async ([code, bindings]) => {
 }))"""
 
 
-def kernels(profile: Profile) -> dict[tuple[str, int], tuple[str, Kernel]]:
+def kernels(profile: Profile) -> dict[tuple[str, int], tuple[str, RenderedKernel]]:
     """The kernels of a profile by text and number of bindings, and a case that has each."""
-    by_source: dict[tuple[str, int], tuple[str, Kernel]] = {}
+    by_source: dict[tuple[str, int], tuple[str, RenderedKernel]] = {}
     for name, program in quick_programs(profile)[0].items():
         for kernel in (*program.initialization, *program.kernels):
             by_source.setdefault((kernel.wgsl, kernel.binding_count), (name, kernel))

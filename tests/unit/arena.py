@@ -20,7 +20,7 @@ from dmlgpu.compiler.graph import compiler
 from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.plan import Role
-from dmlgpu.compiler.program import Kernel, Program, Slot
+from dmlgpu.compiler.program import Program, RenderedKernel, Slot
 from dmlgpu.compiler.schedule.memory import lay_out
 from dmlgpu.compiler.target import Target
 
@@ -95,7 +95,7 @@ def written_slots(wgsl: str) -> frozenset[int]:
     return slots
 
 
-def _temporaries(kernel: Kernel) -> list[tuple[int, Slot]]:
+def _temporaries(kernel: RenderedKernel) -> list[tuple[int, Slot]]:
     """Return the slots in the temporary resource, with the number of the buffer that each is bound to."""
     bindings = kernel.bindings or range(len(kernel.slots))
     return [pair for pair in zip(bindings, kernel.slots, strict=True) if pair[1].role is Role.TEMPORARY]

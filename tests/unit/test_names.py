@@ -16,29 +16,24 @@ FOLDERS = ("dmlgpu", "tests", "scripts", "benchmarks")
 EMPTY = frozenset({"one", "found", "given", "made", "wanted", "told", "asked", "kept", "here", "so_far"})
 """Names of locals and parameters that say nothing of what they hold."""
 
-MIRRORED = "a name of the pydirectml package, which dmlgpu.frontends.pydirectml mirrors"
+MIRRORED = "pydirectml has a class of this name, and dmlgpu.frontends.pydirectml mirrors that package"
 
-SHARED_CLASS_NAMES: dict[str, str] = {
-    **dict.fromkeys(
-        (
-            "Binding",
-            "ConvolutionDirection",
-            "ConvolutionMode",
-            "Device",
-            "ExecutionFlags",
-            "InterpolationMode",
-            "MatrixTransform",
-            "PaddingMode",
-            "RecurrentNetworkDirection",
-            "Size2D",
-            "TensorDesc",
-            "TensorFlags",
-        ),
-        MIRRORED,
+SHARED_CLASS_NAMES = dict.fromkeys(
+    (
+        "ConvolutionDirection",
+        "ConvolutionMode",
+        "Device",
+        "ExecutionFlags",
+        "InterpolationMode",
+        "MatrixTransform",
+        "PaddingMode",
+        "RecurrentNetworkDirection",
+        "Size2D",
+        "TensorDesc",
+        "TensorFlags",
     ),
-    "Kernel": "the public dmlgpu.Kernel, and a kernel of a compiled program",
-    "Tensor": "the public dmlgpu.Tensor, and a tensor of the compiler's plan",
-}
+    MIRRORED,
+)
 """Class names that several modules of the package define, with the reason."""
 
 
