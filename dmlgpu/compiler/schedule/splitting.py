@@ -76,28 +76,45 @@ def in_parts(step: Step, target: Target) -> tuple[Step, ...]:
 
 
 def _split(step: Step, fits: Callable[[Step], bool]) -> tuple[Step, ...]:
-    """Return parts of a step that fit, along as few dimensions as possible; itself if there are none."""
-    for dimension in _dimensions(step):
+    """Return the fewest parts of a step that fit, along one dimension or two; itself if there are none."""
+    dimensions = _dimensions(step)
+    smallest = step
+    for dimension in dimensions:
+        smallest = _part(smallest, (dimension, 0, 1))
+    if not fits(smallest):
+        return (step,)
+    for dimension in dimensions:
         parts = _along(step, dimension, fits)
         if parts is not None:
             return parts
+    for dimension in dimensions:
+        if _output(step).sizes[dimension] > MOST_PARTS // 2:
+            continue
+        slices = _slices(step, dimension, 1)
+        for other in _dimensions(slices[0]):
+            first = _along(slices[0], other, fits)
+            if first is not None and len(slices) * len(first) <= MOST_PARTS:
+                inner = [_along(each, other, fits) for each in slices]
+                return tuple(itertools.chain(*(parts or () for parts in inner))) if all(inner) else (step,)
     return (step,)
 
 
 def _along(step: Step, dimension: int, fits: Callable[[Step], bool]) -> tuple[Step, ...] | None:
-    """Return the fewest parts along a dimension that fit; where single slices do not, these split further."""
+    """Return the fewest parts along a dimension that fit; None if there are none."""
     size, count = _output(step).sizes[dimension], 2
     while count <= MOST_PARTS:
-        length = -(-size // min(count, size))
-        parts = [_part(step, (dimension, start, min(length, size - start))) for start in range(0, size, length)]
+        parts = _slices(step, dimension, -(-size // min(count, size)))
         if all(map(fits, parts)):
-            return tuple(parts)
-        if length == 1:
-            split = [(part,) if fits(part) else _split(part, fits) for part in parts]
-            fit = sum(map(len, split)) <= MOST_PARTS and all(len(some) > 1 or fits(some[0]) for some in split)
-            return tuple(itertools.chain(*split)) if fit else None
+            return parts
+        if count >= size:
+            return None
         count *= 2
     return None
+
+
+def _slices(step: Step, dimension: int, length: int) -> tuple[Step, ...]:
+    size = _output(step).sizes[dimension]
+    return tuple(_part(step, (dimension, start, min(length, size - start))) for start in range(0, size, length))
 
 
 def _bound(step: Step) -> dict[PlanBinding, int]:
