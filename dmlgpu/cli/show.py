@@ -24,7 +24,7 @@ from dmlgpu.compiler.explain import ExplainedKernel, Explanation, as_json, check
 from dmlgpu.compiler.explain.explanation import multiplications
 from dmlgpu.compiler.explain.facts import description
 from dmlgpu.compiler.graph.description import GraphDesc, OperatorNode
-from dmlgpu.compiler.program import Kernel
+from dmlgpu.compiler.program import RenderedKernel
 from dmlgpu.compiler.program_cache import without_files
 from dmlgpu.compiler.target import AdapterInfo, Profile, Target
 from dmlgpu.runtime.adapters import target_of
@@ -305,7 +305,7 @@ def _wgsl(explained: Explanation) -> str:
     return "\n".join(f"// ==== {name}: {kernel.label}\n{kernel.wgsl}" for name, kernel in kernels.items())
 
 
-def _files(explained: Explanation) -> dict[str, Kernel]:
+def _files(explained: Explanation) -> dict[str, RenderedKernel]:
     """Return the kernels by names for files, in order, those of the initialisation first."""
     once = [("initialize-", explained_kernel.kernel) for explained_kernel in explained.initialization]
     kernels = once + [("", kernel.kernel) for kernel in explained.kernels]

@@ -59,10 +59,10 @@ def main(adapter: str) -> int:
     grown = resident() - before
     del session
     deadline = time.monotonic() + 10
-    while (kept := resident() - before) > grown / 2 and time.monotonic() < deadline:
+    while (unreleased := resident() - before) > grown / 2 and time.monotonic() < deadline:
         time.sleep(0.05)
-    print(f"{grown:.1f} MiB grown, {estimate:.1f} MiB estimated, {kept:.1f} MiB kept")
-    return int(kept > grown / 2)
+    print(f"{grown:.1f} MiB grown, {estimate:.1f} MiB estimated, {unreleased:.1f} MiB kept")
+    return int(unreleased > grown / 2)
 
 
 if __name__ == "__main__":

@@ -77,17 +77,17 @@ def test_the_other_operators() -> None:
 def test_numbers_become_scale_and_bias_as_in_directmlx() -> None:
     graph = Graph(Device("numpy"))
     x = graph.input((2, 3))
-    for made, scale, bias in [(x + 3, 1, 3), (x - 3, 1, -3), (x * 3, 3, 0), (x / 4, 0.25, 0), (3 - x, -1, 3)]:
-        node = graph.nodes[made.origin.number].desc
+    for expression, scale, bias in [(x + 3, 1, 3), (x - 3, 1, -3), (x * 3, 3, 0), (x / 4, 0.25, 0), (3 - x, -1, 3)]:
+        node = graph.nodes[expression.origin.number].desc
         assert isinstance(node, descs.ElementWiseIdentity) and node.scale_bias is not None
         assert (node.scale_bias.scale, node.scale_bias.bias) == (scale, bias)
 
 
-@pytest.mark.parametrize("made", [lambda x: x % 1.5, lambda x: x & 2**32, lambda x: x == -1])
-def test_numbers_beside_integers_fit_their_type(made: Callable[[Expression], Any]) -> None:
+@pytest.mark.parametrize("compute", [lambda x: x % 1.5, lambda x: x & 2**32, lambda x: x == -1])
+def test_numbers_beside_integers_fit_their_type(compute: Callable[[Expression], Any]) -> None:
     words = Graph().input((2, 3), DataType.UINT32)
     with pytest.raises(InvalidArgument, match=r"must be an integer between 0 and 4294967295, got .*builder_expr.*:\d+"):
-        made(words)
+        compute(words)
 
 
 def test_an_expression_has_no_truth_value() -> None:

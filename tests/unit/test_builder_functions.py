@@ -42,7 +42,7 @@ def rebuilt(desc: OperatorDesc) -> OperatorDesc:
 
     def given(value: Any) -> Any:
         if isinstance(value, tuple) and value and isinstance(value[0], TensorDesc):
-            return [graph.input(one) for one in value]
+            return [graph.input(tensor) for tensor in value]
         return graph.input(value) if isinstance(value, TensorDesc) else value
 
     def parameter(field: str) -> str:
@@ -60,7 +60,7 @@ def rebuilt(desc: OperatorDesc) -> OperatorDesc:
     if "output_sizes" in parameters:
         arguments["output_sizes"] = present[0].sizes
         if desc.operator == "SPLIT":
-            arguments["output_sizes"] = [one.sizes for one in present]
+            arguments["output_sizes"] = [tensor.sizes for tensor in present]
         if desc.operator == "ROI_ALIGN_GRAD" and desc.output_gradient_tensor is None:
             del arguments["output_sizes"]
     if "output_type" in parameters:

@@ -26,7 +26,7 @@ from dmlgpu import (
 )
 from dmlgpu.runtime.numpy.backend import NumPyBackend
 from dmlgpu.runtime.shared import as_device
-from dmlgpu.tensors.session import COMPILED, KEPT_BYTES, Session, rounded, session_of
+from dmlgpu.tensors.session import COMPILED, KEPT_BYTES, EagerSession, rounded, session_of
 from tests.unit.device_objects import raises
 
 ARRAY = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
@@ -249,8 +249,8 @@ def test_a_loop_of_temporaries_allocates_nothing(monkeypatch: pytest.MonkeyPatch
     )
     x = Tensor(ARRAY, device=device)
 
-    def step(given: Tensor) -> Tensor:
-        return ops.softmax(given * 2 + 1) - given[:, ::-1].T.reshape(2, 3, 4)
+    def step(tensor: Tensor) -> Tensor:
+        return ops.softmax(tensor * 2 + 1) - tensor[:, ::-1].T.reshape(2, 3, 4)
 
     for _ in range(3):
         step(x)
@@ -266,14 +266,14 @@ def test_a_loop_of_temporaries_allocates_nothing(monkeypatch: pytest.MonkeyPatch
 def test_copies_are_kept_until_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     device = Device("numpy")
     x = Tensor(ARRAY, device=device)
-    execute, looked = Session.execute, []
+    execute, looked = EagerSession.execute, []
 
-    def looking(self: Session, on: Device, prepared: Any, inputs: Any, label: str) -> Any:
+    def looking(self: EagerSession, on: Device, prepared: Any, inputs: Any, label: str) -> Any:
         unused = {id(memory) for memories in self.pool._unused.values() for memory in memories}
         looked.append({id(place[0]) for place in inputs} & unused)
         return execute(self, on, prepared, inputs, label)
 
-    monkeypatch.setattr(Session, "execute", looking)
+    monkeypatch.setattr(EagerSession, "execute", looking)
     assert np.array_equal((x[:, 1:, 1:] + ARRAY[:, :2, 1:]).numpy(), ARRAY[:, 1:, 1:] + ARRAY[:, :2, 1:])
     assert looked == [set(), set()]  # a copy of the view, and the sum
 
@@ -428,15 +428,15 @@ def test_what_adapters_cannot_compute_is_refused_by_name(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("dtype", ["float32", "float16", "uint8", "int64"])
 @pytest.mark.parametrize("shape", [(4, 6), (3, 5), (2,), ()])
 def test_arrays_go_in_and_come_out_as_copies(device: Device, dtype: str, shape: tuple[int, ...]) -> None:
-    given = np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(dtype)
-    kept = given.copy()
-    tensor = Tensor(given, device=device)
-    swapped = Tensor(kept.astype(kept.dtype.newbyteorder("S")), dtype, device=device)
-    reversed_rows = Tensor(kept[::-1] if shape else kept, device=device)
-    given[...] = 0
+    array = np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(dtype)
+    original = array.copy()
+    tensor = Tensor(array, device=device)
+    swapped = Tensor(original.astype(original.dtype.newbyteorder("S")), dtype, device=device)
+    reversed_rows = Tensor(original[::-1] if shape else original, device=device)
+    array[...] = 0
     first, second = tensor.numpy(), tensor.numpy()
     first[...] = 0
-    np.testing.assert_array_equal(second, kept)
-    np.testing.assert_array_equal(swapped.numpy(), kept)
-    np.testing.assert_array_equal(reversed_rows.numpy(), kept[::-1] if shape else kept)
-    assert (second.dtype, second.shape) == (kept.dtype, shape)
+    np.testing.assert_array_equal(second, original)
+    np.testing.assert_array_equal(swapped.numpy(), original)
+    np.testing.assert_array_equal(reversed_rows.numpy(), original[::-1] if shape else original)
+    assert (second.dtype, second.shape) == (original.dtype, shape)

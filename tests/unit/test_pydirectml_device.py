@@ -64,15 +64,15 @@ def test_which_adapter_a_device_takes(monkeypatch: pytest.MonkeyPatch, use_gpu: 
         AdapterInfo("pipe", "Vulkan", "cpu", "vendor", "1"),
         numpy,
     ]
-    asked: list[Any] = []
-    monkeypatch.setattr(device_module, "Computer", asked.append)
+    infos: list[Any] = []
+    monkeypatch.setattr(device_module, "Computer", infos.append)
     monkeypatch.setattr(device_module, "adapters", lambda: known)
     monkeypatch.setenv("DMLGPU_ADAPTER", named)
     dml.Device(use_gpu)
-    assert asked == [known[2] if taken else None]
+    assert infos == [known[2] if taken else None]
     known[:3] = []
     dml.Device(use_gpu)
-    assert asked[1:] == [numpy if taken else None]
+    assert infos[1:] == [numpy if taken else None]
 
 
 def test_no_adapter_has_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,8 +107,8 @@ def test_inputs_come_by_their_index(device: dml.Device, builder: dml.GraphBuilde
 
 
 def test_an_index_may_be_taken_twice(device: dml.Device, builder: dml.GraphBuilder) -> None:
-    one, other = dml.TensorDesc(F32, [2, 2]), dml.TensorDesc(F32, [2, 2], [1, 2])
-    x, transposed = dml.input_tensor(builder, 0, one), dml.input_tensor(builder, 0, other)
+    packed, other = dml.TensorDesc(F32, [2, 2]), dml.TensorDesc(F32, [2, 2], [1, 2])
+    x, transposed = dml.input_tensor(builder, 0, packed), dml.input_tensor(builder, 0, other)
     y = x - transposed
     model = builder.build(NONE, [y])
     (result,) = device.compute(model, [dml.Binding(x, [[1, 2], [5, 9]]), None], [y])
@@ -129,7 +129,7 @@ def test_outputs_that_are_not_wanted(device: dml.Device, builder: dml.GraphBuild
     model = builder.build(NONE, outputs)
     binding = dml.Binding(x, [1, 2])
     result = device.compute(model, [binding], [outputs[0], None, outputs[2]])
-    assert [np.array(one).tolist() for one in result] == [[2, 3], [-2, -1]]
+    assert [np.array(output).tolist() for output in result] == [[2, 3], [-2, -1]]
     assert device.compute(model, [binding], [None] * 3) == []
 
 
@@ -230,7 +230,7 @@ def test_bindings_copy_their_data(device: dml.Device, builder: dml.GraphBuilder)
 
 def test_bindings_serve_other_graphs_with_such_an_input(device: dml.Device) -> None:
     builders = dml.GraphBuilder(device), dml.GraphBuilder(device)
-    x, other = (dml.input_tensor(one, 0, dml.TensorDesc(F32, [2])) for one in builders)
+    x, other = (dml.input_tensor(builder, 0, dml.TensorDesc(F32, [2])) for builder in builders)
     y = other * 2.0
     result = device.compute(builders[1].build(NONE, [y]), [dml.Binding(x, [1, 2])], [y])
     assert np.array(result[0]).tolist() == [2, 4]
@@ -245,8 +245,8 @@ def test_arrays_as_tensor_data() -> None:
     assert (view.format, view.shape, view.strides) == ("f", (3, 2), (8, 4))
     assert struct.unpack("6f", data) == (0, 3, 1, 4, 2, 5)
     np.testing.assert_array_equal(np.frombuffer(data, np.float32), [0, 3, 1, 4, 2, 5])
-    for made in (np.exp(data), data + 1, np.transpose(data), np.concatenate([data, data])):
-        assert type(made) is np.ndarray
+    for array in (np.exp(data), data + 1, np.transpose(data), np.concatenate([data, data])):
+        assert type(array) is np.ndarray
     assert isinstance(np.sum(data), np.float32)
     assert "TensorData object at" in repr(data) == str(data)
 

@@ -47,7 +47,7 @@ def compute(
     built = build(*inputs)
     outputs = built if isinstance(built, list) else [built]
     model = builder.build(dml.ExecutionFlags.NONE, outputs)
-    results = [np.array(one) for one in device.compute(model, bindings, outputs)]
+    results = [np.array(output) for output in device.compute(model, bindings, outputs)]
     return results if isinstance(built, list) else results[0]
 
 
@@ -167,8 +167,8 @@ def correlate(x: Array, w: Array, groups: int = 1) -> Array:
     result = []
     for group in range(groups):
         inputs = np.split(x, groups, 1)[group]
-        for one in np.split(w, groups)[group]:
-            result.append(signal.correlate(inputs[0].astype(float), one, "valid")[0])
+        for kernel in np.split(w, groups)[group]:
+            result.append(signal.correlate(inputs[0].astype(float), kernel, "valid")[0])
     return np.array([result])
 
 
@@ -282,7 +282,7 @@ def test_normalisations() -> None:
 
     centred = x - x.mean((2, 3), keepdims=True)
     expected = centred / np.sqrt(x.var((2, 3), keepdims=True) + 0.25) * scale + bias
-    repeated = [np.ascontiguousarray(np.broadcast_to(one, (1, 3, 1, 1))) for one in (scale, bias)]
+    repeated = [np.ascontiguousarray(np.broadcast_to(vector, (1, 3, 1, 1))) for vector in (scale, bias)]
     close(
         compute(
             lambda x, scale, bias: dml.mean_variance_normalization(
@@ -466,17 +466,17 @@ def test_gated_recurrent_units(options: str) -> None:
             output_options=getattr(dml.OutputOptions, options),
         )
         both = {"sequence": result.sequence, "single": result.single}
-        wanted = list(both) if options == "Both" else [options.lower()]
-        for name in set(both) - set(wanted):
+        chosen = list(both) if options == "Both" else [options.lower()]
+        for name in set(both) - set(chosen):
             with pytest.raises(RuntimeError, match=r"^Expression: it is empty"):
                 dml.activation_relu(both[name])
-        return [both[name] for name in wanted]
+        return [both[name] for name in chosen]
 
     result = compute(build, x, w, r, bias, state, lengths, types={5: dml.TensorDataType.UINT32})
     expected = gru_expected(x[0], w[0, 0], r[0, 0], bias[0, 0, 0], state=state[0, 0], lengths=lengths[0, 0, 0])
     expected = {"Both": expected, "Sequence": expected[:1], "Single": [expected[1][None]]}[options]
-    for one, other in zip(result, expected, strict=True):
-        close(one.ravel(), other.ravel())
+    for output, other in zip(result, expected, strict=True):
+        close(output.ravel(), other.ravel())
 
 
 def test_gated_recurrent_units_in_both_directions() -> None:
@@ -502,15 +502,15 @@ def test_gated_recurrent_units_in_both_directions() -> None:
 def test_every_function_is_called_here_with_all_its_parameters() -> None:
     tree = ast.parse(Path(__file__).read_text(encoding="utf-8"))
     texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
-    given: dict[str, set[str]] = {}
+    passed: dict[str, set[str]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("dml."):
             name = ast.unparse(node.func).removeprefix("dml.")
-            given.setdefault(name, set()).update(keyword.arg or "**" for keyword in node.keywords)
+            passed.setdefault(name, set()).update(keyword.arg or "**" for keyword in node.keywords)
             if inspect.isfunction(getattr(dml, name)):
-                given[name].update(list(inspect.signature(getattr(dml, name)).parameters)[: len(node.args)])
+                passed[name].update(list(inspect.signature(getattr(dml, name)).parameters)[: len(node.args)])
     functions = [name for name in dml.__all__ if inspect.isfunction(getattr(dml, name))]
     assert len(functions) == 26
     for name in functions:
-        called = given[name] | (texts if "**" in given[name] else set())
+        called = passed[name] | (texts if "**" in passed[name] else set())
         assert set(inspect.signature(getattr(dml, name)).parameters) <= called, name

@@ -17,9 +17,9 @@ SURFACE = json.loads((Path(__file__).parents[1] / "data/pydirectml/surface.json"
 ENUMERATIONS, CLASSES, FUNCTIONS = SURFACE["enumerations"], SURFACE["classes"], SURFACE["functions"]
 EXPORTED = {
     member: (enumeration, number)
-    for enumeration, one in ENUMERATIONS.items()
-    if one["exported"]
-    for member, number in one["members"].items()
+    for enumeration, entry in ENUMERATIONS.items()
+    if entry["exported"]
+    for member, number in entry["members"].items()
 }
 """Members that are names of the module, the later of two with one name."""
 
@@ -66,15 +66,15 @@ def test_the_module_has_these_names_and_no_others() -> None:
 @pytest.mark.parametrize("name", ENUMERATIONS)
 def test_enumerations(name: str) -> None:
     enumeration, members = getattr(dml, name), ENUMERATIONS[name]["members"]
-    assert {member: int(one) for member, one in enumeration.__members__.items()} == members
+    assert {member: int(value) for member, value in enumeration.__members__.items()} == members
     for member, number in members.items():
-        one = getattr(enumeration, member)
-        assert (one.name, one.value, enumeration(number)) == (member, number, one)
-        assert str(one) == f"{name}.{member}"
-        assert repr(one) == f"<{name}.{member}: {number}>"
-        assert (one == number) is (name != "OutputOptions")
-        assert (one != number) is (name == "OutputOptions")
-        assert {one: member}[enumeration(number)] == member
+        value = getattr(enumeration, member)
+        assert (value.name, value.value, enumeration(number)) == (member, number, value)
+        assert str(value) == f"{name}.{member}"
+        assert repr(value) == f"<{name}.{member}: {number}>"
+        assert (value == number) is (name != "OutputOptions")
+        assert (value != number) is (name == "OutputOptions")
+        assert {value: member}[enumeration(number)] == member
 
 
 def test_members_that_are_names_of_the_module() -> None:
@@ -175,9 +175,9 @@ def test_small_structures() -> None:
     size.width += 5
     size.height = np.uint32(9)
     assert (size.width, size.height, type(size.height)) == (7, 9, int)
-    one, other = dml.Expression(), dml.Expression()
+    expression, other = dml.Expression(), dml.Expression()
     for cls, names in ((dml.MaxPoolingOutputs, ("values", "indices")), (dml.GRUOutputs, ("sequence", "single"))):
-        outputs = cls(one, other)
+        outputs = cls(expression, other)
         for name in names:
             assert isinstance(getattr(outputs, name), dml.Expression)
             setattr(outputs, name, other)

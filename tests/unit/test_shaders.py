@@ -20,7 +20,7 @@ from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler import operators
 from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.graph.passes.numbers import NUMBER
-from dmlgpu.compiler.plan import Affine, AffineView, Binding, Map, Plan, Role, Tensor, apply, constants
+from dmlgpu.compiler.plan import Affine, AffineView, Map, Plan, PlanBinding, PlanTensor, Role, apply, constants
 from dmlgpu.compiler.schedule import schedule
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.compiler.wgsl import templates
@@ -209,11 +209,11 @@ def fused_plans():
 
 
 def source(data_type, count):
-    return Tensor(Binding(Role.INPUT, 0), data_type, (count,), (1,))
+    return PlanTensor(PlanBinding(Role.INPUT, 0), data_type, (count,), (1,))
 
 
 def fused(body):
-    output = Tensor(Binding(Role.OUTPUT, 0), body.data_type, body.sizes, (1,))
+    output = PlanTensor(PlanBinding(Role.OUTPUT, 0), body.data_type, body.sizes, (1,))
     return Plan("FUSED", (Map("map", body, output),))
 
 

@@ -51,8 +51,8 @@ def same(result: Any, expected: Any) -> None:
     """Compare results bit for bit, tensors by their elements."""
     if isinstance(expected, tuple | list):
         assert type(result) is type(expected) and len(result) == len(expected)
-        for one, other in zip(result, expected, strict=True):
-            same(one, other)
+        for item, other in zip(result, expected, strict=True):
+            same(item, other)
         return
     assert type(result) is type(expected)
     if isinstance(expected, Tensor):
@@ -69,9 +69,9 @@ def same(result: Any, expected: Any) -> None:
 # ---- values ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda one: one.name)
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_a_function_computes_what_it_computes_eagerly(example: Example, device: Device) -> None:
-    operands = [Tensor(one, device=device) for one in example.operands]
+    operands = [Tensor(operand, device=device) for operand in example.operands]
     compiled = dmlgpu.compile(example.call)
     for _ in range(2):
         same(compiled(*operands), example.call(*operands))
@@ -102,18 +102,20 @@ STANDARD: dict[str, Callable[..., Any]] = {
 def test_functions_of_the_array_api(name: str, x: Tensor) -> None:
     function, device = STANDARD[name], x.device
     flags = Tensor([True, False, True, True, False, True], device=device)
-    given = (x, flags, Tensor(np.zeros((0, 6), np.float32), device=device))
-    expected, result = function(*given), dmlgpu.compile(function)(*given)
-    for want, got in zip(*(one if isinstance(one, tuple) else (one,) for one in (expected, result)), strict=True):
+    arguments = (x, flags, Tensor(np.zeros((0, 6), np.float32), device=device))
+    expected, result = function(*arguments), dmlgpu.compile(function)(*arguments)
+    for want, got in zip(
+        *(value if isinstance(value, tuple) else (value,) for value in (expected, result)), strict=True
+    ):
         assert got.dtype == want.dtype
         np.testing.assert_array_equal(got.numpy(), want.numpy())
 
 
 def test_arrays_give_arrays(device: Device) -> None:
     compiled = dmlgpu.compile(lambda a, b: (a @ b.T, a), device=device)
-    product, given = compiled(ARRAY, ARRAY)
+    product, returned = compiled(ARRAY, ARRAY)
     np.testing.assert_allclose(product, ARRAY @ ARRAY.T, rtol=1e-5)
-    assert isinstance(given, np.ndarray) and given is not ARRAY and np.array_equal(given, ARRAY)
+    assert isinstance(returned, np.ndarray) and returned is not ARRAY and np.array_equal(returned, ARRAY)
 
 
 def test_arrays_beside_a_tensor_give_tensors(x: Tensor) -> None:
@@ -149,10 +151,10 @@ def test_arguments_may_be_views(view: str, x: Tensor) -> None:
     def function(a: Tensor) -> Any:
         return a[1:] * 2, a
 
-    compiled, given = dmlgpu.compile(function), x.T if view == "T" else x[1:, 3:]
-    results = compiled(given)
-    same(results, function(given))
-    assert results[1] is given
+    compiled, view_of_x = dmlgpu.compile(function), x.T if view == "T" else x[1:, 3:]
+    results = compiled(view_of_x)
+    same(results, function(view_of_x))
+    assert results[1] is view_of_x
 
 
 def test_views_call_no_operator(x: Tensor) -> None:
@@ -169,9 +171,9 @@ def test_structures_come_back_as_they_are(x: Tensor) -> None:
     shared = Tensor([1.0, 2.0], device=x.device)
     array = np.arange(3)
 
-    def function(given: dict[str, Any], *, scale: float = 1) -> Any:
-        y = given["a"][0] * scale
-        return {"y": y, "again": [y, y[1:]], "pair": Pair(given["b"], 3), "none": None, "shared": shared, "n": array}
+    def function(mapping: dict[str, Any], *, scale: float = 1) -> Any:
+        y = mapping["a"][0] * scale
+        return {"y": y, "again": [y, y[1:]], "pair": Pair(mapping["b"], 3), "none": None, "shared": shared, "n": array}
 
     compiled = dmlgpu.compile(function)
     result = compiled({"a": (x,), "b": x.T}, scale=2)
@@ -499,21 +501,21 @@ def test_what_is_refused_in_the_words_of_the_function(x: Tensor) -> None:
 
 
 def test_a_tensor_of_a_trace_has_no_elements_outside(x: Tensor) -> None:
-    kept: list[Tensor] = []
+    escaped: list[Tensor] = []
 
     @dmlgpu.compile
     def function(a: Tensor) -> Tensor:
-        kept.append(a * 2)
+        escaped.append(a * 2)
         return a + 1
 
     function(x)
     message = "it was made while a function was traced, and has no elements"
-    for use in (kept[0].numpy, lambda: kept[0] + 1, lambda: x + kept[0]):
+    for use in (escaped[0].numpy, lambda: escaped[0] + 1, lambda: x + escaped[0]):
         with raises(InvalidState, message):
             use()
-    assert "traced" in repr(kept[0])
+    assert "traced" in repr(escaped[0])
     with raises(InvalidState, "<lambda>: a Tensor, FLOAT32 [4, 6], was made while another call was traced"):
-        dmlgpu.compile(lambda a: a + kept[0])(x)
+        dmlgpu.compile(lambda a: a + escaped[0])(x)
 
 
 def test_wrong_arguments_of_compile() -> None:

@@ -12,14 +12,14 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.plan import (
-    Binding,
     Lookup,
     Map,
     Plan,
+    PlanBinding,
+    PlanTensor,
     Reduce,
     Reduction,
     Role,
-    Tensor,
     View,
     apply,
     constants,
@@ -38,7 +38,7 @@ IMMEDIATES = Target("Any GPU", features=frozenset({"immediates"}))
 
 def tensor(role, index, sizes, data_type=F32, *, view=View.COMPUTE, strides=None, offset=0):
     strides = packed_strides(sizes) if strides is None else strides
-    return Tensor(Binding(role, index), data_type, tuple(sizes), tuple(strides), view, offset)
+    return PlanTensor(PlanBinding(role, index), data_type, tuple(sizes), tuple(strides), view, offset)
 
 
 def source(index, sizes, data_type=F32, **fields):
@@ -186,7 +186,7 @@ def test_halves_are_native_only_with_the_feature():
 
 def test_temporaries_lie_at_multiples_of_256_bytes_where_none_that_lives_is():
     sizes = (75,)
-    temporaries = (Tensor.temporary(label, F32, sizes) for label in "abc")
+    temporaries = (PlanTensor.temporary(label, F32, sizes) for label in "abc")
     tensors = (source(0, sizes), *temporaries, tensor(Role.OUTPUT, 0, sizes))
     steps = tuple(Map("step", identity(source), output) for source, output in itertools.pairwise(tensors))
     program = program_of(Plan("TEST", steps))
@@ -200,7 +200,7 @@ def test_temporaries_lie_at_multiples_of_256_bytes_where_none_that_lives_is():
 
 
 def test_a_schedule_renders_to_one_program():
-    between = Tensor.temporary("between", F16, (3, 5))
+    between = PlanTensor.temporary("between", F16, (3, 5))
     first = Map("first", subtract(source(0, (3, 5), F16), source(1, (3, 5), F16)), between)
     scheduled = schedule(Plan("TEST", (first, *mapped(identity(between)).steps)), ANY)
     assert render(scheduled) == render(scheduled)

@@ -12,7 +12,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from dmlgpu.compiler.plan import Affine, Binding, Body, Contract, Map, Reduce, Rows, Scan, Sizes, Source, Step, Tensor
+from dmlgpu.compiler.plan import (
+    Affine,
+    Body,
+    Contract,
+    Map,
+    PlanBinding,
+    PlanTensor,
+    Reduce,
+    Rows,
+    Scan,
+    Sizes,
+    Source,
+    Step,
+)
 from dmlgpu.compiler.plan.parts import replace_parts, tensors
 from dmlgpu.compiler.rewrites.sources import fold_views, identity
 from dmlgpu.compiler.rewrites.spaces import reindex
@@ -28,7 +41,7 @@ ALIGNMENT = 16
 """Bytes between the places where a binding may start: those of a tensor's, so that every unit stays aligned."""
 
 
-def tightened(tensor: Tensor) -> Tensor:
+def tightened(tensor: PlanTensor) -> PlanTensor:
     """Return the same elements, in a binding that starts less than 16 bytes before the first of them in memory."""
     first = tensor.offset + sum(
         (size - 1) * stride for size, stride in zip(tensor.sizes, tensor.strides, strict=True) if stride < 0
@@ -107,15 +120,15 @@ def _slices(step: Step, dimension: int, length: int) -> tuple[Step, ...]:
     return tuple(_part(step, (dimension, start, min(length, size - start))) for start in range(0, size, length))
 
 
-def _bound(step: Step) -> dict[Binding, int]:
+def _bound(step: Step) -> dict[PlanBinding, int]:
     """Return the bytes that a step binds of each resource."""
-    bound: dict[Binding, int] = {}
+    bound: dict[PlanBinding, int] = {}
     for tensor in tensors(step):
         bound[tensor.binding] = max(bound.get(tensor.binding, 0), tensor.reach)
     return bound
 
 
-def _output(step: Step) -> Tensor:
+def _output(step: Step) -> PlanTensor:
     match step:
         case Map() | Reduce() | Rows() | Scan() | Contract():
             return step.output
@@ -149,7 +162,7 @@ def _keeps_neighbours(step: Step) -> bool:
     return isinstance(step, Map | Contract)
 
 
-def _has_own_words(output: Tensor, axis: int) -> bool:
+def _has_own_words(output: PlanTensor, axis: int) -> bool:
     """Return whether slices along an axis lie apart in memory, in words of their own."""
     stride = abs(output.strides[axis])
     others = (
@@ -162,7 +175,7 @@ def _has_own_words(output: Tensor, axis: int) -> bool:
 
 def _part(step: Step, cut: Cut) -> Step:
     """Return what a step computes of a part of its output, bound near what it reads and writes."""
-    return replace_parts(_cut(step, cut), Tensor, tightened)
+    return replace_parts(_cut(step, cut), PlanTensor, tightened)
 
 
 @functools.singledispatch
@@ -236,7 +249,7 @@ def _seen_body(body: Body, cut: Cut) -> Body:
     return seen if isinstance(seen, Body) else identity(seen)
 
 
-def _view(tensor: Tensor, cut: Cut) -> Tensor:
+def _view(tensor: PlanTensor, cut: Cut) -> PlanTensor:
     dimension, start, count = cut
     sizes = _with(tensor.sizes, dimension, count)
     return replace(tensor, sizes=sizes, offset=tensor.offset + start * tensor.strides[dimension])

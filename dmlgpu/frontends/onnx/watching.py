@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dmlgpu.frontends.onnx.segments import Segment
 
 
-class Watch(Protocol):
+class RunObserver(Protocol):
     """What is told of segments while it watches; nothing is told twice."""
 
     times: bool
@@ -29,16 +29,16 @@ class Watch(Protocol):
         """It ran, begun at a time; its kernels in order, each with its seconds. Told where ``times`` is set."""
 
 
-_WATCH: ContextVar[Watch | None] = ContextVar("watch", default=None)
+_WATCH: ContextVar[RunObserver | None] = ContextVar("watch", default=None)
 
 
-def current() -> Watch | None:
+def current() -> RunObserver | None:
     """Return who watches in this thread."""
     return _WATCH.get()
 
 
 @contextmanager
-def watched_by(watch: Watch) -> Iterator[None]:
+def watched_by(watch: RunObserver) -> Iterator[None]:
     """Have runs in this thread tell what they do."""
     token = _WATCH.set(watch)
     try:
