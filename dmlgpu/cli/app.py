@@ -21,12 +21,20 @@ from dmlgpu.cli.options import (
     DispatchRepeat,
     Drivers,
     Json,
+    ManyAdapters,
+    ManyPatterns,
+    ManyScheduler,
     MillisecondsToRun,
     NameOverrides,
+    PictureSize,
+    PixelMean,
+    PixelScale,
+    PixelStd,
     Precise,
     PrintBindings,
     Records,
     Sizes,
+    Strict,
     TimingVerbosity,
     Types,
     WarmupSamples,
@@ -189,7 +197,7 @@ def run(
         Path, typer.Argument(help="A model: DxDispatch's JSON, or ONNX.", metavar="MODEL.json|MODEL.onnx")
     ],
     output_dir: Annotated[
-        Path | None, typer.Option("--output-dir", "-o", metavar="DIR", help="Where files are written.")
+        Path | None, typer.Option("--output-dir", "--outputs", "-o", metavar="DIR", help="Where files are written.")
     ] = None,
     inputs: Annotated[
         list[str] | None,
@@ -212,6 +220,14 @@ def run(
         Path | None, typer.Option("--trace", metavar="FILE.json", help="Write a trace of host and device for Chrome.")
     ] = None,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="Run so many times, and print the times.")] = 1,
+    patterns: ManyPatterns = None,
+    adapters: ManyAdapters = None,
+    scheduler: ManyScheduler = None,
+    strict: Strict = False,
+    size: PictureSize = None,
+    scale: PixelScale = None,
+    mean: PixelMean = None,
+    std: PixelStd = None,
     adapter: Adapter = None,
     precise: Precise = False,
     allow_paths: Annotated[
@@ -254,6 +270,7 @@ def run(
       dmlgpu run model.json --output-dir results --adapter numpy
       dmlgpu run model.onnx --input x=picture.npy --output-dir results
       dmlgpu run model.onnx --input x=picture.npy --profile --repeat 20
+      dmlgpu run model.onnx --inputs 'pictures/*.png' --adapters all --outputs results
     """
     module = verb("run")
     timing = module.TimingOptions(
@@ -263,6 +280,11 @@ def run(
     dispatching = module.DispatchOptions(timing, timing_verbosity, overrides, print_onnx_bindings)
     onnx = {"inputs": tuple(inputs or ()), "check": check, "profile": profile, "profile_json": profile_json}
     onnx |= {"trace": trace, "repeat": repeat}
+    pictures = {"size": size, "scale": scale, "mean": mean, "std": std}
+    many = {"patterns": patterns, "adapters": adapters, "scheduler": scheduler, "strict": strict, **pictures}
+    if any(value not in (None, False) for value in many.values()):
+        module.run_many(model, output_dir, adapter, many, precise=precise, dispatching=dispatching, **onnx)
+        return
     module.run(model, output_dir, adapter, precise=precise, allow_paths=allow_paths, dispatching=dispatching, **onnx)
 
 
