@@ -200,37 +200,3 @@ BindingShapes = Annotated[
 PrintBindings = Annotated[
     bool, typer.Option(*_names("print_onnx_bindings"), "-p", help="Print what tensors of ONNX models are bound to.")
 ]
-
-
-# ---- `run` on many files
-
-ManyPatterns = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--inputs",
-        metavar="FILES",
-        help="Run an ONNX model on each of many files: a pattern such as 'pictures/*.png', a folder, .npy, .npz, "
-        "pictures; may be repeated.",
-    ),
-]
-ManyAdapters = Annotated[
-    list[str] | None,
-    typer.Option("--adapters", metavar="NAME", help="An adapter for --inputs, or 'all'; may be repeated."),
-]
-ManyScheduler = Annotated[
-    str | None,
-    typer.Option("--scheduler", metavar="ADDRESS", help="A Dask cluster for --inputs, such as tcp://10.0.0.1:8786."),
-]
-Strict = Annotated[bool, typer.Option("--strict", help="The first file that fails ends --inputs.")]
-PictureSize = Annotated[
-    str | None, typer.Option("--size", metavar="HxW", help="Size of pictures; the model's, or their own, without it.")
-]
-PixelScale = Annotated[
-    float | None, typer.Option("--scale", metavar="NUMBER", help="Factor of pixels, 0.00392 (1/255) by default.")
-]
-PixelMean = Annotated[
-    str | None, typer.Option("--mean", metavar="R,G,B", help="Subtracted from scaled pixels; 0 by default.")
-]
-PixelStd = Annotated[
-    str | None, typer.Option("--std", metavar="R,G,B", help="What pixels are divided by at last; 1 by default.")
-]
