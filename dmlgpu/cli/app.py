@@ -121,7 +121,7 @@ def ops(
 @app.command()
 def show(
     *,
-    what: Annotated[str, subject("CASE|OPERATOR|MODEL", "What to look into.")],
+    what: Annotated[str, subject("CASE|OPERATOR|MODEL|KERNEL", "What to look into.")],
     adapter: Adapter = None,
     wgsl: Annotated[bool, typer.Option("--wgsl", help="Print the kernels' text, and nothing else.")] = False,
     dump: Annotated[
@@ -139,7 +139,8 @@ def show(
 
     CASE is any name that `dmlgpu test` knows; OPERATOR shows its typical case; MODEL is a DxDispatch model
     (MODEL.json), an ONNX model (MODEL.onnx: what runs where), or a Python file (FILE.py, FILE.py:NAME) that defines a
-    GraphDesc, an OperatorDesc, or `outputs`, a list of expressions of a Graph.
+    GraphDesc, an OperatorDesc, or `outputs`, a list of expressions of a Graph. Of a kernel of your own (KERNEL.wgsl):
+    entry points, bindings, overrides, and whether it compiles; exit code 1 if not.
 
     \b
     Examples:
@@ -148,6 +149,7 @@ def show(
       dmlgpu show graph-float32-16-s0 --full
       dmlgpu show model.py:outputs --without element-wise
       dmlgpu show model.onnx --shape x=1x3x48x192
+      dmlgpu show kernel.wgsl --adapter 0
       dmlgpu show gather_nd1 --wgsl | less
       dmlgpu show convolution --json | jq '.shown[0].kernels[].reason'
     """
