@@ -1,10 +1,12 @@
-"""Tables, drawn by rich on a terminal, plain text in a pipe and without rich; and progress on standard error."""
+"""Tables, as wide as a terminal, plain text in a pipe and without rich; and progress on standard error."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib.util
+import itertools
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TextIO
@@ -27,7 +29,7 @@ def table(columns: Row, rows: Iterable[Row], right: Sequence[int] = ()) -> None:
     """
     rows = list(rows)
     if is_terminal():
-        _rich_table(columns, rows, right)
+        _terminal_table(columns, rows, right)
         return
     widths = [max(len(row[column]) for row in [columns, *rows]) for column in range(len(columns))]
     for row in [columns, *rows]:
@@ -65,16 +67,80 @@ def facts(title: str, pairs: Iterable[tuple[str, str]]) -> None:
             print(f"  {'':{width}}  {line}")
 
 
-def _rich_table(columns: Row, rows: Sequence[Row], right: Sequence[int]) -> None:
-    console, rich_table = _rich()
-    drawn = rich_table(box=None, header_style="bold", pad_edge=False)
-    for number, column in enumerate(columns):
-        # Only the last column, the one with sentences, may break into lines.
-        last = number == len(columns) - 1
-        drawn.add_column(column, justify="right" if number in right else "left", no_wrap=not last, overflow="fold")
-    for row in rows:
-        drawn.add_row(*row)
-    console.print(drawn)
+def _terminal_table(columns: Row, rows: Sequence[Row], right: Sequence[int]) -> None:
+    console, _ = _rich()
+    headings, lines = laid_out(columns, rows, right, console.width)
+    for line in headings:
+        console.print(line, style="bold", soft_wrap=True)
+    for line in lines:
+        console.print(line, soft_wrap=True)
+
+
+_GAP = 2
+_LEAST_SENTENCE = 24
+"""Characters to which a column of sentences may shrink."""
+
+
+def laid_out(columns: Row, rows: Sequence[Row], right: Sequence[int], width: int) -> tuple[list[str], list[str]]:
+    """Lay out a table in lines of so many characters, in which no number and no name is cut or broken.
+
+    Sentences, such as an adapter's name, break between words where there is no room. Where that is not enough, the
+    widest column stands in lines of its own above the rest of its row, which a terminal breaks where it must.
+
+    Args:
+        columns: the headings.
+        rows: one text per column.
+        right: numbers of the columns to align to the right; they are never broken.
+        width: of the terminal.
+
+    Returns:
+        The lines of the headings, and those of the rows.
+    """
+    table_columns = list(range(len(columns)))
+    above: list[int] = []
+    indent = 0
+    while True:
+        natural = {column: max(len(row[column]) for row in [columns, *rows]) for column in table_columns}
+        least = {
+            column: _least_width(columns[column], [row[column] for row in rows], column in right)
+            for column in table_columns
+        }
+        room = width - indent - _GAP * (len(table_columns) - 1)
+        if sum(least.values()) <= room or len(table_columns) < 2:
+            break
+        widest = max(table_columns, key=lambda column: least[column])
+        table_columns.remove(widest)
+        above.append(widest)
+        indent = _GAP
+    widths = natural
+    for limit in range(max(natural.values()), 0, -1):
+        widths = {column: max(least[column], min(natural[column], limit)) for column in table_columns}
+        if sum(widths.values()) <= room:
+            break
+
+    def lines_of(row: Row) -> Iterator[str]:
+        yield from (row[column] for column in above if row[column])
+        cells = [_wrapped(row[column], widths[column]) for column in table_columns]
+        for line in itertools.zip_longest(*cells, fillvalue=""):
+            aligned = (
+                text.rjust(widths[column]) if column in right else text.ljust(widths[column])
+                for column, text in zip(table_columns, line, strict=True)
+            )
+            yield f"{'':{indent}}{(' ' * _GAP).join(aligned)}".rstrip()
+
+    return list(lines_of(columns)), [line for row in rows for line in lines_of(row)]
+
+
+def _least_width(heading: str, cells: Sequence[str], is_number: bool) -> int:
+    """The least width of a column: numbers in one piece, whole words of sentences and headings."""
+    longest = max((len(word) for text in [heading, *([] if is_number else cells)] for word in text.split()), default=0)
+    most = max(map(len, cells), default=0)
+    return max(longest, most if is_number else min(max(most, len(heading)), _LEAST_SENTENCE))
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    lines = (textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) for line in text.splitlines())
+    return [piece for line in lines for piece in line or [""]]
 
 
 def _rich_facts(title: str, pairs: Sequence[tuple[str, str]]) -> None:
