@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import itertools
+import shutil
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TextIO
@@ -165,36 +167,82 @@ INTERVAL = 10.0
 """Seconds between two lines where nobody watches a terminal."""
 
 
-class Progress:
-    """Tells how many cases are done: on a terminal in a line that overwrites itself, elsewhere in one now and then.
+LEAST_ELAPSED = 3.0
+"""Seconds after which the time that is left can be estimated."""
 
-    The last line says how long it took.
+
+class Progress:
+    """Says how many cases are done: on a terminal in a line that overwrites itself and names the case that runs,
+    elsewhere in one now and then. The time left is estimated; the last line says how long it took.
 
     Args:
-        file: where it is told.
+        file: where it is said.
         count: of all cases.
         where: what the adapter is called, if that is to be said.
         clock: returns seconds.
     """
 
     def __init__(self, file: TextIO, count: int, where: str = "", clock: Callable[[], float] = time.monotonic):
-        self._file, self._count, self._clock = file, count, clock
+        self._file, self.count, self._clock = file, count, clock
         self._prefix = f"{where}: " if where else ""
-        self._start = self._told = clock()
+        self._start = self._last = clock()
+        self._lock = threading.Lock()
+        self._done = self._unexpected = self._shown = 0
+        self._running = ""
 
-    def show(self, done: int, bad: int) -> None:
-        """Tell how many cases are done, and how many of them are not as they should be."""
-        now = self._clock()
-        ended = done == self._count
-        cases = "case" if self._count == 1 else "cases"
-        text = f"{self._prefix}{done} of {self._count} {cases}, {bad} not as they should be"
-        if ended:
-            text += f", in {now - self._start:.0f} s"
-        if self._file.isatty():
-            print(f"\r{text}", end="\n" if ended else "", file=self._file, flush=True)
-        elif ended or now - self._told >= INTERVAL:
-            print(text, file=self._file, flush=True)
-            self._told = now
+    def start(self, name: str) -> None:
+        """Say which case begins; any thread may."""
+        with self._lock:
+            self._running = name
+            if self._file.isatty() and self._done < self.count:
+                self._overwrite(self._text(self._clock()))
+
+    def show(self, done: int, unexpected: int) -> None:
+        """Say how many cases are done, and how many of them did not end as expected."""
+        with self._lock:
+            now = self._clock()
+            self._done, self._unexpected = done, unexpected
+            text = self._text(now)
+            ended = done == self.count
+            if self._file.isatty():
+                self._overwrite(text)
+                if ended:
+                    print(file=self._file, flush=True)
+                    self._shown = 0
+            elif ended or now - self._last >= INTERVAL:
+                print(text, file=self._file, flush=True)
+                self._last = now
+
+    def clear(self) -> None:
+        """Take the line away, for others to print theirs."""
+        with self._lock:
+            if self._shown:
+                self._overwrite("")
+                print("\r", end="", file=self._file, flush=True)
+                self._shown = 0
+
+    def _text(self, now: float) -> str:
+        cases = "case" if self.count == 1 else "cases"
+        text = f"{self._prefix}{self._done:,} of {self.count:,} {cases}, {self._unexpected:,} unexpected"
+        elapsed = now - self._start
+        if self._done == self.count:
+            return f"{text}, in {elapsed:.0f} s"
+        if self._done and elapsed >= LEAST_ELAPSED:
+            text += f", about {_duration(elapsed / self._done * (self.count - self._done))} left"
+        return f"{text}: {self._running}" if self._running and self._file.isatty() else text
+
+    def _overwrite(self, text: str) -> None:
+        text = text[: shutil.get_terminal_size().columns - 1]
+        print(f"\r{text:{self._shown}}", end="", file=self._file, flush=True)
+        self._shown = len(text)
+
+
+def _duration(seconds: float) -> str:
+    """A time as people say it: ``40 s``, ``3 min``, ``2 h 10 min``."""
+    if seconds < 60:
+        return f"{max(1, round(seconds))} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
 @contextlib.contextmanager
