@@ -64,7 +64,7 @@ def root(
     """DirectML's operators on every GPU that wgpu reaches.
 
     Exit codes: 0 done; 1 it failed, or a result is wrong; 2 the command line or an input file is wrong; 130
-    interrupted. `dmlgpu VERB --help` explains a verb.
+    interrupted. `dmlgpu VERB --help` explains a verb; docs/environment.md has the environment variables.
     """
 
 
@@ -93,9 +93,10 @@ def devices(
 
 @app.command()
 def doctor(as_json: Json = False) -> None:
-    """Examine this installation and machine, compute something on every adapter, and say what to install or mend.
+    """Examine this installation and machine, compute something on every adapter, and suggest fixes.
 
-    What it prints is all that a bug report needs. Exit code 1: something is to be mended.
+    What it prints is all that a bug report needs. Exit code 1: there is a problem. docs/environment.md has
+    the environment variables.
 
     \b
     Examples:

@@ -21,7 +21,7 @@ EXIT_CODES = {
     OK: "done, and every result is as it should be",
     FAILED: "it could not be done, or a result is wrong: a case of `test` is not as expected, `compare` finds "
     "something worse, `bench` what it cannot measure or what is computed wrong, `bench compare` something slower, "
-    "`demo` a result that differs from NumPy's, onnxruntime's or torch's, `doctor` something to mend; an extra is not "
+    "`demo` a result that differs from NumPy's, onnxruntime's or torch's, `doctor` a problem; an extra is not "
     "installed",
     USAGE: "the command line, an input file or an adapter's name is wrong, or a file cannot be read or written",
     INTERRUPTED: "interrupted from the keyboard (Ctrl-C)",

@@ -29,6 +29,7 @@ from dmlgpu.conformance.drivers.pairwise_run import as_output_suite, run_pairwis
 from dmlgpu.conformance.report.junit import as_junit
 from dmlgpu.conformance.report.model import Report
 from dmlgpu.conformance.report.pairs import PairReport, difference, kernels_of
+from dmlgpu.conformance.report.suspects import ShaderCounts, suspect_lines
 from dmlgpu.conformance.running import expectations as known
 from dmlgpu.conformance.running.expectations import ExpectedFailure, with_expectation
 from dmlgpu.conformance.running.outcome import Outcome, Status, bound_text
@@ -290,9 +291,10 @@ def _report(
     """Print what is wrong as it comes, and how far the run is."""
     counts: Counter[Status] = Counter()
     of_page = adapter.info.backend.lower() == BROWSER
-    printer, count = FailurePrinter(where), progress.count
+    printer, count, shaders = FailurePrinter(where), progress.count, ShaderCounts()
     for outcome in outcomes:
         counts[outcome.status] += 1
+        shaders.add(outcome)
         if not outcome.status.is_good:
             progress.clear()
             printer.tell(outcome, reproduce(outcome, job, adapter))
@@ -301,6 +303,8 @@ def _report(
         if of_page:
             show_in_page(adapter.info, now=outcome.case, done=counts.total(), count=count)
     printer.finish()
+    for line in suspect_lines(shaders.suspects()):
+        print(line)
     if of_page:
         verdict = ", ".join(f"{counts[status]} {status}" for status in Status if counts[status])
         show_in_page(adapter.info, now="nothing", verdict=f"{count} cases: {verdict}")
