@@ -75,6 +75,8 @@ if TYPE_CHECKING:
     from dmlgpu.tensors import directmlx as directmlx
     from dmlgpu.tensors.graphs.expression import Expression as Expression
     from dmlgpu.tensors.graphs.graph import Graph as Graph
+    from dmlgpu.tensors.kernels import ElementwiseKernel as ElementwiseKernel
+    from dmlgpu.tensors.kernels import Kernel as Kernel
     from dmlgpu.tensors.tensor import Tensor as Tensor
     from dmlgpu.tensors.tracing.compiled import compile as compile
 
@@ -84,6 +86,7 @@ _HOMES = {
     "tensors.tensor": ("Tensor",),
     "tensors.graphs.expression": ("Expression",),
     "tensors.graphs.graph": ("Graph",),
+    "tensors.kernels": ("ElementwiseKernel", "Kernel"),
     "common.cache": ("CacheInfo", "CacheLimits"),
     "compiler.target": ("AdapterInfo",),
     "runtime.adapters": ("SoftwareAdapterWarning", "adapters"),

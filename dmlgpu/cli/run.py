@@ -84,6 +84,33 @@ def run(
     )
 
 
+def run_many(
+    model: Path,
+    output_dir: Path | None,
+    adapter: str | None,
+    many: Mapping[str, Any],
+    *,
+    precise: bool,
+    dispatching: DispatchOptions,
+    **options: Any,
+) -> None:
+    """Run a model in ONNX on many files: ``many`` has the fields of ``map_onnx.ManyInputs``.
+
+    Raises:
+        InvalidArgument: the package ``onnx`` is not installed, or an option is not for many files.
+        DmlError: as ``map_onnx.run``.
+    """
+    frontend()
+    from dmlgpu.cli import map_onnx  # noqa: PLC0415  the extra is there
+
+    if OnnxRunOptions(**options) != OnnxRunOptions() or dispatching != DispatchOptions():
+        raise InvalidArgument(
+            "run: --inputs runs a model once on each file; --input, --check, --profile, --trace, --repeat and "
+            "DxDispatch's options are for one run: leave --inputs out"
+        )
+    map_onnx.run(model, output_dir, adapter, map_onnx.ManyInputs.of_options(many), precise=precise)
+
+
 Array = NDArray[Any]
 
 

@@ -53,7 +53,7 @@ def main(adapter: str) -> int:
     before = resident()
     for length in LENGTHS:
         session.run({"x": np.zeros((60, length), np.float32)})
-        estimate = session._runner._parts.info.size / 2**20
+        estimate = session._runner._stages.info.size / 2**20
         if estimate > LEAST_ESTIMATED:
             break
     grown = resident() - before

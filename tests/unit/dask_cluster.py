@@ -16,7 +16,7 @@ from typing import Any
 
 from distributed import Client, LocalCluster
 
-from dmlgpu.conformance.cluster.cluster import connect, workers
+from dmlgpu.common.dask_client import connect, workers
 from tests.unit import conformance_suite
 
 START_LIMIT = 60.0

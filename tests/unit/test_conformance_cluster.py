@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 from distributed import CancelledError
 
+from dmlgpu.common import dask_client
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.conformance.cluster import cluster as cluster_module
 from dmlgpu.conformance.cluster import worker
-from dmlgpu.conformance.cluster.cluster import SHARD_SIZE, Cluster, ClusterAdapter, ClusterJob, ShardQueue, connect
+from dmlgpu.conformance.cluster.cluster import SHARD_SIZE, Cluster, ClusterAdapter, ClusterJob, ShardQueue
 from dmlgpu.conformance.cluster.worker import Announcement, _resource, announce, differences
 from dmlgpu.conformance.drivers import discovery
 from dmlgpu.conformance.drivers.discovery import Discovery, LocatedAdapter
@@ -352,9 +353,9 @@ def altered_wgpu(folder: Path) -> str:
 
 @pytest.mark.parametrize("address", ["tcp://localhost:9", "foo://localhost"])
 def test_no_scheduler_is_refused(address, monkeypatch):
-    monkeypatch.setattr(cluster_module, "CONNECT_LIMIT", 0.5)
+    monkeypatch.setattr(dask_client, "CONNECT_LIMIT", 0.5)
     with pytest.raises(InvalidArgument, match=f"no Dask scheduler answers at '{address}'"):
-        connect(address)
+        dask_client.connect(address)
 
 
 def test_a_cluster_without_workers_is_refused(local):

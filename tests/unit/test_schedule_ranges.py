@@ -79,7 +79,12 @@ def test_tensors_too_large_for_a_binding_are_copied_piece_by_piece():
     small = Target("small", max_binding_size=1 << 20)
     program = compiler.compile_operator(split(4, 1 << 18), small)
     assert max(slot.size for kernel in program.kernels for slot in kernel.slots) == 1 << 20
+    (first, *_) = compiler.compile_operator(split(2, (1 << 18) + 1), small).kernels
+    assert [(slot.role, slot.offset, slot.size, slot.is_continued) for slot in first.slots] == [
+        (role, 0, (1 << 19) + 4, False) for role in (Role.OUTPUT, Role.INPUT)
+    ]
     with pytest.raises(
-        NotSupported, match="SPLIT: output 0 takes 1,048,580 bytes, but 'small' binds at most 1,048,576"
+        NotSupported,
+        match="SPLIT: output 0 takes 629,145,600 bytes, but 'small' binds at most 1,048,576 at once and has 8 bindings",
     ):
-        compiler.compile_operator(split(2, (1 << 18) + 1), small)
+        compiler.compile_operator(split(2, 600 << 18), small)

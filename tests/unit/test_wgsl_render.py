@@ -151,12 +151,15 @@ def test_more_buffers_than_the_adapter_binds_are_refused():
     assert str(caught.value) == "5 buffers in one kernel exceed what 'Small GPU' binds (4)"
 
 
-def test_a_binding_larger_than_the_adapters_limit_is_refused():
-    body = identity(source(1, (1024, 1025), view=View.RAW))
-    assert kernel_of(body, Target("Small GPU", max_binding_size=1024 * 1025 * 4))
+def test_more_parts_of_tensors_than_bindings_are_refused():
+    body = identity(source(1, (1024, 1025), strides=(1025 * 64, 64), view=View.RAW))
+    assert kernel_of(body, Target("Small GPU", max_binding_size=1024 * 1025 * 64 * 4))
     with pytest.raises(NotSupported) as caught:
-        kernel_of(body, Target("Small GPU", max_binding_size=1 << 20))
-    assert str(caught.value) == "output 0 takes 4,198,400 bytes, but 'Small GPU' binds at most 1,048,576 at once"
+        kernel_of(body, Target("Small GPU", max_binding_size=1 << 19))
+    assert str(caught.value) == (
+        "input 1 takes 268,697,348 bytes, but 'Small GPU' binds at most 524,288 at once and has 8 bindings; "
+        "split the tensors, for example along axis 0"
+    )
 
 
 def test_a_missing_feature_names_operator_and_adapter():

@@ -27,7 +27,7 @@ from dmlgpu.compiler.plan import (
     Step,
 )
 from dmlgpu.compiler.plan.parts import replace_parts, tensors
-from dmlgpu.compiler.rewrites.sources import identity
+from dmlgpu.compiler.rewrites.sources import fold_views, identity
 from dmlgpu.compiler.rewrites.spaces import reindex
 from dmlgpu.compiler.target import MAX_SLOTS, Target
 
@@ -68,8 +68,11 @@ def in_parts(step: Step, target: Target) -> tuple[Step, ...]:
     def fits_bindings(part: Step) -> bool:
         return max(_bound(part).values()) <= limit
 
-    whole = (step,)
-    parts = whole if isinstance(step, Contract) else _split(step, fits_bindings)
+    parts: tuple[Step, ...] = (step,)
+    if not isinstance(step, Contract):
+        for dimension in _dimensions(step)[:1]:
+            step = _part(step, (dimension, 0, _output(step).sizes[dimension]))  # all of it, bound tightly
+        parts = (step,) if fits_bindings(step) else _split(step, fits_bindings)
     if len(parts) > 1 or fits_slots(step):
         return parts
     return _split(step, fits_slots)
@@ -237,7 +240,8 @@ def _seen(source: Source, cut: Cut) -> Source:
     """Return a source over a part of its space."""
     dimension, start, count = cut
     rank = len(source.sizes)
-    return reindex(source, _with(source.sizes, dimension, count), Affine.box(_with((0,) * rank, dimension, start)))
+    first = Affine.box(_with((0,) * rank, dimension, start))
+    return fold_views(reindex(source, _with(source.sizes, dimension, count), first))
 
 
 def _seen_body(body: Body, cut: Cut) -> Body:
