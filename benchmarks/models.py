@@ -93,7 +93,7 @@ def main() -> None:
         path, image = model_file(file), picture(*(sides or (height, width)))
         start = time.perf_counter()
         session = load(path, options.adapter)
-        (name,), (output,) = [input.name for input in session.inputs], session.outputs
+        (name,), (output,) = ([declared.name for declared in side] for side in (session.inputs, session.outputs))
 
         def ours(image: Picture, session: Any = session, name: str = name, output: str = output) -> Picture:
             return session.run({name: image})[output]  # type: ignore[no-any-return]

@@ -57,7 +57,7 @@ def test_a_wrong_graph_names_the_kernels_of_the_compilation_that_is_wrong(
     assert len(GraphSuite().run(name, device).kernels) == 3
     monkeypatch.setattr(GraphExpectation, "verdicts", spoiled)
     outcome = GraphSuite().run(name, device)
-    assert (outcome.status, outcome.message) == (Status.FAIL, "graph output 0, fused")
+    assert (outcome.status, outcome.message) == (Status.FAIL, "output 0, fused")
     (fused,) = outcome.kernels
     assert "elementwise/element_wise_add" in fused and "reduction/reduce_sum_float" in fused
 

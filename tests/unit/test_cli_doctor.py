@@ -78,8 +78,24 @@ def test_a_machine_that_is_well(machine, capsys):
     assert "  computes    argmin-example1: pass (0.25 s)\n" in text
     assert "  manifests  /x/card.json: libcard.so, Vulkan 1.3\n" in text
     assert "  ~/.cache/x  Mesa: 4,096 bytes in 2 files\n" in text
-    assert text.endswith("nothing is to be mended\n")
+    assert text.endswith("no problems found\n")
     assert report(capsys) == (0, [], [])
+
+
+def test_no_heading_stands_above_nothing_and_notes_are_a_list(machine, monkeypatch, capsys):
+    monkeypatch.setattr(doctor, "environment", dict)
+    machine(requirements=[Requirement(extra, "none", "", None, False) for extra in ("peers", "docs")])
+    assert main(["doctor"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert not [line for line in lines if line.startswith("environment")]
+    assert lines[lines.index("notes") :] == [
+        "notes",
+        "  1  the optional extra peers lacks none",
+        "     pip install 'dmlgpu[peers]', if you need it",
+        "  2  the optional extra docs lacks none",
+        "     pip install 'dmlgpu[docs]', if you need it",
+        "no problems found",
+    ]
 
 
 def test_the_json_holds_what_a_bug_report_needs(machine, capsys):
@@ -109,7 +125,7 @@ def test_an_adapter_that_crashes(machine, capsys):
     )
     assert remedy.startswith("see it again by dmlgpu test --adapter 0 -k argmin-example1; docs/driver-failures.md")
     main(["doctor"])
-    assert f"to be mended\n  1  {text}\n     {remedy}\n" in capsys.readouterr().out
+    assert f"problems\n  1  {text}\n     {remedy}\n" in capsys.readouterr().out
 
 
 def test_no_gpu_adapter(machine, capsys):
@@ -178,8 +194,10 @@ def test_packages(machine, capsys):
         ("wgpu 0.30.0; dmlgpu needs wgpu>=0.32,<0.33", "pip install 'wgpu>=0.32,<0.33'"),
         ("rich 12.0; the extra cli needs rich>=13", "pip install 'dmlgpu[cli]'"),
     ]
-    text = "extras that are not complete: onnx needs onnx; ocr needs onnx, scipy"
-    assert notes == [(text, "pip install 'dmlgpu[EXTRA]', if you need one")]
+    assert notes == [
+        ("the optional extra onnx lacks onnx", "pip install 'dmlgpu[onnx]', if you need it"),
+        ("the optional extra ocr lacks onnx, scipy", "pip install 'dmlgpu[ocr]', if you need it"),
+    ]
 
 
 def test_requirements_of_the_metadata(monkeypatch):
