@@ -193,7 +193,7 @@ def _warn(text: str) -> None:
 
 @contextlib.contextmanager
 def _progress(count: int) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar on a terminal, elsewhere a line now and then; the function takes how many files are done and failed."""
+    """Show a bar on a terminal, elsewhere a line now and then; call the function with the files done and failed."""
     console = Console(stderr=True)
     if console.is_terminal:
         columns: Sequence[Any] = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
