@@ -378,7 +378,7 @@ def tune(
     elif take is not None:
         module.take(adapter, take)
     else:
-        module.tune(module.asked(what or [], sizes or [], types or []), adapter, budget, record)
+        module.tune(module.find_requested(what or [], sizes or [], types or []), adapter, budget, record)
 
 
 @app.command()
