@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from dmlgpu.bench.ceilings import CachedCeilings, Ceilings, save_ceilings
 from dmlgpu.bench.kernel_files import kernel_workload
 from dmlgpu.bench.numpy_baseline import has_formula
 from dmlgpu.bench.prepared_kernel import expected_results, kernel_arrays
@@ -185,8 +186,10 @@ def test_numpy_beside_measures_the_reference(add):
     assert result.returncode == 2 and "--numpy measures a kernel's --reference: give --reference" in result.stderr
 
 
-def test_results_of_kernels_are_written_and_compared(add, tmp_path):
+def test_results_of_kernels_are_written_and_compared(add, tmp_path, monkeypatch):
     """Without a GPU they are refused with a sentence, which `bench compare` reads."""
+    monkeypatch.setattr("dmlgpu.bench.ceilings.cache_folder", lambda: tmp_path / "cache")
+    save_ceilings(NUMPY_ADAPTER, CachedCeilings(Ceilings(1e10, 1e10, 1e-6, 1e-6, "wall clock"), 0.0))
     words = ("bench", add, "--input", "4K", "--input", "4K", "--output", "4K", "-a", "numpy", "--budget", "0")
     for name in ("before.jsonl", "after.jsonl"):
         result = run_here(*words, "--output", tmp_path / name)
