@@ -121,7 +121,8 @@ def laid_out(columns: Row, rows: Sequence[Row], right: Sequence[int], width: int
             break
 
     def lines_of(row: Row) -> Iterator[str]:
-        yield from (row[column] for column in above if row[column])
+        for column in above:
+            yield from _wrapped(row[column], width)
         cells = [_wrapped(row[column], widths[column]) for column in table_columns]
         for line in itertools.zip_longest(*cells, fillvalue=""):
             aligned = (
