@@ -367,7 +367,7 @@ def test(
     \b
     Examples:
       dmlgpu test
-      dmlgpu test GEMM softmax1 --profile standard
+      dmlgpu test GEMM activation_softmax1 --profile standard
       dmlgpu test --adapter all --profile standard -o results.jsonl
       dmlgpu test --junit results.xml
       dmlgpu test --drivers all -o results.jsonl
