@@ -278,14 +278,14 @@ def run(
 def test(
     *,
     operators: Annotated[
-        list[str] | None, subject("[OPERATOR]...", "Only the cases of these operators, such as GEMM; or a case's name.")
+        list[str] | None, subject("OPERATOR", "Only the cases of these operators, such as GEMM; or a case's name.")
     ] = None,
     also: Annotated[
         list[str] | None,
         typer.Option(
             "--operator",
             metavar="NAME",
-            help="The same as an option; may be repeated.",
+            help="Only this operator's cases, as OPERATOR; may be repeated.",
             autocompletion=complete_operators,
         ),
     ] = None,
@@ -324,7 +324,8 @@ def test(
             "-n",
             min=1,
             max=64,
-            help="Processes at once; by default the cores, at most 8 on software adapters and 4 on graphics cards.",
+            help="Processes at once; by default the cores, at most 8 on software adapters, 4 on graphics "
+            "cards, and one for every 4 GiB of memory.",
             show_default=False,
         ),
     ] = None,
