@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.frontends.onnx.model import Declared, OnnxModel, Source, check_supported, read
 from dmlgpu.frontends.onnx.placement import Placement
@@ -46,24 +47,25 @@ class CompileProgress:
     Attributes:
         number: which of the shapes it is for, from 1 on.
         count: how many shapes there are.
-        nodes: operators of the graph.
+        operators: how many the graph has.
         kernels: what it became; 0 before, and on ``numpy``.
         seconds: how long it took; None before.
     """
 
     number: int
     count: int
-    nodes: int
+    operators: int
     kernels: int = 0
     seconds: float | None = None
 
     def __str__(self) -> str:
         """Return a sentence."""
         what = f"shapes {self.number} of {self.count}: "
+        operators = f"{self.operators} operator{'s' * (self.operators != 1)}"
         if self.seconds is None:
-            return f"{what}compiling {self.nodes} operators"
-        kernels = f" to {self.kernels} kernels" if self.kernels else ""
-        return f"{what}compiled {self.nodes} operators{kernels} in {self.seconds:.1f} s"
+            return f"{what}compiling {operators}"
+        kernels = f" to {self.kernels} kernel{'s' * (self.kernels != 1)}" if self.kernels else ""
+        return f"{what}compiled {operators}{kernels} in {self.seconds:.1f} s"
 
 
 @dataclass
@@ -76,12 +78,16 @@ class _CompileWatch:
     times: bool = False
 
     def compiling(self, segment: Segment) -> None:
-        self.progress(CompileProgress(self.number, self.count, len(segment.graph.nodes)))
+        self.progress(CompileProgress(self.number, self.count, self._operators(segment)))
 
     def compiled(self, segment: Segment, start: float, seconds: float) -> None:
         program = segment.compiled.program
         kernels = 0 if program is None else len(program.kernels)
-        self.progress(CompileProgress(self.number, self.count, len(segment.graph.nodes), kernels, seconds))
+        self.progress(CompileProgress(self.number, self.count, self._operators(segment), kernels, seconds))
+
+    @staticmethod
+    def _operators(segment: Segment) -> int:
+        return sum(isinstance(node.desc, OperatorDesc) for node in segment.graph.nodes)
 
     def ran(self, segment: Segment, start: float, kernels: Sequence[tuple[str, float]]) -> None:
         pass
