@@ -189,6 +189,24 @@ def test_timings_of_a_function_add_up_to_its_first_call(adapter: AdapterInfo, as
         assert timings.total > 0.5 * seconds  # the rest is the run, and reading the result
 
 
+def test_timings_of_a_session_add_up_to_its_first_run(adapter: AdapterInfo) -> None:
+    onnx = pytest.importorskip("onnx")
+    info = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["rows", 31]) for name in ("x", "y")]
+    nodes = [onnx.helper.make_node("Softmax", ["x"], ["z"]), onnx.helper.make_node("Tanh", ["z"], ["y"])]
+    graph = onnx.helper.make_graph(nodes, "m", info[:1], info[1:])
+    session = dmlgpu.load(onnx.helper.make_model(graph, ir_version=9), Device(adapter))
+    assert session.timings is None
+    start = time.perf_counter()
+    session.run({"x": np.ones((7, 31), np.float32)})
+    seconds = time.perf_counter() - start
+    timings = session.timings
+    assert timings is not None and timings.total <= seconds
+    if adapter.backend == "Vulkan":
+        assert timings.total > 0.5 * seconds
+    session.run({"x": np.ones((7, 31), np.float32)})
+    assert session.timings == timings
+
+
 def test_what_was_compiled_before_takes_no_time(adapter: AdapterInfo) -> None:
     device = Device(adapter)
     operators = [device.compile_operator(device.create_operator(RELU)) for _ in range(2)]

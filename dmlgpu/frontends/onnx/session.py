@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common.errors import InvalidArgument, shown
+from dmlgpu.common.timings import Timings
 from dmlgpu.frontends.onnx.model import Declared, OnnxModel, Source, check_supported, read
 from dmlgpu.frontends.onnx.placement import Placement
 from dmlgpu.frontends.onnx.runner import Runner
@@ -107,7 +108,8 @@ class Session:
     def __init__(self, model: OnnxModel, device: Device, strict: bool = False):
         check_supported(model, strict)
         self._model, self.device = model, device
-        self._runner = Runner(device, model.graph, Weights(device), strict=strict)
+        self._weights = Weights(device)
+        self._runner = Runner(device, model.graph, self._weights, strict=strict)
         self._bound: dict[str, Bound] = {}
 
     def __repr__(self) -> str:
@@ -133,6 +135,19 @@ class Session:
         ran = self._runner.placement
         folded = (Placement(node.node, node.op_type, "none", why=node.why) for node in self._model.folded)
         return (*folded, *ran) if ran else ()
+
+    @property
+    def timings(self) -> Timings | None:
+        """Where the time of compiling went, of all that is kept for the shapes of runs; None on the adapter ``numpy``.
+
+        After one run they add up to its time, but for the run itself. ``planning`` has the translation of nodes.
+        """
+        compiled = [timings for operator in list(self._weights.users) if (timings := operator.timings) is not None]
+        if not compiled:
+            return None
+        names = [field.name for field in fields(Timings)]
+        sums = {name: sum(getattr(timings, name) for timings in compiled) for name in names}
+        return Timings(**sums | {"planning": sums["planning"] + self._weights.translating})
 
     @property
     def bound(self) -> Mapping[str, Tensor]:
