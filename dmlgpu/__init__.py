@@ -73,6 +73,8 @@ if TYPE_CHECKING:
     from dmlgpu.runtime.operator import OperatorInitializer as OperatorInitializer
     from dmlgpu.runtime.shared import default_device as default_device
     from dmlgpu.tensors import directmlx as directmlx
+    from dmlgpu.tensors.gradients.differentiation import grad as grad
+    from dmlgpu.tensors.gradients.differentiation import value_and_grad as value_and_grad
     from dmlgpu.tensors.graphs.expression import Expression as Expression
     from dmlgpu.tensors.graphs.graph import Graph as Graph
     from dmlgpu.tensors.tensor import Tensor as Tensor
@@ -82,6 +84,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "tensors.tensor": ("Tensor",),
+    "tensors.gradients.differentiation": ("grad", "value_and_grad"),
     "tensors.graphs.expression": ("Expression",),
     "tensors.graphs.graph": ("Graph",),
     "common.cache": ("CacheInfo", "CacheLimits"),

@@ -14,7 +14,7 @@ from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, TENSOR_ALIGNMENT, TensorD
 from dmlgpu.common import coercion as kinds
 from dmlgpu.common.errors import DmlError, InvalidArgument, InvalidDescription, NotSupported, shown
 from dmlgpu.runtime.shared import as_device
-from dmlgpu.tensors.memory import NOTHING, NodeMemory, Recorder, current_caller, recorder, unrecorded
+from dmlgpu.tensors.memory import NOTHING, NodeMemory, Recorder, current_caller, recorder, tapes, unrecorded, untaped
 from dmlgpu.tensors.preparation import (
     EmptyOperand,
     data_type_for,
@@ -227,7 +227,7 @@ def _described(layout: Any) -> Any:
     return tuple([_described(part) for part in layout])
 
 
-def call_op(
+def call_op(  # noqa: PLR0912  each way that an operator can go
     kind: type[OperatorDesc],
     values: Mapping[str, Any],
     *,
@@ -264,6 +264,13 @@ def call_op(
         OutOfMemory: no room for the outputs.
     """
     label = caller or current_caller.get()
+    if tapes.get():
+        options: dict[str, Any] = {"types": types, "sizes": sizes, "requested": requested, "device": device}
+        with untaped() as present:
+            outputs = call_op(kind, values, **options, graph=graph, name=name, caller=caller)
+        for tape in present:
+            tape.record(kind, label or kind.operator.lower(), values, options, outputs)
+        return outputs
     first: Strided | None = None
     has_arrays = False
     for field in kind.input_fields:

@@ -20,7 +20,7 @@ from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.operator import CompiledOperator
 from dmlgpu.runtime.shared import as_device
 from dmlgpu.tensors.graphs.graph import Graph
-from dmlgpu.tensors.memory import recorded_by, recorder
+from dmlgpu.tensors.memory import recorded_by, recorder, tapes
 from dmlgpu.tensors.strided import Strided
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.tracing.trace import Trace, Traced, as_tensor, finish, flatten, mapped
@@ -72,8 +72,8 @@ class CompiledFunction(Generic[Parameters, Result]):
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-        if recorder() is not None:
-            return self._function(*args, **kwargs)  # part of the function that is being traced
+        if recorder() is not None or tapes.get():
+            return self._function(*args, **kwargs)  # part of the function that is being traced, or differentiated
         call = self._call(args, kwargs)
         result: Result = self._traced(call).run(call.leaves)
         return result
