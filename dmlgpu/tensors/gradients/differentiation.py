@@ -192,7 +192,9 @@ class Tape:
             return
         # Tensors may be assigned to later on: the record has its own.
         present = {
-            field: [_held(part) for part in value] if isinstance(value, list | tuple) else _held(value)
+            field: [_held(part) for part in value]
+            if field in kind.input_fields and isinstance(value, list | tuple)
+            else _held(value)
             for field, value in values.items()
         }
         all_options = {name: options.get(name, NOTHING) for name in ("types", "sizes", "requested")}

@@ -175,7 +175,7 @@ def _gather_elements(record: Any, gradient: Any) -> Gradients:
         indices, _ = to_rows(record["indices_tensor"], (axis,))
         rows, _ = to_rows(gradient, (axis,))
         _, back = to_rows(x, (axis,))
-        return back(_scattered(indices, rows.expand_dims(2), x.sizes[axis]))
+        return back(_scattered(indices, rows.expand_dims(2), x.sizes[axis]).squeeze(2))
 
     return {"input_tensor": compute}
 
