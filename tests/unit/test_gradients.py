@@ -277,3 +277,33 @@ def test_operators_without_a_gradient_are_refused_by_name() -> None:
     message = refused(lambda: overlapping(Tensor([1.0, 2.0, 3.0, 4.0])), NotSupported)
     assert "reads elements that overlap" in message
     assert dmlgpu.grad(lambda x: ops.sum(x) + 0 * ops.argmax(ops.cumprod(x)).astype("float32"))(x).tolist() == [1, 1]
+
+
+def test_a_compiled_gradient_is_traced_again_where_a_variable_holds_another_tensor() -> None:
+    factor = Tensor([2.0])
+    step = dmlgpu.compile(dmlgpu.grad(lambda x: ops.sum(x * factor)))
+    assert step(Tensor([1.0])).tolist() == [2]
+    factor = Tensor([3.0])
+    assert step(Tensor([1.0])).tolist() == [3]
+
+
+def test_an_argument_may_be_the_value_and_numbers_are_float32() -> None:
+    assert dmlgpu.grad(lambda x: x)(Tensor(2.0)).item() == 1
+    assert dmlgpu.compile(dmlgpu.grad(lambda x: x))(Tensor(2.0)).item() == 1
+    value, gradient = dmlgpu.value_and_grad(lambda x, options: x * x)(np.float64(3), {1, 2})
+    assert value == 9 and gradient == 6 and gradient.dtype == np.float32
+    assert dmlgpu.grad(lambda x: Tensor(2.0))(Tensor([1.0])).tolist() == [0]
+
+
+def test_gradients_in_float16() -> None:
+    gradient = dmlgpu.grad(lambda x: ops.sum(ops.relu(x) * x))(np.array([-1, 2], np.float16))
+    assert gradient.dtype == np.float16 and gradient.tolist() == [0, 4]
+
+
+def test_gradients_of_a_graph() -> None:
+    graph = dmlgpu.Graph(rules="numpy")
+    x = graph.input((2,), name="x")
+    value, gradient = dmlgpu.value_and_grad(lambda x: ops.sum(x * x + ops.sigmoid(x)))(x)
+    array = np.array([0.5, -1], np.float32)
+    results = graph.evaluate([value, gradient], {"x": array})
+    np.testing.assert_allclose(results[1], 2 * array + sigmoid(array) * (1 - sigmoid(array)), rtol=1e-5)

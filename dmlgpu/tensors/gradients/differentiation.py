@@ -31,7 +31,7 @@ from dmlgpu.tensors.memory import NOTHING, NodeMemory, current_caller, recorder,
 from dmlgpu.tensors.preparation import data_type_for, prepare
 from dmlgpu.tensors.strided import Strided
 from dmlgpu.tensors.tensor import Tensor
-from dmlgpu.tensors.tracing.trace import as_tensor, flatten, mapped
+from dmlgpu.tensors.tracing.trace import as_tensor, mapped
 from dmlgpu.tensors.types import is_number
 
 
@@ -424,12 +424,8 @@ class _DifferentiatedFunction:
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
         """Return value, what else the function returned, and gradients."""
         positions = self._checked_positions(len(args))
-        leaves: list[tuple[str, Any]] = []
-        for number, value in enumerate(args):
-            flatten(self._caller, f"argument {number} of `{self._name}`", value, leaves)
-        for name, value in kwargs.items():
-            flatten(self._caller, f"{name} of `{self._name}`", value, leaves)
-        tensors = [leaf for _, leaf in leaves if isinstance(leaf, Strided)]
+        tensors: list[Strided] = []
+        mapped((args, kwargs), lambda value: tensors.append(value) if isinstance(value, Strided) else None)
         trace: Any = recorder()
         is_host = not tensors and trace is None
         device = tensors[0].device if tensors else trace.device if trace is not None else as_device(self._caller, None)
@@ -438,16 +434,26 @@ class _DifferentiatedFunction:
             tensor_args = tuple(
                 mapped(followed[number], lambda tensor: tensor._same())  # its own, which it may assign to
                 if number in followed
-                else mapped(value, lambda part: _tensor(part, device))
+                else self._on_device(f"argument {number}", value, device)
                 for number, value in enumerate(args)
             )
-            result = self._function(*tensor_args, **mapped(kwargs, lambda value: _tensor(value, device)))
+            keywords = {name: self._on_device(name, value, device) for name, value in kwargs.items()}
+            result = self._function(*tensor_args, **keywords)
         value, aux = self._checked_result(result)
         gradient_of = tape.backward(value, filled(value, value.sizes, 1))
         gradients = tuple(mapped(followed[number], gradient_of) for number in positions)
         if is_host:
             value, aux, gradients = (mapped(part, _on_host) for part in (value, aux, gradients))
         return value, aux, gradients[0] if self._is_single else gradients
+
+    def _on_device(self, name: str, value: Any, device: Device) -> Any:
+        """Return an argument with its arrays as tensors."""
+
+        def tensor(part: Any) -> Any:
+            is_array = isinstance(part, np.ndarray)
+            return as_tensor(self._caller, f"{name} of `{self._name}`", part, device) if is_array else part
+
+        return mapped(value, tensor)
 
     def _checked_positions(self, count: int) -> list[int]:
         for number in self._positions:
@@ -464,7 +470,8 @@ class _DifferentiatedFunction:
         def follow(part: Any) -> Any:
             tensor = part
             if isinstance(part, float | np.floating):
-                tensor = Tensor(np.asarray(part, getattr(part, "dtype", np.float32)), device=device)
+                dtype = np.float16 if isinstance(part, np.float16) else np.float32
+                tensor = Tensor(np.asarray(part, dtype), device=device)
             elif isinstance(part, np.ndarray):
                 tensor = as_tensor(self._caller, f"argument {number} of `{self._name}`", part, device)
             if not isinstance(tensor, Strided) or not tensor.data_type.is_float:
@@ -495,10 +502,6 @@ class _DifferentiatedFunction:
                 "ops.sum or ops.mean makes one of many"
             )
         return result, aux
-
-
-def _tensor(value: Any, device: Device) -> Any:
-    return as_tensor("grad", "an argument", value, device) if isinstance(value, np.ndarray) else value
 
 
 def _on_host(value: Any) -> Any:
