@@ -80,6 +80,8 @@ if TYPE_CHECKING:
     from dmlgpu.tensors import directmlx as directmlx
     from dmlgpu.tensors.array_like import Float64Warning as Float64Warning
     from dmlgpu.tensors.array_like import set_float64 as set_float64
+    from dmlgpu.tensors.gradients.differentiation import grad as grad
+    from dmlgpu.tensors.gradients.differentiation import value_and_grad as value_and_grad
     from dmlgpu.tensors.graphs.expression import Expression as Expression
     from dmlgpu.tensors.graphs.graph import Graph as Graph
     from dmlgpu.tensors.kernels import ElementwiseKernel as ElementwiseKernel
@@ -92,6 +94,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "tensors.array_like": ("Float64Warning", "set_float64"),
     "tensors.tensor": ("Tensor",),
+    "tensors.gradients.differentiation": ("grad", "value_and_grad"),
     "tensors.graphs.expression": ("Expression",),
     "tensors.graphs.graph": ("Graph",),
     "tensors.kernels": ("ElementwiseKernel", "Kernel"),

@@ -15,7 +15,7 @@ from dmlgpu.common import coercion
 from dmlgpu.common.errors import DmlError, InvalidArgument, InvalidDescription, NotSupported, shown
 from dmlgpu.runtime.shared import as_device
 from dmlgpu.tensors.array_like import has_float64, in_float32, warn_of_float32
-from dmlgpu.tensors.memory import NOTHING, NodeMemory, Recorder, current_caller, recorder, unrecorded
+from dmlgpu.tensors.memory import NOTHING, NodeMemory, Recorder, current_caller, recorder, tapes, unrecorded, untaped
 from dmlgpu.tensors.preparation import (
     EmptyOperand,
     data_type_for,
@@ -228,7 +228,7 @@ def _described(layout: Any) -> Any:
     return tuple([_described(part) for part in layout])
 
 
-def call_op(
+def call_op(  # noqa: PLR0912  each way that an operator can go
     kind: type[OperatorDesc],
     values: Mapping[str, Any],
     *,
@@ -265,6 +265,13 @@ def call_op(
         OutOfMemory: no room for the outputs.
     """
     label = caller or current_caller.get()
+    if tapes.get():
+        options: dict[str, Any] = {"types": types, "sizes": sizes, "requested": requested, "device": device}
+        with untaped() as present:
+            outputs = call_op(kind, values, **options, graph=graph, name=name, caller=caller)
+        for tape in present:
+            tape.record(kind, label or kind.operator.lower(), values, options, outputs)
+        return outputs
     first: TensorBase | None = None
     has_arrays = False
     for field in kind.input_fields:
@@ -291,8 +298,8 @@ def call_op(
     ]
     try:
         if graph is not None or trace is not None:
-            options: Any = {"types": types, "sizes": sizes, "absent": absent, "boolean": boolean, "name": name}
-            return _record(graph, trace, label, kind, values, device=device, **options)
+            keywords: Any = {"types": types, "sizes": sizes, "absent": absent, "boolean": boolean, "name": name}
+            return _record(graph, trace, label, kind, values, device=device, **keywords)
         call = DeviceCall(label, kind, values, first, device)
     except EmptyOperand:
         data_type, empty = empty_result(label, kind, values, types)

@@ -120,6 +120,9 @@ current_caller: ContextVar[str | None] = ContextVar("dmlgpu_caller", default=Non
 
 _recorder: ContextVar[Recorder | None] = ContextVar("dmlgpu_recorder", default=None)
 
+tapes: ContextVar[tuple[Any, ...]] = ContextVar("dmlgpu_tapes", default=())
+"""The tapes of ``gradients/`` that take note of what operators are called on."""
+
 
 def recorder() -> Recorder | None:
     """Return the trace that takes the calls of operators, None if they run at once."""
@@ -150,6 +153,17 @@ def recorded_by(trace: Recorder | None) -> Iterator[None]:
 def unrecorded() -> Any:
     """Let operators run at once inside, although a function may be traced."""
     return recorded_by(None)
+
+
+@contextmanager
+def untaped() -> Iterator[tuple[Any, ...]]:
+    """Let no tape take note of what is called inside; gives the tapes that would."""
+    present = tapes.get()
+    token = tapes.set(())
+    try:
+        yield present
+    finally:
+        tapes.reset(token)
 
 
 _PACKAGE = __name__.partition(".")[0]

@@ -22,7 +22,7 @@ from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.operator import CompiledOperator
 from dmlgpu.runtime.shared import as_device
 from dmlgpu.tensors.graphs.graph import Graph
-from dmlgpu.tensors.memory import recorded_by, recorder
+from dmlgpu.tensors.memory import recorded_by, recorder, tapes
 from dmlgpu.tensors.strided import TensorBase
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.tracing.trace import Trace, Traced, as_tensor, finish, flatten, mapped
@@ -70,15 +70,21 @@ class CompiledFunction(Generic[Parameters, Result]):
         self._name = str(getattr(function, "__name__", type(function).__name__))
         self._cache: Cache[Any, Traced] = Cache(CacheLimits(size, size))
         self._parameters = _parameters(function)
-        code = getattr(function, "__code__", None)
-        self._cells = tuple(getattr(function, "__closure__", None) or ())
-        self._globals: dict[str, Any] = getattr(function, "__globals__", {})
-        self._names: tuple[str, ...] = () if code is None else code.co_names
+        layers = [function]
+        while hasattr(layers[-1], "__wrapped__"):  # what decorators, and `grad`, call
+            layers.append(layers[-1].__wrapped__)
+        self._cells = tuple(cell for layer in layers for cell in getattr(layer, "__closure__", None) or ())
+        self._globals: list[tuple[dict[str, Any], str]] = [
+            (layer.__globals__, name)
+            for layer in layers
+            if hasattr(layer, "__code__")
+            for name in layer.__code__.co_names
+        ]
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-        if recorder() is not None:
-            return self._function(*args, **kwargs)  # part of the function that is being traced
+        if recorder() is not None or tapes.get():
+            return self._function(*args, **kwargs)  # part of the function that is being traced, or differentiated
         call = self._call(args, kwargs)
         result: Result = self._traced(call).run(call.leaves)
         return result
@@ -192,7 +198,7 @@ class CompiledFunction(Generic[Parameters, Result]):
                 values.append(cell.cell_contents)
             except ValueError:  # nothing is assigned yet
                 values.append(None)
-        values += [self._globals.get(name) for name in self._names]
+        values += [variables.get(name) for variables, name in self._globals]
         held = [value if isinstance(value, TensorBase) else None for value in values]
         return held + [None if value is None else value.buffer for value in held]
 
