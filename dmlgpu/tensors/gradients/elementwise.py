@@ -87,7 +87,6 @@ _SLOPES: dict[str, Callable[[Any, Any, Any], Any]] = {
 
 _FACTORS: dict[str, Callable[[Any], float]] = {
     "ACTIVATION_IDENTITY": lambda d: 1.0,
-    "ACTIVATION_LEAKY_RELU": lambda d: d.alpha,
     "ACTIVATION_LINEAR": lambda d: d.alpha,
     "ELEMENT_WISE_IDENTITY": lambda d: 1.0,
     "ELEMENT_WISE_NEGATE": lambda d: -1.0,
@@ -121,7 +120,7 @@ def _element(record: Any, gradient: Any) -> Gradients:
     return {"input_tensor": compute}
 
 
-@rule(*(name for name in _FACTORS if name != "ACTIVATION_LEAKY_RELU"))
+@rule(*_FACTORS)
 def _factor(record: Any, gradient: Any) -> Gradients:
     pair = getattr(record.desc, "scale_bias", None)
     factor = _FACTORS[record.kind.operator](record.desc) * (1.0 if pair is None else pair.scale)
