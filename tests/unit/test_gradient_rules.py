@@ -390,3 +390,92 @@ def test_gradients_go_through_assignment() -> None:
 
     for compiled in (False, True):
         check(function, formula, draw(3, 2), draw(2, seed=1), compiled=compiled)
+
+
+def repeated(x: Any) -> Any:
+    return np.stack([x, x]) if isinstance(x, np.ndarray) else x[None].broadcast_to((2, *x.shape))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_gradients_of_views_of_views(data: st.DataObject) -> None:
+    steps: list[Callable[[Any], Any]] = []
+    shape: tuple[int, ...] = (3, 4, 2)
+    for _ in range(data.draw(st.integers(1, 4))):
+        kind = data.draw(st.sampled_from(["slice", "transpose", "flat", "repeat", "part"]))
+        if kind == "slice":
+            axis = data.draw(st.integers(0, len(shape) - 1))
+            begin, step = data.draw(st.integers(0, shape[axis] - 1)), data.draw(st.sampled_from([1, 2, -1]))
+            place = (*[slice(None)] * axis, slice(begin, None, step))
+            steps.append(lambda x, place=place: x[place])
+        elif kind == "transpose":
+            order = tuple(data.draw(st.permutations(range(len(shape)))))
+            steps.append(lambda x, order=order: x.transpose(order))
+        elif kind == "flat":
+            steps.append(lambda x: x.reshape(-1))
+        elif kind == "repeat" and len(shape) < 4:
+            steps.append(repeated)
+        elif len(shape) > 1:
+            steps.append(lambda x: x[-1])
+        probe = np.zeros((3, 4, 2))
+        for change in steps:
+            probe = change(probe)
+        shape = probe.shape
+
+    def changed(x: Any) -> Any:
+        result = x
+        for change in steps:
+            result = change(result)
+        return result * 2
+
+    check(changed, changed, draw(3, 4, 2))
+
+
+def _regions(x: Any) -> Any:
+    regions = Tensor([[0.0, 0, 3, 3], [1, 0.5, 2.5, 3]])
+    return d.roi_align1(
+        x,
+        regions,
+        Tensor([0, 0], "uint32"),
+        reduction_function="average",
+        interpolation_mode="linear",
+        minimum_samples_per_output=2,
+        maximum_samples_per_output=2,
+        output_sizes=(2, 1, 2, 2),
+    )
+
+
+LINEAR: dict[str, tuple[Callable[[Any], Any], tuple[int, ...]]] = {
+    "regions": (_regions, (1, 1, 4, 4)),
+    "linear": (lambda x: ops.resize(x, (5, 3)), (1, 2, 4, 4)),
+    "nearest": (lambda x: ops.resize(x, (5, 3), mode="nearest"), (1, 2, 4, 4)),
+    "resample": (lambda x: d.resample(x, interpolation_mode="nearest_neighbor", scales=(1, 1, 1.5, 0.8)), (1, 2, 4, 4)),
+    "resample1": (
+        lambda x: d.resample1(x, interpolation_mode="linear", scales=(1, 1, 1.5, 0.8)),
+        (1, 1, 4, 4),
+    ),
+    "reversed": (lambda x: d.reverse_subsequences(x, np.array([[2, 3, 1, 1]], np.uint32), axis=0), (3, 4)),
+    "slice": (lambda x: d.slice(x, offsets=(0, 1), sizes=(2, 2), strides=(2, 2)), (3, 4)),
+    "unfold": (lambda x: d.unfold(x, window_sizes=(2, 2)), (1, 2, 3, 4)),
+    "gather nd": (
+        lambda x: d.gather_nd1(
+            x,
+            np.array([[[0], [2]], [[1], [-1]]], np.int32),
+            input_dimension_count=3,
+            indices_dimension_count=3,
+            batch_dimension_count=1,
+        ),
+        (2, 3, 4),
+    ),
+}
+"""Linear functions, and the sizes of what they take."""
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_gradient_of_a_linear_function_is_its_value_at_each_unit_vector(name: str) -> None:
+    function, sizes = LINEAR[name]
+    units = np.eye(math.prod(sizes), dtype=np.float32)
+    values = np.array([function(Tensor(unit.reshape(sizes))).numpy().reshape(-1) for unit in units])
+    weights = draw(values.shape[1]).astype(np.float32)
+    gradient = dmlgpu.grad(lambda x: ops.sum(function(x).reshape(-1) * weights))(draw(*sizes).astype(np.float32))
+    np.testing.assert_allclose(gradient.reshape(-1), values @ weights, rtol=1e-5, atol=1e-5)

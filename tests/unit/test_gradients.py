@@ -307,3 +307,28 @@ def test_gradients_of_a_graph() -> None:
     array = np.array([0.5, -1], np.float32)
     results = graph.evaluate([value, gradient], {"x": array})
     np.testing.assert_allclose(results[1], 2 * array + sigmoid(array) * (1 - sigmoid(array)), rtol=1e-5)
+
+
+def test_gradients_of_quantized_numbers_and_of_a_clip_with_limits_of_a_type() -> None:
+    values, zero_point = Tensor([3, 7], "uint8"), Tensor([1, 1], "uint8")
+    scaled = dmlgpu.grad(lambda scale: ops.sum(d.element_wise_dequantize_linear(values, scale, zero_point)))
+    np.testing.assert_allclose(scaled(np.array([0.5, 2], np.float32)), [2, 6])
+    clipped = dmlgpu.grad(lambda x: ops.sum(d.element_wise_clip1(x, min_max_data_type="float32", min=-1, max=1) * 3))
+    np.testing.assert_allclose(clipped(np.array([-2, 0.5, 2], np.float32)), [0, 3, 0])
+
+
+def test_gradients_of_gradient_operators() -> None:
+    image = draw(1, 1, 4, 4).astype(np.float32)
+    pooled = dmlgpu.grad(lambda x: ops.sum(ops.avg_pool2d(x, 2) ** 3))
+    twice = dmlgpu.grad(lambda x: ops.sum(pooled(x)))(image)
+    means = image.reshape(1, 1, 2, 2, 2, 2).mean((3, 5))
+    np.testing.assert_allclose(twice, (1.5 * means).repeat(2, 2).repeat(2, 3), rtol=1e-4, atol=1e-5)
+    sliced = dmlgpu.grad(lambda x: ops.sum(d.slice1(x, **window) ** 3))
+    window: Any = {
+        "input_window_offsets": (0, 0, 1, 0),
+        "input_window_sizes": (1, 1, 2, 4),
+        "input_window_strides": (1, 1, 1, 2),
+    }
+    expected = np.zeros_like(image)
+    expected[:, :, 1:3, ::2] = 6 * image[:, :, 1:3, ::2]
+    np.testing.assert_allclose(dmlgpu.grad(lambda x: ops.sum(sliced(x)))(image), expected, rtol=1e-4)

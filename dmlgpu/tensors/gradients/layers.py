@@ -262,7 +262,7 @@ def _roi_align(record: Any, gradient: Any) -> Gradients:
         is_mean = record.desc.reduction_function is ReduceFunction.AVERAGE
         options = {**named(record.desc, *names), "output_sizes": x.sizes}
         operands = [record[field] for field in fields]
-        return directml.roi_align_grad(None if is_mean else x, gradient, *operands, **options).output_gradient
+        return directml.roi_align_grad(gradient, *operands, None if is_mean else x, **options).output_gradient
 
     def refused() -> Any:
         raise record.refuse(" for its regions")

@@ -39,11 +39,17 @@ def into_slice(
     )
 
 
-@rule("SLICE", "SLICE1")
+@rule("SLICE")
 def _slice(record: Any, gradient: Any) -> Gradients:
     desc, sizes = record.desc, record["input_tensor"].sizes
-    prefix = "input_window_" if hasattr(desc, "input_window_offsets") else ""
-    window = [getattr(desc, f"{prefix}{name}") for name in ("offsets", "sizes", "strides")]
+    window = [(size - 1) * stride + 1 for size, stride in zip(desc.sizes, desc.strides, strict=True)]
+    return {"input_tensor": lambda: into_slice(gradient, sizes, desc.offsets, window, desc.strides)}
+
+
+@rule("SLICE1")
+def _slice1(record: Any, gradient: Any) -> Gradients:
+    desc, sizes = record.desc, record["input_tensor"].sizes
+    window = (desc.input_window_offsets, desc.input_window_sizes, desc.input_window_strides)
     return {"input_tensor": lambda: into_slice(gradient, sizes, *window)}
 
 
@@ -133,6 +139,20 @@ def _space_and_depth(record: Any, gradient: Any) -> Gradients:
     back = getattr(directml, f"{last}_to_{first}{name.removeprefix(f'{first}_to_{last}')}")
     options = {name: value for name, value in vars(record.desc).items() if name in ("block_size", "order")}
     return {"input_tensor": lambda: back(gradient, **options)}
+
+
+_FOLDING = "window_sizes", "strides", "dilations", "start_padding", "end_padding"
+
+
+@rule("UNFOLD")
+def _unfold(record: Any, gradient: Any) -> Gradients:
+    options = {**named(record.desc, *_FOLDING), "output_sizes": record["input_tensor"].sizes}
+    return {"input_tensor": lambda: directml.fold(gradient, **options)}
+
+
+@rule("FOLD")
+def _fold(record: Any, gradient: Any) -> Gradients:
+    return {"input_tensor": lambda: directml.unfold(gradient, **named(record.desc, *_FOLDING))}
 
 
 @rule("REVERSE_SUBSEQUENCES")
