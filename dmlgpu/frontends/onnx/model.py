@@ -245,7 +245,9 @@ def _checkable(proto: ModelProto) -> ModelProto:
     vague = [number for number, output in enumerate(proto.graph.output) if _is_vague(output)]
     exempt = any(next(_exempt(scope), None) for scope in (proto, *proto.functions))
     listed = {info.name for info in proto.graph.input}
-    unlisted = proto.ir_version < _OVERRIDES_SINCE and any(one.name not in listed for one in proto.graph.initializer)
+    unlisted = proto.ir_version < _OVERRIDES_SINCE and any(
+        tensor.name not in listed for tensor in proto.graph.initializer
+    )
     if not external and not vague and not exempt and not unlisted:
         return proto
     light = ModelProto()
