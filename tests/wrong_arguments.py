@@ -288,6 +288,7 @@ ELSEWHERE = {
     "Graph.describe": "takes what expressions hold",
     "Graph.save": "writes files: a test of its own",
     "OperatorDesc.replace": "checks as the constructor",
+    "load": "reads files: tests/unit/test_onnx_session.py",
     "Tensor.item": "needs a tensor of one element: a test of its own",
     "Tensor.reshape": "takes any number of arguments: a test of its own",
     "Tensor.to_device": "is Tensor.to: a test of its own",
