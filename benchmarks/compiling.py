@@ -25,7 +25,7 @@ from dmlgpu.catalog.enums import MatrixTransform
 from dmlgpu.compiler.graph import GraphDesc
 from dmlgpu.compiler.graph.compiler import compile_network
 from dmlgpu.compiler.graph.resolve import resolve
-from dmlgpu.compiler.program import Kernel
+from dmlgpu.compiler.program import RenderedKernel
 from dmlgpu.compiler.stages import compile_operator
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.runtime.wgpu import pipelines
@@ -86,16 +86,16 @@ def driver_cache(adapter: str) -> Iterator[Result]:
         yield Result(name, ratio(cold, warm, 11, warm=1), at_least=1.5)
 
 
-def distinct_kernels(target: Target) -> list[Kernel]:
+def distinct_kernels(target: Target) -> list[RenderedKernel]:
     """Kernels of convolutions, products and softmax of different sizes."""
-    found: dict[str, Kernel] = {}
+    kernels: dict[str, RenderedKernel] = {}
     for number in range(DISTINCT):
         rows = tensor(4, 128 + 4 * number)
         softmax = descs.ActivationSoftmax1(input_tensor=rows, output_tensor=rows, axes=(1,))
         for desc in (product(64 + 16 * number), softmax):
             for kernel in compile_operator(desc, target).kernels:
-                found[kernel.wgsl] = kernel
-    return list(found.values())
+                kernels[kernel.wgsl] = kernel
+    return list(kernels.values())
 
 
 def in_parallel(adapter: str) -> Iterator[Result]:
@@ -103,7 +103,7 @@ def in_parallel(adapter: str) -> Iterator[Result]:
     backend: Any = Device(adapter).backend
     kernels, cores = distinct_kernels(backend.target), pipelines.cores()
 
-    def made(threads: int) -> Call:
+    def measured(threads: int) -> Call:
         def run(_: int) -> None:
             pipelines.cores = lambda: threads
             backend.pipeline_cache.clear()
@@ -113,7 +113,7 @@ def in_parallel(adapter: str) -> Iterator[Result]:
         return run
 
     name = f"{len(kernels)} pipelines by 1 thread / by {cores}"
-    yield Result(name, ratio(made(1), made(cores)), at_least=1.3 if cores > 1 else None)
+    yield Result(name, ratio(measured(1), measured(cores)), at_least=1.3 if cores > 1 else None)
 
 
 def mixed(count: int) -> GraphDesc:

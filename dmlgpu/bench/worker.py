@@ -19,6 +19,7 @@ from typing import Any
 from dmlgpu.bench.ceilings import Ceilings, measure_ceilings
 from dmlgpu.bench.numpy_baseline import NumpyBaseline
 from dmlgpu.bench.prepared import PreparedOnnxModel, PreparedOperator, PreparedWorkload, Sample
+from dmlgpu.bench.prepared_kernel import KernelReference, PreparedKernel
 from dmlgpu.bench.workload import Workload
 from dmlgpu.common.errors import DmlError, NotSupported
 from dmlgpu.common.processes import (
@@ -158,6 +159,8 @@ Prepare = Callable[[Device, Workload, bool, bool], PreparedWorkload]
 
 def prepare(device: Device, workload: Workload, checked: bool, plain: bool) -> PreparedWorkload:
     """Make a workload ready on a device, or in plain NumPy."""
+    if workload.kernel is not None:
+        return KernelReference(workload) if plain else PreparedKernel(device, workload, checked=checked)
     if plain:
         return NumpyBaseline(workload)
     kind = PreparedOnnxModel if workload.model else PreparedOperator

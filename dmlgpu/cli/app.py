@@ -9,30 +9,20 @@ from typing import Annotated, Any
 import typer
 
 from dmlgpu import __version__
-from dmlgpu.cli import bench_app, demo_app
+from dmlgpu.cli import bench_app, demo_app, run_app
 from dmlgpu.cli.main import verb
 from dmlgpu.cli.options import (
     MAX_SECONDS,
     Adapter,
-    BindingShapes,
     CasePatterns,
-    DenotationOverrides,
-    DispatchInterval,
-    DispatchIterations,
-    DispatchRepeat,
     Drivers,
     Json,
-    MillisecondsToRun,
-    NameOverrides,
     OperatorNames,
     Precise,
-    PrintBindings,
     Profile,
     Records,
     Sizes,
-    TimingVerbosity,
     Types,
-    WarmupSamples,
     Without,
     Workers,
     complete_profiles,
@@ -136,7 +126,7 @@ def ops(
 @app.command()
 def show(
     *,
-    what: Annotated[str, subject("CASE|OPERATOR|MODEL", "What to look into.")],
+    what: Annotated[str, subject("CASE|OPERATOR|MODEL|KERNEL", "What to look into.")],
     adapter: Adapter = None,
     wgsl: Annotated[bool, typer.Option("--wgsl", help="Print the kernels' text, and nothing else.")] = False,
     dump: Annotated[
@@ -154,7 +144,8 @@ def show(
 
     CASE is any name that `dmlgpu test` knows; OPERATOR shows its typical case; MODEL is a DxDispatch model
     (MODEL.json), an ONNX model (MODEL.onnx: what runs where), or a Python file (FILE.py, FILE.py:NAME) that defines a
-    GraphDesc, an OperatorDesc, or `outputs`, a list of expressions of a Graph.
+    GraphDesc, an OperatorDesc, or `outputs`, a list of expressions of a Graph. Of a kernel of your own (KERNEL.wgsl):
+    entry points, bindings, overrides, and whether it compiles; exit code 1 if not.
 
     \b
     Examples:
@@ -163,6 +154,7 @@ def show(
       dmlgpu show graph-float32-16-s0 --full
       dmlgpu show model.py:outputs --without element-wise
       dmlgpu show model.onnx --shape x=1x3x48x192
+      dmlgpu show kernel.wgsl --adapter 0
       dmlgpu show gather_nd1 --wgsl | less
       dmlgpu show convolution --json | jq '.shown[0].kernels[].reason'
     """
@@ -181,94 +173,7 @@ def show(
     )
 
 
-def _show_adapters(requested: bool) -> None:
-    if requested:
-        verb("devices").show(None, False)
-        raise typer.Exit
-
-
-@app.command()
-def run(
-    *,
-    model: Annotated[
-        Path, typer.Argument(help="A model: DxDispatch's JSON, or ONNX.", metavar="MODEL.json|MODEL.onnx")
-    ],
-    output_dir: Annotated[
-        Path | None, typer.Option("--output-dir", "-o", metavar="DIR", help="Where files are written.")
-    ] = None,
-    inputs: Annotated[
-        list[str] | None,
-        typer.Option("--input", "-i", metavar="NAME=FILE.npy", help="An input of an ONNX model; may be repeated."),
-    ] = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Compare every node with the reference, and with onnxruntime or onnx.")
-    ] = False,
-    profile: Annotated[
-        bool,
-        typer.Option(
-            "--profile",
-            help="Print where the time of a run goes, by kernel and by node, and the share of the device's ceiling.",
-        ),
-    ] = False,
-    profile_json: Annotated[
-        Path | None, typer.Option("--profile-json", metavar="FILE.json", help="Write the same as JSON.")
-    ] = None,
-    trace: Annotated[
-        Path | None, typer.Option("--trace", metavar="FILE.json", help="Write a trace of host and device for Chrome.")
-    ] = None,
-    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Run so many times, and print the times.")] = 1,
-    adapter: Adapter = None,
-    precise: Precise = False,
-    allow_paths: Annotated[
-        bool,
-        typer.Option("--allow-paths", help="Let the model read and write files anywhere; only for models you trust."),
-    ] = False,
-    dispatch_iterations: DispatchIterations = 1,
-    dispatch_repeat: DispatchRepeat = 1,
-    milliseconds_to_run: MillisecondsToRun = None,
-    dispatch_interval: DispatchInterval = 0,
-    warmup_samples: WarmupSamples = 1,
-    timing_verbosity: TimingVerbosity = 0,
-    name_overrides: NameOverrides = None,
-    denotation_overrides: DenotationOverrides = None,
-    binding_shapes: BindingShapes = None,
-    print_onnx_bindings: PrintBindings = False,
-    show_adapters: Annotated[
-        bool,
-        typer.Option(
-            "--show-adapters",
-            "--show_adapters",
-            "-s",
-            callback=_show_adapters,
-            is_eager=True,
-            help="List the adapters.",
-        ),
-    ] = False,
-) -> None:
-    """Run a model: DxDispatch's initialises, dispatches, prints, writes files; an ONNX model prints its outputs.
-
-    A DxDispatch model reads files of its own folder and writes into the output directory, unless --allow-paths is
-    given. Options of timing and of free dimensions are DxDispatch's; with one of them, and without --input, an ONNX
-    model runs as DxDispatch runs it: on inputs of zeros, for its times.
-
-    \b
-    Examples:
-      dmlgpu run model.json
-      dmlgpu run model.json --dispatch_iterations 100 -v 1
-      dmlgpu run model.onnx -f batch:8 -t 2000
-      dmlgpu run model.json --output-dir results --adapter numpy
-      dmlgpu run model.onnx --input x=picture.npy --output-dir results
-      dmlgpu run model.onnx --input x=picture.npy --profile --repeat 20
-    """
-    module = verb("run")
-    timing = module.TimingOptions(
-        dispatch_iterations, dispatch_repeat, milliseconds_to_run, dispatch_interval, warmup_samples
-    )
-    overrides = module.onnx_options(name_overrides, denotation_overrides, binding_shapes)
-    dispatching = module.DispatchOptions(timing, timing_verbosity, overrides, print_onnx_bindings)
-    onnx = {"inputs": tuple(inputs or ()), "check": check, "profile": profile, "profile_json": profile_json}
-    onnx |= {"trace": trace, "repeat": repeat}
-    module.run(model, output_dir, adapter, precise=precise, allow_paths=allow_paths, dispatching=dispatching, **onnx)
+app.command()(run_app.run)
 
 
 @app.command()
@@ -442,7 +347,7 @@ def tune(
     elif take is not None:
         module.take(adapter, take)
     else:
-        module.tune(module.asked(what or [], sizes or [], types or []), adapter, budget, record)
+        module.tune(module.find_requested(what or [], sizes or [], types or []), adapter, budget, record)
 
 
 @app.command()

@@ -14,8 +14,8 @@ from dmlgpu.cli import tables
 from dmlgpu.cli.devices import choose_adapter
 from dmlgpu.cli.tables import status
 from dmlgpu.common.files import whole_file
+from dmlgpu.common.pictures import load_picture
 from dmlgpu.compiler.target import AdapterInfo
-from dmlgpu.demo.drawing import load_picture
 from dmlgpu.demo.ocr import (
     OcrComparison,
     OcrModels,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import statistics
 import sys
 import time
@@ -23,7 +24,7 @@ from dmlgpu.frontends.dxdispatch import OnnxOptions, TimingOptions
 from dmlgpu.runtime.device import Device
 
 if TYPE_CHECKING:
-    from dmlgpu.frontends.onnx.checking import Divergence
+    from dmlgpu.frontends.onnx.checking import Divergence, ModelCheck
     from dmlgpu.frontends.onnx.segments import Segment
     from dmlgpu.frontends.onnx.session import Session
     from dmlgpu.frontends.onnx.watching import RunProfile
@@ -57,6 +58,11 @@ def run(
         AdapterNotFound: no adapter matches.
         DmlError: the device refuses the model.
     """
+    if model.suffix.lower() == ".py":
+        raise InvalidArgument(
+            f"run: model must be a .onnx or DxDispatch's .json file, got a Python script; for one that imports "
+            f"pydirectml: python -m dmlgpu.frontends.pydirectml {shlex.quote(str(model))}"
+        )
     onnx, dispatch = OnnxRunOptions(**options), dispatching or DispatchOptions()
     if onnx != OnnxRunOptions() and (model.suffix.lower() != ".onnx" or dispatch != DispatchOptions()):
         wrong = model.name if model.suffix.lower() != ".onnx" else "options of DxDispatch's beside them"
@@ -82,6 +88,33 @@ def run(
         timing=dispatch.timing,
         print_onnx_bindings=dispatch.print_bindings,
     )
+
+
+def run_many(
+    model: Path,
+    output_dir: Path | None,
+    adapter: str | None,
+    many: Mapping[str, Any],
+    *,
+    precise: bool,
+    dispatching: DispatchOptions,
+    **options: Any,
+) -> None:
+    """Run a model in ONNX on many files: ``many`` has the fields of ``map_onnx.ManyInputs``.
+
+    Raises:
+        InvalidArgument: the package ``onnx`` is not installed, or an option is not for many files.
+        DmlError: as ``map_onnx.run``.
+    """
+    frontend()
+    from dmlgpu.cli import map_onnx  # noqa: PLC0415  the extra is there
+
+    if OnnxRunOptions(**options) != OnnxRunOptions() or dispatching != DispatchOptions():
+        raise InvalidArgument(
+            "run: --inputs runs a model once on each file; --input, --check, --profile, --trace, --repeat and "
+            "DxDispatch's options are for one run: leave --inputs out"
+        )
+    map_onnx.run(model, output_dir, adapter, map_onnx.ManyInputs.of_options(many), precise=precise)
 
 
 Array = NDArray[Any]
@@ -160,7 +193,7 @@ def run_onnx(
                 stream.write(json.dumps(profile.trace()).encode())
             print(f"trace written to {options.trace}")
     if options.check:
-        _report_check(onnx.checking.check(model, device, arrays), output_dir or Path())
+        _report_check(session.check(arrays), output_dir or Path())
 
 
 class _Progress:
@@ -219,24 +252,21 @@ def _save(folder: Path, name: str, array: Array) -> Path:
     return path
 
 
-def _report_check(check: Any, folder: Path) -> None:
-    """Print what a check found, and save the inputs of the first node that diverges."""
-    for name, why in check.against.items():
-        print(f"compared with {name}" if not why else f"{name} cannot run the model: {why}")
-    if not check.divergences:
-        print(f"{check.compared} outputs of nodes agree")
+def _report_check(check: ModelCheck, folder: Path) -> None:
+    """Print what a check found, and save the inputs of the first node that is at fault."""
+    if not check.faults:
+        print(check)
         return
-    first: Divergence = check.divergences[0]
+    for line in str(check).splitlines()[:-2]:
+        print(line)
+    first: Divergence = check.faults[0]
     where = folder / "divergent"
     saved = [_save(where, name, array) for name, array in first.inputs.items()]
     for name, array in (("found", first.actual), ("expected", np.asarray(first.expected))):
         saved.append(_save(where, f"{first.output} {name}", array))
-    what = f"{first.op_type} {first.node!r}: output" if first.node else "the model, run as a whole: output"
     print(f"written to {where}: {', '.join(path.name for path in saved)}")
-    raise InvalidState(
-        f"check: {what} {first.output!r} differs from the {first.against} by up to {first.error:.3g}; "
-        f"{len(check.divergences)} of {check.compared} outputs of nodes differ"
-    )
+    count = len({divergence.output for divergence in check.faults})
+    raise InvalidState(f"check: {first}; {count} of {check.compared} outputs of nodes differ")
 
 
 def read_array(option: str, text: str) -> tuple[str, Array]:

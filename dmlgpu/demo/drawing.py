@@ -1,27 +1,12 @@
-"""What the demos share: pictures that are read, and how theirs are drawn. Needs the ``demo`` extra."""
+"""What the demos share: how their pictures are drawn. Needs the ``demo`` extra."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from PIL import Image, ImageDraw, ImageFont, ImageOps
+from PIL import Image, ImageDraw, ImageFont
 
 BACKGROUND, INK, FAINT = "#15181d", "#f4f1ea", "#9aa3ad"
 RADIUS = 10
 SCALE = 4  # words and rounded corners are drawn larger, then shrunk: at its own size the font is uneven
-
-
-def load_picture(path: Path) -> Image.Image:
-    """Return a picture in RGB, turned as its file says.
-
-    Raises:
-        OSError: the file is missing or is no picture.
-    """
-    try:
-        with Image.open(path) as opened:
-            return ImageOps.exif_transpose(opened).convert("RGB")
-    except (Image.DecompressionBombError, SyntaxError, ValueError) as error:  # what Pillow raises beside OSError
-        raise OSError(f"{path}: {error}") from error
 
 
 def paste_rounded(canvas: Image.Image, image: Image.Image, corner: tuple[int, int], size: tuple[int, int]) -> None:

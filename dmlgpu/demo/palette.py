@@ -21,10 +21,11 @@ from dmlgpu.catalog.descs import ElementWiseDifferenceSquare, Reduce
 from dmlgpu.catalog.enums import AxisDirection, DataType, ReduceFunction
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common.pictures import load_picture
 from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Tolerance, Ulp
 from dmlgpu.conformance.running.outcome import Verdict, compare
-from dmlgpu.demo.drawing import BACKGROUND, FAINT, INK, load_picture, paste_rounded, write
+from dmlgpu.demo.drawing import BACKGROUND, FAINT, INK, paste_rounded, write
 from dmlgpu.runtime.buffer import Buffer
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.operator import CompiledOperator

@@ -11,23 +11,24 @@ from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, TENSOR_ALIGNMENT, TensorDesc
-from dmlgpu.common import coercion as kinds
+from dmlgpu.common import coercion
 from dmlgpu.common.errors import DmlError, InvalidArgument, InvalidDescription, NotSupported, shown
 from dmlgpu.runtime.shared import as_device
+from dmlgpu.tensors.array_like import has_float64, in_float32, warn_of_float32
 from dmlgpu.tensors.memory import NOTHING, NodeMemory, Recorder, current_caller, recorder, unrecorded
 from dmlgpu.tensors.preparation import (
     EmptyOperand,
     data_type_for,
+    empty_result,
     hashable,
     in_words_of,
-    is_telling,
-    of_nothing,
     prepare,
+    returns_bool,
     short,
     signature,
 )
-from dmlgpu.tensors.session import Prepared, Session, session_of
-from dmlgpu.tensors.strided import Strided, behind_binding
+from dmlgpu.tensors.session import EagerSession, Prepared, session_of
+from dmlgpu.tensors.strided import TensorBase, behind_binding
 from dmlgpu.tensors.types import as_array, as_number, is_number
 
 BOOLEAN_TYPES = (DataType.UINT8,)
@@ -62,7 +63,7 @@ class OperatorCall:
             for operand in value if is_list else (value,):
                 if field in self._types:
                     break
-                if isinstance(operand, Strided):
+                if isinstance(operand, TensorBase):
                     self._types[field] = operand.data_type
                 elif isinstance(operand, np.ndarray):
                     name = f"{short(field)}[0]" if is_list else short(field)
@@ -87,7 +88,7 @@ class OperatorCall:
 
     def _operand(self, name: str, field: str, value: Any) -> Any:
         """Take one input: note where it lies, and return how."""
-        if not isinstance(value, Strided):
+        if not isinstance(value, TensorBase):
             if isinstance(value, np.ndarray):
                 as_array(self._caller, name, value, None)
                 value = self._tensor_of(value)
@@ -107,7 +108,7 @@ class OperatorCall:
             raise EmptyOperand(f"{self._caller}: {name} must have at least one element, got sizes {list(value.sizes)}")
         return self._bind(field, name, value)
 
-    def _tensor_of(self, array: Any) -> Strided:
+    def _tensor_of(self, array: Any) -> TensorBase:
         """Return an operand that is an array as a tensor."""
         raise NotImplementedError
 
@@ -115,7 +116,7 @@ class OperatorCall:
         """Note where a number lies that is an operand, and return how."""
         raise NotImplementedError
 
-    def _bind(self, field: str, name: str, tensor: Strided) -> Any:
+    def _bind(self, field: str, name: str, tensor: TensorBase) -> Any:
         """Note where an operand lies, an input's field by this name, and return how."""
         raise NotImplementedError
 
@@ -152,24 +153,24 @@ class DeviceCall(OperatorCall):
     """A call that runs on a device."""
 
     def __init__(
-        self, caller: str, kind: type[OperatorDesc], values: Mapping[str, Any], first: Strided | None, device: Any
+        self, caller: str, kind: type[OperatorDesc], values: Mapping[str, Any], first: TensorBase | None, device: Any
     ):
         self.device = as_device(caller, device) if first is None else first.buffer.device
         if first is not None and device is not None:
             check_device(caller, device, self.device)
-        self.session: Session = session_of(self.device)
-        self._kept: list[Strided] = []  # copies, until the operator is submitted
+        self.session: EagerSession = session_of(self.device)
+        self._kept: list[TensorBase] = []  # copies, until the operator is submitted
         super().__init__(caller, kind, values)
 
-    def _tensor_of(self, array: Any) -> Strided:
-        tensor: Strided = Strided.result_class(array, device=self.device)
+    def _tensor_of(self, array: Any) -> TensorBase:
+        tensor: TensorBase = TensorBase.result_class(array, device=self.device)
         return tensor
 
     def _bind_number(self, value: int | float, data_type: DataType) -> Any:
         self.places.append((self.session.number(value, data_type).memory, 0))
         return data_type, (1,), None
 
-    def _bind(self, field: str, name: str, tensor: Strided) -> Any:
+    def _bind(self, field: str, name: str, tensor: TensorBase) -> Any:
         if tensor.buffer.device is not self.device:
             raise InvalidArgument(
                 f"{self._caller}: {name} must be on the device of the other operands, '{self.device.adapter}', got one "
@@ -264,12 +265,12 @@ def call_op(
         OutOfMemory: no room for the outputs.
     """
     label = caller or current_caller.get()
-    first: Strided | None = None
+    first: TensorBase | None = None
     has_arrays = False
     for field in kind.input_fields:
         value: Any = values.get(field)
         for operand in value if isinstance(value, list | tuple) else (value,):
-            if isinstance(operand, Strided):
+            if isinstance(operand, TensorBase):
                 first = operand if first is None else first
                 if graph is None and isinstance(operand.buffer, NodeMemory):
                     graph = operand.buffer.graph
@@ -282,32 +283,36 @@ def call_op(
             return _call_on_arrays(
                 kind, values, types=types, sizes=sizes, requested=requested, device=device, caller=label
             )
-    boolean = is_telling(kind, values)
+    boolean = returns_bool(kind, values)
     absent = [
-        field for field, present in requested.items() if not kinds.argument(label, short(field), kinds.boolean, present)
+        field
+        for field, present in requested.items()
+        if not coercion.argument(label, short(field), coercion.boolean, present)
     ]
     try:
         if graph is not None or trace is not None:
-            target = trace if graph is None or (trace is not None and graph.is_traced) else graph
-            if not isinstance(target, Recorder):
-                raise InvalidArgument(f"{label}: graph must be a Graph or None, got {type(target).__name__}")
-            if target.is_traced and trace is None:
-                target._refuse_reading()
-            return target._call(
-                label, kind, values, types=types, sizes=sizes, absent=absent, boolean=boolean, name=name, device=device
-            )
+            options: Any = {"types": types, "sizes": sizes, "absent": absent, "boolean": boolean, "name": name}
+            return _record(graph, trace, label, kind, values, device=device, **options)
         call = DeviceCall(label, kind, values, first, device)
     except EmptyOperand:
-        data_type, empty = of_nothing(label, kind, values, types)
+        data_type, empty = empty_result(label, kind, values, types)
         assert first is not None
         buffer = session_of(first.device).pool.take(first.device, 0, label)
-        return (Strided.result_class._packed(buffer, data_type, empty, boolean),)
+        return (TensorBase.result_class._packed(buffer, data_type, empty, boolean),)
     key = call.key(types, sizes, absent)
     prepared = None if key is None else call.session.compiled.get(key)
     if prepared is None:
-        prepared = call.compile(key, types, sizes, absent)
+        try:
+            prepared = call.compile(key, types, sizes, absent)
+        except InvalidArgument:
+            if not has_float64(values):
+                raise
+            options = {"types": types, "sizes": sizes, "requested": requested, "device": device, "caller": label}
+            results = call_op(kind, in_float32(label, values), **options)
+            warn_of_float32(label)
+            return results
     buffers = call.session.execute(call.device, prepared, call.places, label)
-    is_scalar, result_class = first is not None and call.is_scalar, Strided.result_class
+    is_scalar, result_class = first is not None and call.is_scalar, TensorBase.result_class
     return tuple(
         [
             None
@@ -320,13 +325,37 @@ def call_op(
     )
 
 
+def _record(
+    graph: Recorder | None,
+    trace: Recorder | None,
+    label: str,
+    kind: type[OperatorDesc],
+    values: Mapping[str, Any],
+    **options: Any,
+) -> tuple[Any, ...]:
+    """Add a call to a graph or to the function that is being traced, whose operands of float64 may be converted."""
+    target = trace if graph is None or (trace is not None and graph.is_traced) else graph
+    if not isinstance(target, Recorder):
+        raise InvalidArgument(f"{label}: graph must be a Graph or None, got {type(target).__name__}")
+    if target.is_traced and trace is None:
+        target._refuse_reading()
+    try:
+        return target._call(label, kind, values, **options)
+    except InvalidArgument:
+        if not (target.is_traced and has_float64(values)):
+            raise
+        results = target._call(label, kind, in_float32(label, values), **options)
+    warn_of_float32(label)
+    return results
+
+
 def _call_on_arrays(kind: type[OperatorDesc], values: Mapping[str, Any], **options: Any) -> tuple[Any, ...]:
     """Call an operator on copies of arrays on a device, at once, and return arrays."""
     with unrecorded():
         return tuple([None if output is None else output.numpy() for output in call_op(kind, values, **options)])
 
 
-def aligned_copy(caller: str, tensor: Strided) -> Any:
+def aligned_copy(caller: str, tensor: TensorBase) -> Any:
     """Return the buffer of a packed copy of a view that does not begin where bindings may: a slice of what lies from a
     binding's first byte on, in which the view is the second of two along a leading dimension."""
     bits = tensor.data_type.bits

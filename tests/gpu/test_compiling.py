@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from gpu_programs import add, kernel, output_slot, program
 
 import dmlgpu
 from dmlgpu import DataType, Device, TensorDesc, Timings
-from dmlgpu.common.errors import DeviceRemoved, ShaderError
+from dmlgpu.common.errors import DeviceRemoved, NotSupported, ShaderError
 from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.ops import directml as functions
@@ -31,10 +32,10 @@ def sums(backend: GpuBackend, values: list[int]) -> Program:
     return program(backend, *kernels)
 
 
-def run(backend: GpuBackend, given: Program) -> int:
+def run(backend: GpuBackend, program: Program) -> int:
     """What adding to 0 makes."""
     buffer = backend.create_buffer(256, "buffer")
-    work = backend.prepare(given).bind(Resources((), (Range(buffer, 0, 256),)))
+    work = backend.prepare(program).bind(Resources((), (Range(buffer, 0, 256),)))
     backend.wait(backend.submit(work))
     (result,) = set(backend.read(buffer, 0, 256).view(np.uint32).tolist())
     return result
@@ -53,9 +54,9 @@ def compiling(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[str], None
     def before_each(action: Callable[[str], None]) -> None:
         compile_one = GpuPipelines._compile
 
-        def compile_after(self: GpuPipelines, operator: str, one: Any, layout: Any) -> Any:
-            action(one.label)
-            return compile_one(self, operator, one, layout)
+        def compile_after(self: GpuPipelines, operator: str, kernel: Any, layout: Any) -> Any:
+            action(kernel.label)
+            return compile_one(self, operator, kernel, layout)
 
         monkeypatch.setattr(GpuPipelines, "_compile", compile_after)
 
@@ -65,13 +66,13 @@ def compiling(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[str], None
 def test_equal_kernels_of_a_program_are_compiled_once(
     fresh: GpuBackend, compiling: Callable[[Callable[[str], None]], None]
 ) -> None:
-    made: list[str] = []
-    compiling(made.append)
-    given = sums(fresh, [1, 2, 1, 3, 2, 1])
-    assert [one.label for one in fresh.prepare(given).new] == ["add 1", "add 2", "add 3"]
-    assert sorted(made) == ["add 1", "add 2", "add 3"]
-    assert run(fresh, given) == 10
-    assert len(made) == 3
+    labels: list[str] = []
+    compiling(labels.append)
+    program = sums(fresh, [1, 2, 1, 3, 2, 1])
+    assert [kernel.label for kernel in fresh.prepare(program).new] == ["add 1", "add 2", "add 3"]
+    assert sorted(labels) == ["add 1", "add 2", "add 3"]
+    assert run(fresh, program) == 10
+    assert len(labels) == 3
 
 
 def test_threads_that_make_equal_kernels_share_them(
@@ -80,14 +81,14 @@ def test_threads_that_make_equal_kernels_share_them(
     if fresh.info.backend != "OpenGL":  # whose pipelines are made in turn
         both = threading.Barrier(2, timeout=60)
         compiling(lambda _: both.wait() and None)
-    made: list[Any] = []
-    threads = [threading.Thread(target=lambda: made.append(fresh.prepare(add(fresh, 1)))) for _ in range(2)]
+    preparations: list[Any] = []
+    threads = [threading.Thread(target=lambda: preparations.append(fresh.prepare(add(fresh, 1)))) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert len(fresh._pipelines) == 1
-    assert sorted(len(one.new) for one in made) == [0, 1]
+    assert sorted(len(preparation.new) for preparation in preparations) == [0, 1]
 
 
 def test_the_first_kernel_that_does_not_compile_is_named(backend: GpuBackend) -> None:
@@ -140,26 +141,88 @@ def test_timings_tell_what_took_how_long(adapter: AdapterInfo) -> None:
     image = graph.input((1, 1, 4, 4))
     result = functions.activation_softmax1(image + graph.constant(np.ones((1, 1, 4, 4), np.float32)), axes=(3,))
     first, second = Device(adapter), Device(adapter)
-    timings, again, other = (one.compile_graph(graph.desc([result])).timings for one in (first, first, second))
-    for found in (timings, again, other):
-        assert isinstance(found, Timings)
-        assert min(found.planning, found.rendering, found.driver, found.upload) > 0
-        assert found.total == found.planning + found.rendering + found.driver + found.upload
+    timings, again, other = (device.compile_graph(graph.desc([result])).timings for device in (first, first, second))
+    for measured in (timings, again, other):
+        assert isinstance(measured, Timings)
+        assert min(measured.planning, measured.rendering, measured.driver, measured.upload) > 0
+        assert measured.total == measured.planning + measured.rendering + measured.driver + measured.upload
 
 
 def test_timings_count_the_translation_once(fresh: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     executable = fresh.prepare(sums(fresh, [1, 2]))
-    made = executable._timings
+    executable_timings = executable._timings
     waited: list[int] = []
+
+    def wait(serial: int) -> None:
+        waited.append(serial)
+        fresh._queue._count_waiting(time.perf_counter() - 0.25)
+
+    executable._translation, fresh._queue._translations = None, []
     monkeypatch.setattr(fresh._queue, "is_done", lambda serial: False)
-    monkeypatch.setattr(fresh._queue, "wait", waited.append)
+    monkeypatch.setattr(fresh._queue, "wait", wait)
     executable.translated_by(fresh._queue, 7)
     timings = executable.timings
     assert waited == [7]
-    assert timings.driver > made.driver
-    assert (timings.upload, timings.planning) == (made.upload, made.planning)
+    assert timings.driver > executable_timings.driver
+    assert (timings.upload, timings.planning) == (executable_timings.upload, executable_timings.planning)
     assert executable.timings == timings
     assert waited == [7]
+
+
+@pytest.mark.parametrize("asked_before", [False, True])
+def test_timings_of_a_function_add_up_to_its_first_call(adapter: AdapterInfo, asked_before: bool) -> None:
+    device = Device(adapter)
+    x = dmlgpu.Tensor(np.ones((3, 29 + asked_before), np.float32), device=device)  # sizes that nothing else has
+
+    @dmlgpu.compile
+    def layer(x: dmlgpu.Tensor) -> dmlgpu.Tensor:
+        return dmlgpu.ops.softmax(dmlgpu.ops.tanh(x) * 3 + 1, axis=-1)
+
+    start = time.perf_counter()
+    before = layer.operator(x).timings if asked_before else None
+    layer(x).numpy()
+    seconds = time.perf_counter() - start
+    timings = layer.operator(x).timings
+    assert timings is not None and before in (None, timings)
+    assert timings.total <= seconds
+    if adapter.backend == "Vulkan":  # OpenGL's drivers translate in the first dispatch itself
+        assert timings.total > 0.5 * seconds  # the rest is the run, and reading the result
+
+
+def test_timings_of_a_session_add_up_to_its_first_run(adapter: AdapterInfo) -> None:
+    onnx = pytest.importorskip("onnx")
+    info = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["rows", 31]) for name in ("x", "y")]
+    nodes = [onnx.helper.make_node("Softmax", ["x"], ["z"]), onnx.helper.make_node("Tanh", ["z"], ["y"])]
+    graph = onnx.helper.make_graph(nodes, "m", info[:1], info[1:])
+    session = dmlgpu.load(onnx.helper.make_model(graph, ir_version=9), Device(adapter))
+    assert session.timings is None
+    start = time.perf_counter()
+    session.run({"x": np.ones((7, 31), np.float32)})
+    seconds = time.perf_counter() - start
+    timings = session.timings
+    assert timings is not None and timings.total <= seconds
+    if adapter.backend == "Vulkan":
+        assert timings.total > 0.5 * seconds
+    session.run({"x": np.ones((7, 31), np.float32)})
+    assert session.timings == timings
+
+
+def test_what_was_compiled_before_takes_no_time(adapter: AdapterInfo) -> None:
+    device = Device(adapter)
+    operators = [device.compile_operator(device.create_operator(RELU)) for _ in range(2)]
+    start = time.perf_counter()
+    again = device.compile_operator(device.create_operator(RELU))
+    seconds = time.perf_counter() - start
+    assert operators[0].timings is not None and again.timings is not None
+    assert again.timings.total <= seconds
+
+
+def test_functions_explain_themselves(adapter: AdapterInfo) -> None:
+    layer = dmlgpu.compile(lambda x: dmlgpu.ops.relu(x) + 1)
+    explanation = layer.explain(dmlgpu.Tensor(np.ones(8, np.float32), device=Device(adapter)))
+    assert len(explanation.kernels) == 1
+    with pytest.raises(NotSupported, match=r"explain: 'NumPy: .*' runs no kernels; pass tensors of another device"):
+        layer.explain(dmlgpu.Tensor(np.ones(8, np.float32), device="numpy"))
 
 
 def test_the_adapter_numpy_compiles_nothing() -> None:

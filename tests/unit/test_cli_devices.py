@@ -32,7 +32,7 @@ NUMPY = AdapterInfo(name="numpy", backend="NumPy", kind="cpu", vendor="", driver
 @pytest.fixture
 def two_adapters(monkeypatch):
     monkeypatch.setattr(devices, "adapters", lambda: (CARD, NUMPY))
-    monkeypatch.setattr(devices, "choose_adapter", lambda wanted, announce=True: NUMPY if wanted else CARD)
+    monkeypatch.setattr(devices, "choose_adapter", lambda requested, announce=True: NUMPY if requested else CARD)
 
 
 def test_text_in_a_pipe(two_adapters, capsys):
@@ -85,8 +85,8 @@ def test_json(two_adapters, capsys):
 @pytest.fixture
 def all_drivers(monkeypatch):
     brought = LocatedAdapter(CARD, 0, (("VK_DRIVER_FILES", "/x/card.json"),), "Example GPU Vulkan")
-    found = Discovery((LocatedAdapter(NUMPY, 1, (), "numpy"), brought), ("/x/old.json: no answer",))
-    monkeypatch.setattr("dmlgpu.cli.devices.all_drivers", lambda paths: found)
+    discovery = Discovery((LocatedAdapter(NUMPY, 1, (), "numpy"), brought), ("/x/old.json: no answer",))
+    monkeypatch.setattr("dmlgpu.cli.devices.all_drivers", lambda paths: discovery)
 
 
 def test_every_driver_of_the_machine(all_drivers, capsys):

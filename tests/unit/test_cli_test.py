@@ -97,14 +97,14 @@ def test_a_failing_run(misbehaving, capsys):
 
 
 def test_the_kernels_of_a_wrong_result_are_named():
-    found = Outcome(
+    outcome = Outcome(
         "gemm-x", Status.FAIL, wrong=1, elements=1, kernels=("gemm small (matrix/gemm)", "gemm merge (x/y)")
     )
-    assert list(failure_lines(found, "dmlgpu test", ""))[2:] == [
+    assert list(failure_lines(outcome, "dmlgpu test", ""))[2:] == [
         "  ran as: gemm small (matrix/gemm); gemm merge (x/y)",
         "  again: dmlgpu test",
     ]
-    assert Outcome.from_json(found.to_json()) == found
+    assert Outcome.from_json(outcome.to_json()) == outcome
     assert "kernels" not in Outcome("gemm-x", Status.PASS).to_json()
 
 
@@ -388,8 +388,8 @@ def test_all_drivers_in_one_file_and_one_table(altered, tmp_path, capsys):
     path = tmp_path / "runs.jsonl"
     assert main(["test", "-d", "all", "-a", "#1", "-a", "2", "--suite", "altered", "-k", "far-1", "-o", str(path)]) == 1
     captured = capsys.readouterr()
-    told, *progress = captured.err.splitlines()
-    assert told == "dmlgpu: x.json: no answer"
+    problem, *progress = captured.err.splitlines()
+    assert problem == "dmlgpu: x.json: no answer"
     assert [line.partition(",")[0] for line in progress] == ["numpy #1: 1 of 1 case", "altered: 1 of 1 case"]
     lines = captured.out.splitlines()
     assert lines[:2] == [
@@ -407,7 +407,7 @@ def test_all_drivers_in_one_file_and_one_table(altered, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("wanted", "labels"),
+    ("requested", "labels"),
     [
         ((), ["numpy #1", "numpy #2", "altered"]),
         (("all",), ["numpy #1", "numpy #2", "altered"]),
@@ -416,8 +416,8 @@ def test_all_drivers_in_one_file_and_one_table(altered, tmp_path, capsys):
         (("ALTERED", "0"), ["altered", "numpy #1"]),
     ],
 )
-def test_some_of_the_drivers(altered, wanted, labels):
-    assert [one.label for one in choose_adapters(wanted, ["all"])] == labels
+def test_some_of_the_drivers(altered, requested, labels):
+    assert [adapter.label for adapter in choose_adapters(requested, ["all"])] == labels
 
 
 def test_an_adapter_of_another_driver_is_pointed_to(altered, capsys):
@@ -426,10 +426,10 @@ def test_an_adapter_of_another_driver_is_pointed_to(altered, capsys):
     assert first == (f"dmlgpu: no adapter matches 'Altered': --drivers all finds {NUMPY_ADAPTER}; available adapters:")
 
 
-@pytest.mark.parametrize("wanted", ["card", "7"])
-def test_what_no_driver_has_is_not_pointed_to(altered, wanted):
+@pytest.mark.parametrize("requested", ["card", "7"])
+def test_what_no_driver_has_is_not_pointed_to(altered, requested):
     with pytest.raises(AdapterNotFound) as error:
-        choose_adapters([wanted])
+        choose_adapters([requested])
     assert "--drivers" not in str(error.value)
 
 
@@ -440,11 +440,11 @@ def test_several_patterns(capsys):
     assert "argmin-example1" in names and {name.partition("-")[0] for name in names} == {"argmin", "argmax"}
 
 
-@pytest.mark.parametrize("wanted", ["card", "3"])
-def test_none_of_the_drivers(altered, wanted):
+@pytest.mark.parametrize("requested", ["card", "3"])
+def test_none_of_the_drivers(altered, requested):
     with pytest.raises(AdapterNotFound) as error:
-        choose_adapters([wanted], ["all"])
-    assert str(error.value) == str(AdapterNotFound(wanted, [str(NUMPY_ADAPTER)] * 3))
+        choose_adapters([requested], ["all"])
+    assert str(error.value) == str(AdapterNotFound(requested, [str(NUMPY_ADAPTER)] * 3))
 
 
 def test_drivers_without_adapters(altered, monkeypatch, capsys):

@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 from distributed import CancelledError
 
+from dmlgpu.common import dask_client
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.conformance.cluster import cluster as cluster_module
 from dmlgpu.conformance.cluster import worker
-from dmlgpu.conformance.cluster.cluster import SHARD_SIZE, Cluster, ClusterAdapter, ClusterJob, ShardQueue, connect
+from dmlgpu.conformance.cluster.cluster import SHARD_SIZE, Cluster, ClusterAdapter, ClusterJob, ShardQueue
 from dmlgpu.conformance.cluster.worker import Announcement, _resource, announce, differences
 from dmlgpu.conformance.drivers import discovery
 from dmlgpu.conformance.drivers.discovery import Discovery, LocatedAdapter
@@ -209,8 +210,11 @@ def test_a_cancelled_shard_goes_out_again(run, client):
     ],
 )
 def test_workers_share_an_adapter_of_the_same_driver_and_software(change, software, is_same):
-    here = machine()
-    names = {_resource(NUMPY_ADAPTER, here), _resource(replace(NUMPY_ADAPTER, **change), {**here, **software})}
+    this_machine = machine()
+    names = {
+        _resource(NUMPY_ADAPTER, this_machine),
+        _resource(replace(NUMPY_ADAPTER, **change), {**this_machine, **software}),
+    }
     assert len(names) == (1 if is_same else 2)
 
 
@@ -232,7 +236,7 @@ def test_differences_of_software(theirs, said):
 # ---- who is there ---------------------------------------------------------------------------------------------------
 
 
-class Asked:
+class FakeClient:
     """A client of a cluster with one worker, which has one adapter and offers what the test says."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch):
@@ -248,14 +252,19 @@ class Asked:
         return self.futures[-1]
 
     def answer(self, **software: str) -> None:
-        found = {"dmlgpu-0": asdict(NUMPY_ADAPTER)}
-        answer = {"machine": {**machine(), **software}, "cases": list_digest(MANY), "adapters": found, "problems": []}
+        adapters = {"dmlgpu-0": asdict(NUMPY_ADAPTER)}
+        answer = {
+            "machine": {**machine(), **software},
+            "cases": list_digest(MANY),
+            "adapters": adapters,
+            "problems": [],
+        }
         self.futures[-1].found = answer
         self.futures[-1].finish()
 
 
 def test_a_worker_that_comes_late_is_asked_once_and_gets_cases(monkeypatch):
-    client, warnings = Asked(monkeypatch), []
+    client, warnings = FakeClient(monkeypatch), []
     late = cluster_module.WorkerRegistry(client, job(), warnings.append)
     assert not late.capacity()["dmlgpu-0"] and not late.capacity()["dmlgpu-0"]
     client.resources = {"dmlgpu-0": 2}
@@ -265,7 +274,7 @@ def test_a_worker_that_comes_late_is_asked_once_and_gets_cases(monkeypatch):
 
 
 def test_a_worker_that_was_started_again_is_asked_again(monkeypatch):
-    client = Asked(monkeypatch)
+    client = FakeClient(monkeypatch)
     late = cluster_module.WorkerRegistry(client, job(), print)
     late.capacity()
     client.resources = {"dmlgpu-0": 1}
@@ -277,7 +286,7 @@ def test_a_worker_that_was_started_again_is_asked_again(monkeypatch):
 
 
 def test_a_late_worker_that_differs_gets_no_cases(monkeypatch):
-    client, warnings = Asked(monkeypatch), []
+    client, warnings = FakeClient(monkeypatch), []
     late = cluster_module.WorkerRegistry(client, job(), warnings.append)
     late.capacity()
     client.resources = {"dmlgpu-0": 1}
@@ -303,20 +312,22 @@ def test_two_equal_cards_are_taken_in_turn(monkeypatch):
     assert offered == [{name: 2}]
     assert (answer.adapters[name], answer.problems) == (NUMPY_ADAPTER, ("a driver crashed",))
     assert answer.cases == list_digest(["many", "quick", "slow-1"])
-    with worker.reserved(name) as one, worker.reserved(name) as other:
-        assert [one, other] == cards
+    with worker.reserved(name) as first, worker.reserved(name) as other:
+        assert [first, other] == cards
     with pytest.raises(LookupError, match="this worker has not announced dmlgpu-0"), worker.reserved("dmlgpu-0"):
         pass
 
 
-@pytest.mark.parametrize(("variable", "found"), [("VK_DRIVER_FILES", "own"), ("VK_ICD_FILENAMES", "own"), ("A", "all")])
-def test_a_worker_has_the_drivers_of_its_environment_or_all(variable, found, monkeypatch):
+@pytest.mark.parametrize(
+    ("variable", "locations"), [("VK_DRIVER_FILES", "own"), ("VK_ICD_FILENAMES", "own"), ("A", "all")]
+)
+def test_a_worker_has_the_drivers_of_its_environment_or_all(variable, locations, monkeypatch):
     for name in ("VK_DRIVER_FILES", "VK_ICD_FILENAMES"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv(variable, "a.json")
     monkeypatch.setattr(discovery, "process_drivers", lambda: "own")
     monkeypatch.setattr(discovery, "all_drivers", lambda: "all")
-    assert worker._found() == found
+    assert worker._found() == locations
 
 
 # ---- on a cluster ---------------------------------------------------------------------------------------------------
@@ -324,12 +335,12 @@ def test_a_worker_has_the_drivers_of_its_environment_or_all(variable, found, mon
 
 @pytest.fixture(scope="module")
 def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskCluster]:
-    with cluster(tmp_path_factory.mktemp("cluster")) as found:
-        yield found
+    with cluster(tmp_path_factory.mktemp("cluster")) as local_cluster:
+        yield local_cluster
 
 
-def query_all(local: DaskCluster, asked: ClusterJob | None = None, warnings: list[str] | None = None) -> Cluster:
-    return Cluster(local.client, asked or job(), ([] if warnings is None else warnings).append)
+def query_all(local: DaskCluster, cluster_job: ClusterJob | None = None, warnings: list[str] | None = None) -> Cluster:
+    return Cluster(local.client, cluster_job or job(), ([] if warnings is None else warnings).append)
 
 
 def altered_wgpu(folder: Path) -> str:
@@ -342,9 +353,9 @@ def altered_wgpu(folder: Path) -> str:
 
 @pytest.mark.parametrize("address", ["tcp://localhost:9", "foo://localhost"])
 def test_no_scheduler_is_refused(address, monkeypatch):
-    monkeypatch.setattr(cluster_module, "CONNECT_LIMIT", 0.5)
+    monkeypatch.setattr(dask_client, "CONNECT_LIMIT", 0.5)
     with pytest.raises(InvalidArgument, match=f"no Dask scheduler answers at '{address}'"):
-        connect(address)
+        dask_client.connect(address)
 
 
 def test_a_cluster_without_workers_is_refused(local):
@@ -372,11 +383,11 @@ def test_another_worker_takes_over(local):
     with contextlib.ExitStack() as stack:
         (first,) = stack.enter_context(local.workers(numpy("3.0")))
         crowd = query_all(local)
-        found = []
+        outcomes = []
         for _, outcome in crowd.run(crowd.adapters):
-            if not found:
+            if not outcomes:
                 first.process.kill()
                 stack.enter_context(local.workers(numpy("3.0")))
-            found.append(outcome)
-    assert Counter(outcome.case for outcome in found) == Counter(MANY)
-    assert not any(outcome.status is Status.DEVICE_LOST for outcome in found)
+            outcomes.append(outcome)
+    assert Counter(outcome.case for outcome in outcomes) == Counter(MANY)
+    assert not any(outcome.status is Status.DEVICE_LOST for outcome in outcomes)

@@ -54,9 +54,9 @@ def address(tmp_path_factory) -> str:
 def browser():
     with playwright.sync_playwright() as started:
         # Containers offer neither what the sandbox needs nor much shared memory.
-        found = started.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", "--disable-dev-shm-usage"])
-        yield found
-        found.close()
+        chrome = started.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        yield chrome
+        chrome.close()
 
 
 @pytest.fixture(scope="module")
@@ -525,10 +525,10 @@ def test_headings_skip_no_level_and_boxes_are_reached_by_keyboard(visit_crowded)
 
 def test_errors_are_written_as_the_command_writes_them(visit):
     numbers = [0, 4e-4, 0.0034, 0.0994, 0.63, 0.9996, 1, 1.0004, 2.5, 9.99, 10, 28171, 5.46e8]
-    found = visit().evaluate(
+    texts = visit().evaluate(
         f"numbers => {{ {SCRIPT} return numbers.map((n) => [boundText(n), shareText(n)]); }}", numbers
     )
-    assert found == [[bound_text(number), share_text(number)] for number in numbers]
+    assert texts == [[bound_text(number), share_text(number)] for number in numbers]
 
 
 def test_without_scripts_the_tables_remain(browser, address):

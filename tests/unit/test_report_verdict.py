@@ -18,9 +18,9 @@ from tests.unit.report_runs import BAD, CLOSE, CRASHED, GOOD, KNOWN, REFUSED, co
 
 
 def cut_off(*outcomes, cases):
-    made = run(*outcomes)
-    made.facts["cases"] = cases
-    return RecordedRun(made.facts, made.outcomes, is_complete=False)
+    recorded = run(*outcomes)
+    recorded.facts["cases"] = cases
+    return RecordedRun(recorded.facts, recorded.outcomes, is_complete=False)
 
 
 @pytest.mark.parametrize(
@@ -54,8 +54,8 @@ def cut_off(*outcomes, cases):
     ],
 )
 def test_the_verdict_is_one_sentence(runs, kind, text):
-    found = verdict(Report(tuple(runs)))
-    assert (found.kind, found.text) == (kind, text)
+    judged = verdict(Report(tuple(runs)))
+    assert (judged.kind, judged.text) == (kind, text)
 
 
 def test_the_verdict_on_adapters_compared_with_each_other():
@@ -150,14 +150,14 @@ def test_the_simplest_case_has_plain_numbers_and_few_elements(harder):
 
 
 def selected(pattern, *outcomes, profile="quick", **facts):
-    made = run(*outcomes, **facts)
-    made.facts.update(pattern=pattern, profile=profile)
-    return made
+    recorded = run(*outcomes, **facts)
+    recorded.facts.update(pattern=pattern, profile=profile)
+    return recorded
 
 
 def test_runs_of_different_selections_have_tables_of_their_own():
     report = Report((run(GOOD, CLOSE), selected("cast", CLOSE), run(GOOD, CLOSE, name="that"), selected("cast", CLOSE)))
-    assert [(one.selection, one.numbers, one.groups["operators"]) for one in report.matrices] == [
+    assert [(matrix.selection, matrix.numbers, matrix.groups["operators"]) for matrix in report.matrices] == [
         ("quick", (0, 2), ("argmin", "cast")),
         ("quick, -k cast", (1, 3), ("cast",)),
     ]

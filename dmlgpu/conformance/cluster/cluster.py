@@ -8,12 +8,11 @@ import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from distributed import CancelledError, Client, Future, wait
-from distributed.comm import parse_address
-from distributed.comm.registry import get_backend
 
+from dmlgpu.common.dask_client import workers
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.conformance.cluster.worker import Announcement, announce_task, differences, run_shard
@@ -134,18 +133,6 @@ class ClusterAdapter:
     machine: Mapping[str, str]
 
 
-def workers(client: Client) -> dict[str, Any]:
-    """What a scheduler says of its workers, by their addresses: nothing while it does not answer."""
-    # Asked for anew: `Client.scheduler_info` now and then returns what the client keeps, where workers are left out.
-    if client.scheduler is None:  # the connection broke
-        return {}
-    try:
-        identities: dict[str, Any] = client.sync(client.scheduler.identity, n_workers=-1)["workers"]
-    except OSError:
-        return {}
-    return identities
-
-
 class WorkerRegistry:
     """The workers of a cluster. Those that come later are asked too, and get cases if they are like this machine."""
 
@@ -233,27 +220,11 @@ class WorkerRegistry:
         return differing or answer
 
 
-CONNECT_LIMIT = 10.0
-"""Seconds for a scheduler to answer."""
-
 POLL_INTERVAL = 0.5
 """Seconds between two looks at the cluster, at most."""
 
 SHARDS_PER_SLOT = 2
 """Shards per slot of a worker: one that runs, one that is there when it ends."""
-
-
-def connect(address: str) -> Client:
-    """A connection to a cluster's scheduler, such as ``tcp://10.0.0.1:8786``.
-
-    Raises:
-        InvalidArgument: when no scheduler answers there.
-    """
-    try:
-        get_backend(parse_address(address)[0])  # refuses what a client would choke on
-        return Client(address, timeout=CONNECT_LIMIT, set_as_default=False)
-    except (OSError, ValueError) as error:
-        raise InvalidArgument(f"no Dask scheduler answers at {address!r}: {error}") from error
 
 
 class _AdapterRun:

@@ -14,7 +14,7 @@ import wgpu
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.common.timings import Timings
 from dmlgpu.compiler import aliasing
-from dmlgpu.compiler.program import Kernel, Program, parameter_bytes
+from dmlgpu.compiler.program import Program, RenderedKernel, parameter_bytes
 from dmlgpu.compiler.target import PARAMETER_BYTES
 from dmlgpu.runtime.executor import Resources
 from dmlgpu.runtime.rendered import (
@@ -29,7 +29,7 @@ from dmlgpu.runtime.wgpu import native, releases
 from dmlgpu.runtime.wgpu.buffers import Allocator, GpuBuffer, Guard
 from dmlgpu.runtime.wgpu.context import Context
 from dmlgpu.runtime.wgpu.pipelines import GpuPipelines
-from dmlgpu.runtime.wgpu.queue import CopyWork, GpuQueue, KernelWork, Work
+from dmlgpu.runtime.wgpu.queue import CopyWork, GpuQueue, KernelWork, Translation, Work
 
 LEAST_COPY: Final = 64 << 10
 """Bytes below which a copy between buffers, which ends a compute pass, is no faster than a kernel that copies."""
@@ -49,7 +49,9 @@ class Binder:
         self._uniforms: Cache[tuple[int, ...], Any] = Cache(_UNIFORM_LIMITS)
         self._copies = context.info.is_software and (os.cpu_count() or 1) <= MOST_PROCESSORS
 
-    def bind(self, operator: str, kernel: Kernel, pipeline: Any, resources: Resources, immediates: bool) -> Work:
+    def bind(
+        self, operator: str, kernel: RenderedKernel, pipeline: Any, resources: Resources, immediates: bool
+    ) -> Work:
         """Return one dispatch of a kernel on resources, or a copy that does the same faster. Where ranges meet of which
         that was not known, the kernel is rendered and compiled anew, once, for slots that share a binding.
 
@@ -93,7 +95,7 @@ class Binder:
         parameters = _block(bases) if immediates else None
         return KernelWork(pipeline, group, parameters, *kernel.grid, guard, kernel.label)
 
-    def _copy(self, kernel: Kernel, ranges: Sequence[tuple[GpuBuffer, int, int]]) -> CopyWork | None:
+    def _copy(self, kernel: RenderedKernel, ranges: Sequence[tuple[GpuBuffer, int, int]]) -> CopyWork | None:
         """Return a copy between buffers that does a kernel's work, if that is possible and faster."""
         copy = kernel.copy
         if copy is None or not self._copies or copy.size < LEAST_COPY:
@@ -145,21 +147,22 @@ class GpuExecutable(ProgramExecutable):
         )
         uploaded = time.perf_counter()
         compiled, self.new = pipelines.get_all(program.operator, kernels_of(program), program.immediates)
-        self._made = time.perf_counter()
-        timings = replace(program.timings, driver=self._made - uploaded, upload=uploaded - start)
+        driver = time.perf_counter() - uploaded
+        timings = replace(program.timings, driver=driver, upload=uploaded - start)
         super().__init__(program, compiled, constants, bind=binder.bind, size_of=pipelines.size_of, timings=timings)
-        self._translation: tuple[GpuQueue, int] | None = None
+        self._translation: tuple[GpuQueue, Translation] | None = None
 
     @property
     def timings(self) -> Timings:
-        """How long making it took. Waits for ``translated_by`` once, and counts how long, if that is under way."""
+        """How long making it took, with what anybody waited for ``translated_by``, which this waits for."""
         if self._translation is not None:
-            (queue, serial), self._translation = self._translation, None
-            if not queue.is_done(serial):
-                queue.wait(serial)
-                self._timings = replace(self._timings, driver=self._timings.driver + time.perf_counter() - self._made)
+            queue, translation = self._translation
+            if not queue.is_done(translation.serial):
+                queue.wait(translation.serial)
+            self._translation = None
+            self._timings = replace(self._timings, driver=self._timings.driver + translation.waited)
         return self._timings
 
     def translated_by(self, queue: GpuQueue, serial: int) -> None:
         """Note the submission within which the driver translates pipelines that it has not translated before."""
-        self._translation = queue, serial
+        self._translation = queue, queue.translating(serial)

@@ -5,25 +5,30 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
+import time
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
 
-from dmlgpu.common import coercion as kinds
+from dmlgpu.common import coercion
 from dmlgpu.common.cache import Cache, CacheInfo, CacheLimits
-from dmlgpu.common.errors import InvalidArgument, InvalidState, shown
+from dmlgpu.common.errors import InvalidArgument, InvalidState, NotSupported, shown
 from dmlgpu.compiler.graph.description import GraphDesc
+from dmlgpu.runtime.adapters import target_of
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.operator import CompiledOperator
 from dmlgpu.runtime.shared import as_device
 from dmlgpu.tensors.graphs.graph import Graph
 from dmlgpu.tensors.memory import recorded_by, recorder
-from dmlgpu.tensors.strided import Strided
+from dmlgpu.tensors.strided import TensorBase
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.tracing.trace import Trace, Traced, as_tensor, finish, flatten, mapped
+
+if TYPE_CHECKING:
+    from dmlgpu.compiler.explain import Explanation
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -31,7 +36,7 @@ Result = TypeVar("Result")
 CACHED = 64
 """Most graphs that a compiled function keeps, unless it is told otherwise."""
 
-_SIZE = kinds.between(1, kinds.UINT64_MAX)
+_SIZE = coercion.between(1, coercion.UINT64_MAX)
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,7 @@ class CompiledFunction(Generic[Parameters, Result]):
             raise InvalidArgument(f"compile: function must be callable, got {shown(function, typed=True)}")
         if device is not None and not isinstance(device, Device | str):
             as_device("compile", device)
-        size = kinds.argument("compile", "cache_size", _SIZE, cache_size)
+        size = coercion.argument("compile", "cache_size", _SIZE, cache_size)
         self._function, self._device = function, device
         self._name = str(getattr(function, "__name__", type(function).__name__))
         self._cache: Cache[Any, Traced] = Cache(CacheLimits(size, size))
@@ -95,7 +100,7 @@ class CompiledFunction(Generic[Parameters, Result]):
         return self._traced(self._call(args, kwargs)).graph
 
     def desc(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> GraphDesc:
-        """Return the description of that graph, for ``explain.explain_graph`` and ``Device.compile_graph``.
+        """Return the description of that graph, as ``Device.compile_graph`` takes it.
 
         Raises:
             InvalidState: the function calls no operator.
@@ -116,6 +121,26 @@ class CompiledFunction(Generic[Parameters, Result]):
         self._check_computes(traced)
         assert traced.operator is not None
         return traced.operator
+
+    def explain(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Explanation:
+        """Return what a call with these arguments becomes on its adapter: steps, schedules with reasons, kernels.
+
+            for kernel in layer.explain(x).kernels:
+                print(kernel.kernel.label, kernel.kernel.grid)
+
+        Raises:
+            InvalidState: the function calls no operator.
+            NotSupported: on the adapter ``numpy``, which runs no kernels.
+            DmlError: as a call.
+        """
+        from dmlgpu.compiler.explain import explain_graph  # noqa: PLC0415 - it loads the compiler
+
+        desc = self.desc(*args, **kwargs)
+        adapter = self._call(args, kwargs).device.adapter
+        target = target_of(adapter)
+        if target is None:
+            raise NotSupported(f"{self._name}: explain: '{adapter}' runs no kernels; pass tensors of another device")
+        return explain_graph(self._name, desc, target)
 
     def _check_computes(self, traced: Traced) -> None:
         if traced.operator is None:
@@ -147,11 +172,11 @@ class CompiledFunction(Generic[Parameters, Result]):
             for number, value in enumerate(args)
         ]
         parts += [(key, flatten(name, key, value, leaves)) for key, value in sorted(kwargs.items())]
-        device = next((leaf.device for _, leaf in leaves if isinstance(leaf, Strided)), None)
+        device = next((leaf.device for _, leaf in leaves if isinstance(leaf, TensorBase)), None)
         if device is None:
             device = as_device(name, self._device)
         for path, leaf in leaves:
-            if isinstance(leaf, Strided) and leaf.device is not device:
+            if isinstance(leaf, TensorBase) and leaf.device is not device:
                 raise InvalidArgument(
                     f"{name}: {path} must be on the device of the other arguments, '{device.adapter}', got one on "
                     f"another, '{leaf.device.adapter}'; x.to(device) copies it"
@@ -168,7 +193,7 @@ class CompiledFunction(Generic[Parameters, Result]):
             except ValueError:  # nothing is assigned yet
                 values.append(None)
         values += [self._globals.get(name) for name in self._names]
-        held = [value if isinstance(value, Strided) else None for value in values]
+        held = [value if isinstance(value, TensorBase) else None for value in values]
         return held + [None if value is None else value.buffer for value in held]
 
     def _traced(self, call: _Arguments) -> Traced:
@@ -184,6 +209,7 @@ class CompiledFunction(Generic[Parameters, Result]):
 
     def _trace(self, call: _Arguments, watched: Sequence[Any]) -> Traced:
         """Call the function on what stands for its arguments, and compile what it did."""
+        start = time.perf_counter()
         trace = Trace(self._name, call.device)
         stand_ins = [
             trace.argument(number, as_tensor(self._name, path, leaf, call.device), path)
@@ -196,7 +222,7 @@ class CompiledFunction(Generic[Parameters, Result]):
 
         args = mapped(call.args, stand_in)
         kwargs = {key: mapped(value, stand_in) for key, value in sorted(call.kwargs.items())}
-        trace.watch([value for value in watched if isinstance(value, Strided)])
+        trace.watch([value for value in watched if isinstance(value, TensorBase)])
         try:
             with recorded_by(trace):
                 result = self._function(*args, **kwargs)
@@ -204,7 +230,10 @@ class CompiledFunction(Generic[Parameters, Result]):
             refused = trace.restore()
         if refused is not None:
             raise refused
-        return finish(trace, stand_ins, result, watched)
+        traced = finish(trace, stand_ins, result, watched)
+        if traced.operator is not None:
+            traced.operator._took(time.perf_counter() - start)
+        return traced
 
 
 def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:

@@ -1,0 +1,39 @@
+"""The scheduler of a Dask cluster. Needs the package ``distributed``: ``pip install dmlgpu[cluster]``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from distributed import Client
+from distributed.comm import parse_address
+from distributed.comm.registry import get_backend
+
+from dmlgpu.common.errors import InvalidArgument
+
+CONNECT_LIMIT = 10.0
+"""Seconds for a scheduler to answer."""
+
+
+def connect(address: str) -> Client:
+    """A connection to a cluster's scheduler, such as ``tcp://10.0.0.1:8786``.
+
+    Raises:
+        InvalidArgument: when no scheduler answers there.
+    """
+    try:
+        get_backend(parse_address(address)[0])  # refuses what a client would choke on
+        return Client(address, timeout=CONNECT_LIMIT, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise InvalidArgument(f"no Dask scheduler answers at {address!r}: {error}") from error
+
+
+def workers(client: Client) -> dict[str, Any]:
+    """What a scheduler says of its workers, by their addresses: nothing while it does not answer."""
+    # Asked for anew: `Client.scheduler_info` now and then returns what the client keeps, where workers are left out.
+    if client.scheduler is None:  # the connection broke
+        return {}
+    try:
+        identities: dict[str, Any] = client.sync(client.scheduler.identity, n_workers=-1)["workers"]
+    except OSError:
+        return {}
+    return identities

@@ -1,0 +1,398 @@
+"""Many batches through a model: on the session's device, on several adapters, or on a Dask cluster."""
+
+from __future__ import annotations
+
+import pickle
+import tempfile
+import uuid
+import warnings
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu.common import errors
+from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidArgument, InvalidState, shown
+from dmlgpu.common.files import write_array
+from dmlgpu.common.processes import ChildLost, ChildProcess, NoAnswer, python_command
+from dmlgpu.common.worker_pool import ItemResult, WorkerGone, WorkerLost, WorkerPool
+from dmlgpu.runtime.adapters import adapters as known_adapters
+from dmlgpu.runtime.adapters import choose
+from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.tensors.tensor import Tensor
+
+if TYPE_CHECKING:
+    from dmlgpu.frontends.onnx.model import OnnxModel
+
+Feeds: TypeAlias = Mapping[str, NDArray[Any]]
+Outputs: TypeAlias = dict[str, NDArray[Any]]
+
+ALL = "all"
+"""What asks for every adapter but the reference."""
+
+TIME_LIMIT = 600.0
+"""Seconds for one batch; the first one of a worker compiles the model."""
+
+PATIENCE = 60.0
+"""Seconds to wait for a worker of a cluster that has none."""
+
+
+LOAD = "load"
+"""The first request."""
+
+PLAIN_ERRORS = ("InvalidArgument", "NotSupported", "OutOfMemory", "InvalidState", "DeviceRemoved")
+"""Errors that are made anew by their text; others become a ``DmlError``."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a model is run on once.
+
+    Attributes:
+        name: for messages and files.
+        read: returns the inputs; called in a worker's thread when it is the batch's turn.
+    """
+
+    name: str
+    read: Callable[[], Feeds]
+
+
+class FailedBatch(dict[str, NDArray[Any]]):
+    """What stands in the place of a batch's outputs when it failed; looking an output up raises the error.
+
+    Args:
+        name: the batch's.
+        error: why it failed.
+    """
+
+    def __init__(self, name: str, error: DmlError):
+        super().__init__()
+        self.name, self.error = name, error
+
+    def __missing__(self, key: str) -> NoReturn:
+        raise self.error
+
+    def __repr__(self) -> str:
+        return f"FailedBatch({self.name!r}, {self.error!r})"
+
+
+@dataclass(frozen=True)
+class MapOptions:
+    """How batches are run.
+
+    Attributes:
+        strict: as for ``load``.
+        precise: whether devices are ``Device(precise=True)``.
+        time_limit: seconds for one batch.
+    """
+
+    strict: bool = False
+    precise: bool = False
+    time_limit: float = TIME_LIMIT
+
+
+@dataclass(frozen=True)
+class MapAdapter:
+    """An adapter of a machine.
+
+    Attributes:
+        number: its index in ``dmlgpu.adapters()``.
+        text: it as text, which children must find under the number.
+        environment: variables that children need beside this process's to see it.
+    """
+
+    number: int
+    text: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def choose_adapters(requested: Sequence[str | int] | str | int) -> list[MapAdapter]:
+    """Return the adapters that are asked for, one that is named twice twice.
+
+    Args:
+        requested: names or numbers, as for ``Device``, or ``"all"`` for every adapter but the reference, which is taken
+            where there is no other.
+
+    Raises:
+        AdapterNotFound: no adapter matches.
+        InvalidArgument: nothing is asked for.
+    """
+    texts = [requested] if isinstance(requested, str | int) else list(requested)
+    if not texts:
+        raise InvalidArgument(f'map: adapters must name at least one adapter, or be "{ALL}", got {shown(requested)}')
+    known = known_adapters()
+    chosen = []
+    for text in texts:
+        if text == ALL:
+            chosen += [info for info in known if info != NUMPY_ADAPTER] or list(known)
+        else:
+            chosen.append(choose(text))
+    return [MapAdapter(known.index(info), str(info)) for info in chosen]
+
+
+def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> list[str]:
+    """Write arrays one behind another, and return their names."""
+    with path.open("wb") as stream:
+        for array in arrays.values():
+            write_array(stream, array)
+    return list(arrays)
+
+
+def read_arrays(path: Path, names: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """Return what ``write_arrays`` wrote."""
+    with path.open("rb") as stream:
+        return {name: np.lib.format.read_array(stream, allow_pickle=False) for name in names}
+
+
+def failure(error: Exception) -> dict[str, str]:
+    """The answer that says why a batch, or the model, failed."""
+    name = type(error).__name__
+    text = str(error) if isinstance(error, DmlError) else f"{name}: {error}"
+    return {"failed": text, "type": name}
+
+
+def error_of(answer: Mapping[str, str]) -> DmlError:
+    """The error that ``failure`` told."""
+    error: DmlError = getattr(errors, answer["type"] if answer["type"] in PLAIN_ERRORS else "DmlError")(
+        answer["failed"]
+    )
+    return error
+
+
+class AdapterWorker:
+    """Runs a model on an adapter of this machine, in a child process.
+
+    Args:
+        model: the file of the pickled model.
+        adapter: where it runs.
+        options: how.
+        label: what tells two workers on one adapter apart.
+    """
+
+    def __init__(self, model: Path, adapter: MapAdapter, options: MapOptions, label: str = ""):
+        self.name = f"{label}{adapter.text}"
+        self._exchange, self._limit = str(model.with_name(uuid.uuid4().hex)), options.time_limit
+        flags = ("strict" if options.strict else "", "precise" if options.precise else "")
+        words = (str(model), str(adapter.number), adapter.text, *flags, self._exchange)
+        self._child = ChildProcess(python_command("dmlgpu.frontends.onnx.map_worker", *words), adapter.environment)
+
+    def start(self) -> None:
+        """Load the model.
+
+        Raises:
+            WorkerLost: the child ended; WorkerGone: the model does not run there.
+        """
+        self._child.stop()
+        answer = self._ask(LOAD)
+        if "failed" in answer:
+            raise WorkerGone(answer["failed"])
+
+    def run(self, batch: Batch) -> Outputs:
+        """Return the outputs of a batch."""
+        return self.run_arrays(batch.read())
+
+    def run_arrays(self, feeds: Feeds) -> Outputs:
+        """Return the outputs for some inputs.
+
+        Raises:
+            WorkerLost: the child ended, or the device was removed; any other error is that of the inputs.
+        """
+        arrays = {
+            name: value.numpy() if isinstance(value, Tensor) else np.asarray(value) for name, value in feeds.items()
+        }
+        answer = self._ask(write_arrays(Path(f"{self._exchange}.in"), arrays))
+        if "lost" in answer:
+            raise WorkerLost(answer["lost"])
+        if "failed" in answer:
+            raise error_of(answer)
+        return read_arrays(Path(f"{self._exchange}.out"), answer["outputs"])
+
+    def interrupt(self) -> None:
+        """End the child from another thread, for good."""
+        self._child.interrupt()
+
+    def close(self) -> None:
+        """End the child."""
+        self._child.close()
+
+    def _ask(self, request: Any) -> dict[str, Any]:
+        try:
+            answer: dict[str, Any] = next(self._child.ask(request, self._limit))
+        except (ChildLost, NoAnswer) as error:
+            raise WorkerLost(str(error)) from None
+        return answer
+
+
+@contextmanager
+def model_file(model: bytes) -> Iterator[Path]:
+    """Write a pickled model into a folder of its own, for as long as the block runs."""
+    with tempfile.TemporaryDirectory(prefix="dmlgpu-map-", ignore_cleanup_errors=True) as folder:
+        path = Path(folder, "model")
+        path.write_bytes(model)
+        yield path
+
+
+def map_adapters(
+    model: OnnxModel,
+    batches: Iterable[Batch],
+    adapters: Sequence[MapAdapter],
+    options: MapOptions,
+    *,
+    ordered: bool = True,
+    in_flight: int | None = None,
+    warn: Callable[[str], None] = warnings.warn,
+) -> Generator[ItemResult[Outputs], None, None]:
+    """Run batches on adapters of this machine, each in a child process; one result for each batch.
+
+    Raises:
+        DeviceRemoved: no worker is left.
+    """
+    several = len({adapter.text for adapter in adapters}) < len(adapters)
+    with model_file(pickle.dumps(model)) as path:
+        workers = [
+            AdapterWorker(path, adapter, options, f"worker {number} on " if several else "")
+            for number, adapter in enumerate(adapters)
+        ]
+        pool = WorkerPool[Outputs](workers, ordered=ordered, in_flight=in_flight, warn=warn)
+        yield from pool.run(batches)
+
+
+def map_cluster(
+    model: OnnxModel,
+    batches: Iterable[Batch],
+    scheduler: str,
+    adapters: Sequence[str] | None,
+    options: MapOptions,
+    *,
+    ordered: bool = True,
+    in_flight: int | None = None,
+    warn: Callable[[str], None] = warnings.warn,
+) -> Generator[ItemResult[Outputs], None, None]:
+    """Run batches on the adapters of a Dask cluster's workers; one result for each batch.
+
+    Args:
+        model, batches, options, ordered, in_flight, warn: as for ``map_adapters``.
+        scheduler: its address.
+        adapters: parts of names; None for every adapter but the reference.
+
+    Raises:
+        InvalidArgument: no scheduler answers there, or the package ``distributed`` is not installed.
+        DeviceRemoved: no worker is left, nor came within ``PATIENCE`` seconds.
+    """
+    try:
+        from dmlgpu.common.dask_client import connect  # noqa: PLC0415  an extra
+        from dmlgpu.frontends.onnx.map_cluster import Recruiter  # noqa: PLC0415
+    except ImportError as error:
+        raise InvalidArgument(f"map: a scheduler needs the extra `dmlgpu[cluster]`: {error}") from None
+    with connect(scheduler) as client, Recruiter(client, pickle.dumps(model), adapters, options, warn) as recruiter:
+        pool = WorkerPool[Outputs](
+            (), ordered=ordered, in_flight=in_flight, recruit=recruiter.recruit, patience=PATIENCE, warn=warn
+        )
+        yield from pool.run(batches)
+
+
+# ---- Session.map -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class MappedSession:
+    """What ``Session.map`` knows of its session.
+
+    Attributes:
+        model: what it runs.
+        run: runs it here.
+        inputs: names.
+        bound: names of those that are bound.
+        options: how it runs elsewhere.
+    """
+
+    model: OnnxModel
+    run: Callable[[Mapping[str, Any]], Outputs]
+    inputs: Sequence[str]
+    bound: Sequence[str]
+    options: MapOptions
+
+
+def map_session(
+    session: MappedSession,
+    batches: Iterable[Mapping[str, Any] | NDArray[Any]],
+    *,
+    adapters: Sequence[str | int] | str | int | None,
+    scheduler: str | None,
+    strict: bool,
+    in_flight: int | None,
+) -> Iterator[Outputs]:
+    """Run ``Session.map``; arguments are checked at once, batches read as results are taken."""
+    if in_flight is not None and (not isinstance(in_flight, int) or in_flight < 1):
+        raise InvalidArgument(f"map: in_flight must be a number of batches from 1 on, got {shown(in_flight)}")
+    if not isinstance(batches, Iterable) or isinstance(batches, Mapping | str | bytes):
+        raise InvalidArgument(
+            f"map: batches must be an iterable of inputs, such as [{{'x': array}}, ...], got {shown(batches)}"
+        )
+    if (adapters is not None or scheduler is not None) and session.bound:
+        raise InvalidState(
+            f"map: inputs that are bound ({', '.join(session.bound)}) are on the session's device; "
+            "unbind them and put them into the batches, or leave adapters and scheduler out"
+        )
+    named = (Batch(f"batch {number}", _reader(session, feeds)) for number, feeds in enumerate(batches))
+    if scheduler is not None:
+        texts = None if adapters is None else [str(text) for text in _as_list(adapters)]
+        results = map_cluster(session.model, named, scheduler, texts, session.options, in_flight=in_flight)
+    elif adapters is not None:
+        results = map_adapters(session.model, named, choose_adapters(adapters), session.options, in_flight=in_flight)
+    else:
+        results = _map_here(session, named)
+    return _outputs(results, strict)
+
+
+def _as_list(adapters: Sequence[str | int] | str | int) -> Sequence[str | int]:
+    return [adapters] if isinstance(adapters, str | int) else adapters
+
+
+def _reader(session: MappedSession, feeds: Any) -> Callable[[], Feeds]:
+    """What returns a batch's inputs; an array alone is that of a model with one input."""
+    if isinstance(feeds, np.ndarray | Tensor) and len(session.inputs) == 1:
+        feeds = {session.inputs[0]: feeds}
+
+    def read() -> Feeds:
+        if not isinstance(feeds, Mapping):
+            raise InvalidArgument(f"a batch must be a mapping from names to arrays, got {shown(feeds)}")
+        return feeds
+
+    return read
+
+
+def _map_here(session: MappedSession, batches: Iterable[Batch]) -> Generator[ItemResult[Outputs], None, None]:
+    for number, batch in enumerate(batches):
+        try:
+            result = ItemResult(number, batch, "", session.run(batch.read()))
+        except DeviceRemoved:
+            raise
+        except DmlError as error:
+            result = ItemResult(number, batch, "", error=error)
+        yield result
+
+
+def _outputs(results: Generator[ItemResult[Outputs], None, None], strict: bool) -> Iterator[Outputs]:
+    with closing(results):  # ends the workers when the caller stops
+        for result in results:
+            if result.value is not None:
+                yield result.value
+                continue
+            error = named_error(result)
+            if strict:
+                raise error
+            yield FailedBatch(result.item.name, error)
+
+
+def named_error(result: ItemResult[Outputs]) -> DmlError:
+    """Return a failed batch's error with the batch's name before its text."""
+    name, error = result.item.name, result.error
+    if not isinstance(error, DmlError):
+        return DmlError(f"{name}: {type(error).__name__}: {error}")
+    kind = type(error) if type(error).__name__ in PLAIN_ERRORS else DmlError
+    return kind(f"{name}: {error}")
