@@ -14,14 +14,17 @@ from dmlgpu.cli.main import verb
 from dmlgpu.cli.options import (
     MAX_SECONDS,
     Adapter,
+    CasePatterns,
     Drivers,
     Json,
+    OperatorNames,
     Precise,
+    Profile,
     Records,
     Sizes,
     Types,
     Without,
-    complete_operators,
+    Workers,
     complete_profiles,
     complete_suites,
     finite,
@@ -170,12 +173,6 @@ def show(
     )
 
 
-PROFILES_HELP = (
-    "quick, standard (10 times as many cases) or full (130 times). quick takes about 2 minutes on an idle "
-    "computer with two cores and a software adapter; a busy one takes longer."
-)
-
-
 app.command()(run_app.run)
 
 
@@ -185,33 +182,15 @@ def test(
     operators: Annotated[
         list[str] | None, subject("OPERATOR", "Only the cases of these operators, such as GEMM; or a case's name.")
     ] = None,
-    also: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--operator",
-            metavar="NAME",
-            help="Only this operator's cases, as OPERATOR; may be repeated.",
-            autocompletion=complete_operators,
-        ),
-    ] = None,
+    also: OperatorNames = None,
     adapter: Annotated[
         list[str] | None,
         typer.Option(
             "--adapter", "-a", metavar="NAME", help="Part of an adapter's name, or its number; 'all'; may be repeated."
         ),
     ] = None,
-    pattern: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-k",
-            metavar="PATTERN",
-            help="Only cases with these words in their names ('add': element_wise_add1, not padded), or, if none has "
-            "them, with this part; or matching * and ?. In any case. Repeated: one of them.",
-        ),
-    ] = None,
-    profile: Annotated[
-        str, typer.Option("--profile", "-p", help=PROFILES_HELP, autocompletion=complete_profiles)
-    ] = "quick",
+    pattern: CasePatterns = None,
+    profile: Profile = "quick",
     suite: Annotated[
         str, typer.Option("--suite", help="Which list of cases.", autocompletion=complete_suites)
     ] = "dmlgpu",
@@ -222,18 +201,7 @@ def test(
     junit: Annotated[
         Path | None, typer.Option("--junit", metavar="FILE.xml", help="Write the outcomes as JUnit's XML, for CI.")
     ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            "--workers",
-            "-n",
-            min=1,
-            max=64,
-            help="Processes at once; by default the cores, at most 8 on software adapters, 4 on graphics "
-            "cards, and one for every 4 GiB of memory.",
-            show_default=False,
-        ),
-    ] = None,
+    workers: Workers = None,
     time_limit: Annotated[
         float,
         typer.Option("--time-limit", min=0.1, max=MAX_SECONDS, callback=finite, help="Seconds for one case."),

@@ -100,6 +100,46 @@ Sizes = Annotated[
 Types = Annotated[
     list[str] | None, typer.Option("--type", "-t", metavar="TYPES", help="Data types, such as float16,float32.")
 ]
+OperatorNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--operator",
+        metavar="NAME",
+        help="Only this operator's cases, as OPERATOR; may be repeated.",
+        autocompletion=complete_operators,
+    ),
+]
+CasePatterns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-k",
+        metavar="PATTERN",
+        help="Only cases with these words in their names ('add': element_wise_add1, not padded), or, if none has "
+        "them, with this part; or matching * and ?. In any case. Repeated: one of them.",
+    ),
+]
+Profile = Annotated[
+    str,
+    typer.Option(
+        "--profile",
+        "-p",
+        help="quick, standard (10 times as many cases) or full (130 times). quick takes about 2 minutes on an idle "
+        "computer with two cores and a software adapter; a busy one takes longer.",
+        autocompletion=complete_profiles,
+    ),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        "-n",
+        min=1,
+        max=64,
+        help="Processes at once; by default the cores, at most 8 on software adapters, 4 on graphics cards, and one "
+        "for every 4 GiB of memory.",
+        show_default=False,
+    ),
+]
 Without = Annotated[
     list[str] | None,
     typer.Option(
