@@ -204,12 +204,12 @@ def _progress(count: int) -> Iterator[Callable[[int, int], None]]:
                 task, completed=done, description=f"{failed} failed" if failed else ""
             )
         return
-    told = time.monotonic()
+    last_line = time.monotonic()
 
     def show(done: int, failed: int) -> None:
-        nonlocal told
-        if time.monotonic() - told >= INTERVAL:
-            told = time.monotonic()
+        nonlocal last_line
+        if time.monotonic() - last_line >= INTERVAL:
+            last_line = time.monotonic()
             print(f"{done} of {count} files, {failed} failed", file=sys.stderr, flush=True)
 
     yield show

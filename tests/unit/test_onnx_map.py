@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from dmlgpu.common.errors import AdapterNotFound, DeviceRemoved, InvalidArgument, InvalidState
 from dmlgpu.common.worker_pool import ItemResult, WorkerGone, WorkerLost, WorkerPool
-from dmlgpu.frontends.onnx import Session, load
-from dmlgpu.frontends.onnx.mapping import FailedBatch
+from dmlgpu.frontends.onnx import FailedBatch, Session, load
 
 onnx, psutil = pytest.importorskip("onnx"), pytest.importorskip("psutil")
 
@@ -46,7 +45,11 @@ def batch(number: int) -> dict[str, NDArray[np.float32]]:
 
 def children() -> list[Any]:
     """The processes that run models for this one."""
-    processes = psutil.Process().children()
+    return children_of(os.getpid())
+
+
+def children_of(parent: int) -> list[Any]:
+    processes = [child for child in psutil.Process(parent).children() if child.status() != psutil.STATUS_ZOMBIE]
     return [process for process in processes if "dmlgpu.frontends.onnx.map_worker" in process.cmdline()]
 
 
@@ -254,6 +257,7 @@ def test_a_cluster_of_which_a_worker_is_killed(session: Session, tmp_path: Path)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the worker that is lost is named, if it had begun
             outputs += results
+        assert not children_of(workers[1].process.pid)
     assert len(outputs) == COUNT
     for number, result in enumerate(outputs):
         np.testing.assert_array_equal(result["y"], session.run(batch(number))["y"])

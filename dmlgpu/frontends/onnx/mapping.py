@@ -157,8 +157,8 @@ def failure(error: Exception) -> dict[str, str]:
 
 def error_of(answer: Mapping[str, str]) -> DmlError:
     """The error that ``failure`` told."""
-    made: DmlError = getattr(errors, answer["type"] if answer["type"] in PLAIN_ERRORS else "DmlError")(answer["failed"])
-    return made
+    kind: type[DmlError] = getattr(errors, answer["type"] if answer["type"] in PLAIN_ERRORS else "DmlError")
+    return kind(answer["failed"])
 
 
 class AdapterWorker:
@@ -370,7 +370,7 @@ def _map_here(session: MappedSession, batches: Iterable[Batch]) -> Generator[Ite
             result = ItemResult(number, batch, "", session.run(batch.read()))
         except DeviceRemoved:
             raise
-        except DmlError as error:
+        except Exception as error:
             result = ItemResult(number, batch, "", error=error)
         yield result
 
