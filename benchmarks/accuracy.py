@@ -55,8 +55,8 @@ def _number(value: float) -> str:
 
 def merged(document: str, sections: Sequence[str], introduction: str = INTRODUCTION) -> str:
     """A document with these sections put in place of those of the same adapters."""
-    found = re.split(r"^(?=## )", document, flags=re.MULTILINE)[1:]
-    by_title = {section.split("\n", 1)[0]: section.strip() + "\n" for section in [*found, *sections]}
+    present = re.split(r"^(?=## )", document, flags=re.MULTILINE)[1:]
+    by_title = {section.split("\n", 1)[0]: section.strip() + "\n" for section in [*present, *sections]}
     return "\n".join([introduction, *(by_title[title] for title in sorted(by_title))])
 
 

@@ -72,14 +72,14 @@ def round_trips(device: Device) -> list[float]:
     table.bind_inputs([BufferBinding(buffers[0])])
     table.bind_outputs([BufferBinding(buffers[1])])
     commands = recorded(device, compiled, table)
-    fence, found = device.create_fence(), []
+    fence, durations = device.create_fence(), []
     for number in range(1, WARM_UP + DISPATCHES + 1):
         start = time.perf_counter()
         device.queue.execute([commands])
         device.queue.signal(fence, number)
         fence.wait(number)
-        found.append(time.perf_counter() - start)
-    return found[WARM_UP:]
+        durations.append(time.perf_counter() - start)
+    return durations[WARM_UP:]
 
 
 def with_page(opened: Callable[[str], Any], selection: Sequence[str]) -> float:

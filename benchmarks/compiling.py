@@ -25,7 +25,7 @@ from dmlgpu.catalog.enums import MatrixTransform
 from dmlgpu.compiler.graph import GraphDesc
 from dmlgpu.compiler.graph.compiler import compile_network
 from dmlgpu.compiler.graph.resolve import resolve
-from dmlgpu.compiler.program import Kernel
+from dmlgpu.compiler.program import RenderedKernel
 from dmlgpu.compiler.stages import compile_operator
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.runtime.wgpu import pipelines
@@ -86,16 +86,16 @@ def driver_cache(adapter: str) -> Iterator[Result]:
         yield Result(name, ratio(cold, warm, 11, warm=1), at_least=1.5)
 
 
-def distinct_kernels(target: Target) -> list[Kernel]:
+def distinct_kernels(target: Target) -> list[RenderedKernel]:
     """Kernels of convolutions, products and softmax of different sizes."""
-    found: dict[str, Kernel] = {}
+    kernels: dict[str, RenderedKernel] = {}
     for number in range(DISTINCT):
         rows = tensor(4, 128 + 4 * number)
         softmax = descs.ActivationSoftmax1(input_tensor=rows, output_tensor=rows, axes=(1,))
         for desc in (product(64 + 16 * number), softmax):
             for kernel in compile_operator(desc, target).kernels:
-                found[kernel.wgsl] = kernel
-    return list(found.values())
+                kernels[kernel.wgsl] = kernel
+    return list(kernels.values())
 
 
 def in_parallel(adapter: str) -> Iterator[Result]:

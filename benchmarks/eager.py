@@ -90,15 +90,15 @@ def chains(adapter: str) -> Iterator[Result]:
 
     for count in (1 << 20, 1 << 22):
         x = Tensor(np.random.default_rng(1).standard_normal(count).astype(np.float32), device=device)
-        for name, chain, one in (
+        for name, chain, single in (
             ("numbers", numbers, lambda x=x: x + 1.5),
             ("tensors", tensors, lambda x=x: x + x),
         ):
             compiled = dmlgpu.compile(chain)
-            measured = ratio(waiting(lambda run=compiled, x=x: run(x)), waiting(one), 31, calls=2, warm=5)
+            measured = ratio(waiting(lambda run=compiled, x=x: run(x)), waiting(single), 31, calls=2, warm=5)
             label = f"ten calls with {name} compiled / one, {count >> 20}M elements"
             yield Result(label, measured, at_most=1.3)
-            eager = ratio(waiting(lambda run=chain, x=x: run(x)), waiting(one), 11, warm=3)
+            eager = ratio(waiting(lambda run=chain, x=x: run(x)), waiting(single), 11, warm=3)
             yield Result(f"ten calls with {name} eagerly / one, {count >> 20}M elements", eager)
 
 

@@ -87,8 +87,8 @@ def native() -> Callable[[], float]:
         return Range(backend.create_buffer(size, "benchmark"), 0, size)
 
     bound = [buffer(array.nbytes) for array in inputs]
-    for one, array in zip(bound, inputs, strict=True):
-        backend.write(one.buffer, 0, np.ascontiguousarray(array).view(np.uint8).ravel())
+    for binding, array in zip(bound, inputs, strict=True):
+        backend.write(binding.buffer, 0, np.ascontiguousarray(array).view(np.uint8).ravel())
     output = buffer(network.output_tensors[0].byte_size)
     temporary, persistent = buffer(executable.temporary_size), buffer(executable.persistent_size)
     resources = Resources(tuple(bound), (output,), temporary, persistent)

@@ -28,10 +28,10 @@ def caches_of(path: str, rows: int) -> tuple[dict[str, NDArray[np.float32]], dic
     """Return empty caches by name, and the output that updates each."""
     model = onnx.load(path, load_external_data=False)
     zeros = {}
-    for one in model.graph.input:
-        if one.name.startswith("past_"):
-            _, heads, _, size = (dimension.dim_value for dimension in one.type.tensor_type.shape.dim)
-            zeros[one.name] = np.zeros((1, heads, rows, size), np.float32)
+    for value_info in model.graph.input:
+        if value_info.name.startswith("past_"):
+            _, heads, _, size = (dimension.dim_value for dimension in value_info.type.tensor_type.shape.dim)
+            zeros[value_info.name] = np.zeros((1, heads, rows, size), np.float32)
     return zeros, {name: name.replace("past_", "present_") for name in zeros}
 
 
@@ -65,8 +65,8 @@ def theirs(path: str, rows: int, provider: str) -> Step:
         binding = session.io_binding()
         for name, array in numbers.items():
             binding.bind_cpu_input(name, array)
-        for name, one in held.items():
-            binding.bind_ortvalue_input(name, one)
+        for name, value in held.items():
+            binding.bind_ortvalue_input(name, value)
             binding.bind_output(updates[name], place)
         binding.bind_output("logits", "cpu")
         session.run_with_iobinding(binding)
@@ -117,17 +117,17 @@ def main() -> None:
     parser.add_argument("--prompt", type=int, default=8, help="how many tokens it has")
     parser.add_argument("--rounds", type=int, default=11, help="pairs of tokens")
     parser.add_argument("--peers", nargs="*", default=["cpu", "webgpu"])
-    given = parser.parse_args()
-    if given.prompt + given.rounds + 3 > given.rows:
+    options = parser.parse_args()
+    if options.prompt + options.rounds + 3 > options.rows:
         parser.error("the caches have too few rows")
-    prompt = [(7 * number + 3) % 50 for number in range(given.prompt)]
-    for provider in given.peers:
-        own = Generation(ours(given.model, given.rows, given.adapter), prompt)
-        other = Generation(theirs(given.model, given.rows, provider), prompt)
-        found = ratio(own, other, given.rounds)
+    prompt = [(7 * number + 3) % 50 for number in range(options.prompt)]
+    for provider in options.peers:
+        own = Generation(ours(options.model, options.rows, options.adapter), prompt)
+        other = Generation(theirs(options.model, options.rows, provider), prompt)
+        times = ratio(own, other, options.rounds)
         print(
-            f"dmlgpu {1 / found.a_seconds:.2f} tokens/s, onnxruntime {provider} {1 / found.b_seconds:.2f}; "
-            f"time of a token {found}; prompt with compiling {own.seconds:.1f} s, {other.seconds:.1f} s; "
+            f"dmlgpu {1 / times.a_seconds:.2f} tokens/s, onnxruntime {provider} {1 / times.b_seconds:.2f}; "
+            f"time of a token {times}; prompt with compiling {own.seconds:.1f} s, {other.seconds:.1f} s; "
             f"tokens {'equal' if own.tokens == other.tokens else f'differ: {own.tokens} {other.tokens}'}",
             flush=True,
         )

@@ -59,9 +59,9 @@ def prepared(
     return PreparedOperator(device, Workload("benchmark", "", desc, contents=contents or {}), checked=False)
 
 
-def kernels_of(one: PreparedOperator) -> int:
+def kernels_of(prepared_operator: PreparedOperator) -> int:
     """How many kernels something has."""
-    return one.readiness.counts.kernels
+    return prepared_operator.readiness.counts.kernels
 
 
 def element_wise(adapter: str) -> Iterator[Result]:
@@ -76,9 +76,9 @@ def element_wise(adapter: str) -> Iterator[Result]:
         (desc, [number - 1 if number else "x", *(["y"] if len(desc.inputs) == 2 else [])])
         for number, desc in enumerate(kinds)
     ]
-    chain, one = prepared(device, build(nodes)), prepared(device, add)
+    chain, single = prepared(device, build(nodes)), prepared(device, add)
     name = f"chain of 10, {kernels_of(chain)} kernels / one ADD, 4M float32"
-    yield Result(name, ratio(chain.run, one.run), at_most=1.3)
+    yield Result(name, ratio(chain.run, single.run), at_most=1.3)
 
 
 def convolution(image: TensorDesc | None = None) -> descs.Convolution:
@@ -155,8 +155,8 @@ def single_operators(device: Device, heads: int, queries: int, keys: int, size: 
     """GEMM, softmax and GEMM, each run and waited for by itself, on tensors with a head after the other."""
     query, key, scores = tensor(heads, queries, size), tensor(heads, keys, size), tensor(heads, queries, keys)
     calls = [
-        prepared(device, one).run
-        for one in (
+        prepared(device, operator).run
+        for operator in (
             product(query, key, scores, MatrixTransform.TRANSPOSE, size**-0.5),
             descs.ActivationSoftmax1(input_tensor=scores, output_tensor=scores, axes=(2,)),
             product(scores, key, query, MatrixTransform.NONE, 1.0),

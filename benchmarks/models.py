@@ -86,26 +86,26 @@ def main() -> None:
     parser.add_argument("--models", nargs="*", default=list(MODELS), choices=MODELS)
     parser.add_argument("--peers", nargs="*", default=["webgpu", "cpu"])
     parser.add_argument("--rounds", type=int, default=11)
-    given = parser.parse_args()
-    width, height = map(int, given.picture.split("x"))
-    for label in given.models:
+    options = parser.parse_args()
+    width, height = map(int, options.picture.split("x"))
+    for label in options.models:
         file, sides = MODELS[label]
         path, image = model_file(file), picture(*(sides or (height, width)))
         start = time.perf_counter()
-        session = load(path, given.adapter)
-        (name,), (output,) = [one.name for one in session.inputs], session.outputs
+        session = load(path, options.adapter)
+        (name,), (output,) = ([declared.name for declared in side] for side in (session.inputs, session.outputs))
 
         def ours(image: Picture, session: Any = session, name: str = name, output: str = output) -> Picture:
             return session.run({name: image})[output]  # type: ignore[no-any-return]
 
-        found = ours(image)
+        pictures = ours(image)
         print(f"{label} {image.shape[3]}x{image.shape[2]}: loaded and run in {time.perf_counter() - start:.2f} s")
-        spent = python_time(lambda image=image, ours=ours: ours(image), given.rounds)
+        spent = python_time(lambda image=image, ours=ours: ours(image), options.rounds)
         print(f"  {'met   ' if spent.share <= MOST_PYTHON else 'MISSED'} {spent}", flush=True)
-        for provider in given.peers:
+        for provider in options.peers:
             other = theirs(path, provider)
-            np.testing.assert_allclose(found, other(image), rtol=0, atol=TOLERANCE)
-            measured = ratio(on(image, ours), on(image, other), given.rounds, rest=REST)
+            np.testing.assert_allclose(pictures, other(image), rtol=0, atol=TOLERANCE)
+            measured = ratio(on(image, ours), on(image, other), options.rounds, rest=REST)
             print(f"  ours / {provider}: {measured}", flush=True)
 
 

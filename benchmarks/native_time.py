@@ -114,7 +114,7 @@ def _watched(clock: _Clock) -> Iterator[None]:
 
 def python_time(call: Callable[[], object], rounds: int) -> PythonTime:
     """Measure a call that was made before, in this thread; it must wait for its own work."""
-    found = []
+    times = []
     for _ in range(rounds):
         clock = _Clock()
         with _waits_watched(clock):
@@ -122,8 +122,8 @@ def python_time(call: Callable[[], object], rounds: int) -> PythonTime:
         waiting = clock.seconds["waiting"]
         with _watched(clock):
             _timed(call, clock)
-        found.append(PythonTime(whole, clock.seconds["native"], waiting))
-    return sorted(found, key=lambda one: one.share)[rounds // 2]
+        times.append(PythonTime(whole, clock.seconds["native"], waiting))
+    return sorted(times, key=lambda python_time: python_time.share)[rounds // 2]
 
 
 def _timed(call: Callable[[], object], clock: _Clock) -> float:

@@ -63,9 +63,9 @@ MEASURED = ("largest", "rms", "ulp_max", "ulp_rms", "roundings")
 
 def table(run: RecordedRun) -> str:
     """One adapter's section."""
-    found = {outcome.case: outcome for outcome in run.outcomes if outcome.measured}
+    outcomes = {outcome.case: outcome for outcome in run.outcomes if outcome.measured}
     lines = [f"## {run.adapter}", "", f"| {' | '.join(HEAD)} |", f"|{'---|' * 3}{'--:|' * (len(HEAD) - 3)}"]
-    lines += [_row(found[name]) for name in CASES if name in found]
+    lines += [_row(outcomes[name]) for name in CASES if name in outcomes]
     return "\n".join(lines) + "\n"
 
 

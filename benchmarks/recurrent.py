@@ -74,10 +74,10 @@ class Bound:
     def buffer(self, contents: Array | int) -> Buffer:
         """A buffer with these contents, or of a size in bytes."""
         size = contents if isinstance(contents, int) else contents.nbytes
-        made = self.device.create_buffer(size)
+        buffer = self.device.create_buffer(size)
         if not isinstance(contents, int):
-            made.write(contents)
-        return made
+            buffer.write(contents)
+        return buffer
 
     def compiled(self, desc: OperatorDesc) -> CompiledOperator:
         """An operator, initialised."""
@@ -138,7 +138,7 @@ class Chain:
         inputs, weights, recurrence = (self.bound.buffer(array) for array in (x, w, r))
         cell, nothing = (self.bound.buffer(np.zeros(state // 4, np.float32)) for _ in range(2))
         projected, gates, active = (self.bound.buffer(4 * state) for _ in range(3))
-        kept, written, shown = (BufferBinding(self.bound.buffer(state)) for _ in range(3))
+        scaled, written, shown = (BufferBinding(self.bound.buffer(state)) for _ in range(3))
         memory, of_step = BufferBinding(cell), x.nbytes // self.sizes.steps
 
         def column(buffer: Buffer, gate: int) -> BufferBinding:
@@ -152,9 +152,9 @@ class Chain:
                 (self.of_states, [before, BufferBinding(recurrence), BufferBinding(projected)], BufferBinding(gates)),
                 (self.sigmoid, [column(gates, 0)], column(active, 0)),
                 (self.tanh_gate, [column(gates, 3)], column(active, 3)),
-                (self.gate_times_state, [column(active, 2), memory], kept),
+                (self.gate_times_state, [column(active, 2), memory], scaled),
                 (self.gate_times_gate, [column(active, 0), column(active, 3)], written),
-                (self.add, [kept, written], memory),
+                (self.add, [scaled, written], memory),
                 (self.tanh_cell, [memory], shown),
                 (self.gate_times_state, [column(active, 1), shown], BufferBinding(output, time * state)),
             ]
@@ -185,8 +185,8 @@ def compared(adapter: str, sizes: Sizes, at_least: float | None = None) -> Resul
     ]
     size = 4 * sizes.steps * sizes.sequences * sizes.hidden
     mine, theirs = bound.buffer(size), bound.buffer(size)
-    given = [*(BufferBinding(bound.buffer(array)) for array in arrays), *[None] * 5]
-    ours = bound.call([bound.commands([(bound.compiled(desc), given, BufferBinding(mine))])])
+    bindings = [*(BufferBinding(bound.buffer(array)) for array in arrays), *[None] * 5]
+    ours = bound.call([bound.commands([(bound.compiled(desc), bindings, BufferBinding(mine))])])
     chain = bound.call(Chain(bound, sizes).lists(*arrays, theirs))
     ours(0)
     chain(0)

@@ -154,12 +154,12 @@ def product(adapter: str) -> Iterator[Result]:
     sizes = " ".join(str(slot.size) for slot in kernel.slots)
     features, grid = " ".join(target.features), " ".join(map(str, kernel.grid))
     with tempfile.TemporaryDirectory() as folder:
-        text, kept = Path(folder, "kernel.wgsl"), str(Path(folder, "programs"))
+        text, cache = Path(folder, "kernel.wgsl"), str(Path(folder, "programs"))
         text.write_text(kernel.wgsl, encoding="utf-8")
         starts = {
-            f"a process to its first product of {SIDE}": process(OURS, adapter, DMLGPU_CACHE=kept),
+            f"a process to its first product of {SIDE}": process(OURS, adapter, DMLGPU_CACHE=cache),
             "nothing kept in files": process(OURS, adapter, DMLGPU_CACHE="off"),
-            "C types one by one": process(ONE_BY_ONE + OURS, adapter, DMLGPU_CACHE=kept),
+            "C types one by one": process(ONE_BY_ONE + OURS, adapter, DMLGPU_CACHE=cache),
             "bare wgpu-py": process(BARE, adapter, str(text), features, sizes, grid),
         }
         if BEFORE:

@@ -7,6 +7,9 @@ Everything public is reachable from here and loaded at its first use: importing 
 from __future__ import annotations
 
 import importlib
+import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -48,6 +51,8 @@ if TYPE_CHECKING:
     from dmlgpu.compiler.graph.description import OutputEdge as OutputEdge
     from dmlgpu.compiler.target import AdapterInfo as AdapterInfo
     from dmlgpu.frontends import onnx as onnx
+    from dmlgpu.frontends import onnxruntime as onnxruntime
+    from dmlgpu.frontends.onnx.session import load as load
     from dmlgpu.runtime.adapters import SoftwareAdapterWarning as SoftwareAdapterWarning
     from dmlgpu.runtime.adapters import adapters as adapters
     from dmlgpu.runtime.binding import BindingTable as BindingTable
@@ -75,6 +80,8 @@ if TYPE_CHECKING:
     from dmlgpu.tensors import directmlx as directmlx
     from dmlgpu.tensors.graphs.expression import Expression as Expression
     from dmlgpu.tensors.graphs.graph import Graph as Graph
+    from dmlgpu.tensors.kernels import ElementwiseKernel as ElementwiseKernel
+    from dmlgpu.tensors.kernels import Kernel as Kernel
     from dmlgpu.tensors.tensor import Tensor as Tensor
     from dmlgpu.tensors.tracing.compiled import compile as compile
 
@@ -84,6 +91,7 @@ _HOMES = {
     "tensors.tensor": ("Tensor",),
     "tensors.graphs.expression": ("Expression",),
     "tensors.graphs.graph": ("Graph",),
+    "tensors.kernels": ("ElementwiseKernel", "Kernel"),
     "common.cache": ("CacheInfo", "CacheLimits"),
     "compiler.target": ("AdapterInfo",),
     "runtime.adapters": ("SoftwareAdapterWarning", "adapters"),
@@ -130,6 +138,7 @@ _HOMES = {
     "catalog.operator_desc": ("OperatorDesc", "ScaleBias", "Size2D"),
     "catalog.tensor_desc": ("TensorDesc",),
     "common.timings": ("Timings",),
+    "frontends.onnx.session": ("load",),
     "tensors.tracing.compiled": ("compile",),
 }
 _SOURCES = {name: module for module, names in _HOMES.items() for name in names}
@@ -140,8 +149,37 @@ _MODULES = {
     "enums": "catalog.enums",
     "errors": "common.errors",
     "onnx": "frontends.onnx",
+    "onnxruntime": "frontends.onnxruntime",
     "ops": "ops",
 }
+
+
+class _AliasFinder:
+    """Imports the modules of ``_MODULES`` by their short names, and those below them.
+
+    A finder of ``sys.meta_path`` and its own loader; without importlib's base classes, which take 10 ms to import.
+    """
+
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        package, _, below = fullname.partition(".")
+        alias, dot, rest = below.partition(".")
+        home = _MODULES.get(alias, alias) if package == __name__ else alias
+        return None if home == alias else ModuleSpec(fullname, self, origin=f"{package}.{home}{dot}{rest}")  # type: ignore[arg-type]
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        assert spec.origin is not None
+        module = importlib.import_module(spec.origin)
+        spec.loader_state = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Give the module its own spec back, which the import has replaced; it was executed under its own name."""
+        assert module.__spec__ is not None
+        module.__spec__ = module.__spec__.loader_state
+
+
+if not any(type(finder).__name__ == _AliasFinder.__name__ for finder in sys.meta_path):  # there is one after a reload
+    sys.meta_path.insert(0, _AliasFinder())
 
 __all__ = sorted((*_SOURCES, *_MODULES))  # noqa: PLE0605 - a list of strings, in one place only
 

@@ -63,17 +63,17 @@ def main() -> int:
     """The command."""
     keeps, *runs = sys.argv[1:] if "--keep" in sys.argv[1:2] else ("", *sys.argv[1:])
     measured = seconds_of(map(Path, runs))
-    kept = frozenset(QUICK.read_text(encoding="utf-8").split()) if keeps else frozenset()
+    previous = frozenset(QUICK.read_text(encoding="utf-8").split()) if keeps else frozenset()
     least = LINES_PER_SECOND_MORE if keeps else LINES_PER_SECOND
     chosen: list[str] = []
     seen: set[str] = set()
-    given = frozenset(QUICK_FAULTS.read_text(encoding="utf-8").split())
+    detecting = frozenset(QUICK_FAULTS.read_text(encoding="utf-8").split())
     for stem, cases in OPERATOR_CASES.items() if keeps else ():
         variants = variants_of(stem)
-        for name in (kept | given).intersection(cases.names("standard")):
+        for name in (previous | detecting).intersection(cases.names("standard")):
             seen |= Exercise.of(name, variants.get(name, ""), measured.get(name)).lines
     for stem in OPERATOR_CASES:
-        names = choose(stem, seen, given, measured, kept, least)
+        names = choose(stem, seen, detecting, measured, previous, least)
         print(f"{stem}: {len(names)}", file=sys.stderr)
         chosen += names
     QUICK.write_text("\n".join(chosen) + "\n", encoding="utf-8")
@@ -82,10 +82,10 @@ def main() -> int:
 
 def seconds_of(runs: Iterable[Path]) -> dict[str, float]:
     """The seconds that each case took; the most where several runs have it."""
-    found: dict[str, float] = {}
+    slowest: dict[str, float] = {}
     for outcome in (outcome for path in runs for run in read_runs(path) for outcome in run.outcomes):
-        found[outcome.case] = max(outcome.seconds, found.get(outcome.case, 0.0))
-    return found
+        slowest[outcome.case] = max(outcome.seconds, slowest.get(outcome.case, 0.0))
+    return slowest
 
 
 def variants_of(stem: str) -> Mapping[str, str]:
@@ -96,21 +96,23 @@ def variants_of(stem: str) -> Mapping[str, str]:
 def choose(  # noqa: PLR0917
     stem: str,
     seen: set[str],
-    given: frozenset[str],
+    detecting: frozenset[str],
     measured: Mapping[str, float],
-    kept: frozenset[str] = frozenset(),
+    previous: frozenset[str] = frozenset(),
     least: float = LINES_PER_SECOND,
 ) -> list[str]:
-    """Cases of an operator beside those given, among them those kept; the lines that they bring are added to those
-    seen. A further one brings at least so many new lines a second."""
+    """Choose cases of an operator beside those that detect faults, the previous ones first.
+
+    The lines that they bring are added to those seen. A further case brings at least ``least`` new lines a second.
+    """
     names, variants = OPERATOR_CASES[stem].names("standard"), variants_of(stem)
     exercised = {name: Exercise.of(name, variants.get(name, ""), measured.get(name)) for name in names}
     chosen = [name for name in names if "-example" in name][:1]
-    chosen += [name for name in names if name in kept.difference(chosen, given)]
-    for name in given.union(chosen).intersection(names):
+    chosen += [name for name in names if name in previous.difference(chosen, detecting)]
+    for name in detecting.union(chosen).intersection(names):
         seen |= exercised[name].lines
     while True:
-        left = [name for name in names if name not in given.union(chosen)]
+        left = [name for name in names if name not in detecting.union(chosen)]
         if len(chosen) >= LEAST:
             left = [name for name in left if exercised[name].is_worth_it(seen, least)]
         if not left:

@@ -71,12 +71,12 @@ class _Writer:
         self.weights.append(numpy_helper.from_array(np.asarray(array), name))
         return name
 
-    def projection(self, x: str, name: str, width: int, wanted: int, share: float = 1.0) -> str:
+    def projection(self, x: str, name: str, width: int, output_width: int, share: float = 1.0) -> str:
         """Multiply rows by a matrix, and add a bias."""
         product = self.node(
-            "MatMul", x, self.weight(f"{name}.weight", width, wanted, share=share), name=f"{name}.product"
+            "MatMul", x, self.weight(f"{name}.weight", width, output_width, share=share), name=f"{name}.product"
         )
-        return self.node("Add", product, self.weight(f"{name}.bias", wanted), name=name)
+        return self.node("Add", product, self.weight(f"{name}.bias", output_width), name=name)
 
     def normalization(self, x: str, name: str, width: int) -> str:
         """Normalise rows."""
@@ -111,11 +111,11 @@ def decoder(size: Size, seed: int = 0) -> onnx.ModelProto:
 def _embedded(writer: _Writer, size: Size) -> str:
     """Return the sum of the embeddings of tokens and of their places, from the first new one's on."""
     words = writer.node("Gather", writer.weight("words", size.vocabulary, size.hidden), "input_ids", name="words.rows")
-    zero, one = writer.known("zero", np.array(0)), writer.known("one", np.array(1))
+    zero, index = writer.known("zero", np.array(0)), writer.known("one", np.array(1))
     sizes = writer.node("Shape", "input_ids", name="sizes")
-    new = writer.node("Gather", sizes, one, name="new")
-    counted = writer.node("Range", zero, new, one, name="counted")
-    back = writer.node("Sub", counted, writer.node("Sub", new, one, name="new.less"), name="back")
+    new = writer.node("Gather", sizes, index, name="new")
+    counted = writer.node("Range", zero, new, index, name="counted")
+    back = writer.node("Sub", counted, writer.node("Sub", new, index, name="new.less"), name="back")
     last = writer.node("Cast", "seqlens_k", name="last.place", to=TensorProto.INT64)
     column = writer.node("Unsqueeze", last, writer.known("second", np.array([1])), name="last.column")
     places = writer.node("Add", column, back, name="places")
@@ -139,8 +139,8 @@ def _layer(writer: _Writer, size: Size, name: str, x: str, layer: int) -> str:
             kv_num_heads=size.heads,
         )
     )
-    found = writer.projection(f"{name}.attention", f"{name}.output", hidden, hidden, share)
-    x = writer.node("Add", x, found, name=f"{name}.beside")
+    attended = writer.projection(f"{name}.attention", f"{name}.output", hidden, hidden, share)
+    x = writer.node("Add", x, attended, name=f"{name}.beside")
     normed = writer.normalization(x, f"{name}.second", hidden)
     wide = writer.projection(normed, f"{name}.wide", hidden, 4 * hidden)
     active = writer.node("Gelu", wide, name=f"{name}.gelu", approximate="tanh")
@@ -155,11 +155,11 @@ def main() -> None:
     for name, value in vars(Size()).items():
         parser.add_argument(f"--{name}", type=type(value), default=value)
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    size = Size(**{name: getattr(given, name) for name in vars(Size())})
-    model = decoder(size, given.seed)
+    options = parser.parse_args()
+    size = Size(**{name: getattr(options, name) for name in vars(Size())})
+    model = decoder(size, options.seed)
     onnx.checker.check_model(model)
-    onnx.save(model, given.path)
+    onnx.save(model, options.path)
 
 
 if __name__ == "__main__":

@@ -259,9 +259,9 @@ _NESTED = re.compile(rf"(-?{_LITERAL}) \* (\w+)((?: [+-] {_LITERAL}\)(?: \* \2(?
 def committed(function: str) -> list[Doubles]:
     """The polynomials in a function's text, by Horner's rule in lines or brackets: coefficients, lowest first."""
     code = re.sub(r"//[^\n]*", "", library()[function])
-    found = [(match.start(), match[2], match[3]) for match in _LINES.finditer(code)]
-    found += [(match.start(), match[1], match[3]) for match in _NESTED.finditer(code)]
-    return [_coefficients(first, rest) for _, first, rest in sorted(found)]
+    polynomials = [(match.start(), match[2], match[3]) for match in _LINES.finditer(code)]
+    polynomials += [(match.start(), match[1], match[3]) for match in _NESTED.finditer(code)]
+    return [_coefficients(first, rest) for _, first, rest in sorted(polynomials)]
 
 
 def _coefficients(first: str, rest: str) -> Doubles:
@@ -275,7 +275,7 @@ def all_committed() -> dict[str, Doubles]:
     """Every polynomial of the library, by name."""
     files = [file for file in templates.files("lib") if file.startswith("lib/math_")]
     functions = [name for file in files for name in re.findall(r"^fn (\w+)\(", templates.source(file), re.MULTILINE)]
-    return {f"{name}[{n}]": found for name in functions for n, found in enumerate(committed(name))}
+    return {f"{name}[{n}]": coefficients for name in functions for n, coefficients in enumerate(committed(name))}
 
 
 # ---- fitting --------------------------------------------------------------------------------------------------------
@@ -298,13 +298,13 @@ def fit(polynomial: Polynomial, count: int) -> Doubles:
     """The best ``count`` coefficients in float32, the lowest first."""
     x = places(polynomial, POINTS)
     weight, left = polynomial.weight(x), polynomial.target(x).copy()
-    found: list[float] = []
+    coefficients: list[float] = []
     for power in range(count):
         basis = weight[:, None] * x[:, None] ** np.arange(power, count)
         lowest = float(np.float32(_minimax(basis, weight * left)[0]))
         left -= lowest * x**power
-        found.append(lowest)
-    return np.array(found)
+        coefficients.append(lowest)
+    return np.array(coefficients)
 
 
 def _minimax(basis: Doubles, goal: Doubles) -> Doubles:
@@ -343,8 +343,18 @@ def check(polynomials: Sequence[Polynomial] = POLYNOMIALS) -> list[str]:
     """What is wrong with the library's polynomials, those without an entry here included."""
     standing = all_committed()
     missing = sorted(standing.keys() ^ {polynomial.name for polynomial in POLYNOMIALS})
-    found = [f"{name}: stands in only one of shaders/lib and scripts/fit_math.py" for name in missing]
-    return [*found, *filter(None, (complaint(one, standing[one.name]) for one in polynomials if one.name in standing))]
+    complaints = [f"{name}: stands in only one of shaders/lib and scripts/fit_math.py" for name in missing]
+    return [
+        *complaints,
+        *filter(
+            None,
+            (
+                complaint(polynomial, standing[polynomial.name])
+                for polynomial in polynomials
+                if polynomial.name in standing
+            ),
+        ),
+    ]
 
 
 def report(polynomial: Polynomial, coefficients: Doubles) -> str:

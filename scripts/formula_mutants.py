@@ -58,10 +58,10 @@ class Runs:
 
     def results(self, mutant: Mutant) -> Iterator[tuple[str, str]]:
         """Each operator that a mutant changes, with the case that notices it; nothing where none does."""
-        cases = sorted(self._coverage.cases_of(mutant), key=lambda found: (_stem(found[1]), found[0] != "cpu"))
-        for stem, found in groupby(cases, key=lambda one: _stem(one[1])):
+        cases = sorted(self._coverage.cases_of(mutant), key=lambda use: (_stem(use[1]), use[0] != "cpu"))
+        for stem, uses in groupby(cases, key=lambda use: _stem(use[1])):
             caught, changed = "", False
-            for profile, case in found:
+            for profile, case in uses:
                 outcome = self._worker.run(SEPARATOR.join((str(mutant), profile, case)))
                 changed |= outcome.message != UNCHANGED
                 if outcome.status is Status.NOT_SUPPORTED:
@@ -96,14 +96,14 @@ def changes(name: str) -> list[str]:
     return [f"`{text.replace('|', '&#124;')}`" for text in (mutant.before, mutant.after)]
 
 
-def page(given: Iterable[tuple[str, str, str]]) -> str:
+def page(records: Iterable[tuple[str, str, str]]) -> str:
     """The page from results; of equal mutants and operators the last one counts."""
-    found: dict[str, dict[str, str]] = {}
-    for name, stem, caught in given:
-        found.setdefault(name, {})[stem] = caught
+    by_mutant: dict[str, dict[str, str]] = {}
+    for name, stem, caught in records:
+        by_mutant.setdefault(name, {})[stem] = caught
     rows = []
     for name in formula_names():
-        results = found.get(name, {})
+        results = by_mutant.get(name, {})
         if not results or NO_SHADER in results.values():
             continue
         missed = sorted(stem for stem, caught in results.items() if caught == MISSED)
@@ -124,7 +124,7 @@ def main() -> int:
     parser.add_argument("parts", nargs="*", metavar="PART_OF_A_NAME")
     arguments = parser.parse_args()
     if arguments.page:
-        PAGE.write_text(page([one for path in arguments.page for one in results_of(path)]), encoding="utf-8")
+        PAGE.write_text(page([result for path in arguments.page for result in results_of(path)]), encoding="utf-8")
         return 0
     runs = Runs(choose(arguments.adapter))
     for name in formula_names():

@@ -45,11 +45,14 @@ def programs_of(stem: str) -> Programs:
 
 def _kernels(desc: OperatorDesc, target: Target) -> list[Kernel]:
     try:
-        made = compile_operator(desc, target)
+        program = compile_operator(desc, target)
     except DmlError as error:
         return [["refused", str(error), "", ""]]
-    kernels = [*(("initialize ", kernel) for kernel in made.initialization), *(("", kernel) for kernel in made.kernels)]
-    sizes = ["sizes", "", "", f"{made.temporary_size} {made.persistent_size}"]
+    kernels = [
+        *(("initialize ", kernel) for kernel in program.initialization),
+        *(("", kernel) for kernel in program.kernels),
+    ]
+    sizes = ["sizes", "", "", f"{program.temporary_size} {program.persistent_size}"]
     return [sizes] + [
         [
             when + kernel.label,
@@ -93,12 +96,12 @@ def main() -> int:
     arguments = parser.parse_args()
     stems = [stem for stem in OPERATOR_CASES if arguments.k in stem]
     with ProcessPoolExecutor() as pool:
-        made = {name: kernels for found in pool.map(programs_of, stems) for name, kernels in found.items()}
+        hashes = {name: kernels for programs in pool.map(programs_of, stems) for name, kernels in programs.items()}
     if arguments.action == "write":
-        arguments.file.write_text(json.dumps(made))
-        print(f"{len(made)} cases for {len(TARGETS)} targets")
+        arguments.file.write_text(json.dumps(hashes))
+        print(f"{len(hashes)} cases for {len(TARGETS)} targets")
         return 0
-    return compare(json.loads(arguments.file.read_text()), made)
+    return compare(json.loads(arguments.file.read_text()), hashes)
 
 
 if __name__ == "__main__":

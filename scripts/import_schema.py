@@ -75,18 +75,18 @@ CORRECTIONS = {
 
 def field(spec: dict[str, Any]) -> dict[str, Any]:
     """One field without what its kind already says."""
-    kept = {key: spec[key] for key in ("name", "kind", "type")}
+    entry = {key: spec[key] for key in ("name", "kind", "type")}
     if spec["optional"]:
-        kept["optional"] = True
+        entry["optional"] = True
     if spec["array"]:
-        kept["count"] = spec["count_field"]
-    return kept
+        entry["count"] = spec["count_field"]
+    return entry
 
 
 def table(spec: dict[str, Any]) -> dict[str, Any]:
     """Types, ranks and shape per tensor."""
-    kept = ("dims", "types", "shape")
-    return {name: {key: entry[key] for key in kept if key in entry} for name, entry in spec.items()}
+    keys = ("dims", "types", "shape")
+    return {name: {key: entry[key] for key in keys if key in entry} for name, entry in spec.items()}
 
 
 def by_level(spec: dict[str, Any]) -> dict[str, Any]:
@@ -129,20 +129,20 @@ def variants(spec: dict[str, Any]) -> list[dict[str, Any]]:
 
 def operator(name: str, spec: dict[str, Any]) -> dict[str, Any]:
     """Everything kept about one operator; absent keys mean null, false or empty."""
-    kept = {key: spec[key] for key in ("enum_value", "feature_level", "summary", "formula", "notes", "constraints")}
-    kept |= CORRECTIONS.get(name, {})
-    kept["document"] = spec["doc"].removesuffix(".md")
-    kept["owned_inputs"] = not any("not support DML_TENSOR_FLAG_OWNED_BY_DML" in text for text in spec["constraints"])
+    entry = {key: spec[key] for key in ("enum_value", "feature_level", "summary", "formula", "notes", "constraints")}
+    entry |= CORRECTIONS.get(name, {})
+    entry["document"] = spec["doc"].removesuffix(".md")
+    entry["owned_inputs"] = not any("not support DML_TENSOR_FLAG_OWNED_BY_DML" in text for text in spec["constraints"])
     for key in ("aliases", "supersedes", "superseded_by", "in_place", "accepts_fused_activation", "defaults"):
-        kept[key] = spec.get(key)
-    kept["fusion"] = fusion(spec)
-    kept["fields"] = [field(entry) for entry in spec["fields"]]
-    kept["counts"] = counts(name, spec)
-    kept["relations"] = spec["tensor_relations"]
-    kept["support"] = by_level(spec["support_by_level"])
-    kept["variants"] = variants(spec)
-    kept["examples"] = spec["examples"]
-    return {key: value for key, value in kept.items() if value not in (None, False, [], {})}
+        entry[key] = spec.get(key)
+    entry["fusion"] = fusion(spec)
+    entry["fields"] = [field(entry) for entry in spec["fields"]]
+    entry["counts"] = counts(name, spec)
+    entry["relations"] = spec["tensor_relations"]
+    entry["support"] = by_level(spec["support_by_level"])
+    entry["variants"] = variants(spec)
+    entry["examples"] = spec["examples"]
+    return {key: value for key, value in entry.items() if value not in (None, False, [], {})}
 
 
 def write(path: Path, entries: dict[str, dict[str, Any]]) -> None:

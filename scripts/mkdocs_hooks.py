@@ -53,8 +53,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 def _outside(file: File, root: Path) -> set[str]:
     folder = posixpath.dirname(file.src_uri)
-    found = (_path(folder, link[2], root) for link in LINK.finditer(file.content_string))
-    return {path for path in found if path is not None}
+    paths = (_path(folder, link[2], root) for link in LINK.finditer(file.content_string))
+    return {path for path in paths if path is not None}
 
 
 def _path(folder: str, target: str, root: Path) -> str | None:

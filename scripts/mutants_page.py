@@ -88,7 +88,11 @@ def main() -> int:
     if merged.left:
         print(f"{len(merged.left)} mutants have no result that counts:\n{command(merged)}", file=sys.stderr)
         return 1
-    unknown = [one.case for one in merged.outcomes if one.status is Status.FAIL and one.case not in why_missed()]
+    unknown = [
+        outcome.case
+        for outcome in merged.outcomes
+        if outcome.status is Status.FAIL and outcome.case not in why_missed()
+    ]
     if unknown:
         print(f"why are these missed? {MISSED} has no reason for {', '.join(unknown)}", file=sys.stderr)
         return 1
@@ -98,26 +102,26 @@ def main() -> int:
 
 def merge(runs: Sequence[RecordedRun], names: Sequence[str]) -> Merged:
     """The results of the mutants with these names, those of later runs before those of earlier ones."""
-    found: dict[str, Outcome] = {}
+    outcomes: dict[str, Outcome] = {}
     for run in runs:
         changed = changed_shaders(str(run.facts["commit"]).removesuffix("+"))
         for outcome in run.outcomes:
             if outcome.status in COUNTED and outcome.case.partition(":")[0] not in changed:
-                found[outcome.case] = outcome
-    kept = {name: found[name] for name in names if name in found and is_of_present_text(found[name])}
-    left = tuple(name for name in names if name not in kept)
-    return Merged(str(runs[0].facts["profile"]), runs[0].adapter, tuple(kept.values()), left)
+                outcomes[outcome.case] = outcome
+    current = {name: outcomes[name] for name in names if name in outcomes and is_of_present_text(outcomes[name])}
+    left = tuple(name for name in names if name not in current)
+    return Merged(str(runs[0].facts["profile"]), runs[0].adapter, tuple(current.values()), left)
 
 
 @functools.cache
 def changed_shaders(commit: str) -> Collection[str]:
     """Shader files that are not what they were at a commit; none where Git does not know it."""
     command = ["git", "diff", "--name-only", "--relative", commit, "--", "*.wgsl"]
-    found = subprocess.run(command, cwd=ROOT / "shaders", capture_output=True, text=True, check=False)
-    if not commit or found.returncode:
+    diff = subprocess.run(command, cwd=ROOT / "shaders", capture_output=True, text=True, check=False)
+    if not commit or diff.returncode:
         print(f"Git does not know the commit {commit!r}: all of its run's results are taken", file=sys.stderr)
         return ()
-    return {path.removesuffix(".wgsl") for path in found.stdout.split("\n") if path}
+    return {path.removesuffix(".wgsl") for path in diff.stdout.split("\n") if path}
 
 
 def is_of_present_text(outcome: Outcome) -> bool:
@@ -166,11 +170,11 @@ def mutants_per_operator(outcomes: Sequence[Outcome]) -> tuple[int, int]:
     coverage = KernelCoverage(
         names, Target(name="page", features=frozenset({"immediates", "shader-int64", "shader-f64"}))
     )
-    found = Counter(dict.fromkeys(OPERATOR_CASES, 0))
+    counter = Counter(dict.fromkeys(OPERATOR_CASES, 0))
     for outcome in outcomes:
         if outcome.status is not Status.NOT_SUPPORTED:
-            found.update({case.partition("-")[0] for _, case in coverage.cases_of(mutant_by_name(outcome.case))})
-    counts = sorted(found.values())
+            counter.update({case.partition("-")[0] for _, case in coverage.cases_of(mutant_by_name(outcome.case))})
+    counts = sorted(counter.values())
     return counts[0], counts[len(counts) // 2]
 
 
@@ -188,8 +192,8 @@ def by_folder(outcomes: Sequence[Outcome]) -> Iterator[str]:
 def survivors(outcomes: Sequence[Outcome]) -> Iterator[str]:
     """What no case noticed: first what should have been, then what changes no result, each by reason."""
     known = why_missed()
-    missed = {one.case: known.get(one.case, "") for one in outcomes if one.status is Status.FAIL}
-    same = {one.case: one.reason for one in outcomes if one.status is Status.EXPECTED_FAIL}
+    missed = {outcome.case: known.get(outcome.case, "") for outcome in outcomes if outcome.status is Status.FAIL}
+    same = {outcome.case: outcome.reason for outcome in outcomes if outcome.status is Status.EXPECTED_FAIL}
     for title, reasons in (("Missed", missed), ("Changing no result", same)):
         if reasons:
             yield from ("", f"## {title}")

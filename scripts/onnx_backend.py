@@ -71,14 +71,14 @@ def run(kind: str, name: str, device: Any) -> Result:
     case = find(f"{kind}-{name}")
     if not list(data_of(case)):
         return Result(kind, name, "absent", "its data are not on this machine")
-    found = Result(kind, name, "passed", outside=outside(model_of(case)))
+    result = Result(kind, name, "passed", outside=outside(model_of(case)))
     try:
         outcome = OnnxBackendSuite().run(f"{kind}-{name}", device)
     except NotSupported as error:
-        return replace(found, state="refused", reason=str(error))
+        return replace(result, state="refused", reason=str(error))
     except Exception as error:
-        return replace(found, state="failed", reason=f"{type(error).__name__}: {error}"[:400])
-    return found if outcome.status is Status.PASS else replace(found, state="failed", reason=outcome.message)
+        return replace(result, state="failed", reason=f"{type(error).__name__}: {error}"[:400])
+    return result if outcome.status is Status.PASS else replace(result, state="failed", reason=outcome.message)
 
 
 class Worker:
@@ -118,34 +118,34 @@ class Worker:
             self._process = None
 
 
-def run_all(asked: list[tuple[str, str]], adapter: str, workers: int) -> list[Result]:
+def run_all(listed: list[tuple[str, str]], adapter: str, workers: int) -> list[Result]:
     """Run models in several processes, and return results in order."""
-    shares = [asked[number::workers] for number in range(workers)]
+    shares = [listed[number::workers] for number in range(workers)]
 
-    def share(given: list[tuple[str, str]]) -> list[Result]:
+    def share(assigned: list[tuple[str, str]]) -> list[Result]:
         worker = Worker(adapter)
         try:
-            return [worker(one) for one in given]
+            return [worker(named) for named in assigned]
         finally:
             worker.end()
 
     with ThreadPoolExecutor(workers) as pool:
-        found = [one for part in pool.map(share, shares) for one in part]
-    return sorted(found, key=lambda one: (KINDS.index(one.kind), one.name))
+        results = [result for part in pool.map(share, shares) for result in part]
+    return sorted(results, key=lambda result: (KINDS.index(result.kind), result.name))
 
 
 def summary(results: list[Result]) -> str:
     """Return counts by kind, and what is refused by reason."""
     lines = []
     for kind in KINDS:
-        of = [one for one in results if one.kind == kind]
-        counts = collections.Counter(one.state for one in of)
+        of = [result for result in results if result.kind == kind]
+        counts = collections.Counter(result.state for result in of)
         if counts:
-            within = [one for one in of if not one.outside and one.state != "absent"]
+            within = [result for result in of if not result.outside and result.state != "absent"]
             listed = ", ".join(f"{counts[state]} {state}" for state in STATES)
-            passed = sum(one.state == "passed" for one in within)
+            passed = sum(result.state == "passed" for result in within)
             lines.append(f"{kind}: {len(of)} models: {listed}; of DirectML's types {passed} of {len(within)} passed")
-    reasons = collections.Counter(_general(one.reason) for one in results if one.state == "refused")
+    reasons = collections.Counter(_general(result.reason) for result in results if result.state == "refused")
     lines += ["", "refused:"] + [f"  {count:4} {reason}" for reason, count in reasons.most_common()]
     return "\n".join(lines)
 
@@ -169,27 +169,27 @@ def page(results: list[Result], adapter: str) -> str:
         "|---|---:|---:|---:|---:|---|",
     ]
     for kind in KINDS:
-        of = [one for one in results if one.kind == kind]
+        of = [result for result in results if result.kind == kind]
         if of:
-            counts = collections.Counter(one.state for one in of)
-            within = [one for one in of if not one.outside and one.state != "absent"]
-            passed = sum(one.state == "passed" for one in within)
+            counts = collections.Counter(result.state for result in of)
+            within = [result for result in of if not result.outside and result.state != "absent"]
+            passed = sum(result.state == "passed" for result in within)
             share = f"{passed} of {len(within)} ({100 * passed / max(len(within), 1):.1f}%)"
             lines.append(f"| {kind} | {' | '.join(str(counts[state]) for state in STATES)} | {share} |")
-    left = [one for one in results if one.state in ("failed", "refused")]
+    left = [result for result in results if result.state in ("failed", "refused")]
     lines += ["", "## Of DirectML's types", ""]
-    lines += _listed([one for one in left if not one.outside], lambda one: _general(one.reason))
+    lines += _listed([result for result in left if not result.outside], lambda result: _general(result.reason))
     lines += ["", "## Other types, kinds of values and domains", ""]
-    lines += _listed([one for one in left if one.outside], lambda one: one.outside)
+    lines += _listed([result for result in left if result.outside], lambda result: result.outside)
     return "\n".join(lines) + "\n"
 
 
 def _listed(results: Sequence[Result], key: Any) -> list[str]:
     """Return lines with the names of models by what they have in common."""
     groups: dict[str, list[str]] = {}
-    for one in results:
-        groups.setdefault(key(one), []).append(one.name.removeprefix("test_"))
-    ordered = sorted(groups.items(), key=lambda one: (-len(one[1]), one[0]))
+    for result in results:
+        groups.setdefault(key(result), []).append(result.name.removeprefix("test_"))
+    ordered = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
     return [f"- **{_plain(reason)}** ({len(names)}): {', '.join(sorted(names))}" for reason, names in ordered]
 
 
@@ -207,18 +207,18 @@ def main() -> int:
     parser.add_argument("--failures", action="store_true", help="print what failed or was refused, with reasons")
     parser.add_argument("--output", type=Path, help="write all results as JSON")
     parser.add_argument("--write", type=Path, help="write the page that lists what does not pass")
-    given = parser.parse_args()
-    results = run_all(cases(given.kind, given.pattern), given.adapter, given.workers)
-    if given.failures:
-        for one in results:
-            if one.state in ("failed", "refused"):
-                print(f"{one.state} {one.name}: {one.reason}")
+    options = parser.parse_args()
+    results = run_all(cases(options.kind, options.pattern), options.adapter, options.workers)
+    if options.failures:
+        for result in results:
+            if result.state in ("failed", "refused"):
+                print(f"{result.state} {result.name}: {result.reason}")
     print(summary(results))
-    if given.output:
-        given.output.write_text(json.dumps([one.__dict__ for one in results], indent=1))
-    if given.write:
-        with whole_file(given.write) as stream:
-            stream.write(page(results, given.adapter).encode())
+    if options.output:
+        options.output.write_text(json.dumps([result.__dict__ for result in results], indent=1))
+    if options.write:
+        with whole_file(options.write) as stream:
+            stream.write(page(results, options.adapter).encode())
     return 0
 
 

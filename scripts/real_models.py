@@ -34,8 +34,8 @@ LIST = Path(__file__).with_suffix(".toml")
 def run_all(entries: list[Entry], folder: Path, adapter: str | None, patience: float) -> list[Result]:
     """Run models, package by package, and print a line for each."""
     packages: dict[str, list[Entry]] = collections.defaultdict(list)
-    for one in entries:
-        packages[one.package].append(one)
+    for listed in entries:
+        packages[listed.package].append(listed)
     results = []
     for several in packages.values():
         for entry, path in zip(several, paths(several, folder), strict=True):
@@ -57,22 +57,22 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="print the models, and run nothing")
     parser.add_argument("--json", type=Path, metavar="FILE.json", help="write all results")
     parser.add_argument("--write", type=Path, metavar="FILE.md", help="write the page")
-    given = parser.parse_args(arguments)
-    entries = listing.chosen(listing.read(given.models), given.pattern)
-    if given.list:
-        for one in entries:
-            print(f"{one.name} ({one.package} {one.version}): {one.what}")
+    options = parser.parse_args(arguments)
+    entries = listing.chosen(listing.read(options.models), options.pattern)
+    if options.list:
+        for entry in entries:
+            print(f"{entry.name} ({entry.package} {entry.version}): {entry.what}")
         return 0
-    folder = given.folder or cache_folder() / "real-models"
-    results = run_all(entries, folder, given.adapter, given.patience)
+    folder = options.folder or cache_folder() / "real-models"
+    results = run_all(entries, folder, options.adapter, options.patience)
     print(writing.summary(results))
-    if given.json:
-        records = [asdict(one) | {"difference": repr(one.difference)} for one in results]
-        given.json.write_text(json.dumps(records, indent=1), encoding="utf-8")
-    if given.write:
-        with whole_file(given.write) as stream:
-            stream.write(writing.page(results, Device(given.adapter).adapter.name).encode())
-    return int(not all(one.is_well for one in results))
+    if options.json:
+        records = [asdict(result) | {"difference": repr(result.difference)} for result in results]
+        options.json.write_text(json.dumps(records, indent=1), encoding="utf-8")
+    if options.write:
+        with whole_file(options.write) as stream:
+            stream.write(writing.page(results, Device(options.adapter).adapter.name).encode())
+    return int(not all(result.is_well for result in results))
 
 
 if __name__ == "__main__":

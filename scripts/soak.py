@@ -78,17 +78,17 @@ def devices(count: int, adapter: str | None, _: CacheLimits | None) -> Iterator[
         yield number >= FIRST_DEVICES
 
 
-def watch(soak: Callable[[int, str | None, CacheLimits | None], Iterator[bool]], given: argparse.Namespace) -> float:
+def watch(soak: Callable[[int, str | None, CacheLimits | None], Iterator[bool]], options: argparse.Namespace) -> float:
     """Print the resident memory on the way; return by how many MiB it grew after the caches were full."""
-    limits = None if given.entries is None else CacheLimits(entries=given.entries, size=1 << 40)
+    limits = None if options.entries is None else CacheLimits(entries=options.entries, size=1 << 40)
     compiler.programs.limits = limits or compiler.programs.limits
     begin, start, first = resident(), time.perf_counter(), None
     print(f"{'count':>7} {'seconds':>8} {'MiB':>8}")
-    for number, is_full in enumerate(soak(given.count, given.adapter, limits), 1):
+    for number, is_full in enumerate(soak(options.count, options.adapter, limits), 1):
         if is_full and first is None:
             first = resident()
             print(f"{number:7} {time.perf_counter() - start:8.1f} {first:8.1f} the caches are full")
-        elif number % max(1, given.count // LINES) == 0:
+        elif number % max(1, options.count // LINES) == 0:
             print(f"{number:7} {time.perf_counter() - start:8.1f} {resident():8.1f}", flush=True)
     print(compiler.programs.info)
     if first is None:
@@ -106,12 +106,12 @@ def main() -> None:
     parser.add_argument("-e", "--entries", type=int, help="entries of each cache, instead of the defaults")
     parser.add_argument("-g", "--growth", type=float, default=32, help="MiB by which the process may grow")
     parser.add_argument("-a", "--adapter", help="a part of an adapter's name")
-    given = parser.parse_args()
-    given.count = given.count or COUNTS[given.what]
-    soak = {"shapes": shapes, "operators": operators, "devices": devices}[given.what]
+    options = parser.parse_args()
+    options.count = options.count or COUNTS[options.what]
+    soak = {"shapes": shapes, "operators": operators, "devices": devices}[options.what]
     with without_files():
-        grown = watch(soak, given)
-    sys.exit(grown > given.growth)
+        grown = watch(soak, options)
+    sys.exit(grown > options.growth)
 
 
 if __name__ == "__main__":

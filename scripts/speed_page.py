@@ -67,12 +67,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Write the tables and plots of docs/speed.md.")
     parser.add_argument("files", nargs="*", type=Path, metavar="FILE.jsonl", help="what `dmlgpu bench -o` wrote")
     parser.add_argument("--check", action="store_true", help="write nothing; 1 when the page is out of date")
-    given = parser.parse_args()
-    if given.files:
-        keep_all(given.files)
+    options = parser.parse_args()
+    if options.files:
+        keep_all(options.files)
     text = PAGE.read_text(encoding="utf-8")
     due = page(text, [run for path in sorted(KEPT.glob("*.jsonl")) for run in read_file(path)])
-    if given.check:
+    if options.check:
         if text != due:
             print(f"{PAGE} is out of date: python scripts/speed_page.py writes it anew", file=sys.stderr)
         return int(text != due)
@@ -104,7 +104,7 @@ def without(record: object) -> object:
         return {key: without(value) for key, value in record.items() if key not in PRIVATE}
     if isinstance(record, str) and Path(record).is_absolute():
         return Path(record).name
-    return [without(one) for one in record] if isinstance(record, list) else record
+    return [without(item) for item in record] if isinstance(record, list) else record
 
 
 @dataclass(frozen=True)
@@ -128,18 +128,24 @@ def found_in(runs: Sequence[BenchRun]) -> Found:
     """Put runs together."""
     (adapter,) = {label for run in runs for label in run.facts["adapters"]}
     alone = {
-        one.key: one for run in runs if "peers" not in run.facts for one in run.measurements if one.status == "measured"
+        measurement.key: measurement
+        for run in runs
+        if "peers" not in run.facts
+        for measurement in run.measurements
+        if measurement.status == "measured"
     }
-    ours = {name: one for (name, where, schedule), one in alone.items() if where == adapter and not schedule}
+    ours = {
+        name: measurement for (name, where, schedule), measurement in alone.items() if where == adapter and not schedule
+    }
     return Found(adapter, runs, ours, sweeps(list(alone.values())))
 
 
 def page(text: str, runs: Sequence[BenchRun], *, draw: bool = True) -> str:
     """Return the page with tables of these runs between the lines that name this script."""
-    found = found_in(runs)
-    for title, lines in (("the machine", machine(found)), ("the rows", rows(found)), ("the peers", peers(runs))):
+    results = found_in(runs)
+    for title, lines in (("the machine", machine(results)), ("the rows", rows(results)), ("the peers", peers(runs))):
         text = between(text, title, list(lines))
-    return between(text, "the families", list(families(found, draw=draw)))
+    return between(text, "the families", list(families(results, draw=draw)))
 
 
 def between(text: str, title: str, lines: Sequence[str]) -> str:
@@ -153,40 +159,44 @@ def between(text: str, title: str, lines: Sequence[str]) -> str:
     return f"{before}{begin}\n{body}\n\n{end}{after}"
 
 
-def machine(found: Found) -> Iterator[str]:
+def machine(results: Found) -> Iterator[str]:
     """What everything was measured on."""
-    facts = found.runs[-1].facts
-    info, ceilings = facts["adapters"][found.adapter]["adapter"], found.runs[-1].ceilings(found.adapter)
-    days = sorted({run.facts["started"][:10] for run in found.runs})
+    facts = results.runs[-1].facts
+    info, ceilings = facts["adapters"][results.adapter]["adapter"], results.runs[-1].ceilings(results.adapter)
+    days = sorted({run.facts["started"][:10] for run in results.runs})
     yield f"{info['backend']}: {info['name']} ({info['driver']}), {facts['os'].partition('-')[0]}, {', '.join(days)}."
     if ceilings is not None:
         yield (
             f"Ceilings: copies {ceilings.copy / 1e9:.1f} GB/s, multiply-adds {ceilings.multiply_add / 1e9:.1f} GFLOP/s,"
             f" {duration(ceilings.launch)} for each launch, {duration(ceilings.submission)} to submit one and wait."
         )
-    every = [one for run in found.runs for one in run.measurements if one.taken is not None]
-    busy = [one.taken or 0.0 for one in every if (one.taken or 0.0) > BUSY]
+    every = [measurement for run in results.runs for measurement in run.measurements if measurement.taken is not None]
+    busy = [measurement.taken or 0.0 for measurement in every if (measurement.taken or 0.0) > BUSY]
     if busy:
         yield (
             f"**The machine was busy during {len(busy)} of {len(every)} measurements: others took up to"
             f" {100 * max(busy):.0f} % of a test loop's time. Such times are good for nothing but ratios.**"
         )
-    wrong = [one.name for run in found.runs for one in run.measurements if one.check == "wrong"]
+    wrong = [
+        measurement.name for run in results.runs for measurement in run.measurements if measurement.check == "wrong"
+    ]
     if wrong:
         yield f"**Wrong results: {', '.join(wrong)}.**"
 
 
-def rows(found: Found) -> Iterator[str]:
+def rows(results: Found) -> Iterator[str]:
     """A table of the rows of the suite ``families``."""
     yield "| row | time | GB/s | GFLOP/s | reached | beyond that, the time goes to |"
     yield "|---|--:|--:|--:|--:|---|"
     for subject in find_workloads([BenchSpec("families")]):
-        one = found.ours.get(subject.workload.name)
-        if one is None or one.median is None or one.noise is None:
+        measurement = results.ours.get(subject.workload.name)
+        if measurement is None or measurement.median is None or measurement.noise is None:
             continue
+        limit = LIMITS.get(measurement.name) or LIMITS[measurement.operator]
         yield (
-            f"| {one.name} | {duration(one.median)} ± {100 * one.noise:.0f} % | {rate(one.bytes_per_second)} |"
-            f" {rate(one.operations_per_second)} | {share_text(one)} | {LIMITS.get(one.name) or LIMITS[one.operator]} |"
+            f"| {measurement.name} | {duration(measurement.median)} ± {100 * measurement.noise:.0f} % |"
+            f" {rate(measurement.bytes_per_second)} | {rate(measurement.operations_per_second)} |"
+            f" {share_text(measurement)} | {limit} |"
         )
 
 
@@ -207,29 +217,29 @@ def peers(runs: Sequence[BenchRun]) -> Iterator[str]:
         yield "No run beside other programs is kept here; `dmlgpu bench peers` measures one."
         return
     run = beside[-1]
-    peers = [f"{name} ({_packages(one['versions'])})" for name, one in run.facts["peers"].items()]
+    peers = [f"{name} ({_packages(peer['versions'])})" for name, peer in run.facts["peers"].items()]
     yield f"Milliseconds per run, one at a time, by the wall clock. {', '.join(peers)}."
     yield ""
     yield f"| row | dmlgpu | {' | '.join((*run.facts['peers'], NUMPY))} | best on a GPU | its time / ours |"
     yield f"|---|{'--:|' * (2 + len(run.facts['peers']))}---|--:|"
-    for one in contestants.compare_peers(run):
-        times = [contestants.time_text(each) for each in (one.ours, *one.theirs)]
-        best = "" if one.best is None else one.best.adapter
-        yield f"| {one.name} | {' | '.join(times)} | {best} | {contestants.ratio_text(one.ratio)} |"
+    for peer in contestants.compare_peers(run):
+        times = [contestants.time_text(each) for each in (peer.ours, *peer.theirs)]
+        best = "" if peer.best is None else peer.best.adapter
+        yield f"| {peer.name} | {' | '.join(times)} | {best} | {contestants.ratio_text(peer.ratio)} |"
     yield ""
     yield contestants.summary(contestants.compare_peers(run)) + "."
 
 
-def families(found: Found, *, draw: bool) -> Iterator[str]:
+def families(results: Found, *, draw: bool) -> Iterator[str]:
     """A section per family that has a range of sizes: its plot, its table, where it breaks even."""
-    said = break_evens(found.curves)
+    said = break_evens(results.curves)
     first = True
     for path in IMAGES.glob("*") if draw else ():
         path.unlink()
-    for ours in found.curves:
-        if ours.adapter != found.adapter or ours.schedule:
+    for ours in results.curves:
+        if ours.adapter != results.adapter or ours.schedule:
             continue
-        beside = [one for one in found.curves if one.title == ours.title and one is not ours]
+        beside = [curve for curve in results.curves if curve.title == ours.title and curve is not ours]
         name = re.sub(r"[^a-z0-9]+", "-", ours.title.lower()).strip("-")
         if draw:
             IMAGES.mkdir(parents=True, exist_ok=True)
@@ -243,22 +253,22 @@ def families(found: Found, *, draw: bool) -> Iterator[str]:
         yield ""
         yield from (f"{sentence}." for sentence in said if sentence.startswith(f"{ours.title}: "))
         yield ""
-        yield from sizes_table(ours, next((one for one in beside if one.adapter in (NUMPY, REFERENCE)), None))
+        yield from sizes_table(ours, next((curve for curve in beside if curve.adapter in (NUMPY, REFERENCE)), None))
 
 
 def sizes_table(ours: Sweep, other: Sweep | None) -> Iterator[str]:
     """A line per size: times, the share of the ceiling, memory beside the least there can be."""
-    theirs = {} if other is None else {place: one.wall for place, one in other.points}
+    theirs = {} if other is None else {place: point.wall for place, point in other.points}
     name = NUMPY if other is None else other.adapter
     yield f"| {ours.size} | a dispatch | and waited for | {name} | its time / ours | reached | memory / least |"
     yield "|--:|--:|--:|--:|--:|--:|--:|"
-    for place, one in ours.points:
-        wall, numpy = one.wall or 0.0, theirs.get(place)
+    for place, point in ours.points:
+        wall, numpy = point.wall or 0.0, theirs.get(place)
         beside = ("", "") if numpy is None else (duration(numpy), f"{numpy / wall:.2g}" if wall else "")
-        counts = one.counts
+        counts = point.counts
         extra = counts.get("temporary_bytes", 0) + counts.get("persistent_bytes", 0)
         memory = f"{1 + extra / counts['bytes']:.2f}" if counts.get("bytes") else ""
-        cells = (f"{place:,}", duration(one.median or 0.0), duration(wall), *beside, share_text(one), memory)
+        cells = (f"{place:,}", duration(point.median or 0.0), duration(wall), *beside, share_text(point), memory)
         yield f"| {' | '.join(cells)} |"
 
 

@@ -64,11 +64,11 @@ def stepping(session: Session, size: Any) -> Step:
 
 def generated(step: Step, prompt: Sequence[int], count: int) -> list[int]:
     """The most likely tokens behind a prompt."""
-    found: list[int] = []
+    tokens: list[int] = []
     new, before = list(prompt), 0
     for _ in range(count):
         token = int(step(new, before).argmax())
         before += len(new)
         new = [token]
-        found.append(token)
-    return found
+        tokens.append(token)
+    return tokens

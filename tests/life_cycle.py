@@ -28,13 +28,13 @@ def subtract(a=ROW, b=ROW, output=ROW):
     return descs.ElementWiseSubtract(a_tensor=a, b_tensor=b, output_tensor=output)
 
 
-def converted(given, output):
+def converted(tensor, output):
     """Numbers in the type of an output: 4 bits come of quantization only."""
     if output.data_type.bits > 4:
-        return descs.Cast(input_tensor=given, output_tensor=output)
-    scale = TensorDesc(given.data_type, (1,) * given.dimension_count)
+        return descs.Cast(input_tensor=tensor, output_tensor=output)
+    scale = TensorDesc(tensor.data_type, (1,) * tensor.dimension_count)
     return descs.Quantize(
-        input_tensor=given,
+        input_tensor=tensor,
         quantization_type=QuantizationType.SCALE,
         quantization_tensors=(scale,),
         output_tensor=output,
@@ -118,16 +118,16 @@ class LifeCycle:
         buffer, scale = device.create_buffer(content.size), device.create_buffer(4)
         buffer.write(content)
         scale.write(np.ones(1, np.float32))
-        for place, given in enumerate(numbers):
-            source = device.create_buffer(4 * given.size)
-            source.write(given.astype(np.float32))
-            operator = device.create_operator(converted(TensorDesc(DataType.FLOAT32, given.shape), view))
+        for place, column in enumerate(numbers):
+            source = device.create_buffer(4 * column.size)
+            source.write(column.astype(np.float32))
+            operator = device.create_operator(converted(TensorDesc(DataType.FLOAT32, column.shape), view))
             compiled = device.compile_operator(operator, preserve_padding=True)
             target = BufferBinding(buffer, 16 * place, view.byte_size)
             table = bound(device, compiled, [source, scale][: len(compiled.inputs)], [target])
             device.queue.execute([record(device, initialization(device, compiled), (compiled, table))])
-        for place, given in enumerate(numbers):
-            assert view.decode(buffer.read(16 * place, view.byte_size)).tolist() == given.tolist()
+        for place, column in enumerate(numbers):
+            assert view.decode(buffer.read(16 * place, view.byte_size)).tolist() == column.tolist()
         written = buffer.read()
         nibbles = np.stack([written & 15, written >> 4], -1).reshape(3, 3, 32)
         expected = np.resize([0x5, 0xA], (3, 3, 32))
@@ -138,12 +138,12 @@ class LifeCycle:
     def test_later_dispatches_see_what_earlier_ones_wrote(self, device):
         """No barriers: a chain through one list, a copy in between, in place at the end."""
         compiled = compile_operator(device, subtract())
-        one, value, copy = (device.create_buffer(32) for _ in range(3))
-        one.write(row(1, 1, 1, 1))
+        vector, value, copy = (device.create_buffer(32) for _ in range(3))
+        vector.write(row(1, 1, 1, 1))
         value.write(row(10, 20, 30, 40))
         recorder, command_list = device.create_command_recorder(), device.create_command_list()
         recorder.record_dispatch(command_list, *initialization(device, compiled))
-        table = bound(device, compiled, [value, one], [value])
+        table = bound(device, compiled, [value, vector], [value])
         for _ in range(3):
             recorder.record_dispatch(command_list, compiled, table)
         command_list.copy_buffer(copy, 16, value, 0, 16)

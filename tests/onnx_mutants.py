@@ -39,7 +39,9 @@ def _attributes(sample: Sample) -> Iterator[tuple[str, Any]]:
     kinds = (
         {}
         if schema is None
-        else {name: int(getattr(one.type, "value", one.type)) for name, one in schema.attributes.items()}
+        else {
+            name: int(getattr(attribute.type, "value", attribute.type)) for name, attribute in schema.attributes.items()
+        }
     )
     kinds |= {name: helper.make_attribute(name, value).type for name, value in sample.attributes.items()}
     for name, kind in kinds.items():

@@ -51,17 +51,17 @@ class Sample:
 
     def model(self, constants: Sequence[int] = ()) -> onnx.ModelProto:
         """Return a model of the node; inputs whose numbers are in ``constants`` are initializers."""
-        names = ["" if one is None else f"x{number}" for number, one in enumerate(self.inputs)]
+        names = ["" if input is None else f"x{number}" for number, input in enumerate(self.inputs)]
         outputs = [f"y{number}" for number in range(self.outputs)]
         node = helper.make_node(self.op, names, outputs, domain=self.domain, name="sample", **self.attributes)
-        tensors = {name: one for name, one in zip(names, self.inputs, strict=True) if one is not None}
+        tensors = {name: input for name, input in zip(names, self.inputs, strict=True) if input is not None}
         held = [name for number, name in enumerate(names) if number in constants and name]
         graph = helper.make_graph(
             [node],
             "sample",
             [
-                helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(one.dtype), one.shape)
-                for name, one in tensors.items()
+                helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(tensor.dtype), tensor.shape)
+                for name, tensor in tensors.items()
                 if name not in held
             ],
             [helper.make_empty_tensor_value_info(name) for name in outputs],
@@ -74,7 +74,9 @@ class Sample:
     def feeds(self, constants: Sequence[int] = ()) -> dict[str, Array]:
         """Return what ``model`` is fed with."""
         return {
-            f"x{number}": one for number, one in enumerate(self.inputs) if one is not None and number not in constants
+            f"x{number}": input
+            for number, input in enumerate(self.inputs)
+            if input is not None and number not in constants
         }
 
 
@@ -92,7 +94,7 @@ def _parts(built: Any) -> tuple[tuple[Array | None, ...], dict[str, Any]]:
 
 
 def _add(op: str, build: Callable[..., Any], *, outputs: int = 1, domain: str = "", opset: int = 0) -> None:
-    sizes = {name: one.default for name, one in inspect.signature(build).parameters.items()}
+    sizes = {name: parameter.default for name, parameter in inspect.signature(build).parameters.items()}
     inputs, attributes = _parts(build())
     version = opset or (1 if domain else 22)
     _SAMPLES.append(Sample(op, domain, version, inputs, attributes, outputs, sizes, build))
@@ -115,7 +117,7 @@ def b(*shape: int) -> Array:
 
 def n(*numbers: float, kind: Any = None) -> Array:
     """Numbers in a row: int64, or float32 if there are floats among them."""
-    return np.array(numbers, kind or (np.float32 if any(isinstance(one, float) for one in numbers) else np.int64))
+    return np.array(numbers, kind or (np.float32 if any(isinstance(number, float) for number in numbers) else np.int64))
 
 
 def s(number: float, kind: Any = np.float32) -> Array:

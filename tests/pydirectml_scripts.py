@@ -144,8 +144,8 @@ def style_expected(weights: dict[str, Array]) -> Array:
 
     def norm(tensor: str, name: str, relu: bool = True) -> str:
         scale, bias = net.weight(f"{name}_scale", -1), net.weight(f"{name}_bias", -1)
-        found = net.node("InstanceNormalization", tensor, scale, bias, epsilon=1e-5)
-        return net.node("Relu", found) if relu else found
+        normalized = net.node("InstanceNormalization", tensor, scale, bias, epsilon=1e-5)
+        return net.node("Relu", normalized) if relu else normalized
 
     def convolve(tensor: str, name: str, kind: str = "Conv", **attributes: Any) -> str:
         return net.node(kind, tensor, net.weight(f"{name}_filter"), net.weight(f"{name}_bias", -1), **attributes)
@@ -197,8 +197,8 @@ def classifier_expected(weights: dict[str, Array]) -> tuple[Array, Array]:
     net = Network(weights)
 
     def convolve(tensor: str, name: str, relu: bool = True, **attributes: Any) -> str:
-        found = net.node("Conv", tensor, net.weight(f"{name}_filter"), net.weight(f"{name}_bias", -1), **attributes)
-        return net.node("Relu", found) if relu else found
+        convolved = net.node("Conv", tensor, net.weight(f"{name}_filter"), net.weight(f"{name}_bias", -1), **attributes)
+        return net.node("Relu", convolved) if relu else convolved
 
     def fire(tensor: str, name: str) -> str:
         squeezed = convolve(tensor, f"{name}_squeeze")

@@ -190,8 +190,8 @@ class World:
         tensor = dmlgpu.Tensor(np.ones((2, 3), np.float32), device=device)
         self.expression = graph.input((2, 3)) * 2.0
         self.objects = {
-            type(one).__name__: one
-            for one in (
+            type(argument).__name__: argument
+            for argument in (
                 device,
                 compiled,
                 self.source,
@@ -305,13 +305,13 @@ CONSTRUCTORS = ("BufferArrayBinding", "BufferBinding", "Device", "Graph", "Tenso
 def public_calls(device: dmlgpu.Device) -> Iterator[Call]:
     """Yield every public callable, each with objects of its own."""
     for name in dmlgpu.__all__:
-        one = getattr(dmlgpu, name)
-        if inspect.isfunction(one) or name in CONSTRUCTORS:
-            yield from _call(device, name, one)
-        if inspect.isclass(one) and not issubclass(one, Exception):
-            for base in one.__mro__:
+        public = getattr(dmlgpu, name)
+        if inspect.isfunction(public) or name in CONSTRUCTORS:
+            yield from _call(device, name, public)
+        if inspect.isclass(public) and not issubclass(public, Exception):
+            for base in public.__mro__:
                 for attribute, member in vars(base).items() if base.__module__.startswith("dmlgpu") else ():
-                    yield from _method(device, name, one, attribute, member)
+                    yield from _method(device, name, public, attribute, member)
     yield from _call(device, "descs.by_name", descs.by_name)
 
 

@@ -38,10 +38,10 @@ def _in_32_bits(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     return wrapped(function(x.astype(DataType.INT32 if x.data_type.is_signed else DataType.UINT32)), x.data_type)
 
 
-def reduced(x: Tensor, function: ReduceFunction, axis: Axes, keepdims: Any, of_nothing: float | None = None) -> Tensor:
+def reduced(x: Tensor, function: ReduceFunction, axis: Axes, keepdims: Any, empty_value: float | None = None) -> Tensor:
     """Reduce along axes as `ops` does, also integers below 32 bits; single elements stay as they are.
 
-    ``of_nothing`` is the result of no elements; None means that of ``function``, if it has one.
+    ``empty_value`` is the result of no elements; None means that of ``function``, if it has one.
     """
     axes = tuple(range(x.ndim)) if axis is None else checked_axes(caller(), "axis", axis, x.ndim)
     if x.size and builtins.all(x.sizes[number] == 1 for number in axes):
@@ -49,8 +49,8 @@ def reduced(x: Tensor, function: ReduceFunction, axis: Axes, keepdims: Any, of_n
         shape = tuple(size for number, size in enumerate(x.sizes) if is_kept or number not in axes)
         return x.reshape(shape)._same() if x.is_view else x._renamed(shape)
     if function in (ReduceFunction.SUM, ReduceFunction.MULTIPLY):
-        return _in_32_bits(lambda operand: reductions.reduced(operand, function, axes, keepdims, of_nothing), x)
-    return reductions.reduced(x, function, axes, keepdims, of_nothing)
+        return _in_32_bits(lambda operand: reductions.reduced(operand, function, axes, keepdims, empty_value), x)
+    return reductions.reduced(x, function, axes, keepdims, empty_value)
 
 
 def contains_nan(x: Tensor, axis: Axes, keepdims: Any) -> Tensor:
@@ -180,9 +180,9 @@ def cumulative_prod(
     return _running(ops.directml.cumulative_product, _summable(x, dtype), axis, include_initial, 1)
 
 
-def _truth(x: Any, function: ReduceFunction, axis: Axes, keepdims: bool, of_nothing: int) -> Tensor:
+def _truth(x: Any, function: ReduceFunction, axis: Axes, keepdims: bool, empty_value: int) -> Tensor:
     flags = tensor("x", x).astype("bool")._same(boolean=False)
-    return reduced(flags, function, axis, keepdims, of_nothing)._same(boolean=True)
+    return reduced(flags, function, axis, keepdims, empty_value)._same(boolean=True)
 
 
 @named

@@ -130,28 +130,30 @@ def _by_case(case: Case, inputs: Arrays, outputs: Sequence[Array]) -> list[Verdi
     return verdicts
 
 
-def compare_all(expected: Sequence[Array], outputs: Sequence[Array]) -> list[Verdict]:
-    """A verdict per output, by ``SHARES``; integers must be equal."""
+def compare_all(expected: Sequence[Array], outputs: Sequence[Array], share: float | None = None) -> list[Verdict]:
+    """A verdict per output: floats by a share of the largest one, by default of ``SHARES``; integers must be equal."""
     return [
-        compare(reference_array, got, GivenBound(), _bound(reference_array))
+        compare(reference_array, got, GivenBound(), _bound(reference_array, share))
         for reference_array, got in zip(expected, outputs, strict=True)
     ]
 
 
-def _bound(expected: Array) -> Bound:
+def _bound(expected: Array, share: float | None) -> Bound:
     if expected.dtype.kind != "f":
         return np.zeros(expected.shape)
     finite = expected[np.isfinite(expected)]
     largest = float(np.abs(finite).max(initial=0))
-    return np.full(expected.shape, SHARES[expected.dtype.itemsize] * largest)
+    return np.full(expected.shape, (SHARES[expected.dtype.itemsize] if share is None else share) * largest)
 
 
-def verdict_of(verdicts: Sequence[Verdict]) -> ResultCheck:
-    """Return the worst comparison of all outputs, or ``unchecked`` if there are none."""
+def verdict_of(verdicts: Sequence[Verdict], names: Sequence[str] = ()) -> ResultCheck:
+    """Return the worst comparison of all outputs, with its name where there are several, or ``unchecked`` if there are
+    none."""
     if not verdicts:
         return ResultCheck("unchecked", "there is no output")
-    worst = max(verdicts, key=lambda verdict: (not verdict.ok, verdict.of_bound))
-    return ResultCheck("right" if worst.ok else "wrong", str(worst))
+    worst = max(range(len(verdicts)), key=lambda number: (not verdicts[number].ok, verdicts[number].of_bound))
+    prefix = f"{names[worst]}: " if len(names) > 1 else ""
+    return ResultCheck("right" if verdicts[worst].ok else "wrong", f"{prefix}{verdicts[worst]}")
 
 
 MOST_SETS = 8
@@ -246,7 +248,63 @@ def retargeted(device: Device, **changes: Any) -> Iterator[None]:
         backend.target = before
 
 
-class PreparedOperator:
+class BufferSets:
+    """Work that is bound to several sets of buffers, which dispatches take in turn.
+
+    Args:
+        device: where it runs.
+        clock: returns seconds.
+    """
+
+    def __init__(self, device: Device, clock: Callable[[], float] = time.perf_counter):
+        self._device, self._clock = device, clock
+        self._buffers: list[Any] = []
+        self._work: list[Sequence[Dispatch]] = []
+        self._number = 0
+
+    def round(self, calls: int) -> Sample:
+        """Run it so many times, each on the next set of buffers; twice where the device has timestamps."""
+        work = [self._work[(self._number + call) % len(self._work)] for call in range(calls)]
+        self._number += calls
+        backend = self._device.backend
+        cpu, start = time.thread_time(), self._clock()
+        serial = backend.submit(*work)
+        cpu = time.thread_time() - cpu
+        backend.wait(serial)
+        wall = self._clock() - start
+        timed = measure(backend, *work).device if hasattr(backend, "time") else None
+        return Sample(timed / calls if timed else None, wall / calls, cpu / calls)
+
+    def run(self, number: int) -> None:
+        """Run it once on the set of buffers that a running number picks, and wait: what ``ratios.ratio`` measures."""
+        backend = self._device.backend
+        backend.wait(backend.submit(self._work[number % len(self._work)]))
+
+    def close(self) -> None:
+        """Give the buffers back."""
+        self._work.clear()
+        for buffer in self._buffers:
+            self._device.backend.destroy_buffer(buffer)
+        self._buffers.clear()
+
+    def _first(self) -> float:
+        """Run it for the first time, and return the seconds."""
+        start = self._clock()
+        self.run(0)
+        return self._clock() - start
+
+    def _filled(self, raw: Array) -> Range[Any]:
+        buffer = self._empty(raw.size)
+        self._device.backend.write(buffer.buffer, 0, raw)
+        return buffer
+
+    def _empty(self, size: int) -> Range[Any]:
+        buffer = self._device.backend.create_buffer(size, "benchmark")
+        self._buffers.append(buffer)
+        return Range(buffer, 0, size)
+
+
+class PreparedOperator(BufferSets):
     """An operator or a graph with its buffers.
 
     Args:
@@ -267,8 +325,7 @@ class PreparedOperator:
         clock: Callable[[], float] = time.perf_counter,
         checked: bool = True,
     ):
-        self._device, self._clock = device, clock
-        self._buffers: list[Any] = []
+        super().__init__(device, clock)
         desc = workload.desc
         assert desc is not None
         start = clock()
@@ -289,13 +346,9 @@ class PreparedOperator:
         executable: Executable = compiled._executable
         set_size = sum(tensor.byte_size for tensor in (*self._inputs, *self._outputs) if tensor is not None)
         set_size += executable.temporary_size
-        self._sets = set_count(set_size)
-        self._work: list[Sequence[Dispatch]] = []
-        outputs = [self._bind(executable, raw) for _ in range(self._sets)]
-        self._number = 0
-        start = clock()
-        device.backend.wait(device.backend.submit(self._work[0]))
-        cold = clock() - start
+        sets = set_count(set_size)
+        outputs = [self._bind(executable, raw) for _ in range(sets)]
+        cold = self._first()
         counts = count(desc, explanation)
         self.readiness = Readiness(
             Init(total, **({} if timings is None else asdict(timings))),
@@ -303,34 +356,9 @@ class PreparedOperator:
             self._check(workload, arrays, outputs[0], counts) if checked else ResultCheck("unchecked"),
             counts,
             () if compiled.program is None else compiled.program.summaries,
-            self._sets,
-            set_size * self._sets,
+            sets,
+            set_size * sets,
         )
-
-    def round(self, calls: int) -> Sample:
-        """Run it so many times, each on the next set of buffers; twice where the device has timestamps."""
-        work = [self._work[(self._number + call) % self._sets] for call in range(calls)]
-        self._number += calls
-        backend = self._device.backend
-        cpu, start = time.thread_time(), self._clock()
-        serial = backend.submit(*work)
-        cpu = time.thread_time() - cpu
-        backend.wait(serial)
-        wall = self._clock() - start
-        timed = measure(backend, *work).device if hasattr(backend, "time") else None
-        return Sample(timed / calls if timed else None, wall / calls, cpu / calls)
-
-    def run(self, number: int) -> None:
-        """Run it once on the set of buffers that a running number picks, and wait: what ``ratios.ratio`` measures."""
-        backend = self._device.backend
-        backend.wait(backend.submit(self._work[number % self._sets]))
-
-    def close(self) -> None:
-        """Give the buffers back."""
-        self._work.clear()
-        for buffer in self._buffers:
-            self._device.backend.destroy_buffer(buffer)
-        self._buffers.clear()
 
     def _bind(self, executable: Executable, raw: Sequence[Array | None]) -> list[Range[Any] | None]:
         """Bind a set of buffers of its own; return the outputs."""
@@ -344,16 +372,6 @@ class PreparedOperator:
             backend.submit(executable.bind_initialization(resources))
         self._work.append(backend.record(executable.bind(resources)))
         return outputs
-
-    def _filled(self, raw: Array) -> Range[Any]:
-        buffer = self._empty(raw.size)
-        self._device.backend.write(buffer.buffer, 0, raw)
-        return buffer
-
-    def _empty(self, size: int) -> Range[Any]:
-        buffer = self._device.backend.create_buffer(size, "benchmark")
-        self._buffers.append(buffer)
-        return Range(buffer, 0, size)
 
     def _check(
         self, workload: Workload, arrays: Arrays, outputs: Sequence[Range[Any] | None], counts: Counts

@@ -49,7 +49,7 @@ def parse_sizes(texts: Iterable[str]) -> list[tuple[tuple[str, ...], tuple[int, 
 def _numbers(text: str, numbers: str) -> Iterator[int]:
     for part in numbers.split(","):
         first, dots, last = part.partition("..")
-        low, high = _number(text, first), _number(text, last) if dots else _number(text, first)
+        low, high = parse_number(text, first), parse_number(text, last) if dots else parse_number(text, first)
         if low > high:
             raise InvalidArgument(f"the range {part!r} of {text!r} must begin with the smaller number")
         while low <= high:
@@ -57,7 +57,12 @@ def _numbers(text: str, numbers: str) -> Iterator[int]:
             low *= 2
 
 
-def _number(text: str, number: str) -> int:
+def parse_number(text: str, number: str) -> int:
+    """Return a number that may end in K, M or G; a refusal quotes the text that it stands in.
+
+    Raises:
+        InvalidArgument: it is none.
+    """
     match = _NUMBER.fullmatch(number.strip().upper())
     value = int(match["digits"]) * _UNITS[match["unit"]] if match else 0
     if not 0 < value <= _MOST:
@@ -87,10 +92,11 @@ def combinations(ranges: Sequence[tuple[tuple[str, ...], tuple[int, ...]]]) -> l
 
 def sizes_text(sizes: Sizes) -> str:
     """Sizes as they are given: ``m=1024 k=1024``; whole multiples of 1,048,576 in M."""
-    return " ".join(f"{name}={_short(size)}" for name, size in sizes.items())
+    return " ".join(f"{name}={short_size(size)}" for name, size in sizes.items())
 
 
-def _short(size: int) -> str:
+def short_size(size: int) -> str:
+    """Return a size as it is given: whole multiples of 1,048,576 in M."""
     return f"{size >> 20}M" if size >= 1 << 20 and size % (1 << 20) == 0 else str(size)
 
 
@@ -98,6 +104,44 @@ SUITES = Path(__file__).with_name("suites")
 """The folder of dmlgpu's own suites, a file each."""
 
 _SUFFIX = ".toml"
+
+
+KERNEL_SUFFIX = ".wgsl"
+
+
+def is_kernel_file(what: str) -> bool:
+    """Return whether a word of the command line names a file in WGSL."""
+    return what.lower().endswith(KERNEL_SUFFIX)
+
+
+def is_kernel_output(what: Sequence[str], text: str) -> bool:
+    """Return whether ``--output`` is a kernel's buffer, and not the file into which results are written."""
+    return any(map(is_kernel_file, what)) and not text.lower().endswith((".jsonl", ".json"))
+
+
+@dataclass(frozen=True)
+class KernelOptions:
+    """What is bound to a kernel of one's own, as the command line takes it.
+
+    Attributes:
+        inputs: ``SIZES:TYPE`` or files of each binding that is read, in ascending order of binding numbers.
+        outputs: the same of each binding that is written.
+        uniforms: ``NAME=VALUES``.
+        defines: ``NAME=VALUE`` of overrides.
+        references: an expression in NumPy, or ``NAME=EXPRESSION`` per output.
+        grid: ``X,Y,Z`` workgroups; empty for one thread per element of the first output.
+        entry_point: empty if there is one.
+        tolerance: see ``OwnKernel``.
+    """
+
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    uniforms: tuple[str, ...] = ()
+    defines: tuple[str, ...] = ()
+    references: tuple[str, ...] = ()
+    grid: str = ""
+    entry_point: str = ""
+    tolerance: float | None = None
 
 
 @dataclass(frozen=True)
@@ -115,6 +159,7 @@ class BenchSpec:
         contents: of such an operator's inputs, as ``described.contents_of`` takes them.
         name: what tables call it, where not as usual.
         more: further keys of a suite's row, for whoever knows them.
+        kernel: the options of a kernel of one's own.
     """
 
     what: str
@@ -127,6 +172,7 @@ class BenchSpec:
     contents: Mapping[str, Any] = field(default_factory=dict)
     name: str = ""
     more: Mapping[str, Any] = field(default_factory=dict)
+    kernel: KernelOptions = KernelOptions()
 
 
 def parse_types(texts: list[str] | tuple[str, ...]) -> tuple[DataType, ...]:

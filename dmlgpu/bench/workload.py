@@ -28,13 +28,57 @@ Arrays: TypeAlias = tuple[Array | None, ...]
 
 
 @dataclass(frozen=True)
+class KernelBuffer:
+    """A storage buffer that a kernel of one's own is bound to.
+
+    Attributes:
+        name: of the binding.
+        number: of the binding.
+        tensor: its elements.
+        is_output: whether the kernel may write it.
+        file: of its elements, in NumPy's format; empty for arbitrary ones, and zeros in outputs.
+    """
+
+    name: str
+    number: int
+    tensor: TensorDesc
+    is_output: bool = False
+    file: str = ""
+
+
+@dataclass(frozen=True)
+class OwnKernel:
+    """A kernel in WGSL, and all that a dispatch of it needs.
+
+    Attributes:
+        source: its text.
+        entry_point: the function to run.
+        constants: values of overrides by name.
+        buffers: in ascending order of binding numbers.
+        uniforms: values of uniforms by name.
+        grid: numbers of workgroups.
+        references: expressions in NumPy by the outputs that they compute, over the names of the bindings and ``np``.
+        tolerance: how far floats may lie from them, as a share of the largest one; None for the usual share.
+    """
+
+    source: str
+    entry_point: str
+    constants: Mapping[str, float]
+    buffers: tuple[KernelBuffer, ...]
+    uniforms: Mapping[str, Array]
+    grid: tuple[int, int, int]
+    references: Mapping[str, str] = field(default_factory=dict)
+    tolerance: float | None = None
+
+
+@dataclass(frozen=True)
 class Workload:
     """Something to measure.
 
     Attributes:
         name: what tables call it; equal names in two files are compared with each other.
-        operator: DirectML's name; ``GRAPH`` or ``MODEL`` for others.
-        desc: the description; None for a model in ONNX.
+        operator: DirectML's name; ``GRAPH``, ``MODEL`` or ``KERNEL`` for others.
+        desc: the description; None for a model in ONNX and a kernel.
         sizes: by name, where it was made from some.
         data_type: of the main tensors, in small letters; empty where it is not one.
         layout: how tensors lie in memory: one of ``samples.LAYOUTS``, or empty.
@@ -46,6 +90,7 @@ class Workload:
         model: the file of a model in ONNX.
         shapes: of its inputs, by name.
         schedule: the schedule that is asked for; empty for the one that is chosen.
+        kernel: a kernel of one's own.
     """
 
     name: str
@@ -61,6 +106,7 @@ class Workload:
     model: str = ""
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     schedule: str = ""
+    kernel: OwnKernel | None = None
 
     @property
     def input_tensors(self) -> tuple[TensorDesc | None, ...]:

@@ -1,10 +1,11 @@
-"""Stubs (``.pyi``) of the modules whose members are made from the catalog at first use, for editors and type checkers.
+"""Stubs (``.pyi``) for editors and type checkers: of modules whose members are made from the catalog, and of aliases.
 
 The build hook (``hatch_build.py``) writes them into wheels and editable installs, ``scripts/generate`` into a checkout.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,6 +52,11 @@ __all__ = [
 ]
 '''
 
+_ALIAS = '''"""Another name of ``dmlgpu.{home}``."""
+
+from dmlgpu.{home} import *
+'''
+
 
 def stubs() -> dict[str, str]:
     """Return the text of each stub by its path below the package's folder."""
@@ -58,7 +64,10 @@ def stubs() -> dict[str, str]:
     types = {single_type(field) for schema in schemas for field in schema.fields if field.type.startswith("DML_")}
     enums = f"from dmlgpu.catalog.enums import {', '.join(sorted({*types, 'DataType'}))}"
     names = "\n".join(f'    "{name}",' for name in FunctionSource.listed())
+    modules = sys.modules["dmlgpu"]._MODULES  # the package is loaded before its modules
+    aliases = {alias: home for alias, home in modules.items() if alias != home}
     return {
+        **{f"{alias}.pyi": _ALIAS.format(home=home) for alias, home in aliases.items()},
         "catalog/descs.pyi": _module(_DESCRIPTIONS.format(enums=enums), map(_description, schemas)),
         "ops/directml.pyi": _module(
             _FUNCTIONS.format(enums=enums, names=names),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -21,6 +21,7 @@ from dmlgpu.cli.options import (
     Sizes,
     Types,
     Without,
+    complete_operators,
     complete_profiles,
     complete_suites,
     finite,
@@ -53,7 +54,7 @@ def root(
     """DirectML's operators on every GPU that wgpu reaches.
 
     Exit codes: 0 done; 1 it failed, or a result is wrong; 2 the command line or an input file is wrong; 130
-    interrupted. `dmlgpu VERB --help` explains a verb.
+    interrupted. `dmlgpu VERB --help` explains a verb; docs/environment.md has the environment variables.
     """
 
 
@@ -82,9 +83,10 @@ def devices(
 
 @app.command()
 def doctor(as_json: Json = False) -> None:
-    """Examine this installation and machine, compute something on every adapter, and say what to install or mend.
+    """Examine this installation and machine, compute something on every adapter, and suggest fixes.
 
-    What it prints is all that a bug report needs. Exit code 1: something is to be mended.
+    What it prints is all that a bug report needs. Exit code 1: there is a problem. docs/environment.md has
+    the environment variables.
 
     \b
     Examples:
@@ -121,7 +123,7 @@ def ops(
 @app.command()
 def show(
     *,
-    what: Annotated[str, subject("CASE|OPERATOR|MODEL", "What to look into.")],
+    what: Annotated[str, subject("CASE|OPERATOR|MODEL|KERNEL", "What to look into.")],
     adapter: Adapter = None,
     wgsl: Annotated[bool, typer.Option("--wgsl", help="Print the kernels' text, and nothing else.")] = False,
     dump: Annotated[
@@ -139,7 +141,8 @@ def show(
 
     CASE is any name that `dmlgpu test` knows; OPERATOR shows its typical case; MODEL is a DxDispatch model
     (MODEL.json), an ONNX model (MODEL.onnx: what runs where), or a Python file (FILE.py, FILE.py:NAME) that defines a
-    GraphDesc, an OperatorDesc, or `outputs`, a list of expressions of a Graph.
+    GraphDesc, an OperatorDesc, or `outputs`, a list of expressions of a Graph. Of a kernel of your own (KERNEL.wgsl):
+    entry points, bindings, overrides, and whether it compiles; exit code 1 if not.
 
     \b
     Examples:
@@ -148,6 +151,7 @@ def show(
       dmlgpu show graph-float32-16-s0 --full
       dmlgpu show model.py:outputs --without element-wise
       dmlgpu show model.onnx --shape x=1x3x48x192
+      dmlgpu show kernel.wgsl --adapter 0
       dmlgpu show gather_nd1 --wgsl | less
       dmlgpu show convolution --json | jq '.shown[0].kernels[].reason'
     """
@@ -166,12 +170,30 @@ def show(
     )
 
 
+PROFILES_HELP = (
+    "quick, standard (10 times as many cases) or full (130 times). quick takes about 2 minutes on an idle "
+    "computer with two cores and a software adapter; a busy one takes longer."
+)
+
+
 app.command()(run_app.run)
 
 
 @app.command()
 def test(
     *,
+    operators: Annotated[
+        list[str] | None, subject("[OPERATOR]...", "Only the cases of these operators, such as GEMM; or a case's name.")
+    ] = None,
+    also: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--operator",
+            metavar="NAME",
+            help="The same as an option; may be repeated.",
+            autocompletion=complete_operators,
+        ),
+    ] = None,
     adapter: Annotated[
         list[str] | None,
         typer.Option(
@@ -183,11 +205,12 @@ def test(
         typer.Option(
             "-k",
             metavar="PATTERN",
-            help="Only cases with this in their name, or matching * and ?, in any case. Repeated: one of them.",
+            help="Only cases with these words in their names ('add': element_wise_add1, not padded), or, if none has "
+            "them, with this part; or matching * and ?. In any case. Repeated: one of them.",
         ),
     ] = None,
     profile: Annotated[
-        str, typer.Option("--profile", "-p", help="quick, standard or full.", autocompletion=complete_profiles)
+        str, typer.Option("--profile", "-p", help=PROFILES_HELP, autocompletion=complete_profiles)
     ] = "quick",
     suite: Annotated[
         str, typer.Option("--suite", help="Which list of cases.", autocompletion=complete_suites)
@@ -196,7 +219,20 @@ def test(
     expectations: Annotated[
         list[Path] | None, typer.Option("--expectations", "-e", metavar="FILE.toml", help="Failures that are known.")
     ] = None,
-    workers: Annotated[int, typer.Option("--workers", "-n", min=1, max=64, help="Processes at once.")] = 1,
+    junit: Annotated[
+        Path | None, typer.Option("--junit", metavar="FILE.xml", help="Write the outcomes as JUnit's XML, for CI.")
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers",
+            "-n",
+            min=1,
+            max=64,
+            help="Processes at once; by default the cores, at most 8 on software adapters and 4 on graphics cards.",
+            show_default=False,
+        ),
+    ] = None,
     time_limit: Annotated[
         float,
         typer.Option("--time-limit", min=0.1, max=MAX_SECONDS, callback=finite, help="Seconds for one case."),
@@ -229,17 +265,19 @@ def test(
     only_list: Annotated[bool, typer.Option("--list", help="Print the cases' names instead of running them.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="With --list: print JSON.")] = False,
 ) -> None:
-    """Test whether adapters compute DirectML's operators right. Each case is compared with the NumPy reference.
+    """Test whether adapters compute DirectML's operators correctly, each case against the NumPy reference.
 
     A case that hangs or crashes is recorded, and the run goes on. Exit code 1: something is not as expected.
 
     \b
     Examples:
       dmlgpu test
-      dmlgpu test --adapter all --profile standard -n 2 -o results.jsonl
+      dmlgpu test GEMM softmax1 --profile standard
+      dmlgpu test --adapter all --profile standard -o results.jsonl
+      dmlgpu test --junit results.xml
       dmlgpu test --drivers all -o results.jsonl
       dmlgpu test --drivers all --pairwise --profile full
-      dmlgpu test -k gather_nd1 --profile full
+      dmlgpu test gather_nd1 --profile full
       dmlgpu test -k softmax -k gemm
       dmlgpu test --precise -k convolution
       dmlgpu test -k gather_nd1-float32-uint32-2x3-packed-s0 --adapter 0
@@ -251,6 +289,7 @@ def test(
         drivers=tuple(drivers or ()),
         suite=suite,
         profile=profile,
+        operators=(*(operators or ()), *(also or ())),
         patterns=tuple(pattern or ()),
         output=output,
         expectations=tuple(expectations or ()),
@@ -269,11 +308,15 @@ def test(
         raise typer.BadParameter("--pairwise compares adapters of this machine, not those of a cluster")
     if browser and (scheduler or pairwise):
         raise typer.BadParameter("--browser goes neither with --pairwise nor with --scheduler")
-    if scheduler:
-        passed = verb("cluster").test(request, scheduler, patience)
-    else:
-        passed = verb("test").compare_adapters(request) if pairwise else verb("test").test(request)
-    if not passed:
+
+    def run_all(selected_request: Any) -> bool:
+        if scheduler:
+            return bool(verb("cluster").test(selected_request, scheduler, patience))
+        return bool(
+            verb("test").compare_adapters(selected_request) if pairwise else verb("test").test(selected_request)
+        )
+
+    if not (verb("test").with_junit(request, junit, run_all) if junit else run_all(request)):
         raise typer.Exit(1)
 
 

@@ -302,7 +302,8 @@ def print_measurement(measurement: Measurement) -> None:
     print(f"  {hot_text(measurement)}, {rounds}; {phases_text(measurement)}")
     if text := work_text(measurement):
         print(f"  {text}")
-    if measurement.check != "right" and measurement.check_text:
+    # Of a kernel of one's own whoever measures it also said what is right.
+    if measurement.check_text and (measurement.check != "right" or measurement.operator == "KERNEL"):
         print(f"  {measurement.check}: {measurement.check_text}")
     for text in measurement.warnings:
         print(f"  warning: {text}")

@@ -14,11 +14,11 @@ from dmlgpu.cli.options import (
     MAX_SECONDS,
     Drivers,
     Json,
-    Records,
     Sizes,
     Types,
     complete_measured,
     finite,
+    finite_or_none,
     shape_option,
     subject,
 )
@@ -55,7 +55,7 @@ def root() -> None:
 @app.command()
 def run(
     *,
-    what: Annotated[list[str], subject("OPERATOR|CASE|MODEL|SUITE", "What to measure.", complete_measured)],
+    what: Annotated[list[str], subject("OPERATOR|CASE|MODEL|KERNEL|SUITE", "What to measure.", complete_measured)],
     sizes: Sizes = None,
     types: Types = None,
     layouts: Annotated[
@@ -68,6 +68,37 @@ def run(
         typer.Option("--schedule", metavar="NAMES", help="These schedules beside the one that is chosen."),
     ] = None,
     shapes: Annotated[list[str] | None, shape_option("An input's sizes, of ONNX models; repeatable.")] = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("--input", metavar="SIZES:TYPE", help="What a kernel's binding reads, in order; or FILE.npy."),
+    ] = None,
+    outputs: Annotated[
+        list[str] | None,
+        typer.Option("--output", metavar="SIZES:TYPE", help="What a kernel's binding writes, in order; else as -o."),
+    ] = None,
+    uniforms: Annotated[
+        list[str] | None,
+        typer.Option("--uniform", metavar="NAME=VALUES", help="A kernel's uniform: n=1024, or fields: p=1024u,0.5f."),
+    ] = None,
+    defines: Annotated[
+        list[str] | None, typer.Option("--define", metavar="NAME=VALUE", help="A kernel's override; repeatable.")
+    ] = None,
+    grid: Annotated[
+        str, typer.Option("--grid", metavar="X,Y,Z", help="Workgroups; else a thread per element of the first output.")
+    ] = "",
+    entry_point: Annotated[str, typer.Option("--entry-point", metavar="NAME", help="A kernel's function.")] = "",
+    references: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--reference", metavar="EXPRESSION", help="What a kernel computes, in NumPy: 'a + b', or 'c=a + b'."
+        ),
+    ] = None,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(
+            "--tolerance", min=0.0, max=1e6, callback=finite_or_none, help="Share of a kernel's largest result."
+        ),
+    ] = None,
     adapter: Annotated[
         list[str] | None,
         typer.Option(
@@ -106,7 +137,9 @@ def run(
         Path | None,
         typer.Option("--plot", metavar="FILE.png|.svg", help="Draw a roofline, and times over the sizes of a range."),
     ] = None,
-    output: Records = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", metavar="FILE.jsonl", help="Write everything down as JSON Lines.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Measure until the times are sure, and say how sure: of compiling, of the first dispatch, and of those after it.
@@ -125,6 +158,7 @@ def run(
       dmlgpu bench peers --peer-env tinygrad=other/.venv
       dmlgpu bench my_rows.toml --budget 20 --precision 0.01
       dmlgpu bench model.onnx --shape x=1x3x48x192 --adapter 0
+      dmlgpu bench add.wgsl --input 1M:float32 --input 1M:float32 --output 1M:float32 --reference 'a + b'
     """
     from dmlgpu.bench import specs  # noqa: PLC0415 - the help needs none of it
     from dmlgpu.bench.aims import aims_of  # noqa: PLC0415 - likewise
@@ -133,6 +167,8 @@ def run(
     from dmlgpu.bench.specs import combinations, parse_sizes  # noqa: PLC0415 - likewise
 
     module = verb("bench")
+    # A kernel's --output is a buffer; a file's, as of other subjects, is that of the results.
+    written = [text for text in outputs or [] if not specs.is_kernel_output(what, text)]
     named = ("all",) if schedules else specs.split_words(schedule or [])
     shared = (
         tuple(combinations(parse_sizes(sizes or []))),
@@ -141,8 +177,18 @@ def run(
         named,
         dict(map(specs.parse_shape, shapes or [])),
     )
+    kernel = specs.KernelOptions(
+        tuple(inputs or ()),
+        tuple(text for text in outputs or [] if specs.is_kernel_output(what, text)),
+        tuple(uniforms or ()),
+        tuple(defines or ()),
+        tuple(references or ()),
+        grid,
+        entry_point,
+        tolerance,
+    )
     request = module.BenchRequest(
-        verb("subjects").find_workloads([specs.BenchSpec(word, *shared) for word in what]),
+        verb("subjects").find_workloads([specs.BenchSpec(word, *shared, kernel=kernel) for word in what]),
         tuple(adapter or ()),
         tuple(drivers or ()),
         Patience(precision, budget),
@@ -153,7 +199,7 @@ def run(
         peers=specs.split_words(peers or []),
         interpreters=parse_environments(peer_envs or []),
         plot=plot,
-        output=output,
+        output=output or (Path(written[-1]) if written else None),
         as_json=as_json,
         command=("dmlgpu", *sys.argv[1:]),
     )

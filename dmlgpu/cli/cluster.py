@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from dmlgpu.cli.devices import ALL, matching, refuse_reference_alone
+from dmlgpu.cli.main import invocation
 from dmlgpu.cli.tables import Progress as ProgressLines
 from dmlgpu.cli.test import ConformanceRequest, FailurePrinter, summarize
 from dmlgpu.common.dask_client import connect
@@ -49,7 +50,7 @@ def test(request: ConformanceRequest, scheduler: str, patience: float) -> bool:
         raise InvalidArgument("--drivers is for this machine; the workers of a cluster have drivers of their own")
     job = Job(request.suite, 0, request.time_limit, request.repeat, precise=request.precise)
     with connect(scheduler) as client:
-        cluster_job = ClusterJob(job, request.profile, request.patterns, request.names, request.workers, patience)
+        cluster_job = ClusterJob(job, request.profile, request.selecting, request.names, request.workers or 1, patience)
         cluster = Cluster(client, cluster_job, _warn)
         chosen = _chosen(request.adapters, cluster.adapters)
         refuse_reference_alone((adapter.info for adapter in chosen.values()), request.adapters)
@@ -98,7 +99,7 @@ def _run(
 def reproduce(outcome: Outcome, adapter: LocatedAdapter, request: ConformanceRequest, scheduler: str) -> str:
     """The command that runs one case again."""
     where = ["--scheduler", scheduler, "--adapter", adapter.label, *(["--precise"] if request.precise else [])]
-    return shlex.join(["dmlgpu", "test", *suite_option(request.suite), *where, "-k", outcome.case])
+    return shlex.join([*invocation(), "test", *suite_option(request.suite), *where, "-k", outcome.case])
 
 
 def _warn(text: str) -> None:
@@ -133,13 +134,13 @@ def _progress_bars(
 
         def show(adapter: LocatedAdapter, counts: Counter[Status]) -> None:
             bad = _bad(counts)
-            progress.update(tasks[adapter], completed=counts.total(), bad=f"{bad} not as they should be" if bad else "")
+            progress.update(tasks[adapter], completed=counts.total(), bad=f"{bad} unexpected" if bad else "")
 
         yield show
 
 
 def _bad(counts: Counter[Status]) -> int:
-    """How many cases are not as they should be."""
+    """How many cases did not end as expected."""
     return sum(number for status, number in counts.items() if not status.is_good)
 
 

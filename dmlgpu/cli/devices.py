@@ -110,13 +110,23 @@ def facts_of(info: AdapterInfo) -> list[tuple[str, str]]:
         f"{what} {info.limits[name] // unit:,}{_UNITS[unit]}" for name, what, unit in _LIMITS if name in info.limits
     ]
     return [
-        ("kind", info.kind + (", on the processor" if info.is_software else "")),
+        ("kind", info.kind + (", software: it computes on the CPU" if info.is_software else "")),
         ("vendor", info.vendor),
         ("driver", info.driver),
         ("features", ", ".join(info.features)),
-        ("data types", "\n".join(types)),
+        ("data types", "\n".join([*types, *_half_precision(info)])),
         ("limits", "\n".join(", ".join(limits[first : first + 4]) for first in range(0, len(limits), 4))),
     ]
+
+
+def _half_precision(info: AdapterInfo) -> tuple[str, ...]:
+    """Why float16 is computed with in 32 bits on an adapter that has the feature for 16."""
+    if "shader-f16" not in info.features or info.backend == "NumPy":
+        return ()
+    return (
+        "FLOAT16: 32-bit arithmetic is more accurate, so shader-f16 is used only where",
+        "ALLOW_HALF_PRECISION_COMPUTATION allows it, as in DirectML",
+    )
 
 
 def _located_as_json(index: int, adapter: LocatedAdapter) -> dict[str, Any]:

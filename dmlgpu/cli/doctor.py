@@ -1,4 +1,4 @@
-"""``dmlgpu doctor``: what a bug report needs, and what to install or mend.
+"""``dmlgpu doctor``: what a bug report needs, and what to install or fix.
 
 It runs where packages are missing too, so it loads nothing beyond Python's own library before it has looked for them.
 """
@@ -32,7 +32,7 @@ def show(as_json: bool = False) -> bool:
     """Examine installation and machine, and print what was found.
 
     Returns:
-        Whether nothing is to be mended.
+        Whether there are no problems.
     """
     report, findings = examine()
     if as_json:
@@ -105,28 +105,31 @@ def _machine() -> tuple[dict[str, Any], list[DoctorFinding]]:
 
 
 def _print(report: dict[str, Any], findings: tuple[DoctorFinding, ...]) -> None:
-    tables.facts("versions", report["versions"].items())
+    _section("versions", report["versions"].items())
     extras = dict.fromkeys(requirement["extra"] for requirement in report["requirements"])
-    tables.facts("packages", [(extra or "library", _packages(report, extra)) for extra in extras])
-    tables.facts("environment", report["environment"].items())
-    tables.facts("drivers", _drivers(report))
+    _section("packages", [(extra or "library", _packages(report, extra)) for extra in extras])
+    _section("environment (docs/environment.md)", report["environment"].items())
+    _section("drivers", _drivers(report))
     for adapter in report.get("adapters", ()):
         tables.facts(f"adapter {adapter['label']}{' (default)' if adapter['default'] else ''}", _adapter(adapter))
     folders = [
         (cache["path"], f"{cache['name']}: {cache['size']:,} bytes in {cache['files']:,} files")
         for cache in report["caches"]
     ]
-    tables.facts("caches of compiled kernels", folders)
-    for is_problem, title in ((True, "to be mended"), (False, "notes")):
-        pairs = [
-            (str(number), f"{finding.text}\n{finding.remedy}") for number, finding in _numbered(findings, is_problem)
-        ]
-        if pairs or is_problem:
-            tables.facts(title if pairs else "nothing is to be mended", pairs)
+    _section("caches of compiled kernels", folders)
+    for is_problem, title in ((False, "notes"), (True, "problems")):
+        matching = (finding for finding in findings if finding.is_problem == is_problem)
+        numbered = [(str(number), f"{finding.text}\n{finding.remedy}") for number, finding in enumerate(matching, 1)]
+        _section(title, numbered)
+    if not any(finding.is_problem for finding in findings):
+        print("no problems found")
 
 
-def _numbered(findings: tuple[DoctorFinding, ...], is_problem: bool) -> list[tuple[int, DoctorFinding]]:
-    return list(enumerate((finding for finding in findings if finding.is_problem == is_problem), start=1))
+def _section(title: str, pairs: Iterable[tuple[str, str]]) -> None:
+    """Print named facts below a title; nothing where there is none."""
+    pairs = [(name, text) for name, text in pairs if text]
+    if pairs:
+        tables.facts(title, pairs)
 
 
 def _packages(report: dict[str, Any], extra: str) -> str:
@@ -228,11 +231,9 @@ def requirement_findings(requirements: Sequence[Requirement]) -> Iterator[Doctor
     for requirement in requirements:
         if requirement.extra and requirement.installed is None:
             missing.setdefault(requirement.extra, []).append(requirement.package)
-    if missing:
-        text = "; ".join(f"{extra} needs {', '.join(packages)}" for extra, packages in missing.items())
-        yield DoctorFinding(
-            False, f"extras that are not complete: {text}", "pip install 'dmlgpu[EXTRA]', if you need one"
-        )
+    for extra, packages in missing.items():
+        text = f"the optional extra {extra} lacks {', '.join(packages)}"
+        yield DoctorFinding(False, text, f"pip install 'dmlgpu[{extra}]', if you need it")
 
 
 def driver_findings(

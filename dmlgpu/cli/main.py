@@ -6,9 +6,11 @@ import contextlib
 import importlib
 import io
 import os
+import shutil
 import sys
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, TextIO
 
 from dmlgpu.common.errors import AdapterNotFound, DmlError, InvalidArgument
@@ -19,7 +21,7 @@ EXIT_CODES = {
     OK: "done, and every result is as it should be",
     FAILED: "it could not be done, or a result is wrong: a case of `test` is not as expected, `compare` finds "
     "something worse, `bench` what it cannot measure or what is computed wrong, `bench compare` something slower, "
-    "`demo` a result that differs from NumPy's, onnxruntime's or torch's, `doctor` something to mend; an extra is not "
+    "`demo` a result that differs from NumPy's, onnxruntime's or torch's, `doctor` a problem; an extra is not "
     "installed",
     USAGE: "the command line, an input file or an adapter's name is wrong, or a file cannot be read or written",
     INTERRUPTED: "interrupted from the keyboard (Ctrl-C)",
@@ -105,6 +107,20 @@ def _run(arguments: Sequence[str]) -> int:
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else FAILED
     return OK
+
+
+def invocation() -> list[str]:
+    """Return the words that start this program as it was started: ``dmlgpu``, ``python -m dmlgpu``, or the path of the
+    executable where the shell would find another one, or none, under its name."""
+    words = list(sys.orig_argv)
+    if "-m" in words[:-1] and words[words.index("-m") + 1] == "dmlgpu":
+        return words[: words.index("-m") + 2]
+    program = Path(sys.argv[0])
+    if program.stem != "dmlgpu":  # called from another program
+        return ["dmlgpu"]
+    on_path = shutil.which("dmlgpu")
+    is_on_path = on_path is not None and Path(on_path).resolve() == program.resolve()
+    return ["dmlgpu" if is_on_path else str(program.absolute())]
 
 
 def verb(name: str) -> Any:

@@ -143,6 +143,11 @@ def finite(seconds: float) -> float:
     return seconds
 
 
+def finite_or_none(number: float | None) -> float | None:
+    """Return a number that may be left out. Raises as ``finite``."""
+    return None if number is None else finite(number)
+
+
 _MOST = 2**31
 
 

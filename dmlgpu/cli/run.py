@@ -23,7 +23,7 @@ from dmlgpu.frontends.dxdispatch import OnnxOptions, TimingOptions
 from dmlgpu.runtime.device import Device
 
 if TYPE_CHECKING:
-    from dmlgpu.frontends.onnx.checking import Divergence
+    from dmlgpu.frontends.onnx.checking import Divergence, ModelCheck
     from dmlgpu.frontends.onnx.segments import Segment
     from dmlgpu.frontends.onnx.session import Session
     from dmlgpu.frontends.onnx.watching import RunProfile
@@ -187,7 +187,7 @@ def run_onnx(
                 stream.write(json.dumps(profile.trace()).encode())
             print(f"trace written to {options.trace}")
     if options.check:
-        _report_check(onnx.checking.check(model, device, arrays), output_dir or Path())
+        _report_check(session.check(arrays), output_dir or Path())
 
 
 class _Progress:
@@ -246,24 +246,21 @@ def _save(folder: Path, name: str, array: Array) -> Path:
     return path
 
 
-def _report_check(check: Any, folder: Path) -> None:
-    """Print what a check found, and save the inputs of the first node that diverges."""
-    for name, why in check.against.items():
-        print(f"compared with {name}" if not why else f"{name} cannot run the model: {why}")
-    if not check.divergences:
-        print(f"{check.compared} outputs of nodes agree")
+def _report_check(check: ModelCheck, folder: Path) -> None:
+    """Print what a check found, and save the inputs of the first node that is at fault."""
+    if not check.faults:
+        print(check)
         return
-    first: Divergence = check.divergences[0]
+    for line in str(check).splitlines()[:-2]:
+        print(line)
+    first: Divergence = check.faults[0]
     where = folder / "divergent"
     saved = [_save(where, name, array) for name, array in first.inputs.items()]
     for name, array in (("found", first.actual), ("expected", np.asarray(first.expected))):
         saved.append(_save(where, f"{first.output} {name}", array))
-    what = f"{first.op_type} {first.node!r}: output" if first.node else "the model, run as a whole: output"
     print(f"written to {where}: {', '.join(path.name for path in saved)}")
-    raise InvalidState(
-        f"check: {what} {first.output!r} differs from the {first.against} by up to {first.error:.3g}; "
-        f"{len(check.divergences)} of {check.compared} outputs of nodes differ"
-    )
+    count = len({divergence.output for divergence in check.faults})
+    raise InvalidState(f"check: {first}; {count} of {check.compared} outputs of nodes differ")
 
 
 def read_array(option: str, text: str) -> tuple[str, Array]:

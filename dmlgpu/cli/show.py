@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dmlgpu import reference
+from dmlgpu.bench.specs import is_kernel_file
 from dmlgpu.catalog.enums import ExecutionFlags
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc, packed_strides
 from dmlgpu.cli import tables
 from dmlgpu.cli.devices import choose_adapter
 from dmlgpu.cli.run import frontend
+from dmlgpu.cli.show_kernel import show_kernel
 from dmlgpu.cli.subjects import Subject, find_subjects
 from dmlgpu.common.errors import InvalidArgument, NotSupported
 from dmlgpu.common.files import whole_file
@@ -24,7 +26,7 @@ from dmlgpu.compiler.explain import ExplainedKernel, Explanation, as_json, check
 from dmlgpu.compiler.explain.explanation import multiplications
 from dmlgpu.compiler.explain.facts import description
 from dmlgpu.compiler.graph.description import GraphDesc, OperatorNode
-from dmlgpu.compiler.program import Kernel
+from dmlgpu.compiler.program import RenderedKernel
 from dmlgpu.compiler.program_cache import without_files
 from dmlgpu.compiler.target import AdapterInfo, Profile, Target
 from dmlgpu.runtime.adapters import target_of
@@ -78,13 +80,16 @@ def show(
         raise InvalidArgument(f"--schedules must be one of {', '.join(FAMILIES)}, got {schedules!r}")
     if wgsl and (timings or not as_text):
         raise InvalidArgument("--wgsl prints nothing else, so it goes with neither --json nor --timings")
+    others = wgsl or dump or timings or full or schedules or without
     if what.lower().endswith(".onnx"):
-        if wgsl or dump or timings or full or schedules or without:
-            raise InvalidArgument("of a model in ONNX, show takes --adapter, --precise, --shape and --json")
+        _refuse(others, "of a model in ONNX, show takes --adapter, --precise, --shape and --json")
         show_onnx(Path(what), adapter, shapes, as_text=as_text, precise=precise)
         return
-    if shapes:
-        raise InvalidArgument("--shape is for models in ONNX")
+    _refuse(shapes, "--shape is for models in ONNX")
+    if is_kernel_file(what):
+        _refuse(others or precise, "of a kernel in WGSL, show takes --adapter and --json")
+        show_kernel(Path(what), adapter, as_text=as_text)
+        return
     subjects = find_subjects(what)
     info = choose_adapter(adapter)
     if _target(info, schedules, half_precision=False, precise=precise) is None:
@@ -107,6 +112,11 @@ def show(
         _print_json(
             info, [as_json(explanation) | ({"timings": times} if times else {}) for explanation, times in pairs]
         )
+
+
+def _refuse(options: object, text: str) -> None:
+    if options:
+        raise InvalidArgument(text)
 
 
 def _target(info: AdapterInfo, schedules: str | None, *, half_precision: bool, precise: bool) -> Target | None:
@@ -305,7 +315,7 @@ def _wgsl(explained: Explanation) -> str:
     return "\n".join(f"// ==== {name}: {kernel.label}\n{kernel.wgsl}" for name, kernel in kernels.items())
 
 
-def _files(explained: Explanation) -> dict[str, Kernel]:
+def _files(explained: Explanation) -> dict[str, RenderedKernel]:
     """Return the kernels by names for files, in order, those of the initialisation first."""
     once = [("initialize-", explained_kernel.kernel) for explained_kernel in explained.initialization]
     kernels = once + [("", kernel.kernel) for kernel in explained.kernels]

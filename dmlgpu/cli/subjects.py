@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from dmlgpu.bench.choosing import of_case, of_operator
-from dmlgpu.bench.specs import BenchSpec, suite_names, suite_rows
+from dmlgpu.bench.kernel_files import kernel_workload
+from dmlgpu.bench.specs import BenchSpec, KernelOptions, is_kernel_file, suite_names, suite_rows
 from dmlgpu.bench.workload import Workload, read_contents, read_desc
 from dmlgpu.catalog import catalog, operator
 from dmlgpu.catalog.enums import DataType, ExecutionFlags
@@ -33,8 +34,8 @@ from dmlgpu.tensors.graphs.graph import Graph
 Desc: TypeAlias = OperatorDesc | GraphDesc
 
 TAKEN = (
-    "a case of `dmlgpu test`, an operator's name, a DxDispatch model (MODEL.json), a model in ONNX (MODEL.onnx), or a"
-    " Python file that describes operators or graphs (FILE.py, FILE.py:NAME)"
+    "a case of `dmlgpu test`, an operator's name, a DxDispatch model (MODEL.json), a model in ONNX (MODEL.onnx), a"
+    " kernel (FILE.wgsl), or a Python file that describes operators or graphs (FILE.py, FILE.py:NAME)"
 )
 
 _PYTHON = re.compile(r"(?P<file>.+\.py)(?::(?P<name>\w+))?")
@@ -260,6 +261,18 @@ def _rows(specs: Iterable[BenchSpec]) -> Iterator[BenchSpec]:
 
 def _workloads(row: BenchSpec) -> list[Workload]:
     name = operator_named(row.what)
+    if is_kernel_file(row.what):
+        if any(row.sizes) or row.types or row.layouts or row.schedules or row.shapes:
+            raise InvalidArgument(
+                f"{row.what} takes --input SIZES:TYPE and --output SIZES:TYPE in place of sizes,"
+                " types, layouts, schedules and shapes"
+            )
+        return [kernel_workload(Path(row.what), row.kernel)]
+    if row.kernel != KernelOptions():
+        raise InvalidArgument(
+            f"--input, --output, --uniform, --define, --reference, --grid, --entry-point and"
+            f" --tolerance are for kernels in WGSL (FILE.wgsl), got {row.what!r}"
+        )
     if row.desc or row.contents:
         return [_row_workload(row, name)]
     if name is not None and not row.shapes:

@@ -1,10 +1,14 @@
-"""Tables, drawn by rich on a terminal, plain text in a pipe and without rich; and progress on standard error."""
+"""Tables, as wide as a terminal, plain text in a pipe and without rich; and progress on standard error."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib.util
+import itertools
+import shutil
 import sys
+import textwrap
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TextIO
@@ -27,7 +31,7 @@ def table(columns: Row, rows: Iterable[Row], right: Sequence[int] = ()) -> None:
     """
     rows = list(rows)
     if is_terminal():
-        _rich_table(columns, rows, right)
+        _terminal_table(columns, rows, right)
         return
     widths = [max(len(row[column]) for row in [columns, *rows]) for column in range(len(columns))]
     for row in [columns, *rows]:
@@ -65,16 +69,80 @@ def facts(title: str, pairs: Iterable[tuple[str, str]]) -> None:
             print(f"  {'':{width}}  {line}")
 
 
-def _rich_table(columns: Row, rows: Sequence[Row], right: Sequence[int]) -> None:
-    console, rich_table = _rich()
-    drawn = rich_table(box=None, header_style="bold", pad_edge=False)
-    for number, column in enumerate(columns):
-        # Only the last column, the one with sentences, may break into lines.
-        last = number == len(columns) - 1
-        drawn.add_column(column, justify="right" if number in right else "left", no_wrap=not last, overflow="fold")
-    for row in rows:
-        drawn.add_row(*row)
-    console.print(drawn)
+def _terminal_table(columns: Row, rows: Sequence[Row], right: Sequence[int]) -> None:
+    console, _ = _rich()
+    headings, lines = laid_out(columns, rows, right, console.width)
+    for line in headings:
+        console.print(line, style="bold", soft_wrap=True)
+    for line in lines:
+        console.print(line, soft_wrap=True)
+
+
+_GAP = 2
+_LEAST_SENTENCE = 24
+"""Characters to which a column of sentences may shrink."""
+
+
+def laid_out(columns: Row, rows: Sequence[Row], right: Sequence[int], width: int) -> tuple[list[str], list[str]]:
+    """Lay out a table in lines of so many characters, in which no number and no name is cut or broken.
+
+    Sentences, such as an adapter's name, break between words where there is no room. Where that is not enough, the
+    widest column stands in lines of its own above the rest of its row, which a terminal breaks where it must.
+
+    Args:
+        columns: the headings.
+        rows: one text per column.
+        right: numbers of the columns to align to the right; they are never broken.
+        width: of the terminal.
+
+    Returns:
+        The lines of the headings, and those of the rows.
+    """
+    table_columns = list(range(len(columns)))
+    above: list[int] = []
+    indent = 0
+    while True:
+        natural = {column: max(len(row[column]) for row in [columns, *rows]) for column in table_columns}
+        least = {
+            column: _least_width(columns[column], [row[column] for row in rows], column in right)
+            for column in table_columns
+        }
+        room = width - indent - _GAP * (len(table_columns) - 1)
+        if sum(least.values()) <= room or len(table_columns) < 2:
+            break
+        widest = max(table_columns, key=lambda column: least[column])
+        table_columns.remove(widest)
+        above.append(widest)
+        indent = _GAP
+    widths = natural
+    for limit in range(max(natural.values()), 0, -1):
+        widths = {column: max(least[column], min(natural[column], limit)) for column in table_columns}
+        if sum(widths.values()) <= room:
+            break
+
+    def lines_of(row: Row) -> Iterator[str]:
+        yield from (row[column] for column in above if row[column])
+        cells = [_wrapped(row[column], widths[column]) for column in table_columns]
+        for line in itertools.zip_longest(*cells, fillvalue=""):
+            aligned = (
+                text.rjust(widths[column]) if column in right else text.ljust(widths[column])
+                for column, text in zip(table_columns, line, strict=True)
+            )
+            yield f"{'':{indent}}{(' ' * _GAP).join(aligned)}".rstrip()
+
+    return list(lines_of(columns)), [line for row in rows for line in lines_of(row)]
+
+
+def _least_width(heading: str, cells: Sequence[str], is_number: bool) -> int:
+    """The least width of a column: numbers in one piece, whole words of sentences and headings."""
+    longest = max((len(word) for text in [heading, *([] if is_number else cells)] for word in text.split()), default=0)
+    most = max(map(len, cells), default=0)
+    return max(longest, most if is_number else min(max(most, len(heading)), _LEAST_SENTENCE))
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    lines = (textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) for line in text.splitlines())
+    return [piece for line in lines for piece in line or [""]]
 
 
 def _rich_facts(title: str, pairs: Sequence[tuple[str, str]]) -> None:
@@ -99,36 +167,82 @@ INTERVAL = 10.0
 """Seconds between two lines where nobody watches a terminal."""
 
 
-class Progress:
-    """Tells how many cases are done: on a terminal in a line that overwrites itself, elsewhere in one now and then.
+LEAST_ELAPSED = 3.0
+"""Seconds after which the time that is left can be estimated."""
 
-    The last line says how long it took.
+
+class Progress:
+    """Says how many cases are done: on a terminal in a line that overwrites itself and names the case that runs,
+    elsewhere in one now and then. The time left is estimated; the last line says how long it took.
 
     Args:
-        file: where it is told.
+        file: where it is said.
         count: of all cases.
         where: what the adapter is called, if that is to be said.
         clock: returns seconds.
     """
 
     def __init__(self, file: TextIO, count: int, where: str = "", clock: Callable[[], float] = time.monotonic):
-        self._file, self._count, self._clock = file, count, clock
+        self._file, self.count, self._clock = file, count, clock
         self._prefix = f"{where}: " if where else ""
-        self._start = self._told = clock()
+        self._start = self._last = clock()
+        self._lock = threading.Lock()
+        self._done = self._unexpected = self._shown = 0
+        self._running = ""
 
-    def show(self, done: int, bad: int) -> None:
-        """Tell how many cases are done, and how many of them are not as they should be."""
-        now = self._clock()
-        ended = done == self._count
-        cases = "case" if self._count == 1 else "cases"
-        text = f"{self._prefix}{done} of {self._count} {cases}, {bad} not as they should be"
-        if ended:
-            text += f", in {now - self._start:.0f} s"
-        if self._file.isatty():
-            print(f"\r{text}", end="\n" if ended else "", file=self._file, flush=True)
-        elif ended or now - self._told >= INTERVAL:
-            print(text, file=self._file, flush=True)
-            self._told = now
+    def start(self, name: str) -> None:
+        """Say which case begins; any thread may."""
+        with self._lock:
+            self._running = name
+            if self._file.isatty() and self._done < self.count:
+                self._overwrite(self._text(self._clock()))
+
+    def show(self, done: int, unexpected: int) -> None:
+        """Say how many cases are done, and how many of them did not end as expected."""
+        with self._lock:
+            now = self._clock()
+            self._done, self._unexpected = done, unexpected
+            text = self._text(now)
+            ended = done == self.count
+            if self._file.isatty():
+                self._overwrite(text)
+                if ended:
+                    print(file=self._file, flush=True)
+                    self._shown = 0
+            elif ended or now - self._last >= INTERVAL:
+                print(text, file=self._file, flush=True)
+                self._last = now
+
+    def clear(self) -> None:
+        """Take the line away, for others to print theirs."""
+        with self._lock:
+            if self._shown:
+                self._overwrite("")
+                print("\r", end="", file=self._file, flush=True)
+                self._shown = 0
+
+    def _text(self, now: float) -> str:
+        cases = "case" if self.count == 1 else "cases"
+        text = f"{self._prefix}{self._done:,} of {self.count:,} {cases}, {self._unexpected:,} unexpected"
+        elapsed = now - self._start
+        if self._done == self.count:
+            return f"{text}, in {elapsed:.0f} s"
+        if self._done and elapsed >= LEAST_ELAPSED:
+            text += f", about {_duration(elapsed / self._done * (self.count - self._done))} left"
+        return f"{text}: {self._running}" if self._running and self._file.isatty() else text
+
+    def _overwrite(self, text: str) -> None:
+        text = text[: shutil.get_terminal_size().columns - 1]
+        print(f"\r{text:{self._shown}}", end="", file=self._file, flush=True)
+        self._shown = len(text)
+
+
+def _duration(seconds: float) -> str:
+    """A time as people say it: ``40 s``, ``3 min``, ``2 h 10 min``."""
+    if seconds < 60:
+        return f"{max(1, round(seconds))} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
 @contextlib.contextmanager

@@ -3,32 +3,39 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
+import os
 import shlex
 import sys
+import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TextIO
 
 from dmlgpu.cli import tables
 from dmlgpu.cli.devices import ALL, choose_adapters, refuse_reference_alone, with_pages
+from dmlgpu.cli.main import invocation
 from dmlgpu.cli.tables import Progress
 from dmlgpu.common.errors import InvalidArgument
-from dmlgpu.common.files import growing_file
+from dmlgpu.common.files import growing_file, whole_file
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.conformance.drivers.discovery import LocatedAdapter, in_environment
 from dmlgpu.conformance.drivers.pairwise import AdapterPair, Agreement, Comparison, expected_to_disagree, outlier
 from dmlgpu.conformance.drivers.pairwise_run import as_output_suite, run_pairwise
+from dmlgpu.conformance.report.junit import as_junit
+from dmlgpu.conformance.report.model import Report
 from dmlgpu.conformance.report.pairs import PairReport, difference, kernels_of
+from dmlgpu.conformance.report.suspects import ShaderCounts, suspect_lines
 from dmlgpu.conformance.running import expectations as known
 from dmlgpu.conformance.running.expectations import ExpectedFailure, with_expectation
 from dmlgpu.conformance.running.outcome import Outcome, Status, bound_text
 from dmlgpu.conformance.running.pool import Job, run_cases
-from dmlgpu.conformance.running.records import comparison_facts, facts, write_comparison, write_run
-from dmlgpu.conformance.suites.registry import DEFAULT, Suite, select, suite_by_name, suite_option
+from dmlgpu.conformance.running.records import comparison_facts, facts, read_file, write_comparison, write_run
+from dmlgpu.conformance.suites.registry import DEFAULT, Suite, operator_pattern, select, suite_by_name, suite_option
 from dmlgpu.runtime.adapters import BROWSER, show_in_page
 from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
 
@@ -41,10 +48,11 @@ class ConformanceRequest:
         adapters: parts of names, numbers, or ``all``.
         drivers: ``all``, or manifests of Vulkan drivers, where it is not this process's adapters.
         suite, profile: which cases.
+        operators: whose cases, by name; also a case's name or a shell pattern. All where there are none.
         patterns: of their names, one of which must match; all cases where there are none.
         output: where everything is written down, or None.
         expectations: files beside dmlgpu's own.
-        workers: processes at once.
+        workers: processes at once; None takes as many as suit the adapter.
         time_limit: seconds for one case.
         repeat: how often each case is run.
         pages: how many pages of browsers are waited for, to be tested too.
@@ -55,10 +63,11 @@ class ConformanceRequest:
     drivers: tuple[str, ...] = ()
     suite: str = DEFAULT
     profile: str = "quick"
+    operators: tuple[str, ...] = ()
     patterns: tuple[str, ...] = ()
     output: Path | None = None
     expectations: tuple[Path, ...] = ()
-    workers: int = 1
+    workers: int | None = None
     time_limit: float = 60.0
     repeat: int = 1
     pages: int = 0
@@ -78,14 +87,36 @@ class ConformanceRequest:
         """The cases' names.
 
         Raises:
-            InvalidArgument: for an unknown suite or profile, or where nothing matches.
+            InvalidArgument: for an unknown suite, profile or operator, or where nothing matches.
         """
-        return select(self.cases, self.profile, self.patterns)
+        of_operators = [operator_pattern(self.cases, word) for word in self.operators]
+        if not of_operators:
+            return select(self.cases, self.profile, self.patterns)
+        names = select(self.cases, self.profile, of_operators)
+        if not self.patterns:
+            return names
+        matching = set(select(self.cases, self.profile, self.patterns))
+        both = tuple(name for name in names if name in matching)
+        if not both:
+            raise InvalidArgument(
+                f"no case of {', '.join(self.operators)} in the profile {self.profile!r} matches "
+                f"-k {' or -k '.join(self.patterns)}"
+            )
+        return both
+
+    @property
+    def selecting(self) -> tuple[str, ...]:
+        """Patterns that select the same cases elsewhere."""
+        return self.names if self.operators else self.patterns
+
+    def workers_on(self, adapter: LocatedAdapter, adapters: int = 1) -> int:
+        """How many processes run at once on an adapter, of so many that run beside each other."""
+        return self.workers or default_workers(adapter.info, adapters)
 
     @property
     def selection(self) -> dict[str, Any]:
         """Which cases on what kind of device, as a file's header says it."""
-        pattern = " or ".join(self.patterns)
+        pattern = " and ".join(filter(None, (" or ".join(self.operators), " or ".join(self.patterns))))
         selected = {"suite": self.suite, "profile": self.profile, "pattern": pattern, "names": self.names}
         return {**selected, "precise": self.precise}
 
@@ -121,6 +152,22 @@ class ConformanceRequest:
             OSError: when it cannot be written.
         """
         return growing_file(self.output) if self.output else contextlib.nullcontext()
+
+
+MOST_WORKERS = 8
+"""Processes at once by default: each holds a device and the largest tensors of its case."""
+
+MOST_ON_GPU = 4
+"""Likewise on a graphics card, whose processes mostly wait for each other."""
+
+
+def default_workers(info: AdapterInfo, adapters: int = 1) -> int:
+    """How many processes suit an adapter: one per core, as far as memory and the adapter allow; one for a page."""
+    if info.backend.lower() == BROWSER:
+        return 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    on_cpu = info.is_software or info == NUMPY_ADAPTER
+    return max(1, min(cores, MOST_WORKERS if on_cpu else MOST_ON_GPU) // adapters)
 
 
 class FailurePrinter:
@@ -198,15 +245,38 @@ def test(request: ConformanceRequest) -> bool:
     with request.opened() as file:
         for adapter in adapters:
             job = request.job(adapter)
-            outcomes = _with_expected(run_cases(job, names, request.workers), adapter.info, expected)
+            where = adapter.label if len(adapters) > 1 else ""
+            progress = Progress(sys.stderr, len(names), where)
+            ran = run_cases(job, names, request.workers_on(adapter), progress.start)
+            outcomes = _with_expected(ran, adapter.info, expected)
             if file is not None:
                 outcomes = write_run(
                     file, facts(adapter.info, environment=adapter.environment, **request.selection), outcomes
                 )
-            where = adapter.label if len(adapters) > 1 else ""
-            counted[adapter] = _report(outcomes, adapter, job, len(names), where)
+            counted[adapter] = _report(outcomes, adapter, job, progress, where)
     summarize(counted)
     return all(status.is_good for counts in counted.values() for status in counts)
+
+
+def with_junit(request: ConformanceRequest, path: Path, run: Callable[[ConformanceRequest], bool]) -> bool:
+    """Run cases, and write the outcomes as JUnit's XML, too.
+
+    Returns:
+        Whether everything was as expected.
+
+    Raises:
+        OSError: when the file cannot be written; before the run where its folder does not exist.
+        DmlError: as the run does.
+    """
+    if not path.absolute().parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(path.absolute().parent))
+    with tempfile.TemporaryDirectory(prefix="dmlgpu-") as folder:
+        output = request.output or Path(folder, "runs.jsonl")
+        passed = run(replace(request, output=output))
+        records = read_file(output)
+    with whole_file(path) as stream:
+        stream.write(as_junit(Report(tuple(records.runs), tuple(records.comparisons))).encode())
+    return passed
 
 
 def _with_expected(
@@ -215,20 +285,26 @@ def _with_expected(
     return (with_expectation(outcome, info, expected) for outcome in outcomes)
 
 
-def _report(outcomes: Iterable[Outcome], adapter: LocatedAdapter, job: Job, count: int, where: str) -> Counter[Status]:
+def _report(
+    outcomes: Iterable[Outcome], adapter: LocatedAdapter, job: Job, progress: Progress, where: str
+) -> Counter[Status]:
     """Print what is wrong as it comes, and how far the run is."""
     counts: Counter[Status] = Counter()
     of_page = adapter.info.backend.lower() == BROWSER
-    printer, progress = FailurePrinter(where), Progress(sys.stderr, count, where)
+    printer, count, shaders = FailurePrinter(where), progress.count, ShaderCounts()
     for outcome in outcomes:
         counts[outcome.status] += 1
+        shaders.add(outcome)
         if not outcome.status.is_good:
+            progress.clear()
             printer.tell(outcome, reproduce(outcome, job, adapter))
         wrong = sum(number for status, number in counts.items() if not status.is_good)
         progress.show(counts.total(), wrong)
         if of_page:
             show_in_page(adapter.info, now=outcome.case, done=counts.total(), count=count)
     printer.finish()
+    for line in suspect_lines(shaders.suspects()):
+        print(line)
     if of_page:
         verdict = ", ".join(f"{counts[status]} {status}" for status in Status if counts[status])
         show_in_page(adapter.info, now="nothing", verdict=f"{count} cases: {verdict}")
@@ -241,7 +317,7 @@ def reproduce(outcome: Outcome, job: Job, adapter: LocatedAdapter) -> str:
     is_page = adapter.info.backend.lower() == BROWSER
     number = "numpy" if adapter.info == NUMPY_ADAPTER else BROWSER if is_page else str(adapter.number)
     precise = ["--precise"] if job.precise else []
-    command = ["dmlgpu", "test", *suite_option(job.suite), "--adapter", number, *precise, "-k", outcome.case]
+    command = [*invocation(), "test", *suite_option(job.suite), "--adapter", number, *precise, "-k", outcome.case]
     return in_environment(shlex.join(command), dict(adapter.environment))
 
 
@@ -268,9 +344,10 @@ def compare_adapters(request: ConformanceRequest) -> bool:
     if len(adapters) < 2:
         raise InvalidArgument(f"--pairwise compares two adapters at least, got only {adapters[0].info}")
     jobs = {adapter.label: request.job(adapter) for adapter in adapters}
+    workers = min(request.workers_on(adapter, len(adapters)) for adapter in adapters)
     header = comparison_facts(adapters, request.pairwise_command, **request.selection)
     with request.opened() as file:
-        cases = _pairs_with_expected(run_pairwise(jobs, suite, names, request.workers), adapters, expected)
+        cases = _pairs_with_expected(run_pairwise(jobs, suite, names, workers), adapters, expected)
         if file is not None:
             cases = write_comparison(file, header, cases)
         pairs = tuple(pair for case_pairs in _reported_pairs(cases, request) for pair in case_pairs)
@@ -307,6 +384,7 @@ def _reported_pairs(
     for done, pairs in enumerate(cases, start=1):
         if not all(pair.agreement.is_good for pair in pairs):
             bad += 1
+            progress.clear()
             print("\n".join(_pair_lines(pairs, request)), flush=True)
         progress.show(done, bad)
         yield pairs
@@ -323,7 +401,7 @@ def _pair_lines(pairs: Sequence[AdapterPair], request: ConformanceRequest) -> It
     yield from (f"  {' / '.join(pair.adapters)}: {difference(pair)}" for pair in apart)
     yield from (f"  {text}" for text in kernels_of(apart))
     yield from dict.fromkeys(f"  {pair.message}" for pair in wrong if pair not in apart)
-    yield f"  again: {shlex.join([*request.pairwise_command, '-k', wrong[0].case])}"
+    yield f"  again: {shlex.join([*invocation(), *request.pairwise_command[1:], '-k', wrong[0].case])}"
 
 
 def _summarize_pairs(report: PairReport, adapters: Sequence[LocatedAdapter]) -> None:

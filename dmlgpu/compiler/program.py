@@ -64,7 +64,7 @@ class Copy:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class RenderedKernel:
     """One rendered compute shader.
 
     Every binding is ``@group(0) @binding(its number) var<storage, read_write>``. The parameter block (immediates, or a
@@ -139,8 +139,8 @@ class Program:
     """
 
     operator: str
-    kernels: tuple[Kernel, ...]
-    initialization: tuple[Kernel, ...] = ()
+    kernels: tuple[RenderedKernel, ...]
+    initialization: tuple[RenderedKernel, ...] = ()
     temporary_size: int = 0
     persistent_size: int = 0
     immediates: bool = True
@@ -155,7 +155,7 @@ class Program:
 
     def __str__(self) -> str:
         """Return the program as people read it: per kernel its grid, what it binds, and the files of its text."""
-        executed, shown = Counter(map(_without_slots, self.kernels)), set[Kernel]()
+        executed, shown = Counter(map(_without_slots, self.kernels)), set[RenderedKernel]()
         count = f"{len(self.kernels)} kernel{'s' if len(self.kernels) != 1 else ''}"
         lines = [
             f"program of {self.operator}: {count}, {self.temporary_size:,} bytes temporary"
@@ -172,7 +172,7 @@ class Program:
         return "\n".join(lines)
 
 
-def _without_slots(kernel: Kernel) -> Kernel:
+def _without_slots(kernel: RenderedKernel) -> RenderedKernel:
     """Return a kernel without its bindings: those of different time steps differ in nothing else."""
     return replace(kernel, slots=())
 

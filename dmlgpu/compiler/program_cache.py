@@ -24,7 +24,7 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.common.folders import cache_folder
 from dmlgpu.compiler.plan.sources import Role
-from dmlgpu.compiler.program import Kernel, Program, Slot
+from dmlgpu.compiler.program import Program, RenderedKernel, Slot
 from dmlgpu.compiler.target import Target
 
 programs: Final[Cache[tuple[OperatorDesc, Target], Program]] = Cache(CacheLimits(entries=1024, size=16 << 20))
@@ -198,7 +198,7 @@ def _encoded(program: Program) -> dict[str, Any]:
     """Return a program as JSON has it; a text of several kernels stands in it once."""
     texts: dict[str, int] = {}
 
-    def kernels(some: Sequence[Kernel]) -> list[Any]:
+    def kernels(some: Sequence[RenderedKernel]) -> list[Any]:
         return [
             [
                 kernel.label,
@@ -225,15 +225,15 @@ def _decoded(record: dict[str, Any]) -> Program:
     """Return the program of a record. Raises ValueError, KeyError or TypeError where it is none."""
     texts = [_of(str, text) for text in record["texts"]]
 
-    def kernels(some: Any) -> tuple[Kernel, ...]:
+    def kernels(some: Any) -> tuple[RenderedKernel, ...]:
         return tuple([kernel(*values) for values in some])
 
-    def kernel(label: Any, text: Any, slots: Any, grid: Any, bindings: Any) -> Kernel:
+    def kernel(label: Any, text: Any, slots: Any, grid: Any, bindings: Any) -> RenderedKernel:
         x, y, z = _numbers(grid)
         if not 0 <= text < len(texts):
             raise ValueError(f"no text {text}")
         decoded = tuple([slot(*values) for values in slots])
-        return Kernel(_of(str, label), texts[text], decoded, (x, y, z), _numbers(bindings))
+        return RenderedKernel(_of(str, label), texts[text], decoded, (x, y, z), _numbers(bindings))
 
     def slot(role: Any, index: Any, offset: Any, size: Any, is_continued: Any) -> Slot:
         index, offset, size = _numbers((index, offset, size))

@@ -153,7 +153,7 @@ def on_onnxruntime() -> OcrModels:
 def _ours(path: Path, device: Device) -> Callable[[Array], Array]:
     session = load(path, device)
     (model_input,), (model_output,) = session.inputs, session.outputs
-    return lambda array: session.run({model_input.name: array})[model_output]
+    return lambda array: session.run({model_input.name: array})[model_output.name]
 
 
 def _models(make: Callable[[Path], Callable[[Array], Array]]) -> OcrModels:

@@ -315,7 +315,7 @@ def _graph_entry(name: str, choice: ExportChoices, blob: Blob) -> Entry:
     due = GraphExpectation.of(name)
     network = resolve(due.example.graph)
     runs = []
-    for how, disabled in (("fused", ()), ("no pass", PASSES)):
+    for how, disabled in (("fused", ()), ("compiled without passes", PASSES)):
         program = compile_network(network, choice.target.exact, disabled).program
         check_limits(program, choice.target, WEB)
         tensors = _Tensors(blob)

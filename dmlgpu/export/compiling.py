@@ -21,7 +21,7 @@ from dmlgpu.compiler.graph.resolve import check_nodes, resolve
 from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.target import AdapterInfo, Profile, Target
 from dmlgpu.runtime.browser.executable import check_limits
-from dmlgpu.tensors.session import KEEPING
+from dmlgpu.tensors.session import LEAVES_OUTPUT_UNTOUCHED
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def compile_for_web(graph: GraphDesc, choice: ExportChoices) -> tuple[Network, P
 def needs_clearing(graph: GraphDesc) -> bool:
     """Return whether a node that computes an output may leave elements of it as they were."""
     ends = (graph.nodes[edge.from_node] for edge in graph.output_edges)
-    return any(isinstance(node, OperatorNode) and node.desc.operator in KEEPING for node in ends)
+    return any(isinstance(node, OperatorNode) and node.desc.operator in LEAVES_OUTPUT_UNTOUCHED for node in ends)
 
 
 def as_graph(desc: OperatorDesc) -> GraphDesc:

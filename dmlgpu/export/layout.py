@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from dmlgpu.compiler.aliasing import OFFSET_ALIGNMENT, layout
 from dmlgpu.compiler.plan import Role
-from dmlgpu.compiler.program import Kernel, Program, Slot, parameter_bytes
+from dmlgpu.compiler.program import Program, RenderedKernel, Slot, parameter_bytes
 from dmlgpu.compiler.wgsl.sharing import share
 
 _WORKGROUP: Final = re.compile(r"@workgroup_size\(([\d, ]+)\)")
@@ -83,7 +83,7 @@ class Document:
         whole = data + bytes(-len(data) % 4)
         self.uploads.append([buffer, offset, uploads.place(whole), len(whole)])
 
-    def dispatch(self, operator: str, kernel: Kernel, ranges: Sequence[tuple[int, int, int]]) -> dict[str, Any]:
+    def dispatch(self, operator: str, kernel: RenderedKernel, ranges: Sequence[tuple[int, int, int]]) -> dict[str, Any]:
         """Return the dispatch of a kernel: its shader, what it binds, its parameter block, its grid.
 
         Args:
@@ -102,7 +102,7 @@ class Document:
             "grid": list(kernel.grid),
         }
 
-    def _shader(self, kernel: Kernel) -> int:
+    def _shader(self, kernel: RenderedKernel) -> int:
         entry = {"label": kernel.label, "code": kernel.wgsl, "bindings": kernel.binding_count}
         return _number(self._shaders, (kernel.wgsl, kernel.binding_count), self.shaders, entry)
 
@@ -199,7 +199,7 @@ def add_program(
         document.buffer("persistent", program.persistent_size) if program.persistent_size else None,
     )
 
-    def dispatches(kernels: Sequence[Kernel]) -> list[dict[str, Any]]:
+    def dispatches(kernels: Sequence[RenderedKernel]) -> list[dict[str, Any]]:
         return [
             document.dispatch(program.operator, kernel, [places.range(slot) for slot in kernel.slots])
             for kernel in kernels

@@ -11,7 +11,7 @@ from onnx import NodeProto
 
 from dmlgpu.catalog.enums import ExecutionFlags
 from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.common import coercion as kinds
+from dmlgpu.common import coercion
 from dmlgpu.common.errors import InvalidArgument, NotSupported, abridged, shown
 from dmlgpu.compiler.program import Program
 from dmlgpu.export.compiling import (
@@ -40,7 +40,7 @@ from dmlgpu.frontends.onnx.segments import Output, RunInput, RunStage, Segment, 
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
 
-_SHAPE = kinds.tuple_of(kinds.between(1, 2**32 - 1), "positive integers")
+_SHAPE = coercion.tuple_of(coercion.between(1, 2**32 - 1), "positive integers")
 
 
 def exportable_model(
@@ -98,7 +98,7 @@ def _shape(declared: Declared, shape: Sequence[int] | None) -> tuple[int, ...]:
                 f"write_onnx: a folder is for fixed sizes, and input {declared.name!r} has {what}; give a shape for it"
             )
         shape = [size for size in declared.shape if isinstance(size, int)]
-    chosen = kinds.argument("write_onnx", f"shapes[{declared.name!r}]", _SHAPE, shape)
+    chosen = coercion.argument("write_onnx", f"shapes[{declared.name!r}]", _SHAPE, shape)
     fits = declared.shape is None or (
         len(declared.shape) == len(chosen)
         and all(not isinstance(own, int) or own == size for own, size in zip(declared.shape, chosen, strict=True))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from numpy.typing import NDArray
 
 from dmlgpu.catalog.operator_desc import OperatorDesc
-from dmlgpu.common import coercion as kinds
+from dmlgpu.common import coercion
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.export.compiling import ExportChoices, as_graph, exportable
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 Array: TypeAlias = NDArray[Any]
 Described: TypeAlias = GraphDesc | OperatorDesc | Expression | Sequence[Expression]
 
-_PASSES = kinds.tuple_of(kinds.text, "names of passes")
-_NAMES = kinds.optional(kinds.tuple_of(kinds.text, "names"))
+_PASSES = coercion.tuple_of(coercion.text, "names of passes")
+_NAMES = coercion.optional(coercion.tuple_of(coercion.text, "names"))
 
 
 def write(
@@ -66,8 +66,8 @@ def write(
         desc,
         choice,
         weights=weights or {},
-        inputs=kinds.argument("write", "inputs", _NAMES, inputs),
-        outputs=kinds.argument("write", "outputs", _NAMES, outputs),
+        inputs=coercion.argument("write", "inputs", _NAMES, inputs),
+        outputs=coercion.argument("write", "outputs", _NAMES, outputs),
         provenance=choice.provenance(),
     )
     return write_folder(model, target)
@@ -127,7 +127,7 @@ def write_dxdispatch(
 
     target = _folder("write_dxdispatch", folder)
     model = _folder("write_dxdispatch", path, "path")
-    name = kinds.argument("write_dxdispatch", "name", kinds.optional(kinds.text), name)
+    name = coercion.argument("write_dxdispatch", "name", coercion.optional(coercion.text), name)
     return write_folder(exportable_dispatchable(model, name, schedules, _provenance(model)), target)
 
 
@@ -156,9 +156,9 @@ def _folder(caller: str, folder: object, argument: str = "folder") -> Path:
 
 def _choice(caller: str, schedules: object, half_precision: object, disabled_passes: object) -> ExportChoices:
     return ExportChoices(
-        kinds.argument(caller, "schedules", kinds.text, schedules),
-        kinds.argument(caller, "half_precision", kinds.boolean, half_precision),
-        kinds.argument(caller, "disabled_passes", _PASSES, disabled_passes),
+        coercion.argument(caller, "schedules", coercion.text, schedules),
+        coercion.argument(caller, "half_precision", coercion.boolean, half_precision),
+        coercion.argument(caller, "disabled_passes", _PASSES, disabled_passes),
     )
 
 

@@ -562,7 +562,7 @@ class InferenceSession:
         """
         if isinstance(output_names, Mapping):
             raise InvalidArgument("run: arguments are swapped; call run(output_names, input_feed)")
-        names = list(output_names or self._session.outputs)
+        names = list(output_names or self._declared.outputs)
         with self._lock, self._profiling():
             results = self._session.run(self._feeds(input_feed), list(dict.fromkeys(names)))
         return [results[name] for name in names]
@@ -596,7 +596,7 @@ class InferenceSession:
         run_options: RunOptions | None = None,
     ) -> list[OrtValue]:
         """Compute outputs and leave them on the device; arguments as for ``run``."""
-        names = list(output_names or self._session.outputs)
+        names = list(output_names or self._declared.outputs)
         is_bool = {declared.name: declared.is_bool for declared in self._declared.declared_outputs}
         with self._lock, self._profiling():
             results = self._session.run_tensors(self._feeds(input_dict_ort_values), list(dict.fromkeys(names)))

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from dmlgpu.catalog.enums import ConvolutionDirection
 from dmlgpu.catalog.operator_desc import OperatorDesc
-from dmlgpu.common import coercion as kinds
+from dmlgpu.common import coercion
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.ops import directml
 from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, tensor_of
@@ -24,7 +24,7 @@ Padding: TypeAlias = int | Sequence[int | tuple[int, int]]
 Activation: TypeAlias = OperatorDesc | str | None
 """A fused activation, by description or by name: ``"relu"``."""
 
-_NATURAL = kinds.between(0, 2**32 - 1)
+_NATURAL = coercion.between(0, 2**32 - 1)
 
 
 @eager
@@ -154,7 +154,7 @@ def _convolved(
         start_padding=before,
         end_padding=after,
         output_padding=_extent("output_padding", output_padding, spatial),
-        group_count=kinds.argument(caller(), "groups", kinds.between(1, 2**32 - 1), groups),
+        group_count=coercion.argument(caller(), "groups", coercion.between(1, 2**32 - 1), groups),
         fused_activation=activation,
     )
 
@@ -215,11 +215,11 @@ def _spatial(name: str, value: Operand, spatial: int) -> Tensor:
 
 def _extent(name: str, value: Any, spatial: int) -> tuple[int, ...]:
     """Return a number for each spatial axis."""
-    number = kinds.as_index(value)
+    number = coercion.as_index(value)
     numbers = (
         (number,) * spatial
         if number is not None
-        else kinds.argument(caller(), name, kinds.tuple_of(_NATURAL, "integers"), value)
+        else coercion.argument(caller(), name, coercion.tuple_of(_NATURAL, "integers"), value)
     )
     if len(numbers) != spatial or not all(0 <= number < 2**32 for number in numbers):
         raise InvalidArgument(

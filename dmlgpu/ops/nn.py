@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dmlgpu.catalog.enums import InterpolationMode
-from dmlgpu.common import coercion as kinds
+from dmlgpu.common import coercion
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.ops import directml
 from dmlgpu.ops.elementwise import unary
@@ -26,8 +26,8 @@ __all__ = [
     "softplus",
 ]  # fmt: skip
 
-_POSITIVE = kinds.between(1, 2**32 - 1)
-_NUMBERS = kinds.tuple_of(kinds.real, "numbers")
+_POSITIVE = coercion.between(1, 2**32 - 1)
+_NUMBERS = coercion.tuple_of(coercion.real, "numbers")
 
 # ---- activations -----------------------------------------------------------------------------------------------------
 
@@ -140,7 +140,7 @@ def group_norm(
         InvalidArgument: If ``groups`` does not divide the channels.
     """
     tensor = _channelled(x)
-    count = kinds.argument(caller(), "groups", _POSITIVE, groups)
+    count = coercion.argument(caller(), "groups", _POSITIVE, groups)
     if tensor.sizes[1] % count:
         raise InvalidArgument(f"{caller()}: groups must divide the {tensor.sizes[1]} channels of x, got {count}")
     grouped = tensor.reshape(tensor.sizes[0], count, -1)
@@ -279,7 +279,7 @@ def attention(
         InvalidArgument: If the shapes do not fit.
     """
     queries, keys = tensor_of("query", query), tensor_of("key", key)
-    count = kinds.argument(caller(), "num_heads", _POSITIVE, num_heads)
+    count = coercion.argument(caller(), "num_heads", _POSITIVE, num_heads)
     if queries.ndim != 3 or keys.ndim != 3 or queries.sizes[-1] % count:
         raise InvalidArgument(
             f"{caller()}: query and key must have sizes {{N, S, E}} with E a multiple of num_heads ({count}), "
@@ -377,9 +377,9 @@ def resize(
             f"{caller()}: either shape or scales must be given, got {'none' if shape is None else 'both'}"
         )
     requested: Any = (
-        kinds.argument(caller(), "shape", kinds.tuple_of(_POSITIVE, "integers"), shape)
+        coercion.argument(caller(), "shape", coercion.tuple_of(_POSITIVE, "integers"), shape)
         if scales is None
-        else kinds.argument(caller(), "scales", _NUMBERS, scales)
+        else coercion.argument(caller(), "scales", _NUMBERS, scales)
     )
     rest = tensor.ndim - len(requested)
     if rest < 0:

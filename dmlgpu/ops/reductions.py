@@ -25,7 +25,7 @@ Axes: TypeAlias = int | Sequence[int] | None
 
 # ---- reductions ------------------------------------------------------------------------------------------------------
 
-_OF_NOTHING = {
+_EMPTY_VALUES = {
     ReduceFunction.SUM: 0.0,
     ReduceFunction.L2: 0.0,
     ReduceFunction.MULTIPLY: 1.0,
@@ -35,7 +35,7 @@ _OF_NOTHING = {
 """Results of reductions of no elements, as in NumPy."""
 
 
-class Reduction(Protocol):
+class ReductionFunction(Protocol):
     """A function that reduces a tensor or array along axes."""
 
     __name__: str
@@ -44,7 +44,7 @@ class Reduction(Protocol):
         """Return an array of the shape of `x` without the reduced axes, or with size 1 there."""
 
 
-def reduced(x: Tensor, function: ReduceFunction, axis: Axes, keepdims: Any, of_nothing: float | None = None) -> Tensor:
+def reduced(x: Tensor, function: ReduceFunction, axis: Axes, keepdims: Any, empty_value: float | None = None) -> Tensor:
     """Reduce along axes, which stay with size 1 if ``keepdims``.
 
     Args:
@@ -52,7 +52,7 @@ def reduced(x: Tensor, function: ReduceFunction, axis: Axes, keepdims: Any, of_n
         function: How to reduce.
         axis: Along which axes.
         keepdims: Whether these stay.
-        of_nothing: Result of no elements; None means that of ``function``, if it has one.
+        empty_value: Result of no elements; None means that of ``function``, if it has one.
 
     Raises:
         InvalidArgument: If an axis is out of range, or there are no elements and no result of nothing.
@@ -63,7 +63,7 @@ def reduced(x: Tensor, function: ReduceFunction, axis: Axes, keepdims: Any, of_n
         1 if number in axes else size for number, size in enumerate(x.sizes) if keepdims or number not in axes
     )
     if not x.size:
-        value = _OF_NOTHING.get(function) if of_nothing is None else of_nothing
+        value = _EMPTY_VALUES.get(function) if empty_value is None else empty_value
         is_held = value is not None and (x.data_type.is_float or math.isfinite(value))
         if 0 not in shape and not is_held:
             raise InvalidArgument(f"{caller()}: x must have at least one element along axis, got sizes {list(x.sizes)}")
@@ -74,7 +74,7 @@ def reduced(x: Tensor, function: ReduceFunction, axis: Axes, keepdims: Any, of_n
     return result._renamed(shape)
 
 
-def _reduction(name: str, reduce_function: ReduceFunction, summary: str) -> Reduction:
+def _reduction(name: str, reduce_function: ReduceFunction, summary: str) -> ReductionFunction:
     """Return the function that reduces in one of DirectML's ways."""
 
     def function(x: Operand, axis: Axes = None, keepdims: bool = False, *, device: Where = None) -> Array:

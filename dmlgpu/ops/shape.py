@@ -11,7 +11,7 @@ import numpy as np
 
 from dmlgpu.catalog.enums import PaddingMode
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, MAX_ELEMENTS
-from dmlgpu.common import coercion as kinds
+from dmlgpu.common import coercion
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.ops import directml
 from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, filled, tensor_of
@@ -25,7 +25,7 @@ __all__ = [
     "squeeze", "stack", "take", "take_along_axis", "tile", "transpose",
 ]  # fmt: skip
 
-_INTEGERS = kinds.tuple_of(kinds.integer, "integers")
+_INTEGERS = coercion.tuple_of(coercion.integer, "integers")
 
 # ---- views -----------------------------------------------------------------------------------------------------------
 
@@ -151,13 +151,13 @@ def split(x: Operand, sections: int | Sequence[int], axis: int = 0, *, device: W
     tensor = tensor_of("x", x)
     number = checked_axis(caller(), "axis", axis, tensor.ndim)
     size = tensor.sizes[number]
-    count = kinds.as_index(sections)
+    count = coercion.as_index(sections)
     if count is not None:
         if count < 1 or size % count:
             raise InvalidArgument(f"{caller()}: sections must divide the axis of size {size}, got {shown(sections)}")
         cuts = [part * (size // count) for part in range(count + 1)]
     else:
-        cuts = [0, *kinds.argument(caller(), "sections", _INTEGERS, sections), size]
+        cuts = [0, *coercion.argument(caller(), "sections", _INTEGERS, sections), size]
         if any(low >= high for low, high in itertools.pairwise(cuts)):
             raise InvalidArgument(f"{caller()}: sections must grow from 1 to {size - 1}, got {shown(sections)}")
     before = (slice(None),) * number
@@ -344,7 +344,7 @@ def one_hot(
         InvalidArgument: If ``depth`` is below 1, or the dtype cannot hold a value.
     """
     places = tensor_of("indices", indices)
-    count = kinds.argument(caller(), "depth", kinds.between(1, 2**32 - 1), depth)
+    count = coercion.argument(caller(), "depth", coercion.between(1, 2**32 - 1), depth)
     number = checked_axis(caller(), "axis", axis, places.ndim + 1)
     data_type = as_data_type(caller(), "dtype", dtype)
     values = np.array([as_number(caller(), off, data_type), as_number(caller(), on, data_type)], data_type.numpy)

@@ -15,13 +15,13 @@ from dmlgpu.common.timings import Timings
 from dmlgpu.compiler import aliasing, programs
 from dmlgpu.compiler.graph.network import Network
 from dmlgpu.compiler.plan import Role
-from dmlgpu.compiler.program import Kernel, Program, Slot
+from dmlgpu.compiler.program import Program, RenderedKernel, Slot
 from dmlgpu.compiler.target import MAX_SLOTS, AdapterInfo, Target
 from dmlgpu.runtime.executor import Backend, Dispatch, Executable, Range, Resources
 
 _LINES_AROUND = 3
 
-Binding = Callable[[str, Kernel, Any, Resources, bool], Dispatch]
+Binding = Callable[[str, RenderedKernel, Any, Resources, bool], Dispatch]
 """Binds a kernel of an operator and its pipeline to resources; the last argument is ``Program.immediates``."""
 
 
@@ -112,7 +112,7 @@ class ProgramExecutable(Executable):
         """Return the dispatches that fill the persistent resource. Raises as ``bind``."""
         return self._bound(self._initialization, resources)
 
-    def _bound(self, kernels: Sequence[tuple[Kernel, Any]], resources: Resources) -> Sequence[Dispatch]:
+    def _bound(self, kernels: Sequence[tuple[RenderedKernel, Any]], resources: Resources) -> Sequence[Dispatch]:
         bind, program = self._bind, self.program
         resources = replace(resources, constants=self._constants) if self._constants else resources
         return tuple(
@@ -120,7 +120,7 @@ class ProgramExecutable(Executable):
         )
 
 
-def kernels_of(program: Program) -> tuple[Kernel, ...]:
+def kernels_of(program: Program) -> tuple[RenderedKernel, ...]:
     """Return a program's kernels in the order in which they run: drivers shall translate the first ones first."""
     return (*program.initialization, *program.kernels)
 
@@ -172,7 +172,7 @@ def check_limits(program: Program, target: Target, info: AdapterInfo) -> None:
 
 
 def check_binding_sizes(
-    operator: str, kernel: Kernel, layout: aliasing.BindingLayout, limit: int, info: AdapterInfo
+    operator: str, kernel: RenderedKernel, layout: aliasing.BindingLayout, limit: int, info: AdapterInfo
 ) -> None:
     """Raise NotSupported if a binding is larger than the adapter allows."""
     for binding, (_, _, size) in enumerate(layout.bound):
@@ -186,7 +186,9 @@ def check_binding_sizes(
             )
 
 
-def bound_range(operator: str, kernel: Kernel, slot: Slot, resources: Resources, alignment: int) -> aliasing.Range:
+def bound_range(
+    operator: str, kernel: RenderedKernel, slot: Slot, resources: Resources, alignment: int
+) -> aliasing.Range:
     """Return buffer, offset and size of the bytes that a kernel's slot is bound to, given the offsets' alignment.
 
     Raises:
@@ -220,7 +222,7 @@ def _resource(slot: Slot, resources: Resources) -> Range[Any] | None:
 # ---- errors of shaders ----------------------------------------------------------------------------------------------
 
 
-def shader_error(operator: str, kernel: Kernel, adapter: str, reason: str, line: int | None) -> str:
+def shader_error(operator: str, kernel: RenderedKernel, adapter: str, reason: str, line: int | None) -> str:
     """Return the text of a ShaderError: the compiler's reason, and the lines around the fault if its line is known."""
     head = f"{operator}: kernel {kernel.label!r} does not compile on {adapter}: {reason}"
     if line is None:

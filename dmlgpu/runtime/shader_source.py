@@ -17,6 +17,7 @@ _FUNCTION = re.compile(r"\bfn\s++(\w++)")
 _COMPUTE = re.compile(r"@\s*+compute\b")
 _WORKGROUP = re.compile(r"@\s*+workgroup_size\s*+\(([^()]*+)\)")
 _OVERRIDE = re.compile(r"\boverride\s++(\w++)")
+_DECLARATION = re.compile(r"\boverride\s++(\w++[^;{}]*+)")
 _KINDS = {
     ("uniform", ""): "uniform",
     ("storage", ""): "read-only-storage",
@@ -91,6 +92,20 @@ def workgroup_size(text: str, entry_point: str) -> tuple[int, int, int] | None:
                 x, y, z = (*map(int, words), 1, 1)[:3]
                 return x, y, z
     return None
+
+
+def override_declarations(text: str) -> tuple[str, ...]:
+    """Return the constants that a pipeline may set as they are written, types and defaults included."""
+    return tuple(" ".join(declaration.split()) for declaration in _DECLARATION.findall(text))
+
+
+def workgroup_text(text: str, entry_point: str) -> str:
+    """Return the workgroup size of an entry point as it is written; empty if there is none."""
+    for header in _STATEMENT.split(text):
+        function = _FUNCTION.search(header)
+        if function is not None and function[1] == entry_point and (match := _WORKGROUP.search(header)) is not None:
+            return " x ".join(word.strip() for word in match[1].split(",") if word.strip())
+    return ""
 
 
 def overrides(text: str) -> tuple[str, ...]:

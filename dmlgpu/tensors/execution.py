@@ -11,23 +11,23 @@ from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, TENSOR_ALIGNMENT, TensorDesc
-from dmlgpu.common import coercion as kinds
+from dmlgpu.common import coercion
 from dmlgpu.common.errors import DmlError, InvalidArgument, InvalidDescription, NotSupported, shown
 from dmlgpu.runtime.shared import as_device
 from dmlgpu.tensors.memory import NOTHING, NodeMemory, Recorder, current_caller, recorder, unrecorded
 from dmlgpu.tensors.preparation import (
     EmptyOperand,
     data_type_for,
+    empty_result,
     hashable,
     in_words_of,
-    is_telling,
-    of_nothing,
     prepare,
+    returns_bool,
     short,
     signature,
 )
-from dmlgpu.tensors.session import Prepared, Session, session_of
-from dmlgpu.tensors.strided import Strided, behind_binding
+from dmlgpu.tensors.session import EagerSession, Prepared, session_of
+from dmlgpu.tensors.strided import TensorBase, behind_binding
 from dmlgpu.tensors.types import as_array, as_number, is_number
 
 BOOLEAN_TYPES = (DataType.UINT8,)
@@ -62,7 +62,7 @@ class OperatorCall:
             for operand in value if is_list else (value,):
                 if field in self._types:
                     break
-                if isinstance(operand, Strided):
+                if isinstance(operand, TensorBase):
                     self._types[field] = operand.data_type
                 elif isinstance(operand, np.ndarray):
                     name = f"{short(field)}[0]" if is_list else short(field)
@@ -87,7 +87,7 @@ class OperatorCall:
 
     def _operand(self, name: str, field: str, value: Any) -> Any:
         """Take one input: note where it lies, and return how."""
-        if not isinstance(value, Strided):
+        if not isinstance(value, TensorBase):
             if isinstance(value, np.ndarray):
                 as_array(self._caller, name, value, None)
                 value = self._tensor_of(value)
@@ -107,7 +107,7 @@ class OperatorCall:
             raise EmptyOperand(f"{self._caller}: {name} must have at least one element, got sizes {list(value.sizes)}")
         return self._bind(field, name, value)
 
-    def _tensor_of(self, array: Any) -> Strided:
+    def _tensor_of(self, array: Any) -> TensorBase:
         """Return an operand that is an array as a tensor."""
         raise NotImplementedError
 
@@ -115,7 +115,7 @@ class OperatorCall:
         """Note where a number lies that is an operand, and return how."""
         raise NotImplementedError
 
-    def _bind(self, field: str, name: str, tensor: Strided) -> Any:
+    def _bind(self, field: str, name: str, tensor: TensorBase) -> Any:
         """Note where an operand lies, an input's field by this name, and return how."""
         raise NotImplementedError
 
@@ -152,24 +152,24 @@ class DeviceCall(OperatorCall):
     """A call that runs on a device."""
 
     def __init__(
-        self, caller: str, kind: type[OperatorDesc], values: Mapping[str, Any], first: Strided | None, device: Any
+        self, caller: str, kind: type[OperatorDesc], values: Mapping[str, Any], first: TensorBase | None, device: Any
     ):
         self.device = as_device(caller, device) if first is None else first.buffer.device
         if first is not None and device is not None:
             check_device(caller, device, self.device)
-        self.session: Session = session_of(self.device)
-        self._kept: list[Strided] = []  # copies, until the operator is submitted
+        self.session: EagerSession = session_of(self.device)
+        self._kept: list[TensorBase] = []  # copies, until the operator is submitted
         super().__init__(caller, kind, values)
 
-    def _tensor_of(self, array: Any) -> Strided:
-        tensor: Strided = Strided.result_class(array, device=self.device)
+    def _tensor_of(self, array: Any) -> TensorBase:
+        tensor: TensorBase = TensorBase.result_class(array, device=self.device)
         return tensor
 
     def _bind_number(self, value: int | float, data_type: DataType) -> Any:
         self.places.append((self.session.number(value, data_type).memory, 0))
         return data_type, (1,), None
 
-    def _bind(self, field: str, name: str, tensor: Strided) -> Any:
+    def _bind(self, field: str, name: str, tensor: TensorBase) -> Any:
         if tensor.buffer.device is not self.device:
             raise InvalidArgument(
                 f"{self._caller}: {name} must be on the device of the other operands, '{self.device.adapter}', got one "
@@ -264,12 +264,12 @@ def call_op(
         OutOfMemory: no room for the outputs.
     """
     label = caller or current_caller.get()
-    first: Strided | None = None
+    first: TensorBase | None = None
     has_arrays = False
     for field in kind.input_fields:
         value: Any = values.get(field)
         for operand in value if isinstance(value, list | tuple) else (value,):
-            if isinstance(operand, Strided):
+            if isinstance(operand, TensorBase):
                 first = operand if first is None else first
                 if graph is None and isinstance(operand.buffer, NodeMemory):
                     graph = operand.buffer.graph
@@ -282,9 +282,11 @@ def call_op(
             return _call_on_arrays(
                 kind, values, types=types, sizes=sizes, requested=requested, device=device, caller=label
             )
-    boolean = is_telling(kind, values)
+    boolean = returns_bool(kind, values)
     absent = [
-        field for field, present in requested.items() if not kinds.argument(label, short(field), kinds.boolean, present)
+        field
+        for field, present in requested.items()
+        if not coercion.argument(label, short(field), coercion.boolean, present)
     ]
     try:
         if graph is not None or trace is not None:
@@ -298,16 +300,16 @@ def call_op(
             )
         call = DeviceCall(label, kind, values, first, device)
     except EmptyOperand:
-        data_type, empty = of_nothing(label, kind, values, types)
+        data_type, empty = empty_result(label, kind, values, types)
         assert first is not None
         buffer = session_of(first.device).pool.take(first.device, 0, label)
-        return (Strided.result_class._packed(buffer, data_type, empty, boolean),)
+        return (TensorBase.result_class._packed(buffer, data_type, empty, boolean),)
     key = call.key(types, sizes, absent)
     prepared = None if key is None else call.session.compiled.get(key)
     if prepared is None:
         prepared = call.compile(key, types, sizes, absent)
     buffers = call.session.execute(call.device, prepared, call.places, label)
-    is_scalar, result_class = first is not None and call.is_scalar, Strided.result_class
+    is_scalar, result_class = first is not None and call.is_scalar, TensorBase.result_class
     return tuple(
         [
             None
@@ -326,7 +328,7 @@ def _call_on_arrays(kind: type[OperatorDesc], values: Mapping[str, Any], **optio
         return tuple([None if output is None else output.numpy() for output in call_op(kind, values, **options)])
 
 
-def aligned_copy(caller: str, tensor: Strided) -> Any:
+def aligned_copy(caller: str, tensor: TensorBase) -> Any:
     """Return the buffer of a packed copy of a view that does not begin where bindings may: a slice of what lies from a
     binding's first byte on, in which the view is the second of two along a leading dimension."""
     bits = tensor.data_type.bits

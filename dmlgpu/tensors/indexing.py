@@ -13,7 +13,7 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.tensors import layout
-from dmlgpu.tensors.strided import Strided
+from dmlgpu.tensors.strided import TensorBase
 
 if TYPE_CHECKING:
     from dmlgpu.tensors.tensor import Tensor
@@ -25,14 +25,14 @@ class InvalidIndex(InvalidArgument, IndexError):
     """Truth values have not the sizes of what they choose from: an IndexError by the array API standard."""
 
 
-def looked_at(x: Strided) -> NDArray[Any]:
+def looked_at(x: TensorBase) -> NDArray[Any]:
     """Return the elements of a tensor on which the sizes of a result depend, as an array of the host."""
     return x.numpy()
 
 
 def is_array(index: Any) -> bool:
     """Return whether an index names elements one by one: a tensor or an array with dimensions, truth values, a list."""
-    if isinstance(index, Strided | np.ndarray):
+    if isinstance(index, TensorBase | np.ndarray):
         return index.ndim > 0 or index.dtype == bool
     return isinstance(index, list | bool | np.bool_)
 
@@ -80,7 +80,7 @@ def _expanded(x: Tensor, index: tuple[Any, ...]) -> list[Any]:
     for item in index:
         entry = np.asarray(item) if isinstance(item, bool | np.bool_) else item
         entry = np.asarray(entry, None if entry else np.int64) if isinstance(entry, list) else entry
-        if isinstance(entry, Strided | np.ndarray) and entry.dtype == bool:
+        if isinstance(entry, TensorBase | np.ndarray) and entry.dtype == bool:
             entries.extend(_places(x, entry, len(entries)))
         else:
             entries.append(entry)
@@ -100,7 +100,7 @@ def _places(x: Tensor, mask: Any, begin: int) -> list[Any]:
     Raises:
         InvalidArgument: the mask has not the sizes of the dimensions that it chooses from.
     """
-    array = looked_at(mask) if isinstance(mask, Strided) else mask
+    array = looked_at(mask) if isinstance(mask, TensorBase) else mask
     if not array.ndim:
         raise InvalidArgument(f"{CALLER}: a single truth value must be the only index")
     _check_mask(array.shape, x.sizes[begin : begin + array.ndim])
@@ -122,7 +122,7 @@ def _is_single(index: Any) -> bool:
 def _as_indices(x: Tensor, index: Any, size: int, axis: int) -> Tensor:
     """Return an index as a tensor of INT64, none of it negative."""
     tensor_class = type(x)
-    if not isinstance(index, Strided):
+    if not isinstance(index, TensorBase):
         array = _integers(index, axis)
         if array.size and not (-size <= array.min() and array.max() < size):
             worst = array.max() if array.max() >= size else array.min()
@@ -160,7 +160,7 @@ def masked(x: Tensor, mask: Any) -> Tensor:
     Raises:
         InvalidArgument: the mask has not the sizes of these dimensions.
     """
-    array = looked_at(mask) if isinstance(mask, Strided) else np.asarray(mask)
+    array = looked_at(mask) if isinstance(mask, TensorBase) else np.asarray(mask)
     _check_mask(array.shape, x.sizes[: array.ndim])
     rest = x.sizes[array.ndim :]
     places = np.flatnonzero(array)
@@ -178,7 +178,7 @@ def assigned(x: Tensor, index: Any, value: Any) -> Tensor:
             sizes do not broadcast.
     """
     caller = "Tensor[...] = value"
-    is_mask = isinstance(index, Strided) and index.dtype == bool
+    is_mask = isinstance(index, TensorBase) and index.dtype == bool
     if is_mask and index.sizes == x.sizes and _is_single_value(value):
         value = _as_value(caller, x, value, x.sizes)
         if not x.size:
@@ -203,13 +203,13 @@ def _is_single_value(value: Any) -> bool:
 def _on_host(index: Any) -> Any:
     if isinstance(index, tuple):
         return tuple(_on_host(part) for part in index)
-    return looked_at(index) if isinstance(index, Strided) else index
+    return looked_at(index) if isinstance(index, TensorBase) else index
 
 
 def _as_value(caller: str, x: Tensor, value: Any, sizes: tuple[int, ...]) -> Tensor:
     """Return what is assigned, in the type of the tensor, broadcast."""
     dtype: Any = bool if x.is_boolean else x.data_type
-    if not isinstance(value, Strided):
+    if not isinstance(value, TensorBase):
         value = type(x)(value, dtype, device=x.device)
     if value.data_type.is_float and not x.data_type.is_float:
         raise InvalidArgument(f"{caller}: value must be of integers for {x.type_name}, got {value.type_name}")

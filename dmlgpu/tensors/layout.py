@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, MAX_ELEMENTS, packed_strides
-from dmlgpu.common import coercion as kinds
+from dmlgpu.common import coercion
 from dmlgpu.common.errors import InvalidArgument, shown
 
 Sizes: TypeAlias = tuple[int, ...]
 
-_SIZES = kinds.tuple_of(kinds.integer, "integers")
+_SIZES = coercion.tuple_of(coercion.integer, "integers")
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def as_integers(caller: str, name: str, values: Any) -> Sizes:
     Raises:
         InvalidArgument: neither.
     """
-    return kinds.argument(caller, name, _SIZES, (values,) if kinds.as_index(values) is not None else values)
+    return coercion.argument(caller, name, _SIZES, (values,) if coercion.as_index(values) is not None else values)
 
 
 def checked_sizes(caller: str, name: str, sizes: Any) -> Sizes:
@@ -67,7 +67,7 @@ def checked_axis(caller: str, name: str, axis: Any, rank: int) -> int:
     Raises:
         InvalidArgument: no integer, or out of range.
     """
-    number = kinds.as_index(axis)
+    number = coercion.as_index(axis)
     if number is None or not -rank <= number < rank:
         expected = (
             f"an integer between {-rank} and {rank - 1}, for {rank} dimensions" if rank else "absent for a scalar"

@@ -14,11 +14,11 @@ from dmlgpu.catalog import FieldKind, FieldSchema, descs, enums, operator
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias, Size2D
 from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.common import coercion as kinds
+from dmlgpu.common import coercion
 from dmlgpu.common.errors import InvalidArgument, InvalidDescription, shown
 from dmlgpu.compiler.operators.inference import complete
 from dmlgpu.tensors.layout import Sizes, broadcast_sizes, broadcast_strides, checked_axes, checked_axis
-from dmlgpu.tensors.strided import Strided
+from dmlgpu.tensors.strided import TensorBase
 from dmlgpu.tensors.types import as_data_type, is_number
 
 _PAIRS: Mapping[str, type[Any]] = {"SCALE_BIAS": ScaleBias, "SIZE_2D": Size2D}
@@ -167,7 +167,7 @@ def member(caller: str, name: str, cls: type[Any], text: Any) -> Any:
         InvalidArgument: no member, or several.
     """
     if not isinstance(text, str):
-        return kinds.argument(caller, name, kinds.member_of(cls), text)
+        return coercion.argument(caller, name, coercion.member_of(cls), text)
     key = text.strip().upper().replace(" ", "_").replace("-", "_")
     result = cls.__members__.get(key)
     begins = [entry for label, entry in cls.__members__.items() if key and label.startswith(key)]
@@ -186,7 +186,7 @@ def activation(caller: str, name: str, value: Any) -> OperatorDesc:
         InvalidArgument: no activation of that name, or one whose attributes must be given.
     """
     if not isinstance(value, str):
-        return kinds.argument(caller, name, kinds.instance_of(OperatorDesc, "an OperatorDesc or its name"), value)
+        return coercion.argument(caller, name, coercion.instance_of(OperatorDesc, "an OperatorDesc or its name"), value)
     try:
         return descs.by_name(f"ACTIVATION_{value.strip().upper()}")()
     except InvalidArgument:
@@ -198,8 +198,8 @@ def activation(caller: str, name: str, value: Any) -> OperatorDesc:
 
 def _sequences(sizes: Any) -> Any:
     """Return sizes with Python's integers, arrays of them included."""
-    if kinds.as_index(sizes) is not None:
-        return (kinds.as_index(sizes),)
+    if coercion.as_index(sizes) is not None:
+        return (coercion.as_index(sizes),)
     if hasattr(sizes, "tolist"):
         sizes = sizes.tolist()
     if isinstance(sizes, list | tuple):
@@ -207,8 +207,8 @@ def _sequences(sizes: Any) -> Any:
             tuple(part)
             if isinstance(part, list | tuple)
             else part
-            if kinds.as_index(part) is None
-            else kinds.as_index(part)
+            if coercion.as_index(part) is None
+            else coercion.as_index(part)
             for part in sizes
         )
     return sizes
@@ -290,7 +290,7 @@ def _nature(label: str) -> tuple[bool, bool]:
     return label.startswith(_TELLING), label in _MOVING
 
 
-def is_telling(kind: type[OperatorDesc], values: Mapping[str, Any]) -> bool:
+def returns_bool(kind: type[OperatorDesc], values: Mapping[str, Any]) -> bool:
     """Return whether an operator's first output is one of truth values."""
     tells, moves = _nature(kind.operator)
     if not moves:
@@ -301,12 +301,12 @@ def is_telling(kind: type[OperatorDesc], values: Mapping[str, Any]) -> bool:
 
 
 def _is_truth(value: Any) -> bool:
-    if isinstance(value, Strided):
+    if isinstance(value, TensorBase):
         return value.is_boolean
     return value.dtype == bool if isinstance(value, np.ndarray) else isinstance(value, bool | np.bool_)
 
 
-def of_nothing(
+def empty_result(
     caller: str, kind: type[OperatorDesc], values: Mapping[str, Any], types: Mapping[str, Any]
 ) -> tuple[DataType, Sizes]:
     """Return type and sizes of what an operator that works element by element makes of operands without elements.
@@ -328,6 +328,6 @@ def of_nothing(
         return as_data_type(caller, "output_type", requested), sizes
     if kind.operator.startswith(_TELLING):
         return DataType.UINT8, sizes
-    present = {field: values[field].data_type for field in fields if isinstance(values[field], Strided)}
+    present = {field: values[field].data_type for field in fields if isinstance(values[field], TensorBase)}
     last = fields[-1]
     return present.get(last) or data_type_for(kind, last, present) or DataType.FLOAT32, sizes

@@ -8,7 +8,7 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from dmlgpu.tensors.strided import Strided
+    from dmlgpu.tensors.strided import TensorBase
 
 _SIGNED = {8: DataType.INT8, 16: DataType.INT16, 32: DataType.INT32, 64: DataType.INT64}
 _FLOATS = (DataType.FLOAT16, DataType.FLOAT32, DataType.FLOAT64)
@@ -39,7 +39,9 @@ def promoted(caller: str, operands: dict[str, Any]) -> list[Any]:
     Raises:
         InvalidArgument: no common type; names the operands.
     """
-    tensors: dict[str, Strided] = {name: operand for name, operand in operands.items() if hasattr(operand, "data_type")}
+    tensors: dict[str, TensorBase] = {
+        name: operand for name, operand in operands.items() if hasattr(operand, "data_type")
+    }
     first, *others = tensors.values()
     common: DataType | None = first.data_type
     truth = [operand.is_boolean for operand in tensors.values()]

@@ -40,7 +40,7 @@ def rounded(size: int) -> int:
     return max(_SMALLEST, -(-size // step) * step)
 
 
-class Pool:
+class BufferPool:
     """A device's unused buffers. Thread-safe.
 
     Args:
@@ -131,7 +131,7 @@ def _free(state: DeviceState, unused: dict[int, list[Any]]) -> None:
             state.free(memory)
 
 
-class Kept:
+class OwnedBuffer:
     """Memory that goes back to the executor when nothing refers to it; unlike a buffer, it keeps no device alive.
 
     Attributes:
@@ -157,7 +157,7 @@ COMPILED_BYTES = 256 << 20
 RECORDED = 4096
 """Most dispatches that a device keeps with the memory to which they are bound."""
 
-KEEPING = ("MULTIHEAD_ATTENTION1", "NONZERO_COORDINATES")
+LEAVES_OUTPUT_UNTOUCHED = ("MULTIHEAD_ATTENTION1", "NONZERO_COORDINATES")
 """Operators that may leave elements of their outputs as they were."""
 
 _KEY = "dmlgpu.tensors"
@@ -183,7 +183,7 @@ class Prepared:
     executable: Executable
     inputs: tuple[TensorDesc | None, ...]
     outputs: tuple[TensorDesc | None, ...]
-    persistent: Kept | None
+    persistent: OwnedBuffer | None
     clears: bool
     number: int = field(default_factory=itertools.count().__next__)
 
@@ -194,15 +194,15 @@ class Prepared:
         return size
 
 
-class Session:
+class EagerSession:
     """One device's state of eager calls. Thread-safe. It does not keep the device alive."""
 
     def __init__(self, state: DeviceState):
         self._state = state
         self.recorded: Cache[Any, tuple[Sequence[Dispatch], tuple[Any, ...]]] = Cache(CacheLimits(RECORDED, RECORDED))
         self.compiled: Cache[Any, Prepared] = Cache(CacheLimits(COMPILED, COMPILED_BYTES))
-        self.numbers: Cache[Any, Kept] = Cache(CacheLimits(COMPILED, COMPILED))
-        self.pool = Pool(state, self.recorded.clear)
+        self.numbers: Cache[Any, OwnedBuffer] = Cache(CacheLimits(COMPILED, COMPILED))
+        self.pool = BufferPool(state, self.recorded.clear)
 
     def compile(self, device: Device, desc: OperatorDesc) -> Prepared:
         """Make an operator ready to be called.
@@ -210,7 +210,7 @@ class Session:
         Raises:
             InvalidDescription, NotSupported, OutOfMemory, ShaderError: as ``Device.compile_operator``.
         """
-        clears = desc.operator in KEEPING
+        clears = desc.operator in LEAVES_OUTPUT_UNTOUCHED
         return self.prepare(device.compile_operator(device.create_operator(desc)), clears)
 
     def prepare(self, compiled: CompiledOperator, clears: bool) -> Prepared:
@@ -221,13 +221,13 @@ class Session:
         """
         executable, persistent = compiled._executable, None
         if executable.persistent_size:
-            persistent = Kept(self._state, executable.persistent_size, "persistent resource")
+            persistent = OwnedBuffer(self._state, executable.persistent_size, "persistent resource")
             bound = Range(persistent.memory, 0, executable.persistent_size)
             absent = (None,) * len(compiled.inputs), (None,) * len(compiled.outputs)
             self.submit(self._state.call(executable.bind_initialization, Resources(*absent, None, bound)))
         return self.prepared(compiled, persistent, clears)
 
-    def prepared(self, compiled: CompiledOperator, persistent: Kept | None, clears: bool) -> Prepared:
+    def prepared(self, compiled: CompiledOperator, persistent: OwnedBuffer | None, clears: bool) -> Prepared:
         """Return what was compiled and initialised, as ``execute`` and ``compute`` take it.
 
         What is recorded of it is dropped with it: recorded work refers to pipelines, which are large.
@@ -362,13 +362,13 @@ class Session:
                 raise OutOfMemory(f"{label}: {error}") from error
             return serial
 
-    def number(self, value: int | float, data_type: DataType) -> Kept:
+    def number(self, value: int | float, data_type: DataType) -> OwnedBuffer:
         """Return memory that holds a number, kept for when it is asked for again."""
         key = data_type, value.hex() if isinstance(value, float) else value
 
-        def make() -> Kept:
+        def make() -> OwnedBuffer:
             raw = TensorDesc(data_type, (1,)).encode(np.array([value], data_type.numpy))
-            owned = Kept(self._state, raw.size, "a number")
+            owned = OwnedBuffer(self._state, raw.size, "a number")
             self._state.call(self._state.backend.write, owned.memory, 0, raw)
             return owned
 
@@ -386,13 +386,13 @@ def _forget(state: DeviceState, recorded: Cache[Any, Any], number: int) -> None:
     state.deferred.add(lambda: recorded.discard_if(lambda key: key[0] == number))
 
 
-def session_of(device: Device) -> Session:
+def session_of(device: Device) -> EagerSession:
     """Return a device's state of eager calls, made when it is first asked for."""
-    session: Session | None = device.get_private_data(_KEY)
+    session: EagerSession | None = device.get_private_data(_KEY)
     if session is None:
         with device._state.lock:
             session = device.get_private_data(_KEY)
             if session is None:
-                session = Session(device._state)
+                session = EagerSession(device._state)
                 device.set_private_data(_KEY, session)
     return session

@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, TENSOR_ALIGNMENT, TensorDesc, buffer_size, packed_strides, span
-from dmlgpu.common import coercion as kinds
+from dmlgpu.common import coercion
 from dmlgpu.common.errors import DmlError, InvalidArgument, InvalidState, OutOfMemory
 from dmlgpu.common.memory import host_budget
 from dmlgpu.runtime.device import Device
@@ -24,7 +24,7 @@ from dmlgpu.tensors.types import TypeLike, as_data_type, elements_of
 _PEEK = 6, 2
 """Most elements that ``repr`` shows of a large tensor along the last axis, and along others."""
 
-_STRIDES = kinds.tuple_of(kinds.integer, "integers")
+_STRIDES = coercion.tuple_of(coercion.integer, "integers")
 
 _BOOLEAN: np.dtype[Any] = np.dtype(bool)
 
@@ -32,7 +32,7 @@ _SMALL = 36
 """Elements of a tensor that ``repr`` shows whole."""
 
 
-class Strided:
+class TensorBase:
     """Elements of memory.
 
     Attributes:
@@ -351,7 +351,7 @@ class Strided:
         """
         name = "Tensor.reinterpret"
         shape = layout.checked_sizes(name, "sizes", sizes)
-        steps = packed_strides(shape) if strides is None else kinds.argument(name, "strides", _STRIDES, strides)
+        steps = packed_strides(shape) if strides is None else coercion.argument(name, "strides", _STRIDES, strides)
         kind = self.data_type if dtype is None else as_data_type(name, "dtype", dtype)
         if len(steps) != len(shape):
             raise InvalidArgument(
@@ -412,6 +412,6 @@ class Strided:
         return self._view(tuple(size for size, _ in pairs), tuple(stride for _, stride in pairs))
 
 
-def behind_binding(tensor: Strided) -> int:
+def behind_binding(tensor: TensorBase) -> int:
     """Return how many elements a tensor begins behind the last place where it could be bound."""
     return tensor.offset % (8 * TENSOR_ALIGNMENT // tensor.data_type.bits)

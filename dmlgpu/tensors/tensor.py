@@ -23,11 +23,11 @@ from dmlgpu.tensors.execution import call_op
 from dmlgpu.tensors.memory import NodeMemory
 from dmlgpu.tensors.promotion import promoted
 from dmlgpu.tensors.session import session_of
-from dmlgpu.tensors.strided import Strided
+from dmlgpu.tensors.strided import TensorBase
 from dmlgpu.tensors.types import TypeLike, as_array, as_data_type, bytes_of, is_boolean_type
 
 
-class Tensor(Strided, Arithmetic):
+class Tensor(TensorBase, Arithmetic):
     """An array on a device, or a value of a graph. Memory never changes once it is computed, so that views may share
     it: assignment gives the tensor that is assigned to new memory.
 
@@ -285,7 +285,7 @@ class Tensor(Strided, Arithmetic):
         return Tensor(other, dtype, device=self.device)
 
 
-Strided.result_class = Tensor
+TensorBase.result_class = Tensor
 
 
 def take(x: Tensor, indices: Tensor, axis: int, caller: str) -> Tensor:

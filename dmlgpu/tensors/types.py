@@ -16,7 +16,7 @@ from dmlgpu.common.errors import DmlError, InvalidArgument, shown
 TypeLike: TypeAlias = DataType | np.dtype[Any] | type[Any] | str
 """A data type, a NumPy type, or the name of one: ``"float16"``, ``"uint4"``. Truth values, ``bool``, are UINT8."""
 
-_RANGES = {one: ((0, 15) if one is DataType.UINT4 else (-8, 7)) for one in (DataType.UINT4, DataType.INT4)}
+_RANGES = {member: ((0, 15) if member is DataType.UINT4 else (-8, 7)) for member in (DataType.UINT4, DataType.INT4)}
 
 
 def as_data_type(caller: str, name: str, value: Any) -> DataType:

@@ -28,8 +28,8 @@ for step in x.astype(np.float64):
     state = (1 - update) * change + update * state
     states.append(state)
 
-found = ops.gru(x, weight, recurrence, linear_before_reset=True)
-assert np.allclose(found.sequence[:, 0], states, atol=1e-5)
+result = ops.gru(x, weight, recurrence, linear_before_reset=True)
+assert np.allclose(result.sequence[:, 0], states, atol=1e-5)
 
 gru = descs.Gru(
     input_tensor=TensorDesc(DataType.FLOAT32, (1, steps, batch, inputs)),
@@ -41,6 +41,6 @@ gru = descs.Gru(
     direction=RecurrentNetworkDirection.FORWARD,
     linear_before_reset=True,
 )
-given = [x[None], weight[None], recurrence[None]]
-sequence, last = dmlgpu.evaluate(gru, given + [None] * (len(gru.inputs) - len(given)))
+inputs = [x[None], weight[None], recurrence[None]]
+sequence, last = dmlgpu.evaluate(gru, inputs + [None] * (len(gru.inputs) - len(inputs)))
 assert np.allclose(sequence[:, 0], states, atol=1e-5) and np.allclose(last[0, 0], states[-1], atol=1e-5)

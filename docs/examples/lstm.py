@@ -28,8 +28,8 @@ for step in x.astype(np.float64):
     state = sigmoid(output_gate) * np.tanh(cell)
     states.append(state)
 
-found = ops.lstm(x, weight, recurrence)
-assert np.allclose(found.sequence[:, 0], states, atol=1e-5)
+result = ops.lstm(x, weight, recurrence)
+assert np.allclose(result.sequence[:, 0], states, atol=1e-5)
 
 lstm = descs.Lstm(
     input_tensor=TensorDesc(DataType.FLOAT32, (1, steps, batch, inputs)),
@@ -43,6 +43,6 @@ lstm = descs.Lstm(
     use_clip_threshold=False,
     couple_input_forget=False,
 )
-given = [x[None], weight[None], recurrence[None]]
-sequence, last = dmlgpu.evaluate(lstm, given + [None] * (len(lstm.inputs) - len(given)))[:2]
+inputs = [x[None], weight[None], recurrence[None]]
+sequence, last = dmlgpu.evaluate(lstm, inputs + [None] * (len(lstm.inputs) - len(inputs)))[:2]
 assert np.allclose(sequence[:, 0], states, atol=1e-5) and np.allclose(last[0, 0], states[-1], atol=1e-5)

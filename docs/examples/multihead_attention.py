@@ -39,7 +39,7 @@ attention = descs.MultiheadAttention(
     mask_type=MultiheadAttentionMaskType.NONE,
 )
 bias = np.broadcast_to(causal, (batch, heads, tokens, tokens))
-given = {"query_tensor": query, "key_tensor": key, "value_tensor": value, "relative_position_bias_tensor": bias}
-inputs = [given.get(slot.label) for slot in attention.inputs]  # None where an optional tensor is left out
+tensors = {"query_tensor": query, "key_tensor": key, "value_tensor": value, "relative_position_bias_tensor": bias}
+inputs = [tensors.get(slot.label) for slot in attention.inputs]  # None where an optional tensor is left out
 (output, *_) = dmlgpu.evaluate(attention, inputs)
 assert np.allclose(output, expected, atol=1e-5)

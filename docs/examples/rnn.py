@@ -17,8 +17,8 @@ for step in x[0].astype(np.float64):
     state = np.tanh(step @ weight[0, 0].T + state @ recurrence[0, 0].T)
     states.append(state)
 
-found = ops.directml.rnn(x, weight, recurrence, activation_descs=["tanh"], direction="forward")
-assert np.allclose(found.output_sequence[:, 0], states, atol=1e-5)
+result = ops.directml.rnn(x, weight, recurrence, activation_descs=["tanh"], direction="forward")
+assert np.allclose(result.output_sequence[:, 0], states, atol=1e-5)
 
 rnn = descs.Rnn(
     input_tensor=TensorDesc.of(x),
@@ -29,6 +29,6 @@ rnn = descs.Rnn(
     activation_descs=(descs.ActivationTanh(),),
     direction=RecurrentNetworkDirection.FORWARD,
 )
-given = [x, weight, recurrence]
-sequence, last = dmlgpu.evaluate(rnn, given + [None] * (len(rnn.inputs) - len(given)))
+inputs = [x, weight, recurrence]
+sequence, last = dmlgpu.evaluate(rnn, inputs + [None] * (len(rnn.inputs) - len(inputs)))
 assert np.allclose(sequence[:, 0], states, atol=1e-5) and np.allclose(last[0, 0], states[-1], atol=1e-5)

@@ -10,8 +10,8 @@ logits = np.array([[0.1, 2.5, -3, 7, 1], [5, 4, 3, 2, 1]], np.float32)
 places = np.argsort(-logits, axis=-1)[:, :3]
 values = np.take_along_axis(logits, places, axis=-1)
 
-found = ops.topk(logits, k=3, axis=-1)
-assert np.array_equal(found.values, values) and np.array_equal(found.indices, places)
+result = ops.topk(logits, k=3, axis=-1)
+assert np.array_equal(result.values, values) and np.array_equal(result.indices, places)
 
 top = descs.TopK1(
     input_tensor=TensorDesc.of(logits),

@@ -91,11 +91,11 @@ def operators_of_module(file: str) -> list[str]:
 
 def runs_through(path: Path, desc: OperatorDesc, target: Target) -> bool:
     """Return whether compiling a description calls a function of a file."""
-    wanted, called = str(path), False
+    filename, called = str(path), False
 
     def note(frame: FrameType, event: str, _: object) -> None:
         nonlocal called
-        called = called or (event == "call" and frame.f_code.co_filename == wanted)
+        called = called or (event == "call" and frame.f_code.co_filename == filename)
 
     programs.clear()
     sys.setprofile(note)
@@ -126,10 +126,10 @@ def including(shader: str) -> frozenset[str]:
     """Return a shader file and all that include it, directly or not."""
     files = [file for folder in templates.folders() for file in templates.files(folder)]
     includes = {file: set(_QUOTED.findall(" ".join(_INCLUDE.findall(templates.source(file))))) for file in files}
-    found = {shader}
-    while more := {other for other, included in includes.items() if included & found} - found:
-        found |= more
-    return frozenset(found)
+    changed = {shader}
+    while more := {other for other, included in includes.items() if included & changed} - changed:
+        changed |= more
+    return frozenset(changed)
 
 
 @dataclass(frozen=True)

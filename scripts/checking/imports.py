@@ -15,7 +15,7 @@ def imports(path: Path) -> frozenset[str]:
     """Return the modules that a Python file imports, as files of this checkout: ``dmlgpu/catalog/tensor_desc.py``."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     names = {name for node in ast.walk(tree) for name in _modules(node)}
-    return frozenset(found for name in names if (found := _file(name)))
+    return frozenset(file for name in names if (file := _file(name)))
 
 
 def _modules(node: ast.AST) -> Iterator[str]:
@@ -28,13 +28,13 @@ def _modules(node: ast.AST) -> Iterator[str]:
 
 def _file(module: str) -> str:
     path = module.replace(".", "/")
-    return next((found for found in (f"{path}.py", f"{path}/__init__.py") if (ROOT / found).is_file()), "")
+    return next((candidate for candidate in (f"{path}.py", f"{path}/__init__.py") if (ROOT / candidate).is_file()), "")
 
 
 def importing(file: str, folder: Path) -> set[str]:
     """Return a file and those in a folder that import it, directly or not."""
     files = {str(path.relative_to(ROOT)): imports(path) for path in folder.rglob("*.py")}
-    found = {file}
-    while more := {other for other, imported in files.items() if imported & found} - found:
-        found |= more
-    return found
+    importers = {file}
+    while more := {other for other, imported in files.items() if imported & importers} - importers:
+        importers |= more
+    return importers

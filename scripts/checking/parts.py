@@ -181,10 +181,10 @@ def _text(file: Path) -> str:
 def family(operator: str) -> str:
     """Return the module in which an operator's class, reference or cases stand; ``FAMILY`` where it has none."""
     stem = operator.lower()
-    found: list[Any] = [lowering(operator)] if operator in operators.implemented() else []
-    found += [reference.find(operator)] if operator in reference.implemented() else []
-    found += [OPERATOR_CASES[stem]] if stem in OPERATOR_CASES else []
-    return found[0].__module__.rpartition(".")[2] if found else "FAMILY"
+    objects: list[Any] = [lowering(operator)] if operator in operators.implemented() else []
+    objects += [reference.find(operator)] if operator in reference.implemented() else []
+    objects += [OPERATOR_CASES[stem]] if stem in OPERATOR_CASES else []
+    return objects[0].__module__.rpartition(".")[2] if objects else "FAMILY"
 
 
 def _has_shaders(operator: str) -> bool:

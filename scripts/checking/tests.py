@@ -83,8 +83,8 @@ def select_for_file(file: str) -> Selection:
 
 
 def _modules() -> list[str]:
-    found = (path for folder in FOLDERS for path in sorted((ROOT / "tests" / folder).glob("test_*.py")))
-    return [path for each in found if (path := str(each.relative_to(ROOT))) != RUN_ANYWAY]
+    candidates = (path for folder in FOLDERS for path in sorted((ROOT / "tests" / folder).glob("test_*.py")))
+    return [path for each in candidates if (path := str(each.relative_to(ROOT))) != RUN_ANYWAY]
 
 
 def _named_after(path: Path) -> tuple[str, ...]:
@@ -96,8 +96,8 @@ def _named_after(path: Path) -> tuple[str, ...]:
 def _named(name: str) -> tuple[str, ...]:
     """Modules of tests without a GPU that are named after a family or a module."""
     paths = ("unit/test_operators_{}.py", "unit/test_{}.py", "reference/test_{}.py")
-    found = (f"tests/{path.format(name)}" for path in paths)
-    return tuple(path for path in found if (ROOT / path).is_file())
+    candidates = (f"tests/{path.format(name)}" for path in paths)
+    return tuple(path for path in candidates if (ROOT / path).is_file())
 
 
 def mentions(text: str, words: Iterable[str]) -> bool:

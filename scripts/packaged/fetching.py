@@ -36,13 +36,13 @@ def download(requirement: str, folder: Path) -> None:
     command = [sys.executable, "-m", "pip", "download", *options, *_ALWAYS_THE_SAME, requirement]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        lines = [one for one in done.stderr.splitlines() if one.strip() and not one.startswith("WARNING")]
+        lines = [line for line in done.stderr.splitlines() if line.strip() and not line.startswith("WARNING")]
         raise Absent(f"pip cannot download {requirement}: {lines[-1].strip() if lines else 'it says not why'}")
 
 
 def paths(entries: Sequence[Entry], folder: Path) -> list[Path | Absent]:
     """Return where models of one package lie, downloaded if they are not there yet, or why they cannot be had."""
-    places = [_place(one, folder) for one in entries]
+    places = [_place(entry, folder) for entry in entries]
     if all(map(_is_right, entries, places)):
         return list(places)
     folder.mkdir(parents=True, exist_ok=True)
@@ -50,8 +50,8 @@ def paths(entries: Sequence[Entry], folder: Path) -> list[Path | Absent]:
         try:
             download(f"{entries[0].package}=={entries[0].version}", Path(wheels))
         except Absent as error:
-            return [place if _is_right(one, place) else error for one, place in zip(entries, places, strict=True)]
-        return [_unpacked(one, Path(wheels), place) for one, place in zip(entries, places, strict=True)]
+            return [place if _is_right(entry, place) else error for entry, place in zip(entries, places, strict=True)]
+        return [_unpacked(entry, Path(wheels), place) for entry, place in zip(entries, places, strict=True)]
 
 
 def _place(entry: Entry, folder: Path) -> Path:

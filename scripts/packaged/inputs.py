@@ -26,18 +26,18 @@ def make(settings: Settings, sizes: Mapping[str, int], kind: np.dtype[Any], seed
     """
     if settings["make"] not in _MAKERS:
         raise ValueError(f"make must be one of {', '.join(_MAKERS)}, got {settings['make']!r}")
-    shape = tuple(number(one, sizes) for one in settings["shape"])
-    found = _MAKERS[settings["make"]](shape, settings, sizes, np.random.default_rng(seed))
-    return np.ascontiguousarray(found).astype(kind).reshape(shape)
+    shape = tuple(number(size, sizes) for size in settings["shape"])
+    array = _MAKERS[settings["make"]](shape, settings, sizes, np.random.default_rng(seed))
+    return np.ascontiguousarray(array).astype(kind).reshape(shape)
 
 
-def number(given: Any, sizes: Mapping[str, int]) -> Any:
+def number(value: Any, sizes: Mapping[str, int]) -> Any:
     """Return a number, or what a word stands for."""
-    if not isinstance(given, str):
-        return given
-    if given not in sizes:
-        raise ValueError(f"sizes must have {given!r}, got {dict(sizes)}")
-    return sizes[given]
+    if not isinstance(value, str):
+        return value
+    if value not in sizes:
+        raise ValueError(f"sizes must have {value!r}, got {dict(sizes)}")
+    return sizes[value]
 
 
 Random = np.random.Generator
@@ -53,24 +53,24 @@ def _sound(shape: tuple[int, ...], settings: Settings, _: Mapping[str, int], ran
     row *= np.sin(2 * np.pi * (3 * time + random.uniform())) ** 2
     sizes = [1] * len(shape)
     sizes[axis] = -1
-    found = row.reshape(sizes) * random.uniform(0.3, 1, [1 if at == axis else one for at, one in enumerate(shape)])
-    return _between(found + 0.05 * random.standard_normal(shape), settings, -1.0, 1.0)
+    waves = row.reshape(sizes) * random.uniform(0.3, 1, [1 if at == axis else size for at, size in enumerate(shape)])
+    return _between(waves + 0.05 * random.standard_normal(shape), settings, -1.0, 1.0)
 
 
 def _picture(shape: tuple[int, ...], settings: Settings, _: Mapping[str, int], random: Random) -> Array:
     """Return patches of colours with sharp edges, shaded, and a little noise, in the last two dimensions."""
     height, width = shape[-2:]
     patches = random.uniform(0, 1, (*shape[:-2], -(-height // 16), -(-width // 16)))
-    found = np.repeat(np.repeat(patches, 16, -2), 16, -1)[..., :height, :width]
+    picture = np.repeat(np.repeat(patches, 16, -2), 16, -1)[..., :height, :width]
     shade = np.linspace(0.7, 1, height)[:, None] * np.linspace(1, 0.8, width)[None, :]
-    return _between(found * shade + 0.02 * random.standard_normal(shape), settings, 0.0, 1.0)
+    return _between(picture * shade + 0.02 * random.standard_normal(shape), settings, 0.0, 1.0)
 
 
-def _between(found: Array, settings: Settings, low: float, high: float) -> Array:
+def _between(array: Array, settings: Settings, low: float, high: float) -> Array:
     """Return numbers moved from their own range to the wanted one."""
     low, high = settings.get("low", low), settings.get("high", high)
-    least, most = float(found.min()), float(found.max())
-    return low + (found - least) * ((high - low) / max(most - least, 1e-12))
+    least, most = float(array.min()), float(array.max())
+    return low + (array - least) * ((high - low) / max(most - least, 1e-12))
 
 
 def _normal(shape: tuple[int, ...], settings: Settings, _: Mapping[str, int], random: Random) -> Array:
@@ -79,8 +79,8 @@ def _normal(shape: tuple[int, ...], settings: Settings, _: Mapping[str, int], ra
 
 def _spikes(shape: tuple[int, ...], _: Settings, __: Mapping[str, int], random: Random) -> Array:
     """Return nothing but for loud bands here and there, as spectrograms of speech have them."""
-    found = random.standard_normal(shape)
-    return np.where(found > 1.5, 5 * found, 0)
+    noise = random.standard_normal(shape)
+    return np.where(noise > 1.5, 5 * noise, 0)
 
 
 def _integers(shape: tuple[int, ...], settings: Settings, _: Mapping[str, int], random: Random) -> Array:

@@ -61,23 +61,23 @@ def read(path: Path) -> list[Entry]:
     Raises:
         ValueError: an entry lacks something, has what no entry has, or names a file outside its package.
     """
-    given = tomllib.loads(path.read_text(encoding="utf-8")).get("model", [])
-    return [_entry(number, one) for number, one in enumerate(given)]
+    tables = tomllib.loads(path.read_text(encoding="utf-8")).get("model", [])
+    return [_entry(number, table) for number, table in enumerate(tables)]
 
 
-def _entry(number: int, given: Mapping[str, Any]) -> Entry:
-    what = f"model {number} ({given.get('member', '')})"
-    missing, unknown = _KEYS - given.keys(), given.keys() - _KEYS - _MORE
+def _entry(number: int, table: Mapping[str, Any]) -> Entry:
+    what = f"model {number} ({table.get('member', '')})"
+    missing, unknown = _KEYS - table.keys(), table.keys() - _KEYS - _MORE
     if missing or unknown:
-        raise ValueError(f"{what}: must have {sorted(_KEYS)} and may have {sorted(_MORE)}, got {sorted(given)}")
-    member = PurePosixPath(given["member"])
+        raise ValueError(f"{what}: must have {sorted(_KEYS)} and may have {sorted(_MORE)}, got {sorted(table)}")
+    member = PurePosixPath(table["member"])
     if member.is_absolute() or ".." in member.parts or member.suffix != ".onnx":
-        raise ValueError(f"{what}: member must be the path of an .onnx file in the package, got {given['member']!r}")
-    if ("tolerance" in given) != ("differs" in given):
+        raise ValueError(f"{what}: member must be the path of an .onnx file in the package, got {table['member']!r}")
+    if ("tolerance" in table) != ("differs" in table):
         raise ValueError(f"{what}: a tolerance must say in 'differs' why it is another")
-    return Entry(**given)
+    return Entry(**table)
 
 
 def chosen(entries: Sequence[Entry], pattern: str) -> list[Entry]:
     """Return the models whose names, or what they are, have a pattern."""
-    return [one for one in entries if re.search(pattern, f"{one.name} {one.member} {one.what}")]
+    return [entry for entry in entries if re.search(pattern, f"{entry.name} {entry.member} {entry.what}")]

@@ -27,10 +27,10 @@ def with_float_states(model: ModelProto) -> ModelProto:
 
     onnxruntime rounds inputs and states of the latter to 8 bits in each step, dmlgpu does not.
     """
-    known = {one.name: one for one in model.graph.initializer}
-    known |= {one.output[0]: one.attribute[0].t for one in model.graph.node if one.op_type == "Constant"}
+    known = {initializer.name: initializer for initializer in model.graph.initializer}
+    known |= {node.output[0]: node.attribute[0].t for node in model.graph.node if node.op_type == "Constant"}
     nodes = [
-        _with_floats(one, known, model) if one.op_type == _QUANTIZED_LSTM else one for one in list(model.graph.node)
+        _with_floats(node, known, model) if node.op_type == _QUANTIZED_LSTM else node for node in list(model.graph.node)
     ]
     del model.graph.node[:]
     model.graph.node.extend(nodes)
@@ -41,15 +41,15 @@ def _with_floats(node: NodeProto, known: Mapping[str, Any], model: ModelProto) -
     names = [*node.input, *[""] * 12][:12]
     weights = []
     for weight, scale in ((1, 8), (2, 10)):
-        given, by, zero = (numpy_helper.to_array(known[names[one]]) for one in (weight, scale, scale + 1))
-        entries = (len(given), 1, -1)
-        floats = (given.astype(np.float32) - zero.reshape(entries)) * by.reshape(entries)
+        weights_, by, zero = (numpy_helper.to_array(known[names[name]]) for name in (weight, scale, scale + 1))
+        entries = (len(weights_), 1, -1)
+        floats = (weights_.astype(np.float32) - zero.reshape(entries)) * by.reshape(entries)
         weights.append(f"{names[weight]} as floats")
         turned = np.ascontiguousarray(floats.transpose(0, 2, 1), np.float32)
         model.graph.initializer.append(numpy_helper.from_array(turned, weights[-1]))
-    found = helper.make_node("LSTM", [names[0], *weights, *names[3:8]], list(node.output), name=node.name)
-    found.attribute.extend(node.attribute)
-    return found
+    lstm = helper.make_node("LSTM", [names[0], *weights, *names[3:8]], list(node.output), name=node.name)
+    lstm.attribute.extend(node.attribute)
+    return lstm
 
 
 def worst_node(model: ModelProto, inputs: Mapping[str, Array], device: Device) -> tuple[float, str]:
@@ -60,11 +60,13 @@ def worst_node(model: ModelProto, inputs: Mapping[str, Array], device: Device) -
     """
     opened = ModelProto()
     opened.CopyFrom(model)
-    declared = {one.name for one in model.graph.output}
-    computed = [one for one in model.graph.node if one.op_type != "Constant" and not _has_bodies(one)]
-    names = [name for one in computed for name in one.output if name and name not in declared]
+    declared = {output.name for output in model.graph.output}
+    computed = [node for node in model.graph.node if node.op_type != "Constant" and not _has_bodies(node)]
+    names = [name for node in computed for name in node.output if name and name not in declared]
     opened.graph.output.extend(ValueInfoProto(name=name) for name in names)
-    known = {one.name: numpy_helper.to_array(one) for one in model.graph.initializer} | dict(inputs)
+    known = {initializer.name: numpy_helper.to_array(initializer) for initializer in model.graph.initializer} | dict(
+        inputs
+    )
     known |= {name: array for node in model.graph.node for name, array in _constant(node)}
     known |= load(opened, device).run(inputs)
     return max(
@@ -78,7 +80,7 @@ def worst_node(model: ModelProto, inputs: Mapping[str, Array], device: Device) -
 
 
 def _has_bodies(node: NodeProto) -> bool:
-    return any(one.type == AttributeProto.GRAPH for one in node.attribute)
+    return any(attribute.type == AttributeProto.GRAPH for attribute in node.attribute)
 
 
 def _constant(node: NodeProto) -> Iterator[tuple[str, Array]]:
@@ -89,20 +91,20 @@ def _constant(node: NodeProto) -> Iterator[tuple[str, Array]]:
 def _apart(node: NodeProto, known: Mapping[str, Array], model: ModelProto) -> Iterator[float]:
     """Return how far each output of a node is from what onnxruntime computes of the same inputs."""
     names = [name for name in node.output if name]
-    wanted = _alone(node, {name: known[name] for name in dict.fromkeys(node.input) if name}, names, model)
-    for name, one in zip(names, wanted, strict=True):
-        found = known[name]
-        if node.op_type in _ROUNDING and found.dtype.kind in "iu" and found.shape == one.shape:
-            yield 0.0 if np.abs(found.astype(int) - one.astype(int)).max(initial=0) <= 1 else float("inf")
+    expected = _alone(node, {name: known[name] for name in dict.fromkeys(node.input) if name}, names, model)
+    for name, reference in zip(names, expected, strict=True):
+        array = known[name]
+        if node.op_type in _ROUNDING and array.dtype.kind in "iu" and array.shape == reference.shape:
+            yield 0.0 if np.abs(array.astype(int) - reference.astype(int)).max(initial=0) <= 1 else float("inf")
         else:
-            yield difference_of(found, one)
+            yield difference_of(array, reference)
 
 
 def _alone(node: NodeProto, feeds: Mapping[str, Array], names: list[str], model: ModelProto) -> list[Array]:
     """Return what onnxruntime computes of a node by itself."""
     inputs = [
-        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(one.dtype), one.shape)
-        for name, one in feeds.items()
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(feed.dtype), feed.shape)
+        for name, feed in feeds.items()
     ]
     graph = helper.make_graph([node], "node", inputs, [ValueInfoProto(name=name) for name in names])
     alone = helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)

@@ -73,12 +73,12 @@ def run_apart(entry: Entry, path: Path, adapter: str | None, patience: float) ->
     process.start()
     theirs.close()
     try:
-        found = ours.recv() if ours.poll(patience) else f"it takes longer than {patience:g} s"
+        answer = ours.recv() if ours.poll(patience) else f"it takes longer than {patience:g} s"
     except (EOFError, OSError):
-        found = "the process ended"
+        answer = "the process ended"
     process.kill()
     process.join()
-    return Result(entry, "failed", found) if isinstance(found, str) else found
+    return Result(entry, "failed", answer) if isinstance(answer, str) else answer
 
 
 def _child(entry: Entry, path: Path, adapter: str | None, pipe: Any) -> None:
@@ -87,31 +87,31 @@ def _child(entry: Entry, path: Path, adapter: str | None, pipe: Any) -> None:
 
 def run(entry: Entry, path: Path, adapter: str | None) -> Result:
     """Run a model here and in onnxruntime, and compare."""
-    found = Result(entry, "same")
+    result = Result(entry, "same")
     try:
         proto = onnx.load(path, load_external_data=False)
-        plain = next((one.version for one in proto.opset_import if one.domain in ("", "ai.onnx")), 0)
-        found = replace(found, opset=str(plain), nodes=sum(1 for _ in all_nodes(proto.graph)))
-        return judged(_compared(entry, path, adapter, found))
+        plain = next((entry_.version for entry_ in proto.opset_import if entry_.domain in ("", "ai.onnx")), 0)
+        result = replace(result, opset=str(plain), nodes=sum(1 for _ in all_nodes(proto.graph)))
+        return judged(_compared(entry, path, adapter, result))
     except NotSupported as error:
         listed = bool(entry.refused) and entry.refused in str(error)
-        return replace(found, state="refused as listed" if listed else "refused", reason=_plain(error))
+        return replace(result, state="refused as listed" if listed else "refused", reason=_plain(error))
     except Exception as error:
-        return replace(found, state="failed", reason=f"{type(error).__name__}: {_plain(error)}")
+        return replace(result, state="failed", reason=f"{type(error).__name__}: {_plain(error)}")
 
 
-def judged(found: Result) -> Result:
+def judged(result: Result) -> Result:
     """Return a result of a model that ran with what the list says of that."""
-    entry = found.entry
+    entry = result.entry
     if entry.refused:
-        return replace(found, state="runs", reason="it is listed as refused")
-    if not found.difference <= entry.tolerance:
-        reason = f"output {found.output!r} must be within {entry.tolerance:g} of its largest magnitude"
-        return replace(found, state="differs", reason=f"{reason}, got {found.difference:.2g}")
-    if not found.apart <= TOLERANCE:
-        reason = f"node {found.node} must be within {TOLERANCE:g} of its largest magnitude, got {found.apart:.2g}"
-        return replace(found, state="differs", reason=reason)
-    return found
+        return replace(result, state="runs", reason="it is listed as refused")
+    if not result.difference <= entry.tolerance:
+        reason = f"output {result.output!r} must be within {entry.tolerance:g} of its largest magnitude"
+        return replace(result, state="differs", reason=f"{reason}, got {result.difference:.2g}")
+    if not result.apart <= TOLERANCE:
+        reason = f"node {result.node} must be within {TOLERANCE:g} of its largest magnitude, got {result.apart:.2g}"
+        return replace(result, state="differs", reason=reason)
+    return result
 
 
 def _plain(error: Exception) -> str:
@@ -136,8 +136,8 @@ class _Pair:
         if entry.float_states:
             self.proto = with_float_states(self.proto)
         self.other = onnxruntime_session(self.proto)
-        self.kinds = {one.name: _numpy_type(one.type) for one in self.other.get_inputs()}
-        self.names = [one.name for one in self.other.get_outputs()]
+        self.kinds = {input.name: _numpy_type(input.type) for input in self.other.get_inputs()}
+        self.names = [output.name for output in self.other.get_outputs()]
         self.first: list[float] = []
         self.later: list[float] = []
         self.theirs: list[float] = []
@@ -147,12 +147,12 @@ class _Pair:
     def run(self, number: int) -> None:
         """Run step by step at some sizes, and once more for the time; states go from step to step."""
         entry, sizes = self.entry, self.entry.sizes[number]
-        states = {name: one["updated_by"] for name, one in entry.inputs.items() if "updated_by" in one}
+        states = {name: input["updated_by"] for name, input in entry.inputs.items() if "updated_by" in input}
         held: dict[str, Array] = {}
         for step in range(entry.steps + 1):
             fed = {
-                name: make(one, sizes, self.kinds[name], (number, step, place))
-                for place, (name, one) in enumerate(entry.inputs.items())
+                name: make(settings, sizes, self.kinds[name], (number, step, place))
+                for place, (name, settings) in enumerate(entry.inputs.items())
             }
             if step == 0:
                 held = {name: fed[name] for name in states}
@@ -160,32 +160,32 @@ class _Pair:
                     self.ours.bind(name, held[name], updated_by=output)
                 if entry.by_node and number == 0:
                     self.nodes.append(worst_node(self.proto, fed, self.device))
-            wanted = self._step({name: one for name, one in fed.items() if name not in states}, held, states, step)
-            held = {name: wanted[output] for name, output in states.items()}
+            theirs = self._step({name: array for name, array in fed.items() if name not in states}, held, states, step)
+            held = {name: theirs[output] for name, output in states.items()}
 
     def _step(
         self, fed: Mapping[str, Array], held: Mapping[str, Array], states: Mapping[str, str], step: int
     ) -> dict[str, Array]:
         start = time.perf_counter()
-        found = self.ours.run(fed)
+        outputs = self.ours.run(fed)
         (self.later if step else self.first).append(time.perf_counter() - start)
         start = time.perf_counter()
-        wanted = dict(zip(self.names, self.other.run(self.names, {**fed, **held}), strict=True))
+        expected = dict(zip(self.names, self.other.run(self.names, {**fed, **held}), strict=True))
         self.theirs.append(time.perf_counter() - start)
-        found |= {output: self.ours.bound[name].numpy() for name, output in states.items()}
+        outputs |= {output: self.ours.bound[name].numpy() for name, output in states.items()}
         for name in self.names:
-            self.worst[name] = max(self.worst.get(name, 0.0), difference_of(found[name], wanted[name]))
-        return wanted
+            self.worst[name] = max(self.worst.get(name, 0.0), difference_of(outputs[name], expected[name]))
+        return expected
 
 
-def _compared(entry: Entry, path: Path, adapter: str | None, found: Result) -> Result:
+def _compared(entry: Entry, path: Path, adapter: str | None, result: Result) -> Result:
     pair = _Pair(entry, path, adapter)
     for number in range(len(entry.sizes)):
         pair.run(number)
-    name = max(pair.worst, key=lambda one: pair.worst[one])
+    name = max(pair.worst, key=lambda output: pair.worst[output])
     apart, node = max(pair.nodes, default=(0.0, ""))
     return replace(
-        found,
+        result,
         output=name,
         difference=pair.worst[name],
         node=node,

@@ -16,20 +16,20 @@ def line(result: Result) -> str:
     if not result.nodes:
         return f"{result.state:18} {entry.name}: {result.reason}"
     times = f"load {result.loading:.1f} s, first {result.first:.1f} s, then {_milliseconds(result.ours)} ms"
-    told = f"difference {result.difference:.1e}; {times}; onnxruntime {_milliseconds(result.theirs)} ms"
+    measured = f"difference {result.difference:.1e}; {times}; onnxruntime {_milliseconds(result.theirs)} ms"
     why = f": {result.reason}" if result.reason else ""
-    return f"{result.state:18} {entry.name} {told if result.first else ''}{why}"
+    return f"{result.state:18} {entry.name} {measured if result.first else ''}{why}"
 
 
 def summary(results: Sequence[Result]) -> str:
     """Return counts by state."""
-    counts = collections.Counter(one.state for one in results)
+    counts = collections.Counter(result.state for result in results)
     return f"{len(results)} models: " + ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
 
 
 def page(results: Sequence[Result], adapter: str) -> str:
     """Return the page that lists all models."""
-    packages = {(one.entry.package, one.entry.version) for one in results}
+    packages = {(result.entry.package, result.entry.version) for result in results}
     lines = [
         "# Models of packages",
         "",
@@ -76,7 +76,7 @@ def _milliseconds(seconds: float) -> str:
 
 def _notes(results: Sequence[Result]) -> list[str]:
     """Return what must be said of some models."""
-    notes = [f"- `{one.entry.name}`: {text}" for one in results for text in _said(one)]
+    notes = [f"- `{result.entry.name}`: {text}" for result in results for text in _said(result)]
     return ["", "## Notes", "", *notes] if notes else []
 
 

@@ -65,11 +65,11 @@ def _index(root: Any, verbs: dict[tuple[str, ...], Any]) -> str:
 def _page(words: tuple[str, ...], command: Any) -> str:
     """The page of one verb."""
     name = " ".join(("dmlgpu", *words))
-    arguments = [one for one in command.params if one.param_type_name == "argument"]
-    usage = " ".join((name, "[OPTIONS]", *(_argument(one) for one in arguments)))
+    arguments = [param for param in command.params if param.param_type_name == "argument"]
+    usage = " ".join((name, "[OPTIONS]", *(_argument(argument) for argument in arguments)))
     parts = [f"# {name}", *_prose(command), f"    {usage}"]
     if arguments:
-        rows = [(f"`{_argument(one)}`", one.help or "") for one in arguments]
+        rows = [(f"`{_argument(argument)}`", argument.help or "") for argument in arguments]
         parts += ["## Arguments", _table(("argument", "meaning"), rows)]
     if options := list(_options(command)):
         parts += ["## Options", _table(("option", "value", "default", "meaning"), options)]

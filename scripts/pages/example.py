@@ -46,7 +46,7 @@ def example(schema: OperatorSchema) -> str:
     case, inputs, outputs = _pick(OPERATOR_CASES[schema.stem])
     writer = _Writer()
     desc = writer.value(case.desc, "")
-    given = ",\n    ".join("None" if array is None else writer.array(array, "    ") for array in inputs)
+    arrays = ",\n    ".join("None" if array is None else writer.array(array, "    ") for array in inputs)
     names = [slot.label.replace("[", "_").replace("]", "") for slot in case.desc.outputs if slot.tensor is not None]
     lines = [
         "import numpy as np\n",
@@ -54,7 +54,7 @@ def example(schema: OperatorSchema) -> str:
         *writer.imports(),
         "",
         f"desc = {desc}",
-        f"inputs = [{f'{chr(10)}    {given},{chr(10)}' if inputs else ''}]",
+        f"inputs = [{f'{chr(10)}    {arrays},{chr(10)}' if inputs else ''}]",
         f"{_targets(names)} = dmlgpu.evaluate(desc, inputs)",
         *(_comparison(name, array, writer) for name, array in zip(names, outputs, strict=True)),
     ]

@@ -53,7 +53,7 @@ def _escaped(part: str) -> str:
     """Prose in which Markdown sees no emphasis and no tags, and enumerations have their names in Python."""
     if part.startswith(("```", "|", "#", "<details>")):
         return part
-    part = re.sub(r"\bDML_[A-Z0-9_]+", lambda found: _in_python(found[0]), part)
+    part = re.sub(r"\bDML_[A-Z0-9_]+", lambda match: _in_python(match[0]), part)
     pieces = re.split(r"(`[^`\n]*`)", part)  # code is every other one, and needs no escapes
     pieces[::2] = [piece.replace("*", "\\*").replace("<", "&lt;").replace("_", "\\_") for piece in pieces[::2]]
     return "".join(pieces)
@@ -91,7 +91,7 @@ def has_small_outputs(schema: OperatorSchema) -> bool:
     """Whether an output's elements may be smaller than a word."""
     outputs = [field.name for field in schema.tensor_fields if field.kind is FieldKind.OUTPUT]
     types = (support.types for table in schema.support.values() for support in map(table.get, outputs) if support)
-    return any(data_type.bits < WORD_BITS for given in types for data_type in given)
+    return any(data_type.bits < WORD_BITS for data_types in types for data_type in data_types)
 
 
 def _fields(schema: OperatorSchema) -> Iterator[tuple[str, ...]]:
@@ -111,8 +111,12 @@ def _type(field: FieldSchema) -> str:
 
 def _enumeration(name: str) -> type[Enum] | None:
     """The class of an enumeration that DirectML calls ``DML_<NAME>``."""
-    found = getattr(enums, _OTHER_NAMES.get(name) or class_name(name.removeprefix("DML_")), None)
-    return found if name.startswith("DML_") and isinstance(found, type) and issubclass(found, Enum) else None
+    enum_class = getattr(enums, _OTHER_NAMES.get(name) or class_name(name.removeprefix("DML_")), None)
+    return (
+        enum_class
+        if name.startswith("DML_") and isinstance(enum_class, type) and issubclass(enum_class, Enum)
+        else None
+    )
 
 
 _OTHER_NAMES = {"DML_TENSOR_DATA_TYPE": "DataType", "DML_TENSOR_FLAG": "TensorFlags"}

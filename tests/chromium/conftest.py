@@ -61,31 +61,31 @@ def page() -> Iterator[Any]:
         pytest.skip(f"no browser: none of {', '.join(BROWSERS)}")
     with playwright.sync_playwright() as started:
         chromium = started.chromium.launch(executable_path=browser, args=ARGUMENTS)
-        found = chromium.new_page()
-        found.route("**/*", lambda route: route.fulfill(body="<title>WebGPU</title>", content_type="text/html"))
-        found.goto(ADDRESS)
-        yield found
+        new_page = chromium.new_page()
+        new_page.route("**/*", lambda route: route.fulfill(body="<title>WebGPU</title>", content_type="text/html"))
+        new_page.goto(ADDRESS)
+        yield new_page
         chromium.close()
 
 
 @pytest.fixture(scope="session")
 def facts(page: Any) -> dict[str, Any]:
     """Name, limits and offset alignment of the page's ``device``; ``layoutOf(count)`` there gives kernels' layouts."""
-    found = page.evaluate(DEVICE)
-    if found is None:
+    device_facts = page.evaluate(DEVICE)
+    if device_facts is None:
         pytest.skip("the browser offers no WebGPU adapter")
-    return found
+    return device_facts
 
 
 @contextlib.contextmanager
 def opened(page: Any, address: str) -> Iterator[Any]:
     """Another page of the same browser, in which an address is open; nothing of it is routed."""
-    found = page.context.browser.new_page()
+    new_page = page.context.browser.new_page()
     faults: list[str] = []
-    found.on("pageerror", lambda error: faults.append(str(error)))
-    found.goto(address)
-    yield found
-    found.close()
+    new_page.on("pageerror", lambda error: faults.append(str(error)))
+    new_page.goto(address)
+    yield new_page
+    new_page.close()
     assert faults == []
 
 
@@ -109,12 +109,12 @@ def served(page: Any, folder: Path, name: str = "index.html", **options: Any) ->
             route.fulfill(status=404, body="missing")
 
     context = page.context.browser.new_context(**options)
-    found = context.new_page()
+    new_page = context.new_page()
     faults: list[str] = []
-    found.on("pageerror", lambda error: faults.append(str(error)))
-    found.route("**/*", answer)
-    found.goto(f"{ADDRESS}folder/{name}")
-    yield found
+    new_page.on("pageerror", lambda error: faults.append(str(error)))
+    new_page.route("**/*", answer)
+    new_page.goto(f"{ADDRESS}folder/{name}")
+    yield new_page
     context.close()
     assert faults == []
 

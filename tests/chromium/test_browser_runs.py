@@ -26,7 +26,7 @@ def sample(names: Iterable[str]) -> list[str]:
     kinds: dict[str, list[str]] = {word: [] for word in KINDS}
     for name in names:
         kinds[next(word for word in KINDS if word in name)].append(name)
-    return [name for word, found in kinds.items() for name in found[:: KINDS[word]]]
+    return [name for word, names in kinds.items() for name in names[:: KINDS[word]]]
 
 
 @pytest.fixture(scope="module", params=PROFILES)

@@ -132,28 +132,28 @@ def judgements():
 
 def test_javascript_judges_as_python_does(page, tmp_path):
     """Each tolerance, on right and wrong results of each type: the same elements, errors and bounds."""
-    given, wanted = [], []
+    judged_cases, verdicts = [], []
     with np.errstate(all="ignore"):
         for data_type, tolerance, outcomes, got, magnitude in judgements():
             rule = rule_of(tolerance, outcomes[0])
             known = []
-            for one in outcomes:
-                numbers = numbers_of(tolerance, rule, one, magnitude)
-                known.append({"expected": text(one), **({} if numbers is None else {"numbers": text(numbers)})})
-            given.append({"type": data_type.name, "rule": rule.to_json(), "outcomes": known, "got": text(got)})
+            for outcome in outcomes:
+                numbers = numbers_of(tolerance, rule, outcome, magnitude)
+                known.append({"expected": text(outcome), **({} if numbers is None else {"numbers": text(numbers)})})
+            judged_cases.append({"type": data_type.name, "rule": rule.to_json(), "outcomes": known, "got": text(got)})
             verdict = compare(nearest(outcomes, got, tolerance, magnitude), got, tolerance, magnitude)
             counts = [verdict.ok, verdict.wrong, verdict.worst[0], verdict.elements]
-            wanted.append([*counts, verdict.of_bound, verdict.max_ulp, verdict.mean_ulp, verdict.bound])
+            verdicts.append([*counts, verdict.of_bound, verdict.max_ulp, verdict.mean_ulp, verdict.bound])
     (tmp_path / "judge.js").write_bytes(page_file("judge.js"))
     with served(page, tmp_path, "blank.html") as visited:
-        found = visited.evaluate(JUDGE, given)
+        judged = visited.evaluate(JUDGE, judged_cases)
     passed = 0
-    for one, due, case in zip(found, wanted, given, strict=True):
-        assert one[:4] == due[:4], (case, one, due)
-        told = [float(str(value).replace("Infinity", "inf")) for value in one[4:]]
-        assert np.allclose(told, due[4:], rtol=1e-12, equal_nan=True), (case["type"], case["rule"], one, due)
-        passed += one[0]
-    assert 20 < passed < len(found) - 80
+    for judgement, due, case in zip(judged, verdicts, judged_cases, strict=True):
+        assert judgement[:4] == due[:4], (case, judgement, due)
+        errors = [float(str(value).replace("Infinity", "inf")) for value in judgement[4:]]
+        assert np.allclose(errors, due[4:], rtol=1e-12, equal_nan=True), (case["type"], case["rule"], judgement, due)
+        passed += judgement[0]
+    assert 20 < passed < len(judged) - 80
 
 
 # ---- the page --------------------------------------------------------------------------------------------------------
@@ -212,21 +212,21 @@ class Visit:
 def visits(page, facts, exported, tmp_path_factory):
     """A visit with a light theme, and one with a dark one."""
     folder, _ = exported
-    found = {}
+    visits_by_scheme = {}
     for scheme in ("light", "dark"):
         file = tmp_path_factory.mktemp("saved") / "run.jsonl"
         phone = {"viewport": {"width": 360, "height": 700}, "color_scheme": scheme}
         with served(page, folder, **phone) as visited:
             visited.locator("#start:enabled").wait_for()
-            told = visited.inner_text("#facts")
+            shown_facts = visited.inner_text("#facts")
             before = visited.evaluate("document.documentElement.scrollWidth")
             verdict = finished(visited)
             with visited.expect_download() as saved:
                 visited.click("#save")
             saved.value.save_as(file)
             (run,) = read_file(file).runs
-            found[scheme] = Visit(
-                told,
+            visits_by_scheme[scheme] = Visit(
+                shown_facts,
                 (before, visited.evaluate("document.documentElement.scrollWidth")),
                 verdict,
                 visited.inner_text("#operators"),
@@ -235,7 +235,7 @@ def visits(page, facts, exported, tmp_path_factory):
                 run,
                 file,
             )
-    return found
+    return visits_by_scheme
 
 
 @pytest.mark.parametrize(("scheme", "shade"), [("light", "rgb(255, 255, 255)"), ("dark", "rgb(15, 19, 24)")])
@@ -273,18 +273,22 @@ def test_records_are_those_of_python(lent, visits, monkeypatch):
     records = {outcome.case: outcome for outcome in visits["light"].run.outcomes}
     assert set(records) == set(CASES)
     for name, record in records.items():
-        wanted = suite.run(name, device)
-        assert (record.status, record.elements, record.tolerance) == (wanted.status, wanted.elements, wanted.tolerance)
-        assert record.kernels == wanted.kernels, name
+        expected = suite.run(name, device)
+        assert (record.status, record.elements, record.tolerance) == (
+            expected.status,
+            expected.elements,
+            expected.tolerance,
+        )
+        assert record.kernels == expected.kernels, name
         for field in ("digest", "of_bound", "max_ulp", "worst", "bound", "wrong"):
-            assert getattr(record, field) == getattr(wanted, field), (name, field)
-        assert record.mean_ulp == pytest.approx(wanted.mean_ulp, rel=1e-12)
+            assert getattr(record, field) == getattr(expected, field), (name, field)
+        assert record.mean_ulp == pytest.approx(expected.mean_ulp, rel=1e-12)
     device.remove()
 
 
-def verdict_of(told):
+def verdict_of(message):
     """How many cases have which status."""
-    parts = (part.partition(" ") for part in told.partition(": ")[2].split(", "))
+    parts = (part.partition(" ") for part in message.partition(": ")[2].split(", "))
     return {status: int(number) for number, _, status in parts}
 
 
@@ -403,5 +407,5 @@ def test_a_broken_file_gives_a_sentence(page, exported, tmp_path, sentence):
     with served(page, tmp_path) as visited:
         if file != "cases.json":
             visited.locator("#start:enabled").click()
-        told = visited.locator("#state.bad").inner_text()
-    assert told.startswith(sentence)
+        message = visited.locator("#state.bad").inner_text()
+    assert message.startswith(sentence)

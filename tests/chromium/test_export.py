@@ -87,13 +87,13 @@ ARRAYS = {
 
 def run(page, folder, inputs):
     """What a folder computes, by bytes; three runs give the same."""
-    given = [
+    arguments = [
         [name, ARRAYS[array.dtype.name], base64.b64encode(array.tobytes()).decode()] for name, array in inputs.items()
     ]
-    told = page.evaluate(CALL, {"folder": folder.name, "inputs": given})
-    first, *others = told["results"]
+    answer = page.evaluate(CALL, {"folder": folder.name, "inputs": arguments})
+    first, *others = answer["results"]
     assert all(other == first for other in others)
-    return told["kinds"], [base64.b64decode(text) for text in first]
+    return answer["kinds"], [base64.b64decode(text) for text in first]
 
 
 @pytest.fixture(scope="module")
@@ -105,8 +105,8 @@ def folders(tmp_path_factory):
 @pytest.fixture(scope="module")
 def visited(page, folders):
     """A page beside the folders that tests write, with a device for all of them."""
-    with served(page, folders, "blank.html") as found:
-        yield found
+    with served(page, folders, "blank.html") as blank_page:
+        yield blank_page
 
 
 def small_network(graph):
@@ -132,9 +132,9 @@ def test_the_palette_graph_paints_as_the_reference_does(visited, folders):
     kinds, (painted, palette) = run(visited, folder, {"photo": photo})
     assert kinds == ["Uint8Array", "Float32Array"]
     compiled = dmlgpu.Device("numpy").compile_graph(graph)
-    wanted = run_compiled(compiled, [photo], [port.desc for port in compiled.inputs], "graph")
-    assert np.allclose(np.frombuffer(palette, np.float32), wanted[1].view(np.float32), rtol=1e-5)
-    assert np.array_equal(np.frombuffer(painted, np.uint8), wanted[0])
+    expected = run_compiled(compiled, [photo], [port.desc for port in compiled.inputs], "graph")
+    assert np.allclose(np.frombuffer(palette, np.float32), expected[1].view(np.float32), rtol=1e-5)
+    assert np.array_equal(np.frombuffer(painted, np.uint8), expected[0])
 
 
 @pytest.mark.parametrize("schedules", ["cpu", "gpu"])
@@ -144,10 +144,10 @@ def test_a_convolution_network_computes_what_the_reference_does(visited, folders
     folder = folders / f"small-{schedules}"
     export.write(outputs, folder, weights=weights, outputs=["scores"], schedules=schedules)
     image = np.random.default_rng(1).standard_normal((1, 3, 12, 12)).astype(np.float32)
-    (wanted,) = graph.evaluate(outputs, {"image": image, **weights})
+    (expected,) = graph.evaluate(outputs, {"image": image, **weights})
     kinds, (scores,) = run(visited, folder, {"image": image})
     assert kinds == ["Float32Array"]
-    assert np.allclose(np.frombuffer(scores, np.float32), wanted.ravel(), rtol=1e-4, atol=1e-5)
+    assert np.allclose(np.frombuffer(scores, np.float32), expected.ravel(), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("data_type", ["int64", "uint64", "int16", "uint8", "int8", "float16", "uint32", "float64"])
@@ -164,24 +164,24 @@ def test_elements_of_all_types_go_in_and_out(visited, folders, data_type):
     )
     export.write(desc, folders / data_type)
     array = np.random.default_rng(2).integers(0, 100, (3, 5)).astype(kind.numpy)
-    _, (found,) = run(visited, folders / data_type, {"input": array})
-    assert np.array_equal(np.frombuffer(found, kind.numpy).reshape(3, 5), array[:, ::-1])
+    _, (result,) = run(visited, folders / data_type, {"input": array})
+    assert np.array_equal(np.frombuffer(result, kind.numpy).reshape(3, 5), array[:, ::-1])
 
 
 def test_four_bits_lie_one_to_a_byte(visited, folders):
     packed = TensorDesc(DataType.INT4, (1, 1, 1, 5))
     wide = TensorDesc(DataType.FLOAT32, (1, 1, 1, 5))
-    one = TensorDesc(DataType.FLOAT32, (1, 1, 1, 1))
+    single = TensorDesc(DataType.FLOAT32, (1, 1, 1, 1))
     desc = descs.Dequantize(
         input_tensor=packed,
         quantization_type=dmlgpu.enums.QuantizationType.SCALE,
-        quantization_tensors=(one,),
+        quantization_tensors=(single,),
         output_tensor=wide,
     )
     half = np.full((1, 1, 1, 1), 0.5, np.float32)
     export.write(desc, folders / "int4", weights={"quantizations_0": half})
-    _, (found,) = run(visited, folders / "int4", {"input": np.array([-8, 7, -1, 0, 3], np.int8)})
-    assert np.frombuffer(found, np.float32).tolist() == [-4.0, 3.5, -0.5, 0.0, 1.5]
+    _, (result,) = run(visited, folders / "int4", {"input": np.array([-8, 7, -1, 0, 3], np.int8)})
+    assert np.frombuffer(result, np.float32).tolist() == [-4.0, 3.5, -0.5, 0.0, 1.5]
 
 
 def test_an_onnx_model_computes_what_onnxruntime_does(visited, folders):
@@ -218,12 +218,12 @@ def test_an_onnx_model_computes_what_onnxruntime_does(visited, folders):
     }
     model = model_of(nodes, feeds, kinds, weights)
     export.write_onnx(model, folders / "onnx", schedules="cpu")
-    given = {name: np.asarray(one).astype(np.uint8) if one.dtype == bool else one for name, one in feeds.items()}
-    names, found = run(visited, folders / "onnx", given)
+    inputs = {name: np.asarray(feed).astype(np.uint8) if feed.dtype == bool else feed for name, feed in feeds.items()}
+    names, results = run(visited, folders / "onnx", inputs)
     assert names == ["Float32Array", "BigInt64Array", "Uint8Array", "BigInt64Array", "Float32Array", "Float32Array"]
-    for name, raw, wanted in zip(kinds, found, onnxruntime_outputs(model, feeds), strict=True):
-        array = np.frombuffer(raw, wanted.dtype).reshape(wanted.shape)
-        np.testing.assert_allclose(array, wanted, rtol=1e-4, atol=1e-5, err_msg=name)
+    for name, raw, expected in zip(kinds, results, onnxruntime_outputs(model, feeds), strict=True):
+        array = np.frombuffer(raw, expected.dtype).reshape(expected.shape)
+        np.testing.assert_allclose(array, expected, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
 @pytest.fixture(scope="module")
@@ -238,11 +238,11 @@ def doubling(tmp_path_factory):
 
 def test_wrong_use_gives_a_sentence(page, doubling):
     with served(page, doubling, "blank.html") as visited:
-        told = visited.evaluate(WRONG)
-    lost = told.pop("lost")
+        messages = visited.evaluate(WRONG)
+    lost = messages.pop("lost")
     assert lost[0] == "lost"
     assert lost[1].startswith("The device is lost (destroyed): ")
-    assert told == {
+    assert messages == {
         "right": ["none", ""],
         "length": ["input", "Input 'a' has sizes [2]: 2 elements, got 3."],
         "type": ["input", "Input 'a' (FLOAT32) must be a Float32Array, got Float64Array."],
@@ -297,8 +297,8 @@ def test_broken_files_give_sentences(page, doubling, tmp_path):
     for number, (file, change) in enumerate(BROKEN.values()):
         changed(doubling, tmp_path / str(number), file, change)
     with served(page, tmp_path, "blank.html") as visited:
-        told = [visited.evaluate(TELL, str(number)) for number in range(len(BROKEN))]
-    assert [text[: len(due)] for text, due in zip(told, BROKEN, strict=True)] == list(BROKEN)
+        messages = [visited.evaluate(TELL, str(number)) for number in range(len(BROKEN))]
+    assert [text[: len(due)] for text, due in zip(messages, BROKEN, strict=True)] == list(BROKEN)
 
 
 def test_the_page_says_that_a_file_is_missing(page, doubling, tmp_path):

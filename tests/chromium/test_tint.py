@@ -16,7 +16,7 @@ import pytest
 from dmlgpu.compiler.aliasing import OFFSET_ALIGNMENT, layout
 from dmlgpu.compiler.graph.compiler import compile_network
 from dmlgpu.compiler.graph.resolve import resolve
-from dmlgpu.compiler.program import Kernel
+from dmlgpu.compiler.program import RenderedKernel
 from dmlgpu.compiler.target import Profile
 from dmlgpu.compiler.wgsl.sharing import share
 from dmlgpu.conformance.suites.graphs import GraphSuite, example
@@ -41,13 +41,13 @@ PIPELINES = """kernels => Promise.all(kernels.map(async ([code, bindings]) => {
 }))"""
 
 
-def kernels(profile: Profile) -> dict[tuple[str, int], tuple[str, Kernel]]:
+def kernels(profile: Profile) -> dict[tuple[str, int], tuple[str, RenderedKernel]]:
     """The kernels of a profile by text and number of bindings, and a case that has each."""
-    found: dict[tuple[str, int], tuple[str, Kernel]] = {}
+    by_source: dict[tuple[str, int], tuple[str, RenderedKernel]] = {}
     for name, program in quick_programs(profile)[0].items():
         for kernel in (*program.initialization, *program.kernels):
-            found.setdefault((kernel.wgsl, kernel.binding_count), (name, kernel))
-    return found
+            by_source.setdefault((kernel.wgsl, kernel.binding_count), (name, kernel))
+    return by_source
 
 
 def batches(items, size: int) -> Iterator[list]:
@@ -57,11 +57,11 @@ def batches(items, size: int) -> Iterator[list]:
 
 def faults(page: Any, texts: Iterable[str]) -> list[str]:
     """What Tint refuses, with the lines around it."""
-    found = []
+    complaints = []
     for batch in batches(texts, 32):
         for text, messages in zip(batch, page.evaluate(MODULES, batch), strict=True):
-            found += [f"{message}\n{excerpt(text, line)}" for line, message in messages[:1]]
-    return found
+            complaints += [f"{message}\n{excerpt(text, line)}" for line, message in messages[:1]]
+    return complaints
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -100,15 +100,15 @@ def test_tint_takes_kernels_whose_slots_share_bindings(page, profile):
 @pytest.mark.parametrize("profile", PROFILES)
 def test_dawn_makes_pipelines(page, profile, request):
     """The layout is explicit, so that bindings and workgroup memory are checked against it and the limits."""
-    found = kernels(profile)
+    remaining = kernels(profile)
     if request.config.getoption("--profile") != "full":
-        found = {key: value for key, value in found.items() if zlib.crc32(key[0].encode()) % SHARE == 0}
+        remaining = {key: value for key, value in remaining.items() if zlib.crc32(key[0].encode()) % SHARE == 0}
     refusals = {}
-    for keys in batches(found, 8):
+    for keys in batches(remaining, 8):
         for key, refusal in zip(keys, page.evaluate(PIPELINES, list(map(list, keys))), strict=True):
             if refusal:
-                refusals[f"{found[key][0]}: {found[key][1].label}"] = refusal
-    assert len(found) > 10
+                refusals[f"{remaining[key][0]}: {remaining[key][1].label}"] = refusal
+    assert len(remaining) > 10
     assert not refusals
 
 

@@ -22,8 +22,8 @@ ELSEWHERE = {
 
 
 def pages() -> list[str]:
-    found = (path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md"))
-    return sorted(page for page in found if not page.startswith("examples/"))
+    paths = (path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md"))
+    return sorted(page for page in paths if not page.startswith("examples/"))
 
 
 def blocks(page: str) -> list[tuple[str, str, str]]:

@@ -30,12 +30,12 @@ INLINE = re.compile(r"`(?:[A-Z_]+=\S+ )*(dmlgpu [a-z][^`]*)`")
 
 def commands() -> list[tuple[str, str]]:
     """Pages and the commands that they show, each command once."""
-    found: dict[str, str] = {}
+    page_of: dict[str, str] = {}
     for page, text in (PAGES | GENERATED).items():
-        for line in (*COMMAND.findall(text), *(one.replace("\n", " ") for one in INLINE.findall(text))):
+        for line in (*COMMAND.findall(text), *(inline.replace("\n", " ") for inline in INLINE.findall(text))):
             command = re.split(r"\s+#\s|\s+[|>]\s", line)[0].strip()
-            found.setdefault(command, page)
-    return [(page, command) for command, page in found.items()]
+            page_of.setdefault(command, page)
+    return [(page, command) for command, page in page_of.items()]
 
 
 @functools.cache
@@ -54,12 +54,16 @@ def test_commands_are_found() -> None:
 @pytest.mark.parametrize(("page", "command"), COMMANDS, ids=[f"{page}: {command}" for page, command in COMMANDS])
 def test_verb_and_options_exist(page: str, command: str) -> None:
     words = shlex.split(re.sub(r"\[[^\]]*\]|\.\.\.", "", command))[1:]
-    found = tool()
-    while hasattr(found, "commands") and words and words[0] in found.commands:
-        found, words = found.commands[words[0]], words[1:]
-    if found is not tool() and "run" in getattr(found, "commands", ()):  # which `dmlgpu bench GEMM` means
-        found = found.commands["run"]
-    assert found is not tool() or words[0].startswith("-"), f"{page}: there is no verb {words[0]!r}"
-    known = {name for parameter in found.params for name in (*parameter.opts, *parameter.secondary_opts)} | {"--help"}
+    command_group = tool()
+    while hasattr(command_group, "commands") and words and words[0] in command_group.commands:
+        command_group, words = command_group.commands[words[0]], words[1:]
+    if command_group is not tool() and "run" in getattr(
+        command_group, "commands", ()
+    ):  # which `dmlgpu bench GEMM` means
+        command_group = command_group.commands["run"]
+    assert command_group is not tool() or words[0].startswith("-"), f"{page}: there is no verb {words[0]!r}"
+    known = {name for parameter in command_group.params for name in (*parameter.opts, *parameter.secondary_opts)} | {
+        "--help"
+    }
     options = {word.partition("=")[0] for word in words if re.match(r"--?[a-zA-Z]", word)}
     assert options <= known, f"{page}: {sorted(options - known)}"

@@ -43,8 +43,8 @@ def again(target: str, adapter: str, seed: int) -> int:
     monitor.seed = seed
     try:
         load(target).run(seed, monitor)
-    except Found as found:
-        print(found, *getattr(found, "__notes__", ()), sep="\n")  # Hypothesis notes the steps that lead there
+    except Found as finding:
+        print(finding, *getattr(finding, "__notes__", ()), sep="\n")  # Hypothesis notes the steps that lead there
         return 1
     print(f"nothing found in {monitor.calls} calls")
     return 0

@@ -26,9 +26,9 @@ ACTIVATIONS = tuple(
 """Descriptions of activations that may be fused: their tensors can be left out."""
 
 
-def mutate(given: OperatorDesc, rng: random.Random, monitor: Monitor) -> OperatorDesc | Refused:
+def mutate(desc: OperatorDesc, rng: random.Random, monitor: Monitor) -> OperatorDesc | Refused:
     """A description with one change, seldom several."""
-    changed: Fields = dict(given.values)
+    changed: Fields = dict(desc.values)
     for _ in range(rng.choice((1, 1, 1, 1, 2, 4))):
         if rng.random() < 0.4:
             _mutate_tensors_alike(changed, rng, monitor)
@@ -39,8 +39,8 @@ def mutate(given: OperatorDesc, rng: random.Random, monitor: Monitor) -> Operato
         changed.pop(rng.choice(list(changed)))
     if rng.random() < 0.02:
         changed[rng.choice(("x", "", "operator", "desc", "\ud800"))] = values.strange(rng)
-    found: OperatorDesc | Refused = monitor.call(type(given), **changed)
-    return found
+    mutant: OperatorDesc | Refused = monitor.call(type(desc), **changed)
+    return mutant
 
 
 def _mutated(value: Any, rng: random.Random, monitor: Monitor) -> Any:
@@ -49,8 +49,8 @@ def _mutated(value: Any, rng: random.Random, monitor: Monitor) -> Any:
         return values.strange(rng)
     for kind, change in _CHANGES:
         if isinstance(value, kind):
-            found = change(value, rng, monitor)
-            return value if isinstance(found, Refused) else found
+            changed = change(value, rng, monitor)
+            return value if isinstance(changed, Refused) else changed
     return _absent(rng)
 
 
@@ -181,9 +181,9 @@ def _strides(sizes: list[int], rng: random.Random) -> Any:
     )
 
 
-def _mutate_tensors_alike(given: Fields, rng: random.Random, monitor: Monitor) -> None:
+def _mutate_tensors_alike(field_values: Fields, rng: random.Random, monitor: Monitor) -> None:
     """Change a size, or a type, in all tensors that have it: descriptions often stay valid."""
-    tensors = [tensor for value in given.values() for tensor in _tensors(value)]
+    tensors = [tensor for value in field_values.values() for tensor in _tensors(value)]
     if not tensors:
         return
     chosen = rng.choice(tensors)
@@ -206,21 +206,21 @@ def _mutate_tensors_alike(given: Fields, rng: random.Random, monitor: Monitor) -
 
     def changed(value: Any) -> Any:
         if isinstance(value, tuple) and any(_tensors(value)):
-            return tuple(changed(one) for one in value)
+            return tuple(changed(item) for item in value)
         if not isinstance(value, TensorDesc):
             return value
-        kept = {field.name: getattr(value, field.name) for field in fields(value)}
-        found = monitor.call(TensorDesc, **{**kept, "total_tensor_size_in_bytes": None, **change(value)})
-        return value if isinstance(found, Refused) else found
+        constructor_values = {field.name: getattr(value, field.name) for field in fields(value)}
+        tensor = monitor.call(TensorDesc, **{**constructor_values, "total_tensor_size_in_bytes": None, **change(value)})
+        return value if isinstance(tensor, Refused) else tensor
 
-    for name, value in given.items():
-        given[name] = changed(value)
+    for name, value in field_values.items():
+        field_values[name] = changed(value)
 
 
 def _tensors(value: Any) -> list[TensorDesc]:
     if isinstance(value, TensorDesc):
         return [value]
-    return [one for one in value if isinstance(one, TensorDesc)] if isinstance(value, tuple) else []
+    return [item for item in value if isinstance(item, TensorDesc)] if isinstance(value, tuple) else []
 
 
 _CHANGES: tuple[tuple[type[Any], Callable[..., Any]], ...] = (

@@ -40,7 +40,7 @@ def random_graph(rng: random.Random) -> Given:
     """A graph of the conformance suite."""
     key = RandomGraph(rng.choice(list(LARGEST)), rng.choice((1, 2, 3, 4, 6, 9)), rng.randrange(10**6))
     example = random_example(key)
-    return Given(example.graph, tuple(one.view(np.uint8) for one in example.inputs), True)
+    return Given(example.graph, tuple(input.view(np.uint8) for input in example.inputs), True)
 
 
 def graph_of(case: Case, rng: random.Random) -> Given:
@@ -76,9 +76,9 @@ def _copy(tensor: TensorDesc) -> Any:
     return description_mutations.descs.ElementWiseIdentity(input_tensor=tensor, output_tensor=tensor, scale_bias=None)
 
 
-def rearranged(given: Given, rng: random.Random) -> Given:
+def rearranged(example: Given, rng: random.Random) -> Given:
     """The same computation: nodes and edges in another order, inputs that are constants or owned."""
-    graph = given.graph
+    graph = example.graph
     order = rng.sample(range(len(graph.nodes)), len(graph.nodes))
     place = {old: new for new, old in enumerate(order)}
     nodes = [graph.nodes[old] for old in order]
@@ -94,7 +94,7 @@ def rearranged(given: Given, rng: random.Random) -> Given:
             for edge, tensor in zip(fed, tensors, strict=True):
                 into.remove(edge)
                 inner.append(IntermediateEdge(len(nodes), 0, edge.to_node, edge.to_input))
-                raw = np.resize(given.inputs[chosen], tensor.byte_size)  # type: ignore[union-attr]
+                raw = np.resize(example.inputs[chosen], tensor.byte_size)  # type: ignore[union-attr]
                 nodes.append(ConstantNode(raw.tobytes(), f"input {chosen}"))
     elif used and rng.random() < 0.4:
         chosen = rng.choice(used)
@@ -111,7 +111,7 @@ def rearranged(given: Given, rng: random.Random) -> Given:
         output_edges=tuple(ends),
         name=rng.choice((None, "graph")),
     )
-    return replace(given, graph=graph)
+    return replace(example, graph=graph)
 
 
 def _owning(node: Any, position: int) -> OperatorNode:
@@ -120,7 +120,7 @@ def _owning(node: Any, position: int) -> OperatorNode:
     owned = replace(slot.tensor, flags=TensorFlags.OWNED_BY_DML)
     value = node.desc.values[slot.field]
     if isinstance(value, tuple):
-        value = tuple(owned if number == slot.position else one for number, one in enumerate(value))
+        value = tuple(owned if number == slot.position else tensor for number, tensor in enumerate(value))
     else:
         value = owned
     return replace(node, desc=node.desc.replace(**{slot.field: value}))
@@ -128,12 +128,12 @@ def _owning(node: Any, position: int) -> OperatorNode:
 
 def mutate(graph: GraphDesc, rng: random.Random, monitor: Monitor) -> GraphDesc | Refused:
     """A graph with one change, seldom several."""
-    found: GraphDesc | Refused = graph
+    mutant: GraphDesc | Refused = graph
     for _ in range(rng.choice((1, 1, 1, 1, 2, 4))):
-        if isinstance(found, Refused):
+        if isinstance(mutant, Refused):
             break
-        found = monitor.call(replace, found, **rng.choice(_CHANGES)(found, rng, monitor))
-    return found
+        mutant = monitor.call(replace, mutant, **rng.choice(_CHANGES)(mutant, rng, monitor))
+    return mutant
 
 
 def _count(graph: GraphDesc, rng: random.Random, monitor: Monitor) -> dict[str, Any]:
@@ -165,8 +165,8 @@ def _edge(graph: GraphDesc, rng: random.Random, monitor: Monitor) -> dict[str, A
             changed = rng.choice([name for name in vars(edges[at]) if name != "name"] * 3 + ["name"])
             near = rng.randrange(len(graph.nodes) + 1)
             value = rng.choice((near, near, near, values.integer(rng), values.strange(rng)))
-            found = monitor.call(replace, edges[at], **{changed: value})
-            edges[at] = edges[at] if isinstance(found, Refused) else found
+            edge = monitor.call(replace, edges[at], **{changed: value})
+            edges[at] = edges[at] if isinstance(edge, Refused) else edge
     return {field: edges if rng.random() < 0.5 else tuple(edges)}
 
 
@@ -194,14 +194,14 @@ def _node(graph: GraphDesc, rng: random.Random, monitor: Monitor) -> dict[str, A
         case 2 if nodes:
             nodes[at] = rng.choice((values.strange(rng), ConstantNode(bytes(rng.choice((0, 1, 4, 16, 128))))))
         case 3:
-            found = monitor.call(rng.choice((OperatorNode, ConstantNode)), values.strange(rng), values.strange(rng))
-            nodes += [] if isinstance(found, Refused) else [found]
+            node = monitor.call(rng.choice((OperatorNode, ConstantNode)), values.strange(rng), values.strange(rng))
+            nodes += [] if isinstance(node, Refused) else [node]
         case 4 if nodes:
-            found = monitor.call(replace, nodes[at], name=values.strange(rng))
-            nodes[at] = nodes[at] if isinstance(found, Refused) else found
+            node = monitor.call(replace, nodes[at], name=values.strange(rng))
+            nodes[at] = nodes[at] if isinstance(node, Refused) else node
         case _ if nodes and isinstance(nodes[at], OperatorNode):
-            found = description_mutations.mutate(nodes[at].desc, rng, monitor)
-            nodes[at] = nodes[at] if isinstance(found, Refused) else replace(nodes[at], desc=found)
+            node = description_mutations.mutate(nodes[at].desc, rng, monitor)
+            nodes[at] = nodes[at] if isinstance(node, Refused) else replace(nodes[at], desc=node)
         case _ if nodes and nodes[at].data:
             data = nodes[at].data
             nodes[at] = ConstantNode(rng.choice((data[:-1], data[4:], data * 2, data[::-1], b"\xff" * len(data), b"")))

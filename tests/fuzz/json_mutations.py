@@ -58,10 +58,10 @@ def leaf(rng: random.Random) -> Any:
 def paths(tree: Any, at: Path = ()) -> list[Path]:
     """The places of all values below the root."""
     pairs = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
-    found = []
+    all_paths = []
     for key, value in pairs:
-        found += [(*at, key), *paths(value, (*at, key))]
-    return found
+        all_paths += [(*at, key), *paths(value, (*at, key))]
+    return all_paths
 
 
 def _parent(tree: Any, path: Path) -> Any:
@@ -70,15 +70,15 @@ def _parent(tree: Any, path: Path) -> Any:
     return tree
 
 
-def mutated(given: Any, rng: random.Random, others: Sequence[Any] = ()) -> Any:
+def mutated(original: Any, rng: random.Random, others: Sequence[Any] = ()) -> Any:
     """A changed copy of a JSON value.
 
     Args:
-        given: an object or an array.
+        original: an object or an array.
         rng: draws.
         others: values of the same kind, parts of which may be put in.
     """
-    tree = copy.deepcopy(given)
+    tree = copy.deepcopy(original)
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
         places = paths(tree)
         if not places:
@@ -88,8 +88,8 @@ def mutated(given: Any, rng: random.Random, others: Sequence[Any] = ()) -> Any:
         rng.choice(_CHANGES)(parent, path[-1], rng)
         if rng.random() < 0.1:
             source = rng.choice([tree, *others])
-            if found := paths(source):
-                chosen = rng.choice(found)
+            if candidates := paths(source):
+                chosen = rng.choice(candidates)
                 part = copy.deepcopy(_parent(source, chosen)[chosen[-1]])
                 places = paths(tree)
                 if places:

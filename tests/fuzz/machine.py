@@ -53,12 +53,12 @@ class LifeCycle(Memory):
 
     @rule_of("initializers", device=one_of("devices"), operators=any_of("compiled", most=3))
     def create_initializer(self, device: Any, operators: Any) -> Any:
-        real = self.on(device, "create_operator_initializer", [real_of(one) for one in operators])
+        real = self.on(device, "create_operator_initializer", [real_of(operator) for operator in operators])
         return self.wrapped(InitializerShadow, real, device, operators=tuple(operators))
 
     @rule_of(initializer=one_of("initializers"), operators=any_of("compiled", most=2))
     def reset_initializer(self, initializer: Any, operators: Any) -> None:
-        if not isinstance(self.on(initializer, "reset", [real_of(one) for one in operators]), Refused):
+        if not isinstance(self.on(initializer, "reset", [real_of(operator) for operator in operators]), Refused):
             initializer.operators = tuple(operators)
 
     # ---- tables -----------------------------------------------------------------------------------------------------
@@ -73,37 +73,37 @@ class LifeCycle(Memory):
         if not isinstance(self.on(table, "reset", real_of(to)), Refused):
             table.bound = Bound.to(to)
 
-    @rule_of(table=one_of("tables"), given=st.data())
-    def bind(self, table: Any, given: Any) -> None:
+    @rule_of(table=one_of("tables"), data=st.data())
+    def bind(self, table: Any, data: Any) -> None:
         """Bind what a table's target needs, to buffers that are there: some are too small, or another device's."""
         target = None if table is None else table.bound.target
-        made = [buffer for device in self.pools["devices"] for buffer in device.buffers]
-        if target is None or not made:
+        candidates = [buffer for device in self.pools["devices"] for buffer in device.buffers]
+        if target is None or not candidates:
             return
         # Other devices' buffers are seldom wanted, and so are those that have been used up.
-        place = st.builds(Place, st.sampled_from(8 * table.device.buffers + made), st.sampled_from(OFFSETS))
+        place = st.builds(Place, st.sampled_from(8 * table.device.buffers + candidates), st.sampled_from(OFFSETS))
         if isinstance(target, OperatorShadow):
-            inputs = [None if _is_owned(slot) else given.draw(place) for slot in target.desc.inputs]
-            outputs = [given.draw(place) for _ in target.desc.outputs]
+            inputs = [None if _is_owned(slot) else data.draw(place) for slot in target.desc.inputs]
+            outputs = [data.draw(place) for _ in target.desc.outputs]
             self.bind_places(table, "inputs", inputs)
             self.bind_places(table, "outputs", outputs)
             if target.properties.temporary_resource_size:
-                self.bind_resource(table, "temporary", given.draw(place))
+                self.bind_resource(table, "temporary", data.draw(place))
             if target.properties.persistent_resource_size:
-                kept = target.kept or given.draw(place)
-                self.bind_resource(table, "persistent", given.draw(st.sampled_from((kept, kept)) | place))
+                persistent = target.kept or data.draw(place)
+                self.bind_resource(table, "persistent", data.draw(st.sampled_from((persistent, persistent)) | place))
         else:
-            owned = [_owned_places(one.desc, given.draw(place)) for one in table.bound.operators]
-            arrays = [None if one is None else self.array(one) for one in owned]
+            owned = [_owned_places(operator.desc, data.draw(place)) for operator in table.bound.operators]
+            arrays = [None if places is None else self.array(places) for places in owned]
             if not isinstance(self.on(table, "bind_inputs", arrays), Refused):
                 table.bound.inputs = owned
-            for one in table.bound.operators:
-                one.kept = given.draw(place) if one.properties.persistent_resource_size else None
-            self.bind_places(table, "outputs", [one.kept for one in table.bound.operators])
+            for operator in table.bound.operators:
+                operator.kept = data.draw(place) if operator.properties.persistent_resource_size else None
+            self.bind_places(table, "outputs", [operator.kept for operator in table.bound.operators])
 
     def bind_places(self, table: Any, what: str, places: list[Any]) -> None:
         """Bind inputs or outputs."""
-        if not isinstance(self.on(table, f"bind_{what}", [self.binding(one) for one in places]), Refused):
+        if not isinstance(self.on(table, f"bind_{what}", [self.binding(place) for place in places]), Refused):
             setattr(table.bound, what, tuple(places))
 
     def bind_resource(self, table: Any, what: str, place: Place) -> None:
@@ -115,13 +115,13 @@ class LifeCycle(Memory):
         """A place as dmlgpu takes it."""
         if place is None or place.buffer.real is None:
             return None
-        made = self.call(BufferBinding, place.buffer.real, place.offset)
-        return None if isinstance(made, Refused) else made
+        binding = self.call(BufferBinding, place.buffer.real, place.offset)
+        return None if isinstance(binding, Refused) else binding
 
     def array(self, places: Any) -> Any:
         """Places as an initializer takes them."""
-        made = self.call(BufferArrayBinding, [self.binding(one) for one in places])
-        return None if isinstance(made, Refused) else made
+        binding = self.call(BufferArrayBinding, [self.binding(place) for place in places])
+        return None if isinstance(binding, Refused) else binding
 
     # ---- work -------------------------------------------------------------------------------------------------------
 
@@ -166,13 +166,13 @@ class LifeCycle(Memory):
     def execute(self, device: Any, commands: Any) -> None:
         if device is None:
             return
-        done = self.call(device.real.queue.execute, [real_of(one) for one in commands])
+        done = self.call(device.real.queue.execute, [real_of(command) for command in commands])
         if self.knows and not isinstance(done, Refused):
-            for work in [work for one in commands for work in one.work]:
+            for work in [work for command in commands for work in command.work]:
                 work.run()
 
-    @rule_of(device=one_of("devices"), number=st.integers(0, len(DESCS) - 1), given=st.data())
-    def run_operator(self, device: Any, number: int, given: Any) -> None:
+    @rule_of(device=one_of("devices"), number=st.integers(0, len(DESCS) - 1), data=st.data())
+    def run_operator(self, device: Any, number: int, data: Any) -> None:
         """All that it takes to run an operator, which single rules seldom come to."""
         operator = self.compile(device, number, ExecutionFlags.NONE)
         if operator is None:
@@ -184,17 +184,17 @@ class LifeCycle(Memory):
         commands = self.create_list(device)
         for target in (initializer, operator):
             table = self.create_table(device, target)
-            self.bind(table, given)
+            self.bind(table, data)
             self.record(commands, table)
         self.close(commands)
         self.execute(device, [commands])
 
-    @rule_of(device=one_of("devices"), words=st.integers(0, 16), given=st.data())
-    def run_copy(self, device: Any, words: int, given: Any) -> None:
+    @rule_of(device=one_of("devices"), words=st.integers(0, 16), data=st.data())
+    def run_copy(self, device: Any, words: int, data: Any) -> None:
         """All that it takes to copy."""
         if device is None or not device.buffers:
             return
-        source, destination = (given.draw(st.sampled_from(device.buffers)) for _ in range(2))
+        source, destination = (data.draw(st.sampled_from(device.buffers)) for _ in range(2))
         commands = self.create_list(device)
         self.copy(commands, source, destination, 4 * words)
         self.close(commands)
@@ -247,7 +247,7 @@ class LifeCycle(Memory):
     def _work(self, steps: Any) -> None:
         call = self.monitor.call
         for verb, buffer, commands, fence in steps:
-            if any(one is None or one.real is None for one in (buffer, commands, fence)):
+            if any(shadow is None or shadow.real is None for shadow in (buffer, commands, fence)):
                 continue
             match verb:
                 case 0:

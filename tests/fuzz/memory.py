@@ -48,15 +48,15 @@ class Memory(RuleBasedStateMachine):
     def call(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Call dmlgpu; the subject of a finding is the call."""
         name = getattr(function, "__qualname__", repr(function))
-        given = [*map(shown, args), *(f"{key}={shown(value)}" for key, value in kwargs.items())]
-        self.monitor.subject = lambda: f"{name}({', '.join(given)})"
+        arguments = [*map(shown, args), *(f"{key}={shown(value)}" for key, value in kwargs.items())]
+        self.monitor.subject = lambda: f"{name}({', '.join(arguments)})"
         return self.monitor.call(function, *args, **kwargs)
 
-    def on(self, one: Shadow | None, method: str, *args: Any, **kwargs: Any) -> Any:
+    def on(self, shadow: Shadow | None, method: str, *args: Any, **kwargs: Any) -> Any:
         """Call a method of an object, unless it is gone or was never made."""
-        if one is None or one.real is None:
+        if shadow is None or shadow.real is None:
             return SKIPPED
-        return self.call(getattr(one.real, method), *args, **kwargs)
+        return self.call(getattr(shadow.real, method), *args, **kwargs)
 
     def wrapped(self, kind: Any, real: Any, device: Any, **more: Any) -> Any:
         """A shadow of what a call returned, or None."""
@@ -97,19 +97,19 @@ class Memory(RuleBasedStateMachine):
         device=one_of("devices"), objects=any_of("buffers", "compiled", "initializers", "tables", "fences", most=3)
     )
     def keep_resident(self, device: Any, objects: Any) -> None:
-        self.on(device, "evict", [real_of(one) for one in objects])
-        self.on(device, "make_resident", [real_of(one) for one in objects])
+        self.on(device, "evict", [real_of(object) for object in objects])
+        self.on(device, "make_resident", [real_of(object) for object in objects])
 
     @rule_of(
-        one=one_of("devices", "buffers", "compiled", "initializers", "tables", "lists", "fences"),
+        shadow=one_of("devices", "buffers", "compiled", "initializers", "tables", "lists", "fences"),
         name=st.none() | st.text(max_size=5),
     )
-    def name(self, one: Any, name: Any) -> None:
-        if one is not None and one.real is not None:
-            self.call(type(one.real).name.fset, one.real, name)
-            self.call(repr, one.real)
-            self.on(one, "set_private_data", name, name)
-            self.on(one, "get_private_data", name)
+    def name(self, shadow: Any, name: Any) -> None:
+        if shadow is not None and shadow.real is not None:
+            self.call(type(shadow.real).name.fset, shadow.real, name)
+            self.call(repr, shadow.real)
+            self.on(shadow, "set_private_data", name, name)
+            self.on(shadow, "get_private_data", name)
 
     @rule_of(device=one_of("devices"), number=st.integers(0, len(DESCS) - 1), value=st.integers(0, 9))
     def evaluate(self, device: Any, number: int, value: int) -> None:
@@ -130,17 +130,17 @@ class Memory(RuleBasedStateMachine):
     )
     def create_buffer(self, device: Any, size: int, name: Any, fill: int | None) -> Any:
         real = self.on(device, "create_buffer", size, name)
-        made = self.wrapped(BufferShadow, real, device, content=np.zeros(size, np.uint8), known=np.ones(size, bool))
-        if made is not None:
-            device.buffers.append(made)
+        buffer = self.wrapped(BufferShadow, real, device, content=np.zeros(size, np.uint8), known=np.ones(size, bool))
+        if buffer is not None:
+            device.buffers.append(buffer)
         if fill is not None:
-            self.write(made, 0, bytes((fill + 37 * number) % 256 for number in range(size)))
-        return made
+            self.write(buffer, 0, bytes((fill + 37 * number) % 256 for number in range(size)))
+        return buffer
 
     @rule_of(device=one_of("devices"), size=st.sampled_from(NO_SIZES))
     def create_no_buffer(self, device: Any, size: Any) -> None:
-        made = self.on(device, "create_buffer", size)
-        self.monitor.check(isinstance(made, Refused), "accepted", "Device.create_buffer", f"{size} bytes")
+        result = self.on(device, "create_buffer", size)
+        self.monitor.check(isinstance(result, Refused), "accepted", "Device.create_buffer", f"{size} bytes")
 
     @rule_of(
         buffer=one_of("buffers"), offset=st.integers(0, 70) | st.sampled_from(NO_OFFSETS), data=st.binary(max_size=80)
@@ -196,13 +196,13 @@ class Memory(RuleBasedStateMachine):
         if chance == 0:
             self.on(buffer, "release")
 
-    @rule_of(one=one_of("buffers", "compiled", "tables", "lists", "fences", "readbacks"))
-    def drop(self, one: Any) -> None:
+    @rule_of(shadow=one_of("buffers", "compiled", "tables", "lists", "fences", "readbacks"))
+    def drop(self, shadow: Any) -> None:
         """One reference goes, be it the last or not; garbage is collected."""
-        if one is not None:
-            one.real = None
-            for made in self.pools.values():
-                made[:] = [other for other in made if other is not one]
+        if shadow is not None:
+            shadow.real = None
+            for pool in self.pools.values():
+                pool[:] = [other for other in pool if other is not shadow]
         gc.collect(0)
 
     def teardown(self) -> None:
@@ -217,5 +217,5 @@ class Memory(RuleBasedStateMachine):
             self.on(device, "remove", "the end")
 
 
-def real_of(one: Any) -> Any:
-    return one.real if isinstance(one, Shadow) else one
+def real_of(value: Any) -> Any:
+    return value.real if isinstance(value, Shadow) else value

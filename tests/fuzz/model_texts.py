@@ -26,12 +26,12 @@ def model_of(desc: OperatorDesc) -> Json:
                 continue
             name = slot.label
             resources[name] = _resource(slot.tensor)
-            given = owned if slot.tensor.owned_by_dml else bindings
+            names = owned if slot.tensor.owned_by_dml else bindings
             key = to_directml(slot.field)
             if slot.position is None:
-                given[key] = name
+                names[key] = name
             else:
-                given.setdefault(key, []).append(name)
+                names.setdefault(key, []).append(name)
     outputs = [slot.label for slot in desc.outputs if slot.tensor is not None]
     operator = {"type": desc.operator, "desc": _fields(desc), **({"bindings": owned} if owned else {})}
     commands = [{"type": "dispatch", "dispatchable": "operator", "bindings": bindings}]
@@ -69,7 +69,7 @@ _SPELLINGS: tuple[tuple[type[Any], Callable[[Any], Any]], ...] = (
     (OperatorDesc, lambda value: {"type": value.operator, "desc": _fields(value)}),
     (ScaleBias, lambda value: {"Scale": _value(value.scale), "Bias": _value(value.bias)}),
     (Size2D, lambda value: {"Width": value.width, "Height": value.height}),
-    (tuple, lambda value: [_value(one) for one in value]),
+    (tuple, lambda value: [_value(item) for item in value]),
     (IntEnum, lambda value: value.name),
     (float, lambda value: value if math.isfinite(value) else str(value)),
 )

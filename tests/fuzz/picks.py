@@ -51,13 +51,13 @@ class Pools(defaultdict[str, list[Any]]):
     def resolve(self, value: Any) -> Any:
         """The object that a pick means; those that a list of picks means."""
         if isinstance(value, list | tuple):
-            found = [self.resolve(one) for one in value]
-            return type(value)(found)
+            items = [self.resolve(item) for item in value]
+            return type(value)(items)
         if not isinstance(value, Pick):
             return value
-        made = [one for kind in value.kinds for one in self[kind]]
+        candidates = [candidate for kind in value.kinds for candidate in self[kind]]
         # Small numbers are the latest objects: what is done to these follows on what was done before.
-        return made[-1 - value.number % len(made)] if made else None
+        return candidates[-1 - value.number % len(candidates)] if candidates else None
 
 
 def rule_of(target: str = "", /, **strategies: Any) -> Callable[[Method], Method]:
@@ -66,11 +66,11 @@ def rule_of(target: str = "", /, **strategies: Any) -> Callable[[Method], Method
     def decorate(method: Method) -> Method:
         @functools.wraps(method)
         def act(self: Any, *args: Any, **kwargs: Any) -> Any:
-            given = [self.pools.resolve(one) for one in args]
-            made = method(self, *given, **{name: self.pools.resolve(one) for name, one in kwargs.items()})
-            if target and made is not None:
-                self.pools[target].append(made)
-            return made
+            arguments = [self.pools.resolve(arg) for arg in args]
+            result = method(self, *arguments, **{name: self.pools.resolve(value) for name, value in kwargs.items()})
+            if target and result is not None:
+                self.pools[target].append(result)
+            return result
 
         wrapped: Method = rule(**({"target": _MADE} if target else {}), **strategies)(act)
         return wrapped

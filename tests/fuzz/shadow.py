@@ -201,14 +201,14 @@ class Dispatched:
             self._execute(target)
             return
         for number, operator in enumerate(self.bound.operators):
-            given = self.bound.inputs[number] if self.bound.inputs else None
+            places = self.bound.inputs[number] if self.bound.inputs else None
             output = self.bound.outputs[number] if self.bound.outputs else None
-            self._initialize(operator, given, output)
+            self._initialize(operator, places, output)
 
-    def _initialize(self, operator: OperatorShadow, given: Any, output: Place | None) -> None:
+    def _initialize(self, operator: OperatorShadow, places: Any, output: Place | None) -> None:
         for index, slot in enumerate(operator.desc.inputs):
             if slot.tensor is not None and slot.tensor.owned_by_dml:
-                operator.owned[index] = None if given is None else given[index].bytes(slot.tensor)
+                operator.owned[index] = None if places is None else places[index].bytes(slot.tensor)
         size = operator.properties.persistent_resource_size
         if output is not None and size:
             output.buffer.forget(output.offset, size)
@@ -219,8 +219,8 @@ class Dispatched:
         if self.bound.temporary is not None:
             size = target.properties.temporary_resource_size
             self.bound.temporary.buffer.forget(self.bound.temporary.offset, size)
-        wanted = [slot for slot in target.desc.inputs if slot.tensor is not None]
-        if sum(array is not None for array in arrays) < len(wanted):
+        required = [slot for slot in target.desc.inputs if slot.tensor is not None]
+        if sum(array is not None for array in arrays) < len(required):
             for slot, place in zip(target.desc.outputs, self.bound.outputs, strict=True):
                 if slot.tensor is not None and place is not None:
                     place.buffer.forget(place.offset, slot.tensor.byte_size)
@@ -234,8 +234,8 @@ class Dispatched:
         if slot.tensor is None:
             return None
         if slot.tensor.owned_by_dml:
-            kept = target.persistent
-            raw = target.owned.get(index) if kept and kept[0].buffer.version == kept[1] else None
+            persistent = target.persistent
+            raw = target.owned.get(index) if persistent and persistent[0].buffer.version == persistent[1] else None
         else:
             place = self.bound.inputs[index]
             raw = None if place is None else place.bytes(slot.tensor)

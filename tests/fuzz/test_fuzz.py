@@ -50,7 +50,9 @@ def requires(adapter: str) -> None:
 
 def report(tally: Tally) -> str:
     """The findings, and how to see each again."""
-    return "\n\n".join(f"{one.kind} at {one.place}\n{one.command}\n{one.detail}" for one in tally.findings.values())
+    return "\n\n".join(
+        f"{finding.kind} at {finding.place}\n{finding.command}\n{finding.detail}" for finding in tally.findings.values()
+    )
 
 
 @pytest.mark.parametrize(("target", "adapter"), SHORT, ids=map("-".join, SHORT))
@@ -72,9 +74,9 @@ def test_what_was_found_stays_mended(adapter):
 
 def test_what_goes_wrong_is_found_with_its_seed():
     """What each seed of ``faults`` does; the campaign goes on after an abort and a hang."""
-    found = []
-    tally = run_seeds("faults", "numpy", 0, 4, call_limit=5, on_finding=found.append)
-    tally.update(run_seeds("faults", "numpy", 4, 4, on_finding=found.append))
+    findings = []
+    tally = run_seeds("faults", "numpy", 0, 4, call_limit=5, on_finding=findings.append)
+    tally.update(run_seeds("faults", "numpy", 4, 4, on_finding=findings.append))
     kinds = {
         (1, "KeyError"),
         (2, "abort"),
@@ -85,11 +87,11 @@ def test_what_goes_wrong_is_found_with_its_seed():
         (7, "KeyError"),
     }
     # Memory takes its time, too.
-    assert {(one.seed, one.kind) for one in found} - {(5, "slow")} == kinds
-    assert found[2].place == "tests/fuzz/targets/faults.py:<lambda>"
-    assert found[0].command == "scripts/fuzz --target faults --adapter numpy --seed 1"
+    assert {(finding.seed, finding.kind) for finding in findings} - {(5, "slow")} == kinds
+    assert findings[2].place == "tests/fuzz/targets/faults.py:<lambda>"
+    assert findings[0].command == "scripts/fuzz --target faults --adapter numpy --seed 1"
     # The two exceptions of one kind at one place are one finding, met twice.
-    assert (tally.seeds, tally.counts[found[0].key]) == (8, 2)
+    assert (tally.seeds, tally.counts[findings[0].key]) == (8, 2)
 
 
 @pytest.mark.parametrize("method", ["copy", "write"])
@@ -114,7 +116,7 @@ def test_messages_are_bounded_and_exceptions_documented():
 
     for error in (dmlgpu.InvalidArgument("x"), TypeError("x"), dmlgpu.DmlError("x" * 5000)):
         monitor.call(fail, error)
-    assert [(one.kind, one.place) for one in monitor.findings] == [
+    assert [(finding.kind, finding.place) for finding in monitor.findings] == [
         ("TypeError", "tests/fuzz/test_fuzz.py:fail"),
         ("long message", "tests/fuzz/test_fuzz.py:fail"),
     ]

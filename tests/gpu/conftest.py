@@ -17,9 +17,9 @@ def _identifier(info: AdapterInfo) -> str:
 
 
 def _parameters() -> list[object]:
-    found: list[object] = [pytest.param(info, id=_identifier(info)) for info in adapters()]
+    parameters: list[object] = [pytest.param(info, id=_identifier(info)) for info in adapters()]
     reason = "wgpu finds no adapter on this machine, not even a software one"
-    return found or [pytest.param(None, id="none", marks=pytest.mark.skip(reason=reason))]
+    return parameters or [pytest.param(None, id="none", marks=pytest.mark.skip(reason=reason))]
 
 
 @pytest.fixture(scope="session", params=_parameters())

@@ -41,13 +41,13 @@ def run_over(
             backend.write(buffers[-1], 0, data)
         return Range(buffers[-1], 0, size)
 
-    given = iter(arrays)
+    remaining = iter(arrays)
     bound: list[Range | None] = []
     owned: list[Range | None] = []
     for slot in desc.inputs:
         where = None
         if slot.tensor is not None:
-            where = place(slot.tensor.byte_size, slot.tensor.encode(next(given)))
+            where = place(slot.tensor.byte_size, slot.tensor.encode(next(remaining)))
         is_owned = slot.tensor is not None and slot.tensor.owned_by_dml
         bound.append(None if is_owned and executable.persistent_size else where)
         owned.append(where if is_owned else None)

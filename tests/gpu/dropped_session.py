@@ -53,16 +53,16 @@ def main(adapter: str) -> int:
     before = resident()
     for length in LENGTHS:
         session.run({"x": np.zeros((60, length), np.float32)})
-        estimate = session._runner._parts.info.size / 2**20
+        estimate = session._runner._stages.info.size / 2**20
         if estimate > LEAST_ESTIMATED:
             break
     grown = resident() - before
     del session
     deadline = time.monotonic() + 10
-    while (kept := resident() - before) > grown / 2 and time.monotonic() < deadline:
+    while (unreleased := resident() - before) > grown / 2 and time.monotonic() < deadline:
         time.sleep(0.05)
-    print(f"{grown:.1f} MiB grown, {estimate:.1f} MiB estimated, {kept:.1f} MiB kept")
-    return int(kept > grown / 2)
+    print(f"{grown:.1f} MiB grown, {estimate:.1f} MiB estimated, {unreleased:.1f} MiB kept")
+    return int(unreleased > grown / 2)
 
 
 if __name__ == "__main__":

@@ -21,9 +21,9 @@ from dmlgpu.compiler.plan import (
     Lookup,
     Map,
     Plan,
+    PlanTensor,
     Role,
     Source,
-    Tensor,
     View,
     apply,
     constants,
@@ -73,10 +73,10 @@ class Inputs:
         desc = TensorDesc(DataType.from_numpy(array.dtype), (extent,), (0,))
         return Node(self._tensor(desc, array.view(np.uint8), View.RAW), np.broadcast_to(array, (extent,)))
 
-    def _tensor(self, desc: TensorDesc, content: NDArray[np.uint8], view: View) -> Tensor:
+    def _tensor(self, desc: TensorDesc, content: NDArray[np.uint8], view: View) -> PlanTensor:
         self.descs.append(desc)
         self.contents.append(content)
-        return Tensor.of(Role.INPUT, len(self.descs) - 1, desc, view)
+        return PlanTensor.of(Role.INPUT, len(self.descs) - 1, desc, view)
 
 
 def subtract(a: Node, b: Node) -> Node:
@@ -152,7 +152,7 @@ def map_plan(node: Node, strides: Sequence[int] | None = None) -> tuple[Plan, Te
     """The plan that stores a tree, and the description of its output."""
     desc = TensorDesc(node.data_type, node.value.shape, None if strides is None else tuple(strides))
     body = node.source if isinstance(node.source, Body) else sources.identity(node.source)
-    return Plan("TEST", (Map("map", body, Tensor.of(Role.OUTPUT, 0, desc)),)), desc
+    return Plan("TEST", (Map("map", body, PlanTensor.of(Role.OUTPUT, 0, desc)),)), desc
 
 
 def compiled(plan: Plan, target: Target) -> Program:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dmlgpu.compiler.plan import Role
-from dmlgpu.compiler.program import Kernel, Program, Slot
+from dmlgpu.compiler.program import Program, RenderedKernel, Slot
 from dmlgpu.runtime.wgpu import GpuBackend
 
 
@@ -22,13 +22,15 @@ def shader(statement: str, slots: int, immediates: bool, size: int = 64) -> str:
     )
 
 
-def kernel(backend: GpuBackend, statement: str, slots: list[Slot], grid: int = 1, label: str = "kernel") -> Kernel:
+def kernel(
+    backend: GpuBackend, statement: str, slots: list[Slot], grid: int = 1, label: str = "kernel"
+) -> RenderedKernel:
     """A kernel for an executor with or without immediates."""
     text = shader(statement, len(slots), backend.target.has("immediates"))
-    return Kernel(label, text, tuple(slots), (grid, 1, 1))
+    return RenderedKernel(label, text, tuple(slots), (grid, 1, 1))
 
 
-def program(backend: GpuBackend, *kernels: Kernel, **rest: object) -> Program:
+def program(backend: GpuBackend, *kernels: RenderedKernel, **rest: object) -> Program:
     """A program for an executor with or without immediates."""
     return Program("TEST", kernels, immediates=backend.target.has("immediates"), **rest)  # type: ignore[arg-type]
 

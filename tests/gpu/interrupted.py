@@ -105,10 +105,10 @@ class Exponentials:
         self.device.queue.execute([self.list])
         return self.target.read_async()
 
-    def check(self, value: float, found: np.ndarray | None = None) -> None:
-        """Compare with NumPy what is found or computed."""
-        found = self.compute(value) if found is None else found
-        np.testing.assert_allclose(found, np.exp(np.full(COUNT, value, np.float32)), rtol=1e-6)
+    def check(self, value: float, result: np.ndarray | None = None) -> None:
+        """Compare a result with NumPy's; it is computed if left out."""
+        result = self.compute(value) if result is None else result
+        np.testing.assert_allclose(result, np.exp(np.full(COUNT, value, np.float32)), rtol=1e-6)
 
 
 def storm(adapter: str, rounds: int) -> None:

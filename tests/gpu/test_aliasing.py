@@ -13,7 +13,7 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.plan import Role
-from dmlgpu.compiler.program import Kernel, Program, Slot
+from dmlgpu.compiler.program import Program, RenderedKernel, Slot
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.runtime.executor import Range, Resources
 from dmlgpu.runtime.wgpu import GpuBackend
@@ -62,10 +62,10 @@ class Arena:
         self.backend.write(self.buffer, 0, self.content)
         resources = Resources(tuple(map(self.range, inputs)), (self.range(output),))
         assert self.backend.wait(self.backend.submit(self.backend.compile(desc).bind(resources)))
-        found, (start, size) = self.backend.read(self.buffer, 0, self.content.size), self.ranges[output]
-        np.testing.assert_array_equal(desc.outputs[0].tensor.decode(found[start : start + size]), expected)
-        found[start : start + size] = self.content[start : start + size]
-        np.testing.assert_array_equal(found, self.content)
+        memory, (start, size) = self.backend.read(self.buffer, 0, self.content.size), self.ranges[output]
+        np.testing.assert_array_equal(desc.outputs[0].tensor.decode(memory[start : start + size]), expected)
+        memory[start : start + size] = self.content[start : start + size]
+        np.testing.assert_array_equal(memory, self.content)
 
 
 @pytest.mark.parametrize("name", TYPES)
@@ -118,7 +118,7 @@ def test_a_shared_binding_beyond_the_limit_is_refused_by_name(backend: GpuBacken
     limit = backend.target.max_binding_size // 4 * 4
     size = limit // 2 + 4
     slots = (Slot(Role.TEMPORARY, 0, 0, size), Slot(Role.TEMPORARY, 0, limit // 2, size))
-    program = Program("TEST", (Kernel("k", "", slots, (1, 1, 1)),), immediates=backend.target.has("immediates"))
+    program = Program("TEST", (RenderedKernel("k", "", slots, (1, 1, 1)),), immediates=backend.target.has("immediates"))
     with pytest.raises(NotSupported) as caught:
         backend.prepare(program)
     assert str(caught.value) == (

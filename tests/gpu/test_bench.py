@@ -70,9 +70,9 @@ def test_ceilings_are_found(backend: GpuBackend, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(ceilings, "_ROUND_SECONDS", 0.0)
     monkeypatch.setattr(ceilings, "_WORKGROUPS", (8,))
     before = backend.allocated
-    found = ceilings.measure_ceilings(Device.from_backend(backend))
-    assert min(found.copy, found.multiply_add, found.launch, found.submission) > 0
-    assert found.source in ("gpu", "wall clock")
+    measured = ceilings.measure_ceilings(Device.from_backend(backend))
+    assert min(measured.copy, measured.multiply_add, measured.launch, measured.submission) > 0
+    assert measured.source in ("gpu", "wall clock")
     assert backend.allocated == before
 
 
@@ -81,8 +81,8 @@ def test_the_copy_copies_all(backend: GpuBackend) -> None:
     source, result = (backend.create_buffer(values.nbytes, "copy") for _ in range(2))
     backend.write(source, 0, values.view(np.uint8))
     shader = backend.compile_shader(ceilings.copy_kernel(64, 4, 2), "main", {}, {0: "storage", 1: "storage"}, "copy")
-    ranges = {number: Range(one, 0, values.nbytes) for number, one in enumerate((source, result))}
+    ranges = {number: Range(buffer, 0, values.nbytes) for number, buffer in enumerate((source, result))}
     backend.wait(backend.submit(shader.bind(ranges, (2, 2, 1))))
     assert np.array_equal(backend.read(result, 0, values.nbytes).view(np.uint32), values)
-    for one in (source, result):
-        backend.destroy_buffer(one)
+    for buffer in (source, result):
+        backend.destroy_buffer(buffer)

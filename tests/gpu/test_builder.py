@@ -21,13 +21,13 @@ def results(device: Device, policy: str) -> tuple[np.ndarray, ...]:
     pooled = dml.max_pooling(features, (2, 2), strides=(2, 2)).output
     scores = dml.reduce(pooled, ReduceFunction.AVERAGE, (2, 3))
     best = dml.top_k(scores, 1, 2)
-    arrays = [rng.standard_normal(one.desc.sizes).astype(np.float32) for one in graph.inputs]
+    arrays = [rng.standard_normal(input.desc.sizes).astype(np.float32) for input in graph.inputs]
     return graph.evaluate([best.output_value, best.output_index, pooled > 1.5, 1 / (pooled + 1)], arrays)
 
 
 def test_a_network_agrees_with_the_host_under_both_policies(backend: GpuBackend) -> None:
     expected = results(Device("numpy"), "default")
     for policy in ("default", "interleaved_channel"):
-        for got, wanted in zip(results(Device.from_backend(backend), policy), expected, strict=True):
-            assert got.dtype == wanted.dtype
-            np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
+        for got, want in zip(results(Device.from_backend(backend), policy), expected, strict=True):
+            assert got.dtype == want.dtype
+            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)

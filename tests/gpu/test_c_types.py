@@ -23,23 +23,23 @@ NAMES = ["Flags", "Limits *", "Limits[]", "Limits []", "Done", "void(Limits, Fla
 
 def headed(header: str = HEADER) -> cffi.FFI:
     """An FFI that has read a header."""
-    made = cffi.FFI()
-    made.cdef(header)
-    return made
+    ffi = cffi.FFI()
+    ffi.cdef(header)
+    return ffi
 
 
-def as_kept(one: cffi.FFI, text: str) -> tuple[object, bool]:
+def as_kept(ffi: cffi.FFI, text: str) -> tuple[object, bool]:
     """What cffi keeps of a text: the type, and whether the text names a function."""
-    with one._lock:
-        return one._typeof_locked(text)
+    with ffi._lock:
+        return ffi._typeof_locked(text)
 
 
-def assert_same(one: cffi.FFI, text: str, plain: cffi.FFI) -> None:
+def assert_same(ffi: cffi.FFI, text: str, plain: cffi.FFI) -> None:
     """What is kept of a text is what cffi finds by itself, and as another FFI has it."""
-    kept = one._parsed_types.pop(text)
-    assert as_kept(one, text) == kept  # an FFI has one object for a type, however it is asked
-    found, is_function = as_kept(plain, text)
-    assert (kept[0].cname, kept[0].kind, kept[1]) == (found.cname, found.kind, is_function)
+    looked_up = ffi._parsed_types.pop(text)
+    assert as_kept(ffi, text) == looked_up  # an FFI has one object for a type, however it is asked
+    parsed, is_function = as_kept(plain, text)
+    assert (looked_up[0].cname, looked_up[0].kind, looked_up[1]) == (parsed.cname, parsed.kind, is_function)
 
 
 @pytest.mark.parametrize("text", NAMES)
@@ -57,32 +57,32 @@ def test_types_of_wgpu_are_those_of_a_fresh_reading() -> None:
 
 
 def test_what_is_there_is_not_looked_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = headed()
-    flags = one.typeof("Flags")
+    ffi = headed()
+    flags = ffi.typeof("Flags")
     read: list[str] = []
-    parse = one._parser.parse_type
-    monkeypatch.setattr(one._parser, "parse_type", lambda text: read.append(text) or parse(text))
-    look_up_together(one, NAMES)
+    parse = ffi._parser.parse_type
+    monkeypatch.setattr(ffi._parser, "parse_type", lambda text: read.append(text) or parse(text))
+    look_up_together(ffi, NAMES)
     assert [text.count("Flags") for text in read] == [1]  # of the function's arguments
-    assert all(one.typeof(text) for text in NAMES if text != "void(Limits, Flags)")
+    assert all(ffi.typeof(text) for text in NAMES if text != "void(Limits, Flags)")
     assert len(read) == 1
-    assert one.typeof("Flags") is flags
+    assert ffi.typeof("Flags") is flags
 
 
 def test_a_header_that_lacks_a_type_is_left_alone() -> None:
-    one = headed()
-    look_up_together(one, ["Limits *", "Missing *"])
-    assert "Limits *" not in one._parsed_types
-    assert one.typeof("Limits *").kind == "pointer"
+    ffi = headed()
+    look_up_together(ffi, ["Limits *", "Missing *"])
+    assert "Limits *" not in ffi._parsed_types
+    assert ffi.typeof("Limits *").kind == "pointer"
 
 
 def test_another_ffi_stays_as_it_is() -> None:
     class Other:
         """One whose inside is different."""
 
-    one = Other()
-    look_up_together(one, NAMES)  # type: ignore[arg-type]
-    assert vars(one) == {}
+    stand_in = Other()
+    look_up_together(stand_in, NAMES)  # type: ignore[arg-type]
+    assert vars(stand_in) == {}
 
 
 SESSION = """

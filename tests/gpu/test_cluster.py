@@ -25,13 +25,13 @@ SUITE = "hazards"
 
 def drivers() -> dict[str, dict[str, str]]:
     """What brings each of the machine's software drivers alone, as far as they are there."""
-    found = {}
+    environments = {}
     for name, file in (("lavapipe", "lvp_icd"), ("SwiftShader", "vk_swiftshader")):
         for manifest in (path for path in machine_manifests() if path.name.startswith(file)):
-            found[name] = {"VK_DRIVER_FILES": str(manifest), "__EGL_VENDOR_LIBRARY_FILENAMES": os.devnull}
+            environments[name] = {"VK_DRIVER_FILES": str(manifest), "__EGL_VENDOR_LIBRARY_FILENAMES": os.devnull}
     if any(info.backend == "OpenGL" for info in adapters()):
-        found["OpenGL"] = {"VK_DRIVER_FILES": os.devnull}
-    return found
+        environments["OpenGL"] = {"VK_DRIVER_FILES": os.devnull}
+    return environments
 
 
 def comparable(outcome: Outcome) -> Outcome:
@@ -50,16 +50,17 @@ def test_every_driver_gets_every_case_once(tmp_path: Path):
         adapters = [adapter for adapter in cluster_.adapters if adapter.info.backend != "NumPy"]
         killer = threading.Thread(target=local.kill_one_at_work, args=(workers[:2],))
         killer.start()
-        found = [(adapter.info, outcome) for adapter, outcome in cluster_.run(adapters)]
+        outcomes = [(adapter.info, outcome) for adapter, outcome in cluster_.run(adapters)]
         killer.join()
     assert notes == []
     assert len(adapters) == len(environments)
-    assert Counter((info, outcome.case) for info, outcome in found) == Counter(
+    assert Counter((info, outcome.case) for info, outcome in outcomes) == Counter(
         (adapter.info, name) for adapter in adapters for name in names
     )
     alone = [
-        frozenset(map(comparable, run_cases(Job(SUITE, 0, environment=one), names))) for one in environments.values()
+        frozenset(map(comparable, run_cases(Job(SUITE, 0, environment=environment), names)))
+        for environment in environments.values()
     ]
     assert Counter(alone) == Counter(
-        frozenset(comparable(outcome) for info, outcome in found if info == adapter.info) for adapter in adapters
+        frozenset(comparable(outcome) for info, outcome in outcomes if info == adapter.info) for adapter in adapters
     )

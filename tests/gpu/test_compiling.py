@@ -31,10 +31,10 @@ def sums(backend: GpuBackend, values: list[int]) -> Program:
     return program(backend, *kernels)
 
 
-def run(backend: GpuBackend, given: Program) -> int:
+def run(backend: GpuBackend, program: Program) -> int:
     """What adding to 0 makes."""
     buffer = backend.create_buffer(256, "buffer")
-    work = backend.prepare(given).bind(Resources((), (Range(buffer, 0, 256),)))
+    work = backend.prepare(program).bind(Resources((), (Range(buffer, 0, 256),)))
     backend.wait(backend.submit(work))
     (result,) = set(backend.read(buffer, 0, 256).view(np.uint32).tolist())
     return result
@@ -53,9 +53,9 @@ def compiling(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[str], None
     def before_each(action: Callable[[str], None]) -> None:
         compile_one = GpuPipelines._compile
 
-        def compile_after(self: GpuPipelines, operator: str, one: Any, layout: Any) -> Any:
-            action(one.label)
-            return compile_one(self, operator, one, layout)
+        def compile_after(self: GpuPipelines, operator: str, kernel: Any, layout: Any) -> Any:
+            action(kernel.label)
+            return compile_one(self, operator, kernel, layout)
 
         monkeypatch.setattr(GpuPipelines, "_compile", compile_after)
 
@@ -65,13 +65,13 @@ def compiling(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[str], None
 def test_equal_kernels_of_a_program_are_compiled_once(
     fresh: GpuBackend, compiling: Callable[[Callable[[str], None]], None]
 ) -> None:
-    made: list[str] = []
-    compiling(made.append)
-    given = sums(fresh, [1, 2, 1, 3, 2, 1])
-    assert [one.label for one in fresh.prepare(given).new] == ["add 1", "add 2", "add 3"]
-    assert sorted(made) == ["add 1", "add 2", "add 3"]
-    assert run(fresh, given) == 10
-    assert len(made) == 3
+    labels: list[str] = []
+    compiling(labels.append)
+    program = sums(fresh, [1, 2, 1, 3, 2, 1])
+    assert [kernel.label for kernel in fresh.prepare(program).new] == ["add 1", "add 2", "add 3"]
+    assert sorted(labels) == ["add 1", "add 2", "add 3"]
+    assert run(fresh, program) == 10
+    assert len(labels) == 3
 
 
 def test_threads_that_make_equal_kernels_share_them(
@@ -80,14 +80,14 @@ def test_threads_that_make_equal_kernels_share_them(
     if fresh.info.backend != "OpenGL":  # whose pipelines are made in turn
         both = threading.Barrier(2, timeout=60)
         compiling(lambda _: both.wait() and None)
-    made: list[Any] = []
-    threads = [threading.Thread(target=lambda: made.append(fresh.prepare(add(fresh, 1)))) for _ in range(2)]
+    preparations: list[Any] = []
+    threads = [threading.Thread(target=lambda: preparations.append(fresh.prepare(add(fresh, 1)))) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert len(fresh._pipelines) == 1
-    assert sorted(len(one.new) for one in made) == [0, 1]
+    assert sorted(len(preparation.new) for preparation in preparations) == [0, 1]
 
 
 def test_the_first_kernel_that_does_not_compile_is_named(backend: GpuBackend) -> None:
@@ -140,24 +140,24 @@ def test_timings_tell_what_took_how_long(adapter: AdapterInfo) -> None:
     image = graph.input((1, 1, 4, 4))
     result = functions.activation_softmax1(image + graph.constant(np.ones((1, 1, 4, 4), np.float32)), axes=(3,))
     first, second = Device(adapter), Device(adapter)
-    timings, again, other = (one.compile_graph(graph.desc([result])).timings for one in (first, first, second))
-    for found in (timings, again, other):
-        assert isinstance(found, Timings)
-        assert min(found.planning, found.rendering, found.driver, found.upload) > 0
-        assert found.total == found.planning + found.rendering + found.driver + found.upload
+    timings, again, other = (device.compile_graph(graph.desc([result])).timings for device in (first, first, second))
+    for measured in (timings, again, other):
+        assert isinstance(measured, Timings)
+        assert min(measured.planning, measured.rendering, measured.driver, measured.upload) > 0
+        assert measured.total == measured.planning + measured.rendering + measured.driver + measured.upload
 
 
 def test_timings_count_the_translation_once(fresh: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     executable = fresh.prepare(sums(fresh, [1, 2]))
-    made = executable._timings
+    executable_timings = executable._timings
     waited: list[int] = []
     monkeypatch.setattr(fresh._queue, "is_done", lambda serial: False)
     monkeypatch.setattr(fresh._queue, "wait", waited.append)
     executable.translated_by(fresh._queue, 7)
     timings = executable.timings
     assert waited == [7]
-    assert timings.driver > made.driver
-    assert (timings.upload, timings.planning) == (made.upload, made.planning)
+    assert timings.driver > executable_timings.driver
+    assert (timings.upload, timings.planning) == (executable_timings.upload, executable_timings.planning)
     assert executable.timings == timings
     assert waited == [7]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dmlgpu.common.errors import ShaderError
-from dmlgpu.compiler.program import Kernel, Program
+from dmlgpu.compiler.program import Program, RenderedKernel
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.conformance.running.outcome import Status, Verdict
 from dmlgpu.conformance.running.watched_backend import WatchedBackend
@@ -57,7 +57,7 @@ def test_a_wrong_graph_names_the_kernels_of_the_compilation_that_is_wrong(
     assert len(GraphSuite().run(name, device).kernels) == 3
     monkeypatch.setattr(GraphExpectation, "verdicts", spoiled)
     outcome = GraphSuite().run(name, device)
-    assert (outcome.status, outcome.message) == (Status.FAIL, "graph output 0, fused")
+    assert (outcome.status, outcome.message) == (Status.FAIL, "output 0, fused")
     (fused,) = outcome.kernels
     assert "elementwise/element_wise_add" in fused and "reduction/reduce_sum_float" in fused
 
@@ -65,7 +65,9 @@ def test_a_wrong_graph_names_the_kernels_of_the_compilation_that_is_wrong(
 def test_kernels_are_told_before_they_are_compiled(adapter: AdapterInfo) -> None:
     texts: list[str] = []
     backend = WatchedBackend(adapter, texts.extend)
-    bad = Kernel("bad", "// ---- shaders/x/y.wgsl\n@compute @workgroup_size(1)\nfn main() { f(); }", (), (1, 1, 1))
+    bad = RenderedKernel(
+        "bad", "// ---- shaders/x/y.wgsl\n@compute @workgroup_size(1)\nfn main() { f(); }", (), (1, 1, 1)
+    )
     with pytest.raises(ShaderError):
         backend.prepare(Program("TEST", (bad,), immediates=backend.target.has("immediates")))
     assert texts == ["bad (x/y)"]

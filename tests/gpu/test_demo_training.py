@@ -23,5 +23,5 @@ def test_steps_are_the_references(backend: GpuBackend) -> None:
     for trainer in (ours, expected):
         trainer.advance(4)
     np.testing.assert_allclose(ours.losses(), expected.losses(), rtol=1e-3)
-    for name, found in ours.parameters().items():
-        np.testing.assert_allclose(found, expected.parameters()[name], atol=1e-3, err_msg=name)
+    for name, parameter in ours.parameters().items():
+        np.testing.assert_allclose(parameter, expected.parameters()[name], atol=1e-3, err_msg=name)

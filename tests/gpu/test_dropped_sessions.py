@@ -49,17 +49,17 @@ def test_pipelines_of_a_dropped_session_are_given_back(adapter: AdapterInfo) -> 
 
 def test_parts_of_a_living_session_are_bounded_in_bytes(adapter: AdapterInfo, monkeypatch: pytest.MonkeyPatch) -> None:
     device = Device(adapter)
-    monkeypatch.setattr(runner, "PART_BYTES", 1)
+    monkeypatch.setattr(runner, "STAGE_BYTES", 1)
     session = load(_softmax(), device)
     for columns in (3, 4, 5, 4):
         (result,) = session.run({"x": np.zeros((2, columns), np.float32)}).values()
         np.testing.assert_allclose(result, 1 / columns, rtol=1e-6)
-        info = session._runner._parts.info
+        info = session._runner._stages.info
         assert info.entries == 1  # the part of the run itself stays
         assert info.size > 1
     hits = info.hits
     session.run({"x": np.zeros((2, 4), np.float32)})
-    assert session._runner._parts.info.hits == hits + 1
+    assert session._runner._stages.info.hits == hits + 1
 
 
 def test_sizes_of_pipelines_are_those_of_the_driver(adapter: AdapterInfo, fresh: GpuBackend) -> None:

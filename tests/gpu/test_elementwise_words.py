@@ -28,8 +28,12 @@ PER_OPERATOR = 6
 def _names() -> Iterator[str]:
     for stem in STEMS:
         cases = OPERATOR_CASES[stem]
-        wide = [one for one in cases.combinations() if one.types[0].bits == 64 and not one.types[0].is_float]
-        yield from (f"{stem}-{cases.key_of(one)}" for one in wide[:: max(len(wide) // PER_OPERATOR, 1)])
+        wide = [
+            combination
+            for combination in cases.combinations()
+            if combination.types[0].bits == 64 and not combination.types[0].is_float
+        ]
+        yield from (f"{stem}-{cases.key_of(combination)}" for combination in wide[:: max(len(wide) // PER_OPERATOR, 1)])
 
 
 CAPABLE = [info for info in adapters() if "shader-int64" in info.features]

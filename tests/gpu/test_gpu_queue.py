@@ -70,9 +70,9 @@ def test_a_recording_runs_again_and_again(backend: GpuBackend) -> None:
         values = values + turn
         backend.write(a, high, words(values))
         assert backend.wait(backend.submit(recording))
-        found = [backend.read(one, start, 256).view(np.uint32) for one in (a, b, c, d) for start in (low, high)]
+        results = [backend.read(buffer, start, 256).view(np.uint32) for buffer in (a, b, c, d) for start in (low, high)]
         expected = [values + 3, values, values, 0 * values, values + 2, values + 1, values + 3, values + 3]
-        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(results, expected)
 
 
 def test_several_sequences_are_one_submission(backend: GpuBackend) -> None:
@@ -85,7 +85,7 @@ def test_several_sequences_are_one_submission(backend: GpuBackend) -> None:
     before = backend.submit()
     backend.write(a, 0, words(np.arange(64)))
     assert backend.submit(recordings[0], twos, recordings[1], recordings[0]) == before + 1
-    result = [backend.read(one, 0, 256).view(np.uint32) for one in (a, b, c)]
+    result = [backend.read(buffer, 0, 256).view(np.uint32) for buffer in (a, b, c)]
     np.testing.assert_array_equal(result, [np.arange(64) + more for more in (3, 4, 3)])
 
 

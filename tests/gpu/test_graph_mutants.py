@@ -26,7 +26,7 @@ from dmlgpu.compiler.graph.passes import (
     rewriting,
 )
 from dmlgpu.compiler.graph.passes.rewriting import Rewriting
-from dmlgpu.compiler.plan import Affine, Contract, Convolve, Tensor
+from dmlgpu.compiler.plan import Affine, Contract, Convolve, PlanTensor
 from dmlgpu.compiler.rewrites.sources import leaves
 from dmlgpu.compiler.schedule import memory
 from dmlgpu.conformance.suites.graphs import GraphExpectation
@@ -180,7 +180,7 @@ def _ignores_strides(copied: Any) -> Any:
 
 
 def _loses_offsets(affine_between: Any) -> Any:
-    def located(view: Tensor, written: Tensor) -> Any:
+    def located(view: PlanTensor, written: PlanTensor) -> Any:
         affine = affine_between(view, written)
         return None if affine is None else Affine((0,) * len(affine.start), affine.steps)
 

@@ -42,8 +42,8 @@ def test_cases_with_the_schedules_of_gpus(backend: GpuBackend, stem: str) -> Non
     for name in names[-SOME:]:
         case = OPERATOR_CASES[stem].case(name)
         inputs = case.inputs()
-        given = [array for array in inputs if array is not None]
-        (got,) = run_desc(backend, case.desc, given, target_for(backend, GPU))
+        arrays = [array for array in inputs if array is not None]
+        (got,) = run_desc(backend, case.desc, arrays, target_for(backend, GPU))
         (want,) = case.expected(inputs)
         np.testing.assert_array_equal(got.view(np.uint8), np.ascontiguousarray(want).view(np.uint8), name)
 
@@ -157,8 +157,8 @@ def scatter(desc_class: Any, data_type: DataType, places: int, count: int) -> An
 
 def arrays_of(desc: Any, source: Any, order: Any, updates: Any) -> list[Any]:
     """The inputs of such a scatter."""
-    given = (source, order.astype(np.uint32), updates)
-    return [array.reshape(slot.tensor.sizes) for array, slot in zip(given, desc.inputs, strict=True)]
+    arrays = (source, order.astype(np.uint32), updates)
+    return [array.reshape(slot.tensor.sizes) for array, slot in zip(arrays, desc.inputs, strict=True)]
 
 
 @pytest.mark.parametrize("profile", [CPU, GPU])

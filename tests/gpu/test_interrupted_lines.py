@@ -63,8 +63,8 @@ def _handlers_run(frame: FrameType) -> bool:
     """Return whether a signal handler could raise about where a frame is. None runs between the last call of a
     ``with`` and its ``__exit__(None, None, None)``, nor at the NOP of ``try``, which Python leaves out of the
     exception table of the ``with`` around it: what is locked would stay so."""
-    following = [one for one in _instructions(frame.f_code) if one.offset >= frame.f_lasti][:5]
-    nothing = [one.opname == "LOAD_CONST" and one.argval is None for one in following]
+    following = [instruction for instruction in _instructions(frame.f_code) if instruction.offset >= frame.f_lasti][:5]
+    nothing = [instruction.opname == "LOAD_CONST" and instruction.argval is None for instruction in following]
     leaves_with = any(all(nothing[first : first + 3]) for first in range(len(nothing) - 2))
     return following[0].opname != "NOP" and not leaves_with
 
@@ -101,11 +101,11 @@ def unraisable(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 def test_buffers(adapter: AdapterInfo, unraisable: list[Any]) -> None:
     """wgpu-py's own constructors: what was half made is given back."""
-    constructors = {one.__init__.__code__ for one in _api.GPUBuffer.__mro__[:-1] if "__init__" in vars(one)}
+    constructors = {cls.__init__.__code__ for cls in _api.GPUBuffer.__mro__[:-1] if "__init__" in vars(cls)}
     device = dmlgpu.Device(str(adapter))
     rounds = list(interrupted_at_lines(constructors.__contains__, lambda: device.create_buffer(256).release()))
     gc.collect()
-    assert [str(one.exc_value) for one in unraisable] == []
+    assert [str(event.exc_value) for event in unraisable] == []
     assert len(rounds) > 8
     device.remove()
 
@@ -140,7 +140,7 @@ def test_writes_executions_and_reads(adapter: AdapterInfo, unraisable: list[Any]
         assert compute(number) == [2 * number] * 64
         rounds += 1
     gc.collect()
-    assert [str(one.exc_value) for one in unraisable] == []
+    assert [str(event.exc_value) for event in unraisable] == []
     assert device.backend.allocated == allocated  # type: ignore[attr-defined]
     assert rounds > SAMPLES / 2
     device.remove()

@@ -37,8 +37,9 @@ def limited(adapter: AdapterInfo, size: int, profile: Profile) -> dmlgpu.Device:
 def test_cases_of_operators(adapter: AdapterInfo, limit: int, profile: Profile) -> None:
     """Conformance cases are right or refused by the limit; many of them bind in parts."""
     device = limited(adapter, limit, profile)
-    place = zlib.crc32(f"{profile} {limit}".encode()) % SHARE
-    names = [name for name in case_names("standard") if zlib.crc32(name.encode()) % SHARE == place]
+    share = SHARE * (8 if adapter.backend == "OpenGL" else 1)
+    place = zlib.crc32(f"{profile} {limit}".encode()) % share
+    names = [name for name in case_names("standard") if zlib.crc32(name.encode()) % share == place]
     right, parts = 0, 0
     for name in names:
         case = case_by_name(name)
@@ -57,7 +58,7 @@ def test_cases_of_operators(adapter: AdapterInfo, limit: int, profile: Profile) 
         sizes = [slot.tensor.byte_size for slot in (*case.desc.inputs, *case.desc.outputs) if slot.tensor is not None]
         parts += max(sizes) > limit
     assert right > len(names) // 5
-    assert parts > 3
+    assert parts > 0
     device.remove()
 
 

@@ -17,10 +17,10 @@ SUBTRACT = "element_wise_subtract-float32-2x3-packed-s0"
 @pytest.fixture(scope="module")
 def device() -> Iterator[Device]:
     """A device on the first adapter that runs shaders."""
-    found = next((info for info in adapters() if info.backend != "NumPy"), None)
-    if found is None:
+    gpu = next((info for info in adapters() if info.backend != "NumPy"), None)
+    if gpu is None:
         pytest.skip("no adapter that runs shaders")
-    device = Device(found)
+    device = Device(gpu)
     yield device
     device.remove()
 

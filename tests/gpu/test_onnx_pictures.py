@@ -21,21 +21,21 @@ def normal(*shape: int) -> np.ndarray:
 
 def compare(backend: GpuBackend, op_type: str, inputs: list[Any], outputs: int = 1, **attributes: Any) -> None:
     """Run a node on the adapter and on numpy."""
-    names = ["" if one is None else f"x{number}" for number, one in enumerate(inputs)]
-    made = [f"y{number}" for number in range(outputs)]
-    feeds = {name: one for name, one in zip(names, inputs, strict=True) if one is not None}
-    types = {name: helper.np_dtype_to_tensor_dtype(one.dtype) for name, one in feeds.items()}
+    names = ["" if input is None else f"x{number}" for number, input in enumerate(inputs)]
+    output_names = [f"y{number}" for number in range(outputs)]
+    feeds = {name: input for name, input in zip(names, inputs, strict=True) if input is not None}
+    types = {name: helper.np_dtype_to_tensor_dtype(feed.dtype) for name, feed in feeds.items()}
     graph = helper.make_graph(
-        [helper.make_node(op_type, names, made, **attributes)],
+        [helper.make_node(op_type, names, output_names, **attributes)],
         "test",
-        [helper.make_tensor_value_info(name, types[name], one.shape) for name, one in feeds.items()],
-        [helper.make_empty_tensor_value_info(name) for name in made],
+        [helper.make_tensor_value_info(name, types[name], feed.shape) for name, feed in feeds.items()],
+        [helper.make_empty_tensor_value_info(name) for name in output_names],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
-    wanted = load(model, "numpy").run(feeds)
-    for name, found in load(model, Device.from_backend(backend)).run(feeds).items():
-        assert found.dtype == wanted[name].dtype
-        np.testing.assert_allclose(found, wanted[name], rtol=1e-4, atol=1e-5)
+    expected = load(model, "numpy").run(feeds)
+    for name, result in load(model, Device.from_backend(backend)).run(feeds).items():
+        assert result.dtype == expected[name].dtype
+        np.testing.assert_allclose(result, expected[name], rtol=1e-4, atol=1e-5)
 
 
 def test_cubic(backend: GpuBackend) -> None:

@@ -23,22 +23,22 @@ def compare(
     backend: GpuBackend, nodes: list[Any], feeds: dict[str, Any], outputs: dict[str, int], weights: dict[str, Any]
 ) -> None:
     """Run a model on the adapter and on numpy: integers must be equal."""
-    types = {name: helper.np_dtype_to_tensor_dtype(one.dtype) for name, one in feeds.items()}
+    types = {name: helper.np_dtype_to_tensor_dtype(feed.dtype) for name, feed in feeds.items()}
     graph = helper.make_graph(
         nodes,
         "test",
-        [helper.make_tensor_value_info(name, types[name], one.shape) for name, one in feeds.items()],
+        [helper.make_tensor_value_info(name, types[name], feed.shape) for name, feed in feeds.items()],
         [helper.make_tensor_value_info(name, kind, None) for name, kind in outputs.items()],
         [numpy_helper.from_array(np.asarray(array), name) for name, array in weights.items()],
     )
     versions = [helper.make_opsetid("", 21), helper.make_opsetid(MICROSOFT, 1)]
     model = helper.make_model(graph, opset_imports=versions)
-    wanted = load(model, "numpy").run(feeds)
-    for name, found in load(model, Device.from_backend(backend)).run(feeds).items():
-        if found.dtype.kind == "f":
-            np.testing.assert_allclose(found, wanted[name], rtol=1e-5, atol=1e-5)
+    expected = load(model, "numpy").run(feeds)
+    for name, result in load(model, Device.from_backend(backend)).run(feeds).items():
+        if result.dtype.kind == "f":
+            np.testing.assert_allclose(result, expected[name], rtol=1e-5, atol=1e-5)
         else:
-            np.testing.assert_array_equal(found, wanted[name])
+            np.testing.assert_array_equal(result, expected[name])
 
 
 def test_quantised_network(backend: GpuBackend) -> None:

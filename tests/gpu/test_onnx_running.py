@@ -43,7 +43,7 @@ def test_a_fused_kernel_is_placed_profiled_and_its_weights_shared(device: Device
         x = rng.standard_normal(sizes).astype(np.float32)
         (expected,) = ReferenceEvaluator(model).run(None, {"x": x})
         np.testing.assert_allclose(session.run({"x": x})["y"], expected, rtol=1e-4, atol=1e-4)
-        placed = {one.node: one for one in session.placement}
+        placed = {placed_node.node: placed_node for placed_node in session.placement}
         assert placed["norm"].where == "none"
         assert all(placed[name].kernels for name in ("conv", "relu", "add"))
     profile = RunProfile()
@@ -82,8 +82,10 @@ def test_a_second_shape_uploads_no_weight_lays_none_out_and_compiles_what_is_new
     uploaded, texts, laid_out = [], [], []
     data, keep, compile_one = Weights.data, Weights.keep_laid_out, GpuPipelines._compile
     monkeypatch.setattr(Weights, "data", lambda self, number: uploaded.append(number) or data(self, number))
-    monkeypatch.setattr(Weights, "keep_laid_out", lambda *given: laid_out.append(given) or keep(*given))
-    monkeypatch.setattr(GpuPipelines, "_compile", lambda *given: texts.append(given[2].wgsl) or compile_one(*given))
+    monkeypatch.setattr(Weights, "keep_laid_out", lambda *arguments: laid_out.append(arguments) or keep(*arguments))
+    monkeypatch.setattr(
+        GpuPipelines, "_compile", lambda *arguments: texts.append(arguments[2].wgsl) or compile_one(*arguments)
+    )
     session = load(model, device)
     counts = []
     for height in (32, 40, 32):
@@ -122,20 +124,20 @@ def test_runs_hand_out_arrays_of_their_own_and_keep_the_memory_they_take(device:
     ]
     graph = helper.make_graph(nodes, "doubled", inputs, outputs)
     session = load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10), device)
-    pool, found = session_of(device).pool, []
-    given = [{"x": np.full(7, step, np.float32), "flags": np.arange(7) % 2 == step % 2} for step in range(5)]
-    for step, each in enumerate(given):
-        found.append(session.run(each))
+    pool, results = session_of(device).pool, []
+    runs = [{"x": np.full(7, step, np.float32), "flags": np.arange(7) % 2 == step % 2} for step in range(5)]
+    for step, each in enumerate(runs):
+        results.append(session.run(each))
         if step == 0:
-            allocations, kept = pool.allocations, pool.kept
-    for each, one in zip(given, found, strict=True):
-        np.testing.assert_array_equal(one["y"], 2 * each["x"])
-        np.testing.assert_array_equal(one["not_flags"], ~each["flags"])
-        assert all(array.flags.writeable for array in one.values())
-        assert one["x"] is not each["x"]
-        assert not np.shares_memory(one["x"], each["x"])
-    assert (pool.allocations, pool.kept) == (allocations, kept)
+            allocations, retained = pool.allocations, pool.kept
+    for each, result in zip(runs, results, strict=True):
+        np.testing.assert_array_equal(result["y"], 2 * each["x"])
+        np.testing.assert_array_equal(result["not_flags"], ~each["flags"])
+        assert all(array.flags.writeable for array in result.values())
+        assert result["x"] is not each["x"]
+        assert not np.shares_memory(result["x"], each["x"])
+    assert (pool.allocations, pool.kept) == (allocations, retained)
     # inputs that are on the device already, from the beginning of their memory and from within it
-    for there in (Tensor(given[1]["x"], device=device), Tensor(np.arange(9, dtype=np.float32), device=device)[2:]):
-        one = session.run({"x": there, "flags": given[0]["flags"]})
-        np.testing.assert_array_equal(one["y"], 2 * there.numpy())
+    for there in (Tensor(runs[1]["x"], device=device), Tensor(np.arange(9, dtype=np.float32), device=device)[2:]):
+        doubled = session.run({"x": there, "flags": runs[0]["flags"]})
+        np.testing.assert_array_equal(doubled["y"], 2 * there.numpy())

@@ -26,9 +26,9 @@ def test_layer(device: Device) -> None:
     outputs = ["Y", "Y_h", "Y_c"]
     rest: dict[str, Any] = {"direction": "bidirectional", "hidden_size": HIDDEN}
     model, feeds = model_of_node("LSTM", inputs, outputs, weights=(1, 2, 3), **rest)
-    found, wanted = load(model, device).run(feeds), expected_of(model, feeds)
-    for one, other in zip(found.values(), wanted, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+    results, expected = load(model, device).run(feeds), expected_of(model, feeds)
+    for result, other in zip(results.values(), expected, strict=True):
+        np.testing.assert_allclose(result, other, rtol=1e-4, atol=1e-5)
 
 
 def test_layer_of_8_bits(device: Device) -> None:
@@ -36,12 +36,12 @@ def test_layer_of_8_bits(device: Device) -> None:
     (w, *w_by), (r, *r_by) = quantised(weight, np.int8, per_gate=True), quantised(recurrence, np.uint8)
     rest: dict[str, Any] = {"direction": "bidirectional", "hidden_size": HIDDEN}
     inputs = [x, w, r, None, None, None, None, None, *w_by, *r_by]
-    given = {"weights": (1, 2, 8, 9, 10, 11), "domain": "com.microsoft", **rest}
-    model, feeds = model_of_node("DynamicQuantizeLSTM", inputs, ["Y", "Y_h"], **given)
-    floats = [dequantised(*one).transpose(0, 2, 1) for one in ((w, *w_by), (r, *r_by))]
-    wanted = expected_of(*model_of_node("LSTM", [x, *floats], ["Y", "Y_h"], **rest))
-    for one, other in zip(load(model, device).run(feeds).values(), wanted, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+    attributes = {"weights": (1, 2, 8, 9, 10, 11), "domain": "com.microsoft", **rest}
+    model, feeds = model_of_node("DynamicQuantizeLSTM", inputs, ["Y", "Y_h"], **attributes)
+    floats = [dequantised(*quantized).transpose(0, 2, 1) for quantized in ((w, *w_by), (r, *r_by))]
+    expected = expected_of(*model_of_node("LSTM", [x, *floats], ["Y", "Y_h"], **rest))
+    for result, other in zip(load(model, device).run(feeds).values(), expected, strict=True):
+        np.testing.assert_allclose(result, other, rtol=1e-4, atol=1e-5)
 
 
 def test_cache(device: Device) -> None:
@@ -61,8 +61,8 @@ def test_cache(device: Device) -> None:
         for number in range(3):
             feeds[f"x{number}"] = normal(1, 1, heads * size, seed=3 * step + number)
         feeds["x5"], feeds["x6"] = np.array([step], np.int32), np.array(step + 1, np.int32)
-        given = {name: feeds[name] for name in feeds if name not in ("x3", "x4")}
+        arrays = {name: feeds[name] for name in feeds if name not in ("x3", "x4")}
         y, feeds["x3"], feeds["x4"] = expected_of(model, feeds)
-        np.testing.assert_allclose(session.run(given)["y"], y, rtol=1e-4, atol=1e-5)
-    found = session.bound["x4"].numpy()[:, :, :3]
-    np.testing.assert_allclose(found, feeds["x4"][:, :, :3], rtol=1e-6)
+        np.testing.assert_allclose(session.run(arrays)["y"], y, rtol=1e-4, atol=1e-5)
+    cached = session.bound["x4"].numpy()[:, :, :3]
+    np.testing.assert_allclose(cached, feeds["x4"][:, :, :3], rtol=1e-6)

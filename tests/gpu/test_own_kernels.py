@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import dmlgpu
-from dmlgpu import InvalidArgument, InvalidState, NotSupported, ShaderError, Tensor
+from dmlgpu import ElementwiseKernel, InvalidArgument, InvalidState, Kernel, NotSupported, ShaderError, Tensor
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.runtime.shared import as_device
-from dmlgpu.tensors.kernels import ElementwiseKernel, Kernel
 
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "kernels.md"
 SAXPY = """
 struct Scale { factor: f32, shift: f32 }
 
@@ -152,3 +157,16 @@ def test_tracing_is_refused(device: dmlgpu.Device) -> None:
 def test_the_reference_runs_no_shaders() -> None:
     with pytest.raises(NotSupported, match="kernels in WGSL need a GPU adapter"):
         Kernel(DOUBLE)(X, X, device="numpy")
+
+
+def test_the_page_runs_as_it_is_written(adapter: AdapterInfo, tmp_path: Path) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) == 4
+    script = tmp_path / "page.py"
+    script.write_text("\n".join(blocks), encoding="utf-8")
+    environment = {**os.environ, "DMLGPU_ADAPTER": str(adapter)}
+    result = subprocess.run(
+        [sys.executable, script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    assert len(re.findall(r"11 rounds\)", result.stdout)) == 2

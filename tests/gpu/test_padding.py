@@ -49,9 +49,9 @@ def is_padding(tensor: TensorDesc) -> NDArray[np.bool_]:
     """Which bits of a tensor's bytes belong to no element."""
     bits = tensor.data_type.bits
     first = element_offsets(tensor.sizes, tensor.element_strides).reshape(-1, 1) * bits
-    found = np.ones(8 * tensor.byte_size, bool)
-    found[first + np.arange(bits)] = False
-    return found
+    unused = np.ones(8 * tensor.byte_size, bool)
+    unused[first + np.arange(bits)] = False
+    return unused
 
 
 def as_bits(content: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -72,6 +72,6 @@ def test_no_bit_beside_the_elements_changes(backend: GpuBackend, name: str, prof
     expected = run_over(backend, case.desc, arrays, target, before)
     got = run_over(backend, case.desc, arrays, replace(target, preserves_padding=True), before)
     padding = [is_padding(tensor) for tensor in outputs]
-    assert any(found.any() for found in padding)
+    assert any(bits.any() for bits in padding)
     for old, want, new, gap in zip(before, expected, got, padding, strict=True):
         np.testing.assert_array_equal(as_bits(new), np.where(gap, as_bits(old), as_bits(want)))

@@ -32,12 +32,12 @@ def test_children_that_keep_outputs_say_which_kernels_ran(adapter, tmp_path):
 def test_an_adapter_agrees_with_numpy(adapter):
     known = adapters()
     jobs = {"adapter": Job("operators", known.index(adapter)), "numpy": Job("operators", len(known) - 1)}
-    found = [
+    pairs = [
         pair
         for pairs in run_pairwise(jobs, as_output_suite(suite_by_name("operators"), "operators"), NAMES)
         for pair in pairs
     ]
-    assert [pair.case for pair in found] == list(NAMES)
-    assert [pair.agreement for pair in found] == [Agreement.AGREE] * len(NAMES), found
-    assert [pair.distance.differing for pair in found if pair.tolerance == "exact"] == [0, 0]
-    assert all(pair.distance.elements for pair in found)
+    assert [pair.case for pair in pairs] == list(NAMES)
+    assert [pair.agreement for pair in pairs] == [Agreement.AGREE] * len(NAMES), pairs
+    assert [pair.distance.differing for pair in pairs if pair.tolerance == "exact"] == [0, 0]
+    assert all(pair.distance.elements for pair in pairs)

@@ -128,7 +128,7 @@ def test_a_dropped_device_gives_everything_back_at_once(adapter: AdapterInfo, wi
     compiled = device.compile_operator(device.create_operator(desc))
     alive = weakref.ref(device.backend), weakref.ref(device.parent)
     del device, compiled
-    assert [one() for one in alive] == [None, None]
+    assert [reference() for reference in alive] == [None, None]
     assert native_pipelines() == before
 
 
@@ -139,7 +139,7 @@ def test_a_device_may_be_dropped_before_its_work_is_done(adapter: AdapterInfo, w
     backend.submit(executable.bind(Resources((Range(source, 0, 256),), (Range(target, 0, 256),))) * 1000)
     alive = weakref.ref(backend), weakref.ref(backend.wgpu_device)
     del backend, executable, source, target
-    assert [one() for one in alive] == [None, None]
+    assert [reference() for reference in alive] == [None, None]
     native.Reply("WGPUQueueWorkDoneCallback")
     assert not any(reply.statuses for reply in native._expected)
 
@@ -200,11 +200,11 @@ def test_opengl_gets_back_what_is_dropped_while_another_thread_works(
 
 
 def test_memory_is_flat_once_the_caches_are_full() -> None:
-    found = [info for info in dmlgpu.adapters() if info.backend == "Vulkan" and info.is_software]
-    if not found or not sys.platform.startswith("linux"):
+    software = [info for info in dmlgpu.adapters() if info.backend == "Vulkan" and info.is_software]
+    if not software or not sys.platform.startswith("linux"):
         pytest.skip("the memory of pipelines is the process's own only with a Vulkan driver in software, on Linux")
     # Without bounds, 24 shapes take some 20 MiB.
-    arguments = ["shapes", "--count", "30", "--entries", "6", "--growth", "8", "--adapter", str(found[0])]
+    arguments = ["shapes", "--count", "30", "--entries", "6", "--growth", "8", "--adapter", str(software[0])]
     quick = {**os.environ, "GALLIVM_PERF": "nopt"}  # Mesa's driver leaves optimizations out
     done = subprocess.run([sys.executable, SOAK, *arguments], capture_output=True, text=True, env=quick, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -57,7 +57,7 @@ class TestReadbacks(Readbacks):
     """On every adapter of the machine, with and without memory that can be read in place."""
 
 
-def test_nothing_is_made_for_a_frame_once_warm(device: Device, made: Counter[str]) -> None:
+def test_nothing_is_made_for_a_frame_once_warm(device: Device, creations: Counter[str]) -> None:
     frames = Frames(device, 3)
     pending: list[Any] = []
 
@@ -73,9 +73,9 @@ def test_nothing_is_made_for_a_frame_once_warm(device: Device, made: Counter[str
 
     run(range(6))
     allocated = device.backend.allocated  # type: ignore[attr-defined]
-    made.clear()
+    creations.clear()
     run(range(6, 12))
-    assert set(made) == ONE_SHOT, made
+    assert set(creations) == ONE_SHOT, creations
     assert device.backend.allocated == allocated  # type: ignore[attr-defined]
 
 
@@ -135,20 +135,20 @@ def test_giving_memory_back_waits_for_no_thread(new_device: Callable[..., Device
 
 
 def test_staging_buffers_are_kept_within_limits(
-    new_device: Callable[..., Device], made: Counter[str], monkeypatch: pytest.MonkeyPatch
+    new_device: Callable[..., Device], creations: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device = new_device()
     monkeypatch.setattr(transfers, "_MOST_KEPT_STAGING", 3)
     monkeypatch.setattr(transfers, "_MOST_KEPT_BYTES", 1 << 20)
     buffer = device.create_buffer(2 << 20)
-    made.clear()
+    creations.clear()
 
     def read(count: int, size: int) -> int:
         """Read so many times at once, and return how many staging buffers were made for it."""
-        before = made["GPUBuffer"]
+        before = creations["GPUBuffer"]
         for readback in [buffer.read_async(0, size) for _ in range(count)]:
             assert not readback.result().any()
-        return made["GPUBuffer"] - before
+        return creations["GPUBuffer"] - before
 
     assert read(5, 256) == 5
     assert read(5, 256) == 2

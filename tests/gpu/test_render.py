@@ -15,7 +15,7 @@ import pytest
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import NotSupported, ShaderError
-from dmlgpu.compiler.plan import Map, Plan, Reduce, Reduction, Role, Tensor, View, apply, constants
+from dmlgpu.compiler.plan import Map, Plan, PlanTensor, Reduce, Reduction, Role, View, apply, constants
 from dmlgpu.compiler.schedule import schedule
 from dmlgpu.compiler.schedule.launch import choose_walk
 from dmlgpu.compiler.schedule.steps.maps import ScheduledMap, ScheduledWordRows
@@ -349,7 +349,7 @@ def run_rows(
     limit = None if longest is None else 4 * longest
     target = replace(backend.target.exact, profile=profile, loop_limit=limit)
     axes = (source.value.ndim - 1,)
-    plan = Plan("TEST", (Reduce("", reduction, source.source, axes, Tensor.of(Role.OUTPUT, 0, output)),))
+    plan = Plan("TEST", (Reduce("", reduction, source.source, axes, PlanTensor.of(Role.OUTPUT, 0, output)),))
     steps = schedule(plan, target).steps
     assert [step.schedule for step in steps if isinstance(step, ScheduledReduce)] == expected
     return run_plan(backend, inputs, plan, output, target)
@@ -443,12 +443,12 @@ def test_nibbles_are_moved_and_computed_on(
     inputs = Inputs()
     inputs.descs += [desc, desc]
     inputs.contents += [desc.encode(a, POISON), desc.encode(b, POISON)]
-    x, y = (Tensor.of(Role.INPUT, number, desc) for number in range(2))
+    x, y = (PlanTensor.of(Role.INPUT, number, desc) for number in range(2))
     difference = apply("elementwise/element_wise_subtract", data_type, sizes, a=x, b=y)
     wrapped = ((a.astype(int) - b - low) % 16 + low).astype(data_type.numpy)
     copy = identity(Node(replace(x, view=View.RAW), a))
     for body, want in ((difference, wrapped), (copy.source, a)):
-        plan = Plan("TEST", (Map("map", body, Tensor.of(Role.OUTPUT, 0, desc)),))
+        plan = Plan("TEST", (Map("map", body, PlanTensor.of(Role.OUTPUT, 0, desc)),))
         assert_same(run_plan(either, inputs, plan, desc), want)
 
 

@@ -71,8 +71,8 @@ def powers() -> list[float]:
 
 def near(values: Array, dtype: Any) -> Array:
     """The values and their neighbours on both sides."""
-    given = values.astype(dtype)
-    return np.concatenate([given, *(np.nextafter(given, dtype.type(side)) for side in (-np.inf, np.inf))])
+    rounded = values.astype(dtype)
+    return np.concatenate([rounded, *(np.nextafter(rounded, dtype.type(side)) for side in (-np.inf, np.inf))])
 
 
 def ties(rng: np.random.Generator, target: DataType, dtype: Any) -> Array:

@@ -35,21 +35,21 @@ CASES = (
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> list[Program]:
     """The programs that backends make executables of; here they make none, so that no driver compiles them."""
-    found: list[Program] = []
+    programs: list[Program] = []
 
     def remember(program: Program, *_: object) -> SimpleNamespace:
-        found.append(program)
+        programs.append(program)
         return SimpleNamespace(new=())
 
     monkeypatch.setattr(gpu_backend, "GpuExecutable", remember)
-    return found
+    return programs
 
 
 def target(backend: GpuBackend, half_precision: bool) -> Target:
     """What ``show`` compiles for, without a device."""
-    found = target_of(backend.info, half_precision)
-    assert found is not None
-    return found
+    known_target = target_of(backend.info, half_precision)
+    assert known_target is not None
+    return known_target
 
 
 def test_targets_are_those_of_devices(backend: GpuBackend) -> None:

@@ -37,9 +37,9 @@ def test_choices_compute_the_same(backend: GpuBackend) -> None:
     )
     target = backend.target.exact
     question = f"product 1x{rows}x{columns}x{inner}"
-    found = alternatives(Shape(1, rows, columns, inner), target)
-    assert len(found) > 5
-    for text in [*found][::SAMPLED]:
+    choices = alternatives(Shape(1, rows, columns, inner), target)
+    assert len(choices) > 5
+    for text in [*choices][::SAMPLED]:
         tuned = replace(target, tuned=Tuned.of({question: text}))
         (result,) = run_desc(backend, desc, [a, b], tuned)
         np.testing.assert_array_equal(result, a @ b, err_msg=text)

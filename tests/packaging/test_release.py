@@ -33,11 +33,11 @@ def test_the_sdist_builds_the_same_wheel(tmp_path: Path) -> None:
         archive.extractall(tmp_path / "source", filter="data")
     (source,) = (tmp_path / "source").iterdir()
     with zipfile.ZipFile(build("--wheel", source, tmp_path / "wheel")) as wheel:
-        found = {name for name in wheel.namelist() if name.startswith("dmlgpu/")}
+        members = {name for name in wheel.namelist() if name.startswith("dmlgpu/")}
     expected = {path.relative_to(ROOT).as_posix() for path in (ROOT / "dmlgpu").rglob("*.py")}
     expected |= {f"dmlgpu/{name}" for name in stubs()}
     expected |= {f"dmlgpu/{path.relative_to(ROOT).as_posix()}" for path in (ROOT / "shaders").rglob("*.wgsl")}
-    assert expected <= found
+    assert expected <= members
     # Who has the sdist can run the tests, build the documentation and read what a release says of itself.
     for name in (
         "tests/unit/test_readme.py",

@@ -14,7 +14,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ("dmlgpu", "shaders", "pyproject.toml", "hatch_build.py", "README.md", "LICENSE")
-STUBS = ["catalog/descs.pyi", "ops/directml.pyi"]
+ALIASES = ("descs", "directmlx", "enums", "errors", "onnx", "onnxruntime")
+STUBS = sorted(["catalog/descs.pyi", "ops/directml.pyi", *(f"{alias}.pyi" for alias in ALIASES)])
 
 BUILD = {
     "wheel": "from hatchling.build import build_wheel as build; import sys; build(sys.argv[1])",
@@ -23,7 +24,15 @@ BUILD = {
 
 CORRECT = """
 import numpy as np
+from collections.abc import Callable
+from pathlib import Path
+
+import dmlgpu.onnx
 from dmlgpu import DataType, Graph, TensorDesc, descs, ops
+from dmlgpu.descs import Gemm
+from dmlgpu.errors import DmlError
+from dmlgpu.onnx import Session, load
+from dmlgpu.onnxruntime import InferenceSession, SessionOptions
 from dmlgpu.catalog.enums import MatrixTransform
 from dmlgpu.ops import directml
 
@@ -38,13 +47,20 @@ matrix = TensorDesc(DataType.FLOAT32, (2, 2))
 desc = descs.Gemm(a_tensor=matrix, b_tensor=matrix, output_tensor=matrix)
 scale: float = desc.alpha
 cls: type[descs.Gemm] = descs.Gemm
+same: type[Gemm] = descs.Gemm
+loads: Callable[[Path], Session] = load
+session: Callable[[Path, SessionOptions], InferenceSession] = InferenceSession
+assert dmlgpu.onnx.load is load is dmlgpu.load
+assert issubclass(DmlError, Exception)
 """
 
 WRONG = """
 import numpy as np
 from dmlgpu import descs, ops
+from dmlgpu.onnxruntime import InferenceSession
 
 x = np.ones((2, 2), np.float32)
+InferenceSession("model.onnx").run(3)
 ops.directml.gemm(x, x, alpha="2")
 ops.directml.gemm(x)
 ops.no_such_operator(x)
@@ -54,14 +70,16 @@ descs.NoSuchOperator()
 """
 
 ERRORS = [
-    'wrong.py:6: error: Argument "alpha" to "gemm" has incompatible type "str"; expected "float"  [arg-type]',
-    'wrong.py:7: error: Missing positional argument "b" in call to "gemm"  [call-arg]',
-    'wrong.py:8: error: Module has no attribute "no_such_operator"  [attr-defined]',
-    'wrong.py:9: error: Argument 1 to "gemm" has incompatible type "str"',
-    'wrong.py:10: error: Missing named argument "b_tensor" for "Gemm"  [call-arg]',
-    'wrong.py:10: error: Missing named argument "output_tensor" for "Gemm"  [call-arg]',
-    'wrong.py:10: error: Argument "a_tensor" to "Gemm" has incompatible type "int"; expected "TensorDesc"  [arg-type]',
-    'wrong.py:11: error: Module has no attribute "NoSuchOperator"  [attr-defined]',
+    'wrong.py:7: error: Missing positional argument "input_feed" in call to "run" of "InferenceSession"  [call-arg]',
+    'wrong.py:7: error: Argument 1 to "run" of "InferenceSession" has incompatible type "int"',
+    'wrong.py:8: error: Argument "alpha" to "gemm" has incompatible type "str"; expected "float"  [arg-type]',
+    'wrong.py:9: error: Missing positional argument "b" in call to "gemm"  [call-arg]',
+    'wrong.py:10: error: Module has no attribute "no_such_operator"  [attr-defined]',
+    'wrong.py:11: error: Argument 1 to "gemm" has incompatible type "str"',
+    'wrong.py:12: error: Missing named argument "b_tensor" for "Gemm"  [call-arg]',
+    'wrong.py:12: error: Missing named argument "output_tensor" for "Gemm"  [call-arg]',
+    'wrong.py:12: error: Argument "a_tensor" to "Gemm" has incompatible type "int"; expected "TensorDesc"  [arg-type]',
+    'wrong.py:13: error: Module has no attribute "NoSuchOperator"  [attr-defined]',
 ]
 
 

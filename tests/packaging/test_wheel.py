@@ -103,11 +103,11 @@ def test_contents(wheel):
 
 
 def test_operators_run_on_every_adapter_from_the_wheel(installed):
-    found = json.loads(run_installed(installed, sys.executable, "-c", USE))
-    assert Path(found["file"]).is_relative_to(installed)
-    assert found["missing"] == []
-    assert len(found["results"]) >= 1
-    assert all(result == [3, 2, 1, 0] for result in found["results"])
+    report = json.loads(run_installed(installed, sys.executable, "-c", USE))
+    assert Path(report["file"]).is_relative_to(installed)
+    assert report["missing"] == []
+    assert len(report["results"]) >= 1
+    assert all(result == [3, 2, 1, 0] for result in report["results"])
 
 
 def test_the_command_from_the_wheel(installed):

@@ -53,8 +53,8 @@ def samples(dtype: Any, count: int = 40) -> Any:
 
 def all_pairs(dtype: Any, count: int = 40) -> tuple[Any, Any]:
     """Each sample of a type with each, as two arrays."""
-    one = samples(dtype, count)
-    return np.repeat(one, len(one)), np.tile(one, len(one))
+    values = samples(dtype, count)
+    return np.repeat(values, len(values)), np.tile(values, len(values))
 
 
 def numbered(shape: tuple[int, ...], data_type: DataType = DataType.INT32) -> Any:

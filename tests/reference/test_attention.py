@@ -28,27 +28,30 @@ TENSORS = [field.python_name for field in operator("MULTIHEAD_ATTENTION1").tenso
 
 
 def attention(
-    given: dict[str, Any], heads: tuple[int, int] = (HEADS, HEADS), present: dict[str, Any] | None = None, **fields: Any
+    arrays: dict[str, Any],
+    heads: tuple[int, int] = (HEADS, HEADS),
+    present: dict[str, Any] | None = None,
+    **fields: Any,
 ) -> tuple[Any, ...]:
     """MULTIHEAD_ATTENTION1 of named arrays; the output's size follows from the values."""
     before = fields.pop("before", None)
-    first = next(array for name, array in given.items() if "query" in name)
+    first = next(array for name, array in arrays.items() if "query" in name)
     tensors: dict[str, Any] = dict.fromkeys(TENSORS)
-    tensors |= {name: tensor(array) for name, array in given.items()}
-    sizes = (*first.shape[:2], heads[0] * _value_size(given, heads[1]))
+    tensors |= {name: tensor(array) for name, array in arrays.items()}
+    sizes = (*first.shape[:2], heads[0] * _value_size(arrays, heads[1]))
     tensors["output_tensor"] = TensorDesc(DataType.FLOAT32, sizes)
     tensors |= {name: TensorDesc(DataType.FLOAT32, sizes) for name, sizes in (present or {}).items()}
     attributes: dict[str, Any] = {"scale": 0.3, "mask_filter_value": -10000.0, "mask_type": MaskType.NONE, **fields}
     attributes |= {"query_head_count": heads[0], "key_value_head_count": heads[1]}
     desc = descs.MultiheadAttention1(**tensors, **attributes)
     operators.check(desc)
-    return reference.evaluate(desc, [given.get(slot.field) for slot in desc.inputs], before)
+    return reference.evaluate(desc, [arrays.get(slot.field) for slot in desc.inputs], before)
 
 
-def _value_size(given: dict[str, Any], shared: int) -> int:
-    if "value_tensor" in given:
-        return int(given["value_tensor"].shape[-1] // shared)
-    return int(next(array for name, array in given.items() if "value" in name).shape[-1])
+def _value_size(arrays: dict[str, Any], shared: int) -> int:
+    if "value_tensor" in arrays:
+        return int(arrays["value_tensor"].shape[-1] // shared)
+    return int(next(array for name, array in arrays.items() if "value" in name).shape[-1])
 
 
 def floats(rng: np.random.Generator, *sizes: int) -> Any:
@@ -84,10 +87,10 @@ def contributed(operator: str, inputs: list[Any], outputs: int = 1, **attributes
     return session.run(None, {name: array for name, array in zip(names, inputs, strict=True) if name})
 
 
-def multihead(given: dict[str, Any], bias: Any = None, mask: Any = None, position: Any = None, **more: Any) -> Any:
+def multihead(arrays: dict[str, Any], bias: Any = None, mask: Any = None, position: Any = None, **more: Any) -> Any:
     """com.microsoft.MultiHeadAttention on separate tensors."""
-    parts = [given.get(f"{part}_tensor") for part in ("query", "key", "value")]
-    past = [given.get(f"past_{part}_tensor") for part in ("key", "value")]
+    parts = [arrays.get(f"{part}_tensor") for part in ("query", "key", "value")]
+    past = [arrays.get(f"past_{part}_tensor") for part in ("key", "value")]
     return contributed("MultiHeadAttention", [*parts, bias, mask, position, *past], num_heads=HEADS, scale=0.3, **more)
 
 
@@ -96,50 +99,50 @@ def near(got: Any, want: Any) -> None:
 
 
 def test_separate_tensors_agree_with_onnxruntime() -> None:
-    given = separate(np.random.default_rng(1))
-    near(attention(given)[0], multihead(given)[0])
+    arrays = separate(np.random.default_rng(1))
+    near(attention(arrays)[0], multihead(arrays)[0])
 
 
 def test_a_bias_agrees_with_onnxruntime() -> None:
     rng = np.random.default_rng(2)
-    given, bias = separate(rng), floats(rng, HEADS * (2 * SIZE + VALUE_SIZE))
-    near(attention({**given, "bias_tensor": bias})[0], multihead(given, bias=bias)[0])
+    arrays, bias = separate(rng), floats(rng, HEADS * (2 * SIZE + VALUE_SIZE))
+    near(attention({**arrays, "bias_tensor": bias})[0], multihead(arrays, bias=bias)[0])
 
 
 def test_relative_positions_agree_with_onnxruntime() -> None:
     rng = np.random.default_rng(3)
-    given, position = separate(rng), floats(rng, BATCH, HEADS, QUERIES, KEYS)
-    near(attention({**given, "relative_position_bias_tensor": position})[0], multihead(given, position=position)[0])
+    arrays, position = separate(rng), floats(rng, BATCH, HEADS, QUERIES, KEYS)
+    near(attention({**arrays, "relative_position_bias_tensor": position})[0], multihead(arrays, position=position)[0])
 
 
 def test_key_lengths_agree_with_onnxruntime() -> None:
-    given, lengths = separate(np.random.default_rng(4)), np.array([3, 7], np.int32)
-    got = attention({**given, "mask_tensor": lengths.reshape(1, -1)}, mask_type=MaskType.KEY_SEQUENCE_LENGTH)
-    near(got[0], multihead(given, mask=lengths)[0])
+    arrays, lengths = separate(np.random.default_rng(4)), np.array([3, 7], np.int32)
+    got = attention({**arrays, "mask_tensor": lengths.reshape(1, -1)}, mask_type=MaskType.KEY_SEQUENCE_LENGTH)
+    near(got[0], multihead(arrays, mask=lengths)[0])
 
 
 def test_boolean_masks_agree_with_onnxruntime() -> None:
     """Its mask has one row for all queries of a sequence."""
     rng = np.random.default_rng(5)
-    given, mask = separate(rng), (rng.random((BATCH, KEYS)) < 0.6).astype(np.int32)
+    arrays, mask = separate(rng), (rng.random((BATCH, KEYS)) < 0.6).astype(np.int32)
     everywhere = np.broadcast_to(mask[:, None, None], (BATCH, HEADS, QUERIES, KEYS)).copy()
-    got = attention({**given, "mask_tensor": everywhere}, mask_type=MaskType.BOOLEAN)
-    near(got[0], multihead(given, mask=mask)[0])
+    got = attention({**arrays, "mask_tensor": everywhere}, mask_type=MaskType.BOOLEAN)
+    near(got[0], multihead(arrays, mask=mask)[0])
 
 
 def test_past_and_present_agree_with_onnxruntime() -> None:
     rng = np.random.default_rng(6)
-    given = separate(rng)
+    arrays = separate(rng)
     past = {
         "past_key_tensor": floats(rng, BATCH, HEADS, 3, SIZE),
         "past_value_tensor": floats(rng, BATCH, HEADS, 3, SIZE),
     }
-    given["value_tensor"] = floats(rng, BATCH, KEYS, HEADS * SIZE)
+    arrays["value_tensor"] = floats(rng, BATCH, KEYS, HEADS * SIZE)
     sizes = (BATCH, HEADS, 3 + KEYS, SIZE)
     present = {"output_present_key_tensor": sizes, "output_present_value_tensor": sizes}
-    want = multihead({**given, **past}, outputs=3)
-    for one, other in zip(attention({**given, **past}, present=present), want, strict=True):
-        near(one, other)
+    want = multihead({**arrays, **past}, outputs=3)
+    for got, other in zip(attention({**arrays, **past}, present=present), want, strict=True):
+        near(got, other)
 
 
 STACKS = {
@@ -152,10 +155,10 @@ STACKS = {
 @pytest.mark.parametrize("field", STACKS)
 def test_stacked_tensors_agree_with_onnxruntime_on_their_parts(field: str) -> None:
     rng = np.random.default_rng(7)
-    given = {f"{part}_tensor": floats(rng, BATCH, QUERIES, HEADS * SIZE) for part in ("query", "key", "value")}
-    parts = [given[f"{part}_tensor"].reshape(BATCH, QUERIES, HEADS, SIZE) for part in STACKS[field]]
-    others = {name: array for name, array in given.items() if name.removesuffix("_tensor") not in STACKS[field]}
-    near(attention({**others, field: np.stack(parts, axis=3)})[0], multihead(given)[0])
+    arrays = {f"{part}_tensor": floats(rng, BATCH, QUERIES, HEADS * SIZE) for part in ("query", "key", "value")}
+    parts = [arrays[f"{part}_tensor"].reshape(BATCH, QUERIES, HEADS, SIZE) for part in STACKS[field]]
+    others = {name: array for name, array in arrays.items() if name.removesuffix("_tensor") not in STACKS[field]}
+    near(attention({**others, field: np.stack(parts, axis=3)})[0], multihead(arrays)[0])
 
 
 @pytest.mark.parametrize("past", [0, 3])
@@ -163,12 +166,12 @@ def test_a_cache_agrees_with_onnxruntimes_grouped_queries(past: int) -> None:
     """One new row behind equally many past ones (or several, behind none), two heads of queries to one of keys."""
     rng, shared, capacity = np.random.default_rng(10 + past), HEADS // 2, 9
     rows = 1 if past else QUERIES
-    given = separate(rng, rows, rows, shared)
-    given["value_tensor"] = floats(rng, BATCH, rows, shared * SIZE)
+    arrays = separate(rng, rows, rows, shared)
+    arrays["value_tensor"] = floats(rng, BATCH, rows, shared * SIZE)
     sizes = (BATCH, shared, capacity, SIZE)
     cache = {"past_key_tensor": floats(rng, *sizes), "past_value_tensor": floats(rng, *sizes)}
     total = past + rows
-    parts = [given[f"{part}_tensor"] for part in ("query", "key", "value")]
+    parts = [arrays[f"{part}_tensor"] for part in ("query", "key", "value")]
     lengths = np.full(BATCH, total - 1, np.int32)
     want = contributed(
         "GroupQueryAttention",
@@ -180,10 +183,10 @@ def test_a_cache_agrees_with_onnxruntimes_grouped_queries(past: int) -> None:
     )
     present = {"output_present_key_tensor": sizes, "output_present_value_tensor": sizes}
     counts = np.full(BATCH, past, np.int32)
-    got = attention({**given, **cache, "past_sequence_lengths_tensor": counts}, (HEADS, shared), present)
+    got = attention({**arrays, **cache, "past_sequence_lengths_tensor": counts}, (HEADS, shared), present)
     near(got[0], want[0])
-    for one, other in zip(got[1:], want[1:], strict=True):
-        near(one[:, :, :total], other[:, :, :total])
+    for result, other in zip(got[1:], want[1:], strict=True):
+        near(result[:, :, :total], other[:, :, :total])
 
 
 # ---- ONNX's own operator
@@ -192,15 +195,15 @@ def test_a_cache_agrees_with_onnxruntimes_grouped_queries(past: int) -> None:
 def test_groups_of_heads_agree_with_onnx() -> None:
     """ONNX's Attention of opset 23: queries of 4 heads on keys and values of 2."""
     rng = np.random.default_rng(11)
-    given = separate(rng, shared=2)
+    tensors = separate(rng, shared=2)
     node = helper.make_node("Attention", ["q", "k", "v"], ["y"], q_num_heads=HEADS, kv_num_heads=2, scale=0.3)
-    arrays = dict(zip("qkv", given.values(), strict=True))
+    arrays = dict(zip("qkv", tensors.values(), strict=True))
     declared = [helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, a.shape) for n, a in arrays.items()]
     result = [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)]
     graph = helper.make_graph([node], "attention", declared, result)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)])
     (want,) = ReferenceEvaluator(model).run(None, arrays)
-    near(attention(given, (HEADS, 2))[0], want)
+    near(attention(tensors, (HEADS, 2))[0], want)
 
 
 # ---- the formula, one row at a time
@@ -231,37 +234,37 @@ def one_head(rng: np.random.Generator) -> dict[str, Any]:
 
 @pytest.mark.parametrize("end, start", [(4, 1), (6, 0), (2, 2), (9, -3)])
 def test_keys_outside_their_bounds_have_the_masks_score(end: int, start: int) -> None:
-    given, mask = one_head(np.random.default_rng(12)), np.array([[end], [start]], np.int32)
+    arrays, mask = one_head(np.random.default_rng(12)), np.array([[end], [start]], np.int32)
     got = attention(
-        {**given, "mask_tensor": mask}, (1, 1), mask_type=MaskType.KEY_SEQUENCE_END_START, mask_filter_value=-1.5
+        {**arrays, "mask_tensor": mask}, (1, 1), mask_type=MaskType.KEY_SEQUENCE_END_START, mask_filter_value=-1.5
     )
 
     def score(row: int, key: int, product: float) -> float:
         return float(np.float32(0.3)) * product if start <= key < end else -1.5
 
-    query, keys, values = (array[0] for array in given.values())
+    query, keys, values = (array[0] for array in arrays.values())
     near(got[0][0], row_by_row(query, keys, values, score))
 
 
 def test_packed_lengths_mask_by_length_alone() -> None:
-    given = one_head(np.random.default_rng(13))
+    arrays = one_head(np.random.default_rng(13))
     mask = np.array([4, 100, 200, 300, 400], np.int32)
     kind = MaskType.KEY_QUERY_SEQUENCE_LENGTH_START_END
-    got = attention({**given, "mask_tensor": mask}, (1, 1), mask_type=kind)
-    only = {name: array if name == "query_tensor" else array[:, :4] for name, array in given.items()}
+    got = attention({**arrays, "mask_tensor": mask}, (1, 1), mask_type=kind)
+    only = {name: array if name == "query_tensor" else array[:, :4] for name, array in arrays.items()}
     near(got[0], attention(only, (1, 1))[0])
 
 
 def test_a_row_of_nothing_but_padding_is_the_mean_of_the_values() -> None:
-    given, mask = one_head(np.random.default_rng(14)), np.array([[0]], np.int32)
-    (got, *_) = attention({**given, "mask_tensor": mask}, (1, 1), mask_type=MaskType.KEY_SEQUENCE_LENGTH)
-    near(got[0], np.broadcast_to(given["value_tensor"][0].mean(0), (3, 2)))
+    arrays, mask = one_head(np.random.default_rng(14)), np.array([[0]], np.int32)
+    (got, *_) = attention({**arrays, "mask_tensor": mask}, (1, 1), mask_type=MaskType.KEY_SEQUENCE_LENGTH)
+    near(got[0], np.broadcast_to(arrays["value_tensor"][0].mean(0), (3, 2)))
 
 
 def test_a_row_that_a_boolean_mask_hides_is_what_it_is_without() -> None:
-    given, mask = one_head(np.random.default_rng(15)), np.zeros((1, 1, 3, 6), np.int32)
-    (got, *_) = attention({**given, "mask_tensor": mask}, (1, 1), mask_type=MaskType.BOOLEAN)
-    near(got, attention(given, (1, 1))[0])
+    arrays, mask = one_head(np.random.default_rng(15)), np.zeros((1, 1, 3, 6), np.int32)
+    (got, *_) = attention({**arrays, "mask_tensor": mask}, (1, 1), mask_type=MaskType.BOOLEAN)
+    near(got, attention(arrays, (1, 1))[0])
 
 
 def test_a_cache_keeps_what_is_not_written() -> None:
@@ -269,9 +272,9 @@ def test_a_cache_keeps_what_is_not_written() -> None:
     rng, sizes = np.random.default_rng(17), (1, 1, 6, 4)
     parts = {f"{part}_tensor": floats(rng, 1, 1, 4) for part in ("query", "key", "value")}
     before = [None, floats(rng, *sizes), floats(rng, *sizes)]
-    given = {**parts, "past_sequence_lengths_tensor": np.array([2], np.int32)}
+    arrays = {**parts, "past_sequence_lengths_tensor": np.array([2], np.int32)}
     present = {f"output_present_{part}_tensor": sizes for part in ("key", "value")}
-    output, *caches = attention(given, (1, 1), present, before=before)
+    output, *caches = attention(arrays, (1, 1), present, before=before)
     for cache, old, part in zip(caches, before[1:], ("key", "value"), strict=True):
         np.testing.assert_array_equal(cache[:, :, [0, 1, 3, 4, 5]], old[:, :, [0, 1, 3, 4, 5]])
         np.testing.assert_array_equal(cache[0, :, 2], parts[f"{part}_tensor"][0])

@@ -21,9 +21,9 @@ BOTH = [onnx_reference, onnx_runtime]
 INT8, UINT8 = DataType.INT8, DataType.UINT8
 
 
-def steps(spatial, **given):
+def steps(spatial, **geometry):
     """Fields that say how the window slides; 1 and 0 where not given."""
-    fields = {"strides": (1,), "dilations": (1,), "start_padding": (0,), "end_padding": (0,)} | given
+    fields = {"strides": (1,), "dilations": (1,), "start_padding": (0,), "end_padding": (0,)} | geometry
     return {name: tuple(values) * (spatial if len(values) == 1 else 1) for name, values in fields.items()}
 
 
@@ -32,16 +32,16 @@ def positions(source, filters, fields):
     return tuple((n + start + end - (k - 1) * d - 1) // s + 1 for n, k, s, d, start, end in axes)
 
 
-def forward(source, filters, bias=None, *, groups=1, mode=CORRELATE, activation=None, **given):
-    fields = steps(source.ndim - 2, **given)
+def forward(source, filters, bias=None, *, groups=1, mode=CORRELATE, activation=None, **geometry):
+    fields = steps(source.ndim - 2, **geometry)
     sizes = (source.shape[0], filters.shape[0], *positions(source, filters, fields))
     kind = {"mode": mode, "direction": FORWARD, "group_count": groups, "fused_activation": activation}
     return convolve(source, filters, bias, sizes, output_padding=(0,) * (source.ndim - 2), **kind, **fields)
 
 
-def backward(source, filters, bias=None, *, groups=1, mode=CORRELATE, output_padding=(0,), **given):
+def backward(source, filters, bias=None, *, groups=1, mode=CORRELATE, output_padding=(0,), **geometry):
     spatial = source.ndim - 2
-    fields = steps(spatial, **given)
+    fields = steps(spatial, **geometry)
     more = tuple(output_padding) * (spatial if len(output_padding) == 1 else 1)
     axes = zip(source.shape[2:], filters.shape[2:], *fields.values(), more, strict=True)
     covered = (s * (n - 1) + (k - 1) * d + 1 - start - end + extra for n, k, s, d, start, end, extra in axes)
@@ -96,10 +96,10 @@ def pads(fields):
 @pytest.mark.parametrize("evaluate", BOTH)
 @pytest.mark.parametrize("name", GEOMETRIES)
 def test_forward_agrees_with_onnx(name, evaluate):
-    sizes, filter_sizes, groups, given = GEOMETRIES[name]
+    sizes, filter_sizes, groups, geometry = GEOMETRIES[name]
     rng = np.random.default_rng(1)
     source, filters, bias = floats(rng, *sizes), floats(rng, *filter_sizes), floats(rng, filter_sizes[0])
-    fields = steps(len(sizes) - 2, **given)
+    fields = steps(len(sizes) - 2, **geometry)
     want = evaluate(
         "Conv",
         [source, filters, bias],
@@ -109,7 +109,7 @@ def test_forward_agrees_with_onnx(name, evaluate):
         pads=pads(fields),
     )
     shaped = bias.reshape(1, -1, *[1] * (len(sizes) - 2))
-    np.testing.assert_allclose(forward(source, filters, shaped, groups=groups, **given), want, 1e-4, 1e-5)
+    np.testing.assert_allclose(forward(source, filters, shaped, groups=groups, **geometry), want, 1e-4, 1e-5)
 
 
 TRANSPOSED = {
@@ -132,12 +132,12 @@ TRANSPOSED = {
 @pytest.mark.parametrize("name", TRANSPOSED)
 def test_backward_agrees_with_onnx(name, evaluate):
     """ConvTranspose; ONNX's own evaluator has no groups and two dimensions only."""
-    sizes, filter_sizes, groups, given = TRANSPOSED[name]
+    sizes, filter_sizes, groups, geometry = TRANSPOSED[name]
     if evaluate is onnx_reference and (groups > 1 or len(sizes) != 4):
         pytest.skip("onnx's evaluator transposes only two-dimensional convolutions of one group")
     rng = np.random.default_rng(2)
     source, filters = floats(rng, *sizes), floats(rng, *filter_sizes)
-    plain = {name: value for name, value in given.items() if name != "output_padding"}
+    plain = {name: value for name, value in geometry.items() if name != "output_padding"}
     fields, spatial = steps(len(sizes) - 2, **plain), len(sizes) - 2
     want = evaluate(
         "ConvTranspose",
@@ -146,9 +146,9 @@ def test_backward_agrees_with_onnx(name, evaluate):
         strides=fields["strides"],
         dilations=fields["dilations"],
         pads=pads(fields),
-        output_padding=(tuple(given.get("output_padding", (0,))) * spatial)[:spatial],
+        output_padding=(tuple(geometry.get("output_padding", (0,))) * spatial)[:spatial],
     )
-    np.testing.assert_allclose(backward(source, filters, groups=groups, **given), want, 1e-4, 1e-5)
+    np.testing.assert_allclose(backward(source, filters, groups=groups, **geometry), want, 1e-4, 1e-5)
 
 
 @pytest.mark.parametrize("mode", [CORRELATE, CONVOLVE])
@@ -217,8 +217,8 @@ def test_the_result_is_rounded_before_the_activation():
 # ---- integers
 
 
-def convolve_integer(source, source_zero, filters, filter_zero, *, groups=1, **given):
-    fields = steps(source.ndim - 2, **given)
+def convolve_integer(source, source_zero, filters, filter_zero, *, groups=1, **geometry):
+    fields = steps(source.ndim - 2, **geometry)
     desc = descs.ConvolutionInteger(
         input_tensor=tensor(source),
         input_zero_point_tensor=None if source_zero is None else tensor(source_zero),
@@ -273,9 +273,9 @@ def test_sums_of_integers_wrap_around():
     assert convolve_integer(source, None, filters, None)[0, 0, 0] == 40000 * 255 * 255 - 2**32
 
 
-def quantized_convolve(source, filters, bias, output_type, *, groups=1, scales, zeros, **given):
+def quantized_convolve(source, filters, bias, output_type, *, groups=1, scales, zeros, **geometry):
     """Scales and zero points of input, filter, output."""
-    fields = steps(source.ndim - 2, **given)
+    fields = steps(source.ndim - 2, **geometry)
     (source_scale, filter_scale, scale), (source_zero, filter_zero, zero) = scales, zeros
     inputs = [source, source_scale, source_zero, filters, filter_scale, filter_zero, bias, scale, zero]
     names = descs.QuantizedLinearConvolution.input_fields

@@ -29,8 +29,8 @@ def tensors(entry):
     if not isinstance(entry, list):
         desc, array = tensor(entry)
         return desc, [array]
-    given = [tensor(one) for one in entry]
-    return tuple(desc for desc, _ in given), [array for _, array in given]
+    pairs = [tensor(text) for text in entry]
+    return tuple(desc for desc, _ in pairs), [array for _, array in pairs]
 
 
 def attribute(kind, value):

@@ -138,8 +138,8 @@ def test_one_diagonal_agrees_with_eye(offset):
 
 @pytest.mark.parametrize("evaluate", [onnx_reference, onnx_runtime])
 def test_one_diagonal_agrees_with_onnx(evaluate):
-    given = np.zeros((4, 6), np.float32)
-    np.testing.assert_array_equal(old_diagonal(1.0, DataType.FLOAT32, 2, (4, 6)), evaluate("EyeLike", [given], k=2))
+    zeros = np.zeros((4, 6), np.float32)
+    np.testing.assert_array_equal(old_diagonal(1.0, DataType.FLOAT32, 2, (4, 6)), evaluate("EyeLike", [zeros], k=2))
 
 
 @pytest.mark.parametrize(

@@ -182,8 +182,8 @@ def test_quantized_multiply_agrees_with_onnx(evaluate):
     inputs = [a, scales[0], zeros[0], b, scales[1], zeros[1], scales[2], zeros[2]]
     want = evaluate("QLinearMatMul", inputs, np.uint8)
     names = ("a_scale", "b_scale", "scale", "a_zero", "b_zero", "zero")
-    one = {name: np.asarray(value).reshape(1, 1) for name, value in zip(names, (*scales, *zeros), strict=True)}
-    np.testing.assert_array_equal(quantized_multiply(a, b, DataType.UINT8, **one), want)
+    quantization = {name: np.asarray(value).reshape(1, 1) for name, value in zip(names, (*scales, *zeros), strict=True)}
+    np.testing.assert_array_equal(quantized_multiply(a, b, DataType.UINT8, **quantization), want)
 
 
 def test_halves_go_to_even_per_row_and_column():

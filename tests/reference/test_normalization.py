@@ -38,7 +38,7 @@ def channels(values, rank=4):
 
 
 def batch_normalization(x, mean, variance, scale, bias, *, activation=None):
-    given = [channels(values, x.ndim) for values in (mean, variance, scale, bias)]
+    statistics = [channels(values, x.ndim) for values in (mean, variance, scale, bias)]
     fields = ("mean_tensor", "variance_tensor", "scale_tensor", "bias_tensor")
     desc = descs.BatchNormalization(
         input_tensor=tensor(x),
@@ -46,9 +46,9 @@ def batch_normalization(x, mean, variance, scale, bias, *, activation=None):
         spatial=True,
         epsilon=EPSILON,
         fused_activation=activation,
-        **{field: tensor(values) for field, values in zip(fields, given, strict=True)},
+        **{field: tensor(values) for field, values in zip(fields, statistics, strict=True)},
     )
-    return run(desc, x, *given)
+    return run(desc, x, *statistics)
 
 
 @BOTH

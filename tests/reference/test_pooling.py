@@ -78,11 +78,13 @@ def test_average_pooling_like_onnx(shape, include_padding, dilated):
 
 def opset_session(operator, x, words, opset, outputs=("y",)):
     kind = helper.np_dtype_to_tensor_dtype(x.dtype)
-    given = helper.make_tensor_value_info("x", kind, x.shape)
+    value_info = helper.make_tensor_value_info("x", kind, x.shape)
     result = [
         helper.make_tensor_value_info(name, kind if name == "y" else onnx.TensorProto.INT64, None) for name in outputs
     ]
-    graph = helper.make_graph([helper.make_node(operator, ["x"], list(outputs), **words)], operator, [given], result)
+    graph = helper.make_graph(
+        [helper.make_node(operator, ["x"], list(outputs), **words)], operator, [value_info], result
+    )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
     return onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
 

@@ -154,7 +154,7 @@ def test_element_wise_operators_take_a_scale_per_element():
     fields = {"scale_tensor": tensor(scale), "zero_point_tensor": tensor(zero)}
     desc = descs.ElementWiseQuantizeLinear(input_tensor=tensor(values), output_tensor=tensor(zero), **fields)
     elements = zip(values.ravel(), scale.ravel(), zero.ravel(), strict=True)
-    want = [quantize(*(one.reshape(1) for one in element), DataType.UINT8)[0] for element in elements]
+    want = [quantize(*(number.reshape(1) for number in element), DataType.UINT8)[0] for element in elements]
     quantized = run(desc, values, scale, zero)
     np.testing.assert_array_equal(quantized.ravel(), want)
     desc = descs.ElementWiseDequantizeLinear(input_tensor=tensor(zero), output_tensor=tensor(scale), **fields)
@@ -166,11 +166,11 @@ def test_element_wise_operators_take_a_scale_per_element():
 
 def test_differences_of_32_bit_integers_do_not_wrap():
     low, high = np.array([-(2**31)], np.int32), np.array([2**31 - 1], np.int32)
-    one = np.array([1], np.float32)
+    unit = np.array([1], np.float32)
     desc = descs.ElementWiseDequantizeLinear(
-        input_tensor=tensor(low), scale_tensor=tensor(one), zero_point_tensor=tensor(high), output_tensor=tensor(one)
+        input_tensor=tensor(low), scale_tensor=tensor(unit), zero_point_tensor=tensor(high), output_tensor=tensor(unit)
     )
-    assert run(desc, low, one, high)[0] == np.float32(-(2**32))
+    assert run(desc, low, unit, high)[0] == np.float32(-(2**32))
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -199,12 +199,12 @@ def test_quantized_addition_follows_the_formula(seed):
 
 
 def dynamic(values, data_type=DataType.UINT8):
-    one = (1,) * values.ndim
+    single = (1,) * values.ndim
     desc = descs.DynamicQuantizeLinear(
         input_tensor=tensor(values),
         output_tensor=TensorDesc(data_type, values.shape),
-        output_scale_tensor=TensorDesc(F32, one),
-        output_zero_point_tensor=TensorDesc(data_type, one),
+        output_scale_tensor=TensorDesc(F32, single),
+        output_zero_point_tensor=TensorDesc(data_type, single),
     )
     return reference.evaluate(desc, [values])
 

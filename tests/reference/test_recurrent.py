@@ -68,43 +68,43 @@ def arrays(operator: str, directions: int, optional: Sequence[str] = (), lengths
     return result | ({} if lengths is None else {"lengths": np.array(lengths, np.int32)})
 
 
-def model(operator: str, given: dict[str, Any], attributes: dict[str, Any]) -> Any:
+def model(operator: str, feeds: dict[str, Any], attributes: dict[str, Any]) -> Any:
     """The ONNX node as a model."""
-    names = [name if name in given else "" for name in ONNX_ORDER[operator]]
+    names = [name if name in feeds else "" for name in ONNX_ORDER[operator]]
     outputs = ["y", "y_h", "y_c"][: 3 if operator == "LSTM" else 2]
     node = helper.make_node(operator, names, outputs, hidden_size=HIDDEN, **attributes)
     declared = [
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
-        for name, array in given.items()
+        for name, array in feeds.items()
     ]
     result = [helper.make_tensor_value_info(name, 1, None) for name in outputs]
     graph = helper.make_graph([node], operator, declared, result)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
 
 
-def by_runtime(operator: str, given: dict[str, Any], **attributes: Any) -> list[Any]:
+def by_runtime(operator: str, feeds: dict[str, Any], **attributes: Any) -> list[Any]:
     """By onnxruntime, on the processor."""
-    text = model(operator, given, attributes).SerializeToString()
-    return onnxruntime.InferenceSession(text, providers=["CPUExecutionProvider"]).run(None, given)
+    text = model(operator, feeds, attributes).SerializeToString()
+    return onnxruntime.InferenceSession(text, providers=["CPUExecutionProvider"]).run(None, feeds)
 
 
-def by_evaluator(operator: str, given: dict[str, Any], **attributes: Any) -> list[Any]:
+def by_evaluator(operator: str, feeds: dict[str, Any], **attributes: Any) -> list[Any]:
     """By ONNX's reference evaluator."""
-    return ReferenceEvaluator(model(operator, given, attributes)).run(None, given)
+    return ReferenceEvaluator(model(operator, feeds, attributes)).run(None, feeds)
 
 
 def ours(
     operator: str,
-    given: dict[str, Any],
+    inputs: dict[str, Any],
     direction: RecurrentNetworkDirection = RecurrentNetworkDirection.FORWARD,
     activations: tuple[OperatorDesc, ...] | None = None,
     **flags: Any,
 ) -> list[Any]:
     """By our reference, in ONNX's sizes."""
-    directions = given["w"].shape[0]
-    stored = {FIELDS[name]: _stored(name, array) for name, array in given.items()}
-    shape = (directions, given["x"].shape[1], given["r"].shape[2])
-    sequence, single = np.empty((given["x"].shape[0], *shape), np.float32), np.empty((1, *shape), np.float32)
+    directions = inputs["w"].shape[0]
+    stored = {FIELDS[name]: _stored(name, array) for name, array in inputs.items()}
+    shape = (directions, inputs["x"].shape[1], inputs["r"].shape[2])
+    sequence, single = np.empty((inputs["x"].shape[0], *shape), np.float32), np.empty((1, *shape), np.float32)
     outputs = {"output_sequence_tensor": tensor(sequence), "output_single_tensor": tensor(single)}
     if operator == "LSTM":
         outputs["output_cell_single_tensor"] = tensor(single)
@@ -126,11 +126,11 @@ def _stored(name: str, array: Any) -> Any:
     return array.reshape((1,) * (4 - array.ndim) + array.shape)
 
 
-def agree(found: list[Any], wanted: list[Any]) -> None:
-    assert len(found) == len(wanted)
-    for one, other in zip(found, wanted, strict=True):
-        assert one.shape == other.shape
-        np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-5)
+def agree(results: list[Any], expected: list[Any]) -> None:
+    assert len(results) == len(expected)
+    for result, other in zip(results, expected, strict=True):
+        assert result.shape == other.shape
+        np.testing.assert_allclose(result, other, rtol=2e-5, atol=2e-5)
 
 
 LENGTHS = [None, (6, 1, 3, 5)]
@@ -142,29 +142,29 @@ ALL = pytest.mark.parametrize("operator", GATES)
 @pytest.mark.parametrize("lengths", LENGTHS, ids=["whole", "short"])
 @pytest.mark.parametrize("optional", [(), ("bias",), OPTIONAL], ids=["bare", "bias", "all"])
 def test_agrees_with_onnxruntime(operator: str, direction: str, lengths: Any, optional: tuple[str, ...]) -> None:
-    given = arrays(operator, 2 if direction == "bidirectional" else 1, optional, lengths)
-    agree(ours(operator, given, DIRECTIONS[direction]), by_runtime(operator, given, direction=direction))
+    inputs = arrays(operator, 2 if direction == "bidirectional" else 1, optional, lengths)
+    agree(ours(operator, inputs, DIRECTIONS[direction]), by_runtime(operator, inputs, direction=direction))
 
 
 @ALL
 @pytest.mark.parametrize("optional", [(), ("bias", "hidden")], ids=["bare", "all"])
 def test_agrees_with_the_reference_evaluator(operator: str, optional: tuple[str, ...]) -> None:
-    given = arrays(operator, 1, optional)
-    result, expected = ours(operator, given), by_evaluator(operator, given)
+    inputs = arrays(operator, 1, optional)
+    result, expected = ours(operator, inputs), by_evaluator(operator, inputs)
     agree(result[: len(expected)], expected)
 
 
 @pytest.mark.parametrize("evaluate", [by_runtime, by_evaluator])
 @pytest.mark.parametrize("optional", [(), ("bias", "hidden")], ids=["bare", "all"])
 def test_gru_with_the_reset_after_the_product(evaluate: Any, optional: tuple[str, ...]) -> None:
-    given = arrays("GRU", 1, optional)
-    agree(ours("GRU", given, linear_before_reset=True), evaluate("GRU", given, linear_before_reset=1))
+    inputs = arrays("GRU", 1, optional)
+    agree(ours("GRU", inputs, linear_before_reset=True), evaluate("GRU", inputs, linear_before_reset=1))
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("optional", [(), OPTIONAL], ids=["bare", "all"])
 def test_lstm_with_coupled_gates_and_clipping(direction: str, optional: tuple[str, ...]) -> None:
-    given = arrays("LSTM", 2 if direction == "bidirectional" else 1, optional)
+    inputs = arrays("LSTM", 2 if direction == "bidirectional" else 1, optional)
     for fields, attributes in (
         ({"couple_input_forget": True}, {"input_forget": 1}),
         ({"use_clip_threshold": True, "clip_threshold": 0.75}, {"clip": 0.75}),
@@ -173,8 +173,8 @@ def test_lstm_with_coupled_gates_and_clipping(direction: str, optional: tuple[st
             {"input_forget": 1, "clip": 0.5},
         ),
     ):
-        expected = by_runtime("LSTM", given, direction=direction, **attributes)
-        agree(ours("LSTM", given, DIRECTIONS[direction], **fields), expected)
+        expected = by_runtime("LSTM", inputs, direction=direction, **attributes)
+        agree(ours("LSTM", inputs, DIRECTIONS[direction], **fields), expected)
 
 
 ACTIVATIONS: dict[str, tuple[OperatorDesc, dict[str, list[float]]]] = {
@@ -201,33 +201,33 @@ ACTIVATIONS: dict[str, tuple[OperatorDesc, dict[str, list[float]]]] = {
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_activations(name: str) -> None:
-    given = arrays("RNN", 1, ("bias",))
+    inputs = arrays("RNN", 1, ("bias",))
     desc, numbers = ACTIVATIONS[name]
-    agree(ours("RNN", given, activations=(desc,)), by_runtime("RNN", given, activations=[name], **numbers))
+    agree(ours("RNN", inputs, activations=(desc,)), by_runtime("RNN", inputs, activations=[name], **numbers))
 
 
 def test_each_direction_has_activations_of_its_own() -> None:
-    given = arrays("LSTM", 2, OPTIONAL)
+    inputs = arrays("LSTM", 2, OPTIONAL)
     hard, line = ACTIVATIONS["HardSigmoid"], ACTIVATIONS["Affine"]
     names = ["HardSigmoid", "Tanh", "Softsign", "Sigmoid", "Affine", "Tanh"]
     numbers = {key: [*hard[1][key], *line[1][key]] for key in hard[1]}
     activations = (hard[0], TANH, descs.ActivationSoftsign(), SIGMOID, line[0], TANH)
-    expected = by_runtime("LSTM", given, direction="bidirectional", activations=names, **numbers)
-    agree(ours("LSTM", given, RecurrentNetworkDirection.BIDIRECTIONAL, activations), expected)
+    expected = by_runtime("LSTM", inputs, direction="bidirectional", activations=names, **numbers)
+    agree(ours("LSTM", inputs, RecurrentNetworkDirection.BIDIRECTIONAL, activations), expected)
 
 
 def test_a_sequence_of_length_0_keeps_its_initial_states() -> None:
-    given = arrays("LSTM", 1, OPTIONAL, (0, 6, 2, 0))
-    sequence, hidden, cell = ours("LSTM", given)
+    inputs = arrays("LSTM", 1, OPTIONAL, (0, 6, 2, 0))
+    sequence, hidden, cell = ours("LSTM", inputs)
     for number in (0, 3):
-        np.testing.assert_array_equal(hidden[0, number], given["hidden"][0, number])
-        np.testing.assert_array_equal(cell[0, number], given["cell"][0, number])
+        np.testing.assert_array_equal(hidden[0, number], inputs["hidden"][0, number])
+        np.testing.assert_array_equal(cell[0, number], inputs["cell"][0, number])
         assert not sequence[:, 0, number].any()
 
 
 def test_lengths_above_the_number_of_steps_count_as_that() -> None:
-    given = arrays("GRU", 1)
-    agree(ours("GRU", given | {"lengths": np.full(SEQUENCES, 1 << 20, np.int32)}), ours("GRU", given))
+    inputs = arrays("GRU", 1)
+    agree(ours("GRU", inputs | {"lengths": np.full(SEQUENCES, 1 << 20, np.int32)}), ours("GRU", inputs))
 
 
 def test_the_formula_of_lstm_on_single_numbers() -> None:
@@ -246,10 +246,10 @@ def test_the_formula_of_lstm_on_single_numbers() -> None:
         hidden = sigmoid(o + peephole[1] * cell) * math.tanh(cell)
     sizes = {"x": (2, 1, 1), "w": (1, 4, 1), "r": (1, 4, 1), "bias": (1, 8), "peephole": (1, 3)}
     values = {"x": x, "w": w, "r": r, "bias": bias, "peephole": peephole}
-    given = {name: np.array(values[name], np.float32).reshape(shape) for name, shape in sizes.items()}
-    given |= {"hidden": np.full((1, 1, 1), 0.25, np.float32), "cell": np.full((1, 1, 1), -0.5, np.float32)}
-    found = ours("LSTM", given)
-    np.testing.assert_allclose([state.item() for state in found[1:]], [hidden, cell], rtol=1e-6)
+    inputs = {name: np.array(values[name], np.float32).reshape(shape) for name, shape in sizes.items()}
+    inputs |= {"hidden": np.full((1, 1, 1), 0.25, np.float32), "cell": np.full((1, 1, 1), -0.5, np.float32)}
+    results = ours("LSTM", inputs)
+    np.testing.assert_allclose([state.item() for state in results[1:]], [hidden, cell], rtol=1e-6)
 
 
 def test_absent_outputs_are_left_out() -> None:

@@ -28,7 +28,7 @@ BATCHES = np.array([0, 1, 1, 0, 0, 1], np.uint32)
 
 def align(image=IMAGE, regions=REGIONS, batches=BATCHES, size=(4, 5), **attributes):
     """A description of ROI_ALIGN1, with defaults."""
-    given = {
+    defaults = {
         "reduction_function": AVERAGE,
         "interpolation_mode": LINEAR,
         "spatial_scale_x": 0.5,
@@ -46,7 +46,7 @@ def align(image=IMAGE, regions=REGIONS, batches=BATCHES, size=(4, 5), **attribut
         roi_tensor=tensor(regions),
         batch_indices_tensor=tensor(batches),
         output_tensor=output,
-        **(given | attributes),
+        **(defaults | attributes),
     )
 
 
@@ -123,8 +123,8 @@ def test_maximum_at_whole_coordinates_like_onnxruntime():
         coordinate_transformation_mode="half_pixel",
         **words,
     )
-    one = {"spatial_scale_x": 1.0, "spatial_scale_y": 1.0, "reduction_function": MAX}
-    desc = align(regions=regions, batches=batches, size=(2, 4), **one)
+    options = {"spatial_scale_x": 1.0, "spatial_scale_y": 1.0, "reduction_function": MAX}
+    desc = align(regions=regions, batches=batches, size=(2, 4), **options)
     np.testing.assert_array_equal(run(desc, np.abs(IMAGE), regions, batches), expected)
 
 

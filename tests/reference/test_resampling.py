@@ -83,9 +83,9 @@ def test_nearest_like_onnxruntime(coordinates, rounding, scale):
 @pytest.mark.parametrize("counts", [(1, 2, 13, 19), (1, 2, 4, 5), (1, 2, 7, 21)])
 def test_aligned_corners_like_onnxruntime(counts):
     x = image()
-    given = [(count + 0.3) / size for count, size in zip(counts, x.shape, strict=True)]
+    onnx_scales = [(count + 0.3) / size for count, size in zip(counts, x.shape, strict=True)]
     attributes = {"mode": "linear", "coordinate_transformation_mode": "align_corners"}
-    expected = by_onnx(onnx_runtime, x, (1.0, 1.0, *given[2:]), **attributes)
+    expected = by_onnx(onnx_runtime, x, (1.0, 1.0, *onnx_scales[2:]), **attributes)
     scales = [(count - 1) / (size - 1) if size > 1 else 1.0 for count, size in zip(counts, x.shape, strict=True)]
     assert expected.shape == counts
     np.testing.assert_allclose(resized(x, counts, scales, CORNERS), expected, 1e-4, 1e-4)
@@ -114,12 +114,12 @@ def test_antialiasing_of_fewer_elements_than_the_triangle_holds(size, scale):
     np.testing.assert_allclose(got, expected, 1e-4, 1e-4)
 
 
-@pytest.mark.parametrize(("given", "first"), [("scales", 2.875), ("sizes", 2.3636363)])
-def test_onnxs_own_cases_of_antialiasing(given, first, monkeypatch):
+@pytest.mark.parametrize(("direction", "first"), [("scales", 2.875), ("sizes", 2.3636363)])
+def test_onnxs_own_cases_of_antialiasing(direction, first, monkeypatch):
     """What the onnx package expects of its backends; DirectML has no cubic interpolation."""
     result = []
     monkeypatch.setattr(onnx_cases, "expect", lambda node, **arrays: result.append(arrays))
-    getattr(onnx_cases.Resize, f"export_resize_downsample_{given}_linear_antialias")()
+    getattr(onnx_cases.Resize, f"export_resize_downsample_{direction}_linear_antialias")()
     ((x, numbers), (expected,)) = (result[0][key] for key in ("inputs", "outputs"))
     scales = numbers if numbers.dtype == np.float32 else numbers / x.shape
     got = resized(x, expected.shape, scales.tolist(), antialiased=True)

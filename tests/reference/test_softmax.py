@@ -19,8 +19,8 @@ ONNX = ["Softmax", "LogSoftmax", "Hardmax"]
 
 
 def along(desc_class, array, axes):
-    given = tensor(array)
-    return run(desc_class(input_tensor=given, output_tensor=given, axes=axes), array)
+    desc = tensor(array)
+    return run(desc_class(input_tensor=desc, output_tensor=desc, axes=axes), array)
 
 
 @st.composite

@@ -47,8 +47,8 @@ def test_a_hundred_steps_as_onnx_takes_them(epsilon: float) -> None:
     evaluator = onnx_adam(epsilon)
     x, first, second = np.ones(SIZES), np.zeros(SIZES), np.zeros(SIZES)
     for step, gradient in enumerate(gradients().astype(np.float64), start=1):
-        given = {"rate": np.float64(RATE), "step": np.int64(step), "x": x, "gradient": gradient}
-        x, first, second = evaluator.run(None, given | {"first": first, "second": second})
+        feeds = {"rate": np.float64(RATE), "step": np.int64(step), "x": x, "gradient": gradient}
+        x, first, second = evaluator.run(None, feeds | {"first": first, "second": second})
     for got, expected in zip(ours(epsilon), (x, first, second), strict=True):
         np.testing.assert_allclose(got, expected, rtol=2e-5, atol=1e-6)
     assert np.abs(x - 1).min() > 1e-3  # it moved

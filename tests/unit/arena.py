@@ -20,7 +20,7 @@ from dmlgpu.compiler.graph import compiler
 from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.plan import Role
-from dmlgpu.compiler.program import Kernel, Program, Slot
+from dmlgpu.compiler.program import Program, RenderedKernel, Slot
 from dmlgpu.compiler.schedule.memory import lay_out
 from dmlgpu.compiler.target import Target
 
@@ -41,7 +41,7 @@ def compiled_pair(graph: GraphDesc, target: Target, disabled: Collection[str] = 
 
 def overwritten(program: Program, twin: Program) -> Iterator[str]:
     """Yield a sentence for each place of a program where a kernel meets what does not belong to it."""
-    held, true = (np.full(-(-one.temporary_size // CELL), -1) for one in (program, twin))
+    held, true = (np.full(-(-compiled.temporary_size // CELL), -1) for compiled in (program, twin))
     for number, (kernel, apart) in enumerate(zip(program.kernels, twin.kernels, strict=True)):
         slots = list(zip(_temporaries(kernel), _temporaries(apart), strict=True))
         for (position, slot), (_, own) in slots:
@@ -70,7 +70,7 @@ def least_size(twin: Program) -> int:
     """
     bound = [(slot, number) for number, kernel in enumerate(twin.kernels) for _, slot in _temporaries(kernel)]
     tensors: list[tuple[int, int, int, int]] = []  # begin, end, first kernel, last kernel
-    for slot, number in sorted(bound, key=lambda one: one[0].offset):
+    for slot, number in sorted(bound, key=lambda binding: binding[0].offset):
         begin, end, first, last = slot.offset, slot.offset + slot.size, number, number
         if tensors and begin < tensors[-1][1]:
             before = tensors.pop()
@@ -90,15 +90,15 @@ def written_slots(wgsl: str) -> frozenset[int]:
     """Return the slots that a kernel writes; each has a buffer of its own unless one text names them both."""
     stores = re.findall(r"^[^\n]*?\bbuffer(\d+)\[[^=\n]*\] = ", wgsl, re.MULTILINE)
     changed = re.findall(r"\batomic(?!Load)\w+\(&buffer(\d+)\[", wgsl)
-    found = frozenset(map(int, (*stores, *changed)))
-    assert found, wgsl
-    return found
+    slots = frozenset(map(int, (*stores, *changed)))
+    assert slots, wgsl
+    return slots
 
 
-def _temporaries(kernel: Kernel) -> list[tuple[int, Slot]]:
+def _temporaries(kernel: RenderedKernel) -> list[tuple[int, Slot]]:
     """Return the slots in the temporary resource, with the number of the buffer that each is bound to."""
     bindings = kernel.bindings or range(len(kernel.slots))
-    return [one for one in zip(bindings, kernel.slots, strict=True) if one[1].role is Role.TEMPORARY]
+    return [pair for pair in zip(bindings, kernel.slots, strict=True) if pair[1].role is Role.TEMPORARY]
 
 
 def _cells(slot: Slot) -> slice:

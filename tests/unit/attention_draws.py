@@ -96,7 +96,7 @@ def attention(seed: int) -> Drawn:
         inputs = [x.transpose(0, 2, 1, 3).reshape(batch, x.shape[2], -1) for x in inputs if x is not None]
         attributes |= {"q_num_heads": heads, "kv_num_heads": shared}
     inputs.append(_mask(rng, (batch, heads, rows, keys), kind, keys if lengths else 1))
-    inputs += [_normal(rng, batch, shared, past, one, kind=kind) if past else None for one in (size, width)]
+    inputs += [_normal(rng, batch, shared, past, head_size, kind=kind) if past else None for head_size in (size, width)]
     if lengths:
         inputs.append(rng.integers(0, keys + 1, batch))
     if version == 25 and rng.random() < 0.6:
@@ -207,7 +207,7 @@ def group_query_attention(seed: int) -> Drawn:
         ["y", "k", "v"],
         attributes,
         MICROSOFT,
-        lengths=tuple(int(one) + 1 for one in last),
+        lengths=tuple(int(position) + 1 for position in last),
     )
 
 

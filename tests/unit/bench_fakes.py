@@ -75,8 +75,8 @@ class Fake:
 
 def measured(name="GEMM", adapter="gpu", seconds=(0.001,) * 12, **more):
     """A measurement with these times."""
-    given = {"check": "right", "source": "gpu", "counts": READY["counts"], **more}
-    return Measurement(name, "GEMM", adapter, seconds=tuple(seconds), **given)
+    fields = {"check": "right", "source": "gpu", "counts": READY["counts"], **more}
+    return Measurement(name, "GEMM", adapter, seconds=tuple(seconds), **fields)
 
 
 SOME = (measured("a", warnings=("busy",)), measured("b", seconds=(), status="refused", message="no float64"))

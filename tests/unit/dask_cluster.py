@@ -91,14 +91,16 @@ class DaskCluster:
 
         def at_work() -> list[Worker]:
             keys = self.client.processing()
-            return [one for one in workers if any(key.startswith("run_shard") for key in keys.get(one.address, ()))]
+            return [
+                worker for worker in workers if any(key.startswith("run_shard") for key in keys.get(worker.address, ()))
+            ]
 
         self.wait_until(at_work)[0].process.kill()
 
-    def wait_until(self, found: Callable[[], Any]) -> Any:
+    def wait_until(self, condition: Callable[[], Any]) -> Any:
         """What a function finds, once it does."""
         end = time.monotonic() + START_LIMIT
-        while not (result := found()):
+        while not (result := condition()):
             assert time.monotonic() < end, (self.folder / "worker.log").read_text()
             time.sleep(0.05)
         return result
@@ -109,6 +111,6 @@ def cluster(folder: Path) -> Iterator[DaskCluster]:
     """A cluster without workers."""
     quiet = {"dashboard_address": None, "silence_logs": logging.CRITICAL}
     with LocalCluster(n_workers=0, **quiet) as local:
-        found = DaskCluster(local.scheduler_address, folder)
-        with found.client:
-            yield found
+        dask_cluster = DaskCluster(local.scheduler_address, folder)
+        with dask_cluster.client:
+            yield dask_cluster

@@ -18,15 +18,15 @@ def table(*fields: tuple[str, Any] | None) -> Part:
     def write(builder: flatbuffers.Builder) -> int:
         places = [field[1](builder) if field is not None and field[0] == "part" else None for field in fields]
         builder.StartObject(len(fields))
-        for number, (one, place) in enumerate(zip(fields, places, strict=True)):
-            if one is None:
+        for number, (part, place) in enumerate(zip(fields, places, strict=True)):
+            if part is None:
                 continue
-            if one[0] == "part":
+            if part[0] == "part":
                 builder.PrependUOffsetTRelativeSlot(number, place, 0)
-            elif one[0] == "u8":
-                builder.PrependUint8Slot(number, one[1], 0)
+            elif part[0] == "u8":
+                builder.PrependUint8Slot(number, part[1], 0)
             else:
-                builder.PrependUint64Slot(number, one[1], 0)
+                builder.PrependUint64Slot(number, part[1], 0)
         return builder.EndObject()
 
     return write
@@ -53,9 +53,9 @@ def numbers(values: Sequence[int], dtype: type = np.uint32) -> Part:
     return lambda builder: builder.CreateNumpyVector(np.array(values, dtype))
 
 
-def parts(given: Sequence[Part]) -> Part:
+def parts(items: Sequence[Part]) -> Part:
     def write(builder: flatbuffers.Builder) -> int:
-        places = [one(builder) for one in given]
+        places = [item(builder) for item in items]
         builder.StartVector(4, len(places), 4)
         for place in reversed(places):
             builder.PrependUOffsetTRelative(place)
@@ -83,11 +83,11 @@ def operator(
     kind: str, inputs: dict[str, Part], outputs: dict[str, Part], attributes: Sequence[Part] = (), name: str = "node"
 ) -> Part:
     """An operator node: tensors by the names of their edges, in order; a name that begins with ``-`` is absent."""
-    lists = [[tensor for edge, tensor in given.items() if edge[0] != "-"] for given in (inputs, outputs)]
+    lists = [[tensor for edge, tensor in edges.items() if edge[0] != "-"] for edges in (inputs, outputs)]
     desc = table(
         ("part", text(kind)), ("part", parts(lists[0])), ("part", parts(lists[1])), ("part", parts(attributes))
     )
-    return _node(1, desc, name, *([edge if edge[0] != "-" else "" for edge in given] for given in (inputs, outputs)))
+    return _node(1, desc, name, *([edge if edge[0] != "-" else "" for edge in edges] for edges in (inputs, outputs)))
 
 
 def constant(edge: str, data: bytes | str) -> Part:
@@ -97,13 +97,13 @@ def constant(edge: str, data: bytes | str) -> Part:
 
 
 def _node(kind: int, desc: Part, name: str, inputs: list[str], outputs: list[str]) -> Part:
-    edges = [("part", parts([text(one) for one in given])) for given in (inputs, outputs)]
+    edges = [("part", parts([text(edge) for edge in names_of_edges])) for names_of_edges in (inputs, outputs)]
     return table(("u8", kind), ("part", desc), ("part", text(name)), *edges)
 
 
 def graph(nodes: Sequence[Part], inputs: Sequence[str], outputs: Sequence[str]) -> bytes:
     """A file."""
     builder = flatbuffers.Builder(1024)
-    names = [("part", parts([text(one) for one in given])) for given in (inputs, outputs)]
+    names = [("part", parts([text(edge) for edge in edges])) for edges in (inputs, outputs)]
     builder.Finish(table(("part", parts(nodes)), *names)(builder))
     return bytes(builder.Output())

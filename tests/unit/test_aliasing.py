@@ -12,7 +12,7 @@ import pytest
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.aliasing import OFFSET_ALIGNMENT, BindingLayout, known_bindings, layout
 from dmlgpu.compiler.plan import Role
-from dmlgpu.compiler.program import Kernel, Program, Slot
+from dmlgpu.compiler.program import Program, RenderedKernel, Slot
 from dmlgpu.compiler.stages import compile_operator
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.compiler.wgsl.sharing import share
@@ -87,7 +87,7 @@ SLOTS = tuple(Slot(INPUT, index, 0, 64) for index in range(3))
 
 
 def shared(blocks: tuple[str, str, str], body: str, bindings: tuple[int, ...]) -> str:
-    return share("TEST", Kernel("k", HEAD.format(*blocks) + body, SLOTS, (1, 1, 1)), bindings).wgsl
+    return share("TEST", RenderedKernel("k", HEAD.format(*blocks) + body, SLOTS, (1, 1, 1)), bindings).wgsl
 
 
 def test_slots_of_equal_blocks_share_a_variable():
@@ -117,7 +117,7 @@ def test_slots_of_unequal_blocks_share_words():
 def test_narrow_blocks_are_read_out_of_wide_ones():
     """Where the bytes are whole blocks: the wide ones, mostly the more frequent, cost what they cost alone."""
     slots, body = (Slot(INPUT, 0, 0, 64),) * 3, "buffer2[0] = buffer0[buffer1[k].y] + buffer2[1].x;"
-    whole = Kernel("k", HEAD.format("u32", "vec2<u32>", "vec4<u32>") + body, slots, (1, 1, 1))
+    whole = RenderedKernel("k", HEAD.format("u32", "vec2<u32>", "vec4<u32>") + body, slots, (1, 1, 1))
     text = share("TEST", whole, (0, 0, 0)).wgsl
     assert "@binding(0) var<storage, read_write> buffer0: array<vec4<u32>>;\n" in text
     assert "buffer0[0] = load_buffer0_u32(load_buffer1_vec2(k).y) + buffer0[1].x;" in text
@@ -140,7 +140,7 @@ def test_blocks_of_64_bit_numbers_share_words():
 
 def test_words_are_read_out_of_64_bit_numbers():
     slots, body = (Slot(INPUT, 0, 0, 64),) * 3, "buffer2[0] = vec2<u64>(buffer1[k], u64(buffer0[5]));"
-    kernel = Kernel("k", HEAD.format("u32", "u64", "vec2<u64>") + body, slots, (1, 1, 1))
+    kernel = RenderedKernel("k", HEAD.format("u32", "u64", "vec2<u64>") + body, slots, (1, 1, 1))
     text = share("TEST", kernel, (0, 0, 0)).wgsl
     assert "@binding(0) var<storage, read_write> buffer0: array<vec2<u64>>;\n" in text
     assert "let double = buffer0[at / 4u][at / 2u % 2u];" in text
@@ -172,7 +172,7 @@ def in_place(slot: Slot) -> tuple[object, int]:
     return ((INPUT, 0), 240) if slot.role is OUTPUT and slot.index == 0 else apart(slot)
 
 
-def bound(kernel: Kernel, place: Place) -> BindingLayout:
+def bound(kernel: RenderedKernel, place: Place) -> BindingLayout:
     """A kernel's layout, every claim of which is checked."""
     ranges = [(place(slot)[0], place(slot)[1] + slot.offset, slot.size) for slot in kernel.slots]
     shared = layout(ranges, kernel.bindings, OFFSET_ALIGNMENT)

@@ -96,6 +96,7 @@ def test_every_room_is_in_the_table():
 
 def test_the_package_opens_with_fourteen_rooms():
     entries = {entry.name for entry in (ROOT / "dmlgpu").iterdir() if entry.name.strip("_") == entry.name}
+    entries -= {name for name in entries if name.endswith(".pyi")}  # generated, not in git
     rooms = {room.partition("/")[0] for room in TABLE if "/" in room}
     assert (entries - {"py.typed", "shaders"}, len(rooms)) == (rooms, 14)
 

@@ -14,18 +14,18 @@ from tests.unit.cli_process import run_here
 ROUNDS = 12
 
 
-def aims(*measurements, **wanted):
-    return aims_of(BenchRun({"adapters": {"gpu": {}}, "aims": {"GEMM": wanted}}, measurements))
+def aims(*measurements, **aim):
+    return aims_of(BenchRun({"adapters": {"gpu": {}}, "aims": {"GEMM": aim}}, measurements))
 
 
 def times(*seconds):
     return tuple(seconds) * (ROUNDS // len(seconds))
 
 
-@pytest.mark.parametrize(("wanted", "met"), [(0.5, True), (0.54, True), (0.56, False), (0.7, False)])
-def test_a_share_is_met_where_the_interval_reaches_it(wanted, met):
+@pytest.mark.parametrize(("share", "met"), [(0.5, True), (0.54, True), (0.56, False), (0.7, False)])
+def test_a_share_is_met_where_the_interval_reaches_it(share, met):
     ours = measured(adapter="gpu", seconds=times(0.010, 0.012), share=0.5)  # 0.5 at 11 ms, 0.55 at 10 ms
-    (aim,) = aims(ours, share=wanted)
+    (aim,) = aims(ours, share=share)
     assert aim.measured == 0.5
     assert aim.best == pytest.approx(0.55)
     assert aim.is_met == met
@@ -70,7 +70,10 @@ def test_the_command_says_what_is_met_and_fails_where_it_is_not(tmp_path, monkey
     assert "missed" in ran.stdout
     header, *measurements, _ = map(json.loads, output.read_text(encoding="utf-8").splitlines())
     assert header["aims"] == {"product": {"numpy": 1e6}}
-    assert {one["adapter"] for one in measurements} == {"numpy", "NumPy"}  # beside, although nobody asked for it
+    assert {measurement["adapter"] for measurement in measurements} == {
+        "numpy",
+        "NumPy",
+    }  # beside, although nobody asked for it
     suite.write_text(f"{row}aims.speed = 3\n", encoding="utf-8")
     refused = run_here("bench", suite, "-a", "numpy")
     assert refused.returncode != 0

@@ -37,8 +37,8 @@ CARD = AdapterInfo("card", "Vulkan", "discrete", "maker", "1.2")
     ],
 )
 def test_the_ceiling_that_allows_no_less_time_bounds_it(counts, bound_by, share):
-    found = share_of(0.002, counts, CEILINGS)
-    assert (found.bound_by, found.share) == (bound_by, pytest.approx(share))
+    ceiling_share = share_of(0.002, counts, CEILINGS)
+    assert (ceiling_share.bound_by, ceiling_share.share) == (bound_by, pytest.approx(share))
 
 
 def test_ceilings_are_kept_per_adapter_and_driver(tmp_path):
@@ -90,10 +90,10 @@ def test_kernels_compute_as_much_as_is_counted():
 
 def test_the_reference_has_ceilings_too(monkeypatch):
     now = iter(range(10**6))
-    found = measure_ceilings(Device(NUMPY_ADAPTER), clock=lambda: next(now))
-    assert (found.launch, found.source) == (1, "wall clock")
-    assert found.copy == 2 * (64 << 20)
-    assert found.multiply_add == 2 * 512**3
+    measured = measure_ceilings(Device(NUMPY_ADAPTER), clock=lambda: next(now))
+    assert (measured.launch, measured.source) == (1, "wall clock")
+    assert measured.copy == 2 * (64 << 20)
+    assert measured.multiply_add == 2 * 512**3
 
 
 def test_time_that_others_take_is_noticed():

@@ -36,8 +36,8 @@ SMALL = {
 
 def small(operator):
     (workload,) = of_operator(operator)
-    given = SMALL.get(operator) or {name: 2 if name in ("parts", "repeats") else 8 for name in workload.sizes}
-    (workload,) = of_operator(operator, [given])
+    sizes = SMALL.get(operator) or {name: 2 if name in ("parts", "repeats") else 8 for name in workload.sizes}
+    (workload,) = of_operator(operator, [sizes])
     return workload
 
 
@@ -59,9 +59,9 @@ for line in sys.stdin:
 
 @pytest.fixture
 def child():
-    made = Child((sys.executable, "-c", ANSWERING), time_limit=10.0)
-    yield made
-    made.close()
+    process = Child((sys.executable, "-c", ANSWERING), time_limit=10.0)
+    yield process
+    process.close()
 
 
 def test_children_answer_and_their_errors_are_raised(child):
@@ -148,17 +148,17 @@ def test_wrong_results_are_noticed(what):
     }[what]()
     inputs = workload.inputs()
     outputs = [np.zeros(slot.tensor.sizes, slot.tensor.data_type.numpy) for slot in workload.desc.outputs]
-    found = check(workload, inputs, outputs, 1)
-    assert found.status == "wrong"
-    assert not Measurement("x", "GEMM", "gpu", check=found.status).is_good
+    judged = check(workload, inputs, outputs, 1)
+    assert judged.status == "wrong"
+    assert not Measurement("x", "GEMM", "gpu", check=judged.status).is_good
 
 
 def test_of_products_too_large_for_the_reference_a_part_is_compared():
     (workload,) = of_operator("GEMM", [{"m": 64, "k": 8, "n": 8}])
     inputs = workload.inputs()
     right = inputs[0] @ inputs[1]
-    found = check(workload, inputs, [right], 4e10)  # as if it took twice as long as is allowed
-    assert (found.status, found.text.partition("; ")[2]) == ("right", "of 64 m, 32 were compared")
+    judged = check(workload, inputs, [right], 4e10)  # as if it took twice as long as is allowed
+    assert (judged.status, judged.text.partition("; ")[2]) == ("right", "of 64 m, 32 were compared")
     wrong = right.copy()
     wrong[-1] = 0
     assert check(workload, inputs, [wrong], 4e10).status == "wrong"
@@ -169,12 +169,12 @@ def test_of_products_too_large_for_the_reference_a_part_is_compared():
 def test_plain_numpy_computes_what_the_operator_does(operator):
     workload = small(operator)
     prepared = NumpyBaseline(workload)
-    found = np.asarray(prepared._once()).astype(workload.desc.outputs[0].tensor.data_type.numpy)
+    result = np.asarray(prepared._once()).astype(workload.desc.outputs[0].tensor.data_type.numpy)
     if operator == "TOP_K1":  # in no order
-        found = -np.sort(-found)
-        workload_outputs = [found, workload.inputs()[0].argsort(1)[:, ::-1][:, :3].astype(np.uint32)]
+        result = -np.sort(-result)
+        workload_outputs = [result, workload.inputs()[0].argsort(1)[:, ::-1][:, :3].astype(np.uint32)]
     else:
-        workload_outputs = [found.reshape(workload.desc.outputs[0].tensor.sizes)]
+        workload_outputs = [result.reshape(workload.desc.outputs[0].tensor.sizes)]
     assert check(workload, workload.inputs(), workload_outputs, 1).status == "right"
     assert prepared.readiness.kernels == ("NumPy",)
 
@@ -208,8 +208,8 @@ def test_the_command_measures_and_writes_down(tmp_path, kept_ceilings):
     assert "GEMM m=8 k=8 n=8 float32 on numpy\n" in ran.stdout
     assert "(wall clock)" in ran.stdout
     records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    assert [one["record"] for one in records] == ["bench", *["measurement"] * 4, "end"]
-    assert {one["check"] for one in records[1:-1]} == {"right", "unchecked"}
+    assert [record["record"] for record in records] == ["bench", *["measurement"] * 4, "end"]
+    assert {record["check"] for record in records[1:-1]} == {"right", "unchecked"}
     again = run_here("bench", "compare", path, path)
     assert (again.returncode, again.stdout) == (0, "4 same\n")
     report = run_here("report", path, "-o", tmp_path / "report.md")

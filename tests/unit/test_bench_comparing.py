@@ -56,18 +56,21 @@ def test_a_change_counts_where_it_is_sure_and_large_enough():
         measured("c", seconds=spread(1.04, 12)),  # sure, but below the threshold
         measured("d", seconds=spread(1.0, 13)),
     )
-    found = {change.key[0]: change for change in compare([before], [after])}
-    assert {name: one.kind for name, one in found.items()} == {
+    changes = {change.key[0]: change for change in compare([before], [after])}
+    assert {name: change.kind for name, change in changes.items()} == {
         "a": TimeChangeKind.SLOWER,
         "b": TimeChangeKind.FASTER,
         "c": TimeChangeKind.SAME,
         "d": TimeChangeKind.SAME,
     }
-    assert found["a"].low < found["a"].ratio < found["a"].high
-    assert found["a"].ratio == pytest.approx(1.5, rel=0.02)
-    assert found["c"].chance < 0.01
+    assert changes["a"].low < changes["a"].ratio < changes["a"].high
+    assert changes["a"].ratio == pytest.approx(1.5, rel=0.02)
+    assert changes["c"].chance < 0.01
     assert compare([before], [after], threshold=0.01)[0].kind is TimeChangeKind.SLOWER
-    assert {one.key[0] for one in compare([before], [after], 0.01) if one.kind is TimeChangeKind.SLOWER} == {"a", "c"}
+    assert {change.key[0] for change in compare([before], [after], 0.01) if change.kind is TimeChangeKind.SLOWER} == {
+        "a",
+        "c",
+    }
 
 
 def test_few_rounds_are_never_sure():
@@ -91,19 +94,19 @@ def test_what_is_wrong_lost_or_missing_is_worse_and_comes_first():
         measured("new"),
     )
     changes = compare([before], [after])
-    assert [(one.kind, one.key[0]) for one in changes] == [
+    assert [(change.kind, change.key[0]) for change in changes] == [
         (TimeChangeKind.WRONG, "wrong"),
         (TimeChangeKind.LOST, "lost"),
         (TimeChangeKind.MISSING, "missing"),
         (TimeChangeKind.NEW, "new"),
         (TimeChangeKind.SAME, "fine"),
     ]
-    assert [one.kind.is_worse for one in changes] == [True, True, True, False, False]
+    assert [change.kind.is_worse for change in changes] == [True, True, True, False, False]
 
 
 def test_schedules_and_adapters_are_compared_with_their_own():
     before = run(measured(adapter="a"), measured(adapter="b"), measured(adapter="a", schedule="small"))
-    assert {one.kind for one in compare([before], [before])} == {TimeChangeKind.SAME}
+    assert {change.kind for change in compare([before], [before])} == {TimeChangeKind.SAME}
     assert len(compare([before], [before])) == 3
 
 

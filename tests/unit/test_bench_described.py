@@ -21,7 +21,7 @@ FLOAT = DataType.FLOAT32
 
 
 def test_fields_are_those_of_the_description():
-    found = read_desc(
+    desc = read_desc(
         "GEMM",
         {
             "a_tensor": [4, 3],
@@ -38,12 +38,12 @@ def test_fields_are_those_of_the_description():
         trans_a=MatrixTransform.TRANSPOSE,
         alpha=2,
     )
-    assert found == expected
+    assert desc == expected
 
 
 def test_arrays_structures_and_types_are_read():
     joined = read_desc("JOIN", {"input_tensors": [[2, 3], [4, 3]], "output_tensor": [6, 3], "axis": 0})
-    assert [one.sizes for one in joined.input_tensors] == [(2, 3), (4, 3)]
+    assert [tensor.sizes for tensor in joined.input_tensors] == [(2, 3), (4, 3)]
     rois = {"input_tensor": [1, 1, 8, 8], "roi_tensor": [1, 1, 2, 5], "output_tensor": [2, 1, 7, 3]}
     assert read_desc("ROI_POOLING", {**rois, "pooled_size": {"width": 3, "height": 7}}).pooled_size == Size2D(3, 7)
     padded = {"input_tensor": [2], "output_tensor": [3], "start_padding": [1], "end_padding": [0]}
@@ -51,7 +51,7 @@ def test_arrays_structures_and_types_are_read():
 
 
 @pytest.mark.parametrize(
-    ("operator", "given", "said"),
+    ("operator", "fields", "said"),
     [
         ("GEMM", {"c": 1}, "GEMM has no field 'c'; its fields are a_tensor, b_tensor"),
         ("GEMM", {"a_tensor": 3}, "desc.a_tensor must be a list of sizes, or a table of sizes, type, strides, got 3"),
@@ -65,16 +65,16 @@ def test_arrays_structures_and_types_are_read():
         ("GEMM", {"b_tensor": [2, 3]}, "GEMM: desc must have a_tensor, output_tensor"),
     ],
 )
-def test_what_is_no_description_is_refused(operator, given, said):
+def test_what_is_no_description_is_refused(operator, fields, said):
     with pytest.raises(InvalidArgument, match=said):
-        read_desc(operator, given)
+        read_desc(operator, fields)
 
 
 def test_contents_are_tables_by_number():
     assert read_contents("x", {"1": {"below": 5, "distinct": True}}) == {1: Contents(below=5, distinct=True)}
-    for given in ({"one": {"below": 5}}, {"1": 5}, {"1": {"above": 5}}):
+    for contents in ({"one": {"below": 5}}, {"1": 5}, {"1": {"above": 5}}):
         with pytest.raises(InvalidArgument, match="x: contents must hold tables of below, distinct, scale"):
-            read_contents("x", given)
+            read_contents("x", contents)
 
 
 def test_contents_can_be_sparse_or_regions():
@@ -103,8 +103,8 @@ def test_rows_are_workloads(tmp_path):
         'indices_tensor = { sizes = [8, 1], type = "uint32" }\nvalues_tensor = [1, 2]\n'
         "output_tensor = [8, 3]\naxis = 1\n"
     )
-    (found,) = find_workloads(suite(tmp_path, text))
-    workload = found.workload
+    (row,) = find_workloads(suite(tmp_path, text))
+    workload = row.workload
     assert (workload.name, workload.operator, workload.data_type) == ("hot", "ONE_HOT", "uint32")
     indices, values = workload.inputs()
     assert indices.max() < 3
@@ -128,34 +128,34 @@ def test_rows_that_are_half_a_description_are_refused(tmp_path, row, said):
 
 def test_rows_of_a_suite_can_be_picked(tmp_path):
     (path,) = suite(tmp_path, '[[row]]\nwhat = "GEMM"\nname = "a"\n[[row]]\nwhat = "GEMM"\nname = "b"\n')
-    assert [one.workload.name for one in find_workloads([BenchSpec(f"{path.what}:b")])] == ["b"]
-    assert [one.workload.name for one in find_workloads([BenchSpec(f"{path.what}:gemm")])] == ["a", "b"]
-    assert [one.workload.name for one in find_workloads([BenchSpec(f"{path.what}:b,a")])] == ["b", "a"]
-    assert {one.workload.operator for one in find_workloads([BenchSpec("scaling:GEMM")])} == {"GEMM"}
+    assert [workload.workload.name for workload in find_workloads([BenchSpec(f"{path.what}:b")])] == ["b"]
+    assert [workload.workload.name for workload in find_workloads([BenchSpec(f"{path.what}:gemm")])] == ["a", "b"]
+    assert [workload.workload.name for workload in find_workloads([BenchSpec(f"{path.what}:b,a")])] == ["b", "a"]
+    assert {workload.workload.operator for workload in find_workloads([BenchSpec("scaling:GEMM")])} == {"GEMM"}
     for names in ("c", "a,c"):
         with pytest.raises(InvalidArgument, match="has no row 'c'; its rows are a, b"):
             find_workloads([BenchSpec(f"{path.what}:{names}")])
     (path,) = suite(tmp_path, '[[row]]\nwhat = "GEMM"\nname = "a, b"\n')
-    assert [one.workload.name for one in find_workloads([BenchSpec(f"{path.what}:a, b")])] == ["a, b"]
+    assert [workload.workload.name for workload in find_workloads([BenchSpec(f"{path.what}:a, b")])] == ["a, b"]
 
 
 @pytest.mark.parametrize("path", sorted(BENCHMARKS.glob("*.toml")), ids=lambda path: path.stem)
 def test_suites_of_benchmarks_are_valid(path):
-    found = find_workloads([BenchSpec(str(path))])
-    assert found
-    for one in found:
-        check(one.workload.desc)
-        read_aims(one.workload.name, one.more.get("aims", {}))
-        assert set(one.more) <= {"aims"}  # no misspelt key
-        names = [name for name in one.schedules if name != "all"]
+    rows = find_workloads([BenchSpec(str(path))])
+    assert rows
+    for row in rows:
+        check(row.workload.desc)
+        read_aims(row.workload.name, row.more.get("aims", {}))
+        assert set(row.more) <= {"aims"}  # no misspelt key
+        names = [name for name in row.schedules if name != "all"]
         assert not names
-    names = [one.workload.name for one in found]
+    names = [row.workload.name for row in rows]
     assert len(set(names)) == len(names)
 
 
 def test_aims_that_are_none_are_refused():
     assert read_aims("x", {"share": 1}) == {"share": 1.0}
-    for given, said in (
+    for aims, said in (
         (3, "must be a table of positive numbers"),
         ({"share": "0.5"}, "must be a table of positive numbers"),
         ({"share": True}, "must be a table of positive numbers"),
@@ -163,4 +163,4 @@ def test_aims_that_are_none_are_refused():
         ({"speed": 1}, "must have keys of share, numpy, choice, got 'speed'"),
     ):
         with pytest.raises(ModelError, match=said):
-            read_aims("x", given)
+            read_aims("x", aims)

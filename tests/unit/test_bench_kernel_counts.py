@@ -40,30 +40,30 @@ def counted(desc, target):
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 def test_a_product_reads_its_matrices_once_and_multiplies_all_pairs(target):
     desc = descs.Gemm(a_tensor=tensor(1, 1, 64, 32), b_tensor=tensor(1, 1, 32, 48), output_tensor=tensor(1, 1, 64, 48))
-    ((_, found),) = counted(desc, target)
-    assert (found.bytes, found.operations) == (4 * (64 * 32 + 32 * 48 + 64 * 48), 2 * 64 * 32 * 48)
+    ((_, counts),) = counted(desc, target)
+    assert (counts.bytes, counts.operations) == (4 * (64 * 32 + 32 * 48 + 64 * 48), 2 * 64 * 32 * 48)
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 def test_a_depthwise_convolution_multiplies_its_window(target):
     desc = convolution((1, 8, 16, 16), (8, 1, 3, 3), (1, 8, 16, 16), groups=8, pads=(1, 1))
-    ((_, found),) = counted(desc, target)
-    assert (found.bytes, found.operations) == (4 * (2 * 8 * 16 * 16 + 8 * 9), 2 * 9 * 8 * 16 * 16)
+    ((_, counts),) = counted(desc, target)
+    assert (counts.bytes, counts.operations) == (4 * (2 * 8 * 16 * 16 + 8 * 9), 2 * 9 * 8 * 16 * 16)
 
 
 def test_the_kernels_of_a_transposed_convolution_share_its_multiplications():
     backward = ConvolutionDirection.BACKWARD
     desc = convolution((1, 16, 20, 20), (16, 16, 3, 3), (1, 16, 60, 60), strides=(3, 3), direction=backward)
-    operations = [one.operations for _, one in counted(desc, TARGETS[0])]
+    operations = [counts.operations for _, counts in counted(desc, TARGETS[0])]
     assert sorted(operations) == [16 * 16] * 9 + [2 * 16 * 16 * 20 * 20] * 9  # a part of the filter laid out, a phase
     at_once = convolution((1, 16, 20, 20), (16, 16, 2, 2), (1, 16, 40, 40), strides=(2, 2), direction=backward)
-    assert [one.operations for _, one in counted(at_once, TARGETS[0])][-1] == 2 * 16 * 16 * 40 * 40
+    assert [counts.operations for _, counts in counted(at_once, TARGETS[0])][-1] == 2 * 16 * 16 * 40 * 40
 
 
 def test_winograds_filtering_multiplies_less_than_the_windows_have():
     desc = convolution((1, 64, 56, 56), (64, 64, 3, 3), (1, 64, 56, 56), pads=(1, 1))
-    found = dict(counted(desc, TARGETS[0]))
-    (product,) = (one for label, one in found.items() if "register" in label)
+    by_label = dict(counted(desc, TARGETS[0]))
+    (product,) = (counts for label, counts in by_label.items() if "register" in label)
     assert product.operations == 2 * 64 * 64 * 36 * 14 * 14  # tiles of 4 x 4 positions in a domain of 6 x 6
-    (patches,) = (one for label, one in found.items() if "patches" in label)
+    (patches,) = (counts for label, counts in by_label.items() if "patches" in label)
     assert patches.operations == 64 * 36 * 14 * 14  # one for each element that it writes

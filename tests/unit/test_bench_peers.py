@@ -54,8 +54,8 @@ class Running:
 
 def test_nodes_are_read_from_the_notation_of_onnx():
     assert parse_node("y0 = Softmax <axis = -1> (x0)") == PeerNode("Softmax", ("x0",), ("y0",), {"axis": -1})
-    found = parse_node("y0, y1 = Conv<pads = [1, 1, 2, 2], group = 4>(x0, x1)")
-    assert found == PeerNode("Conv", ("x0", "x1"), ("y0", "y1"), {"pads": [1, 1, 2, 2], "group": 4})
+    node = parse_node("y0, y1 = Conv<pads = [1, 1, 2, 2], group = 4>(x0, x1)")
+    assert node == PeerNode("Conv", ("x0", "x1"), ("y0", "y1"), {"pads": [1, 1, 2, 2], "group": 4})
 
 
 @pytest.mark.parametrize("text", ["y0 = Softmax", "Softmax (x0)", "y0 = Softmax <axis> (x0)", "y = A <a = [1> (x)", ""])
@@ -66,7 +66,7 @@ def test_what_is_no_node_is_refused(text):
 
 def attention(**more):
     (workload,) = of_operator("MULTIHEAD_ATTENTION", [{"heads": 2, "queries": 3, "keys": 4, "size": 5}])
-    given = {
+    sizes = {
         "onnx": ["s = MatMul (x0, x1)", "t = Mul (s, scale)", "p = Softmax <axis = -1> (t)", "y0 = MatMul (p, x2)"],
         "inputs": {
             "x0": {"shape": [3, 2, 5], "permute": [1, 0, 2]},
@@ -77,7 +77,7 @@ def attention(**more):
         "constants": {"scale": 5**-0.5},
         **more,
     }
-    return PeerRow(workload, given)
+    return PeerRow(workload, sizes)
 
 
 def test_inputs_become_theirs_and_their_results_ours(tmp_path):
@@ -218,54 +218,54 @@ def test_every_peer_has_a_module():
 def test_calls_become_models_that_compute_the_same():
     x, w = np.arange(6, dtype=np.float32).reshape(2, 3), np.ones((3, 4), np.float32)
     call = PeerCall((PeerNode("MatMul", ("x0", "x1"), ("y0",)),), {"x0": x, "x1": w}, frozenset(["x1"]), ("y0",))
-    made = onnx_models.model(call, first="first")
-    assert [one.name for one in made.graph.input] == ["x0"]
-    result, first = ReferenceEvaluator(made).run(None, {"x0": x})
+    model = onnx_models.model(call, first="first")
+    assert [value_info.name for value_info in model.graph.input] == ["x0"]
+    result, first = ReferenceEvaluator(model).run(None, {"x0": x})
     assert np.array_equal(result, x @ w)
     assert np.array_equal(first, (x @ w).reshape(-1)[:1])
-    assert [one.name for one in onnx_models.model(call).graph.output] == ["y0"]
+    assert [value_info.name for value_info in onnx_models.model(call).graph.output] == ["y0"]
 
 
 # ---- the table
 
 
-def run_of(*measurements, wanted=0.0):
+def run_of(*measurements, ratio=0.0):
     peers = {"fast": {"is_gpu": True}, "slow": {"is_gpu": True}, "host": {"is_gpu": False}}
-    return BenchRun({"peers": peers, "wanted": {"GEMM": wanted}}, tuple(measurements))
+    return BenchRun({"peers": peers, "wanted": {"GEMM": ratio}}, tuple(measurements))
 
 
 def test_ours_stand_beside_the_best_peer_on_a_gpu():
-    found = run_of(
+    compared = run_of(
         measured(adapter="gpu", seconds=(0.002, 0.001) * 6, share=0.5, bound_by="copy"),
         measured(adapter="NumPy", seconds=(0.0001,) * 12),
         measured(adapter="fast", seconds=(0.004, 0.002) * 6),
         measured(adapter="slow", seconds=(0.5,) * 12),
         measured(adapter="host", seconds=(0.0001,) * 12),
-        wanted=3.0,
+        ratio=3.0,
     )
-    (row,) = compare_peers(found)
+    (row,) = compare_peers(compared)
     assert row.cells() == [
         *("GEMM", "1.5", "3", "500", "0.1", "0.1"),
         *("fast", "2.00 [2.00, 2.00]", "3, missed", "50 % copy"),
     ]
     assert not row.is_met
-    few = run_of(measured(seconds=(0.001,) * 3), measured(adapter="fast", seconds=(0.002,) * 3), wanted=3.0)
-    assert [one.is_met for one in compare_peers(few)] == [True]  # nobody knows yet
+    few = run_of(measured(seconds=(0.001,) * 3), measured(adapter="fast", seconds=(0.002,) * 3), ratio=3.0)
+    assert [peer.is_met for peer in compare_peers(few)] == [True]  # nobody knows yet
     assert summary([row]).startswith("1 rows: faster than the best peer on 1, slower on 0")
-    assert found.is_good
+    assert compared.is_good
 
 
 def test_peers_that_fail_or_compute_wrong_are_never_the_best():
-    found = run_of(
+    compared = run_of(
         measured(adapter="gpu"),
         measured(adapter="fast", seconds=(0.0001,) * 12, check="wrong"),
         measured(adapter="slow", seconds=(), status="failed", check="unchecked"),
         measured(adapter="host", seconds=(), status="refused", check="unchecked"),
     )
-    (row,) = compare_peers(found)
-    assert [time_text(one) for one in row.theirs] == ["W", "x", "-", "-"]
+    (row,) = compare_peers(compared)
+    assert [time_text(time) for time in row.theirs] == ["W", "x", "-", "-"]
     assert (row.best, row.ratio, row.is_met, summary([row])) == (None, None, True, "")
-    assert found.is_good  # what others cannot do is no fault of ours
+    assert compared.is_good  # what others cannot do is no fault of ours
     assert not run_of(measured(adapter="gpu", check="wrong")).is_good
 
 
@@ -314,7 +314,10 @@ def test_the_command_measures_a_peer_and_says_who_is_missing(tmp_path, monkeypat
     assert "gone is not installed (No module named 'no_such_module_anywhere'): pip install gone-gpu" in ran.stderr
     (run,) = read_file(path)
     assert run.facts["peers"]["fake"]["versions"]["fake"] == "1.5"
-    checks = {(one.name, one.adapter): (one.status, one.check) for one in run.measurements}
+    checks = {
+        (measurement.name, measurement.adapter): (measurement.status, measurement.check)
+        for measurement in run.measurements
+    }
     assert checks["softmax", "fake"] == ("measured", "right")
     assert checks["product", "fake"] == ("refused", "unchecked")
     assert checks["product", "numpy"] == ("measured", "right")
@@ -328,7 +331,7 @@ def test_files_beside_a_suite_can_be_its_rows(tmp_path):
     )
     suite = tmp_path / "mine.toml"
     suite.write_text('[[row]]\nwhat = "mine.py:outputs"\nonnx = ["y0 = Add (x0, x0)"]\n', encoding="utf-8")
-    (asked,) = find_workloads([type(read_suite(suite)[0])(str(suite))])
-    row = PeerRow(asked.workload, asked.more)
+    (spec,) = find_workloads([type(read_suite(suite)[0])(str(suite))])
+    row = PeerRow(spec.workload, spec.more)
     (x,) = row.call.arrays.values()
     assert row.check([x + x]).status == "right"

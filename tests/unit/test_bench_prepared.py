@@ -43,12 +43,12 @@ def prepared(backend):
 
 def test_dispatches_take_the_sets_of_buffers_in_turn():
     backend = TimedBackend()
-    made = prepared(backend)
+    workload = prepared(backend)
     backend.submitted.clear()
-    made.round(3)
-    made.round(MOST_SETS)
+    workload.round(3)
+    workload.round(MOST_SETS)
     first, second = backend.submitted
-    assert made.readiness.sets == MOST_SETS
+    assert workload.readiness.sets == MOST_SETS
     assert len({id(work) for work in (*first, *second[: MOST_SETS - 3])}) == MOST_SETS
     assert [id(work) for work in second[-3:]] == [id(work) for work in first]
 
@@ -65,10 +65,10 @@ def test_times_are_the_devices_where_there_are_some(seconds, source, gpu):
 
 def test_a_call_runs_once_on_the_set_that_its_number_picks():
     backend = TimedBackend()
-    made = prepared(backend)
+    workload = prepared(backend)
     backend.submitted.clear()
     for number in (1, 2, MOST_SETS + 1):
-        made.run(number)
+        workload.run(number)
     first, second, third = backend.submitted
     assert first == third != second
     assert len(first) == 1
@@ -76,9 +76,9 @@ def test_a_call_runs_once_on_the_set_that_its_number_picks():
 
 def test_memory_is_given_back():
     backend = TimedBackend()
-    made = prepared(backend)
+    workload = prepared(backend)
     assert backend._allocated > 0
-    made.close()
+    workload.close()
     assert backend._allocated == 0
 
 

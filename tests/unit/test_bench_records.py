@@ -21,8 +21,8 @@ from tests.unit.bench_fakes import CARD, CEILINGS, SOME, measured, run
 
 def written(*runs):
     stream = io.StringIO()
-    for one in runs:
-        list(write_run(stream, one.facts, one.measurements))
+    for recorded in runs:
+        list(write_run(stream, recorded.facts, recorded.measurements))
     return stream.getvalue()
 
 
@@ -33,12 +33,12 @@ def kept(tmp_path, text):
 
 
 def test_runs_come_back_from_their_files(tmp_path):
-    one = run(*SOME)
-    path = kept(tmp_path, written(one, one))
+    recorded = run(*SOME)
+    path = kept(tmp_path, written(recorded, recorded))
     assert is_bench_file(path)
     first, second = read_file(path)
     assert (first.measurements, first.is_complete) == (SOME, True)
-    assert first.facts == second.facts == json.loads(json.dumps(one.facts))
+    assert first.facts == second.facts == json.loads(json.dumps(recorded.facts))
     assert first.ceilings("gpu") == CEILINGS
     assert first.ceilings("other") is None
 
@@ -54,8 +54,8 @@ def test_headers_say_what_somebody_needs_to_do_it_again():
 def test_what_was_cut_off_is_left_out(tmp_path):
     text = written(run(*SOME))
     for end, there in ((len(text) - 5, SOME), (text.index("no float64"), SOME[:1])):
-        (found,) = read_file(kept(tmp_path, text[:end]))
-        assert (found.is_complete, found.measurements) == (False, there)
+        (recovered,) = read_file(kept(tmp_path, text[:end]))
+        assert (recovered.is_complete, recovered.measurements) == (False, there)
 
 
 @pytest.mark.parametrize(
@@ -127,9 +127,9 @@ def test_reports_escape_what_measurements_say(render):
 
 
 def test_a_wrong_result_is_what_a_report_opens_with():
-    made = Report((), (), (as_times(run(measured("a", check="wrong"), measured("b"))),))
-    assert "**1 of 2 measurements failed or computed wrong: a.**" in as_markdown(made)
-    (suite,) = ElementTree.fromstring(as_junit(made))
+    report = Report((), (), (as_times(run(measured("a", check="wrong"), measured("b"))),))
+    assert "**1 of 2 measurements failed or computed wrong: a.**" in as_markdown(report)
+    (suite,) = ElementTree.fromstring(as_junit(report))
     assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
 
 
@@ -189,8 +189,8 @@ def test_sizes_that_change_apart_are_drawn_over_bytes():
     apart = [
         measured("x", sizes={"m": m, "k": k}, counts={"bytes": m * k, "operations": 1}) for m, k in ((1, 4), (2, 8))
     ]
-    (one,) = sweeps(apart)
-    assert (one.size, [place for place, _ in one.points]) == ("bytes", [4, 16])
+    (sweep,) = sweeps(apart)
+    assert (sweep.size, [place for place, _ in sweep.points]) == ("bytes", [4, 16])
 
 
 # ---- plots
@@ -211,8 +211,8 @@ def test_a_family_alone_is_drawn_the_same_each_time(tmp_path):
 def test_plots_are_drawn(tmp_path, suffix):
     pytest.importorskip("matplotlib", reason="Matplotlib is not installed, which draws plots")
     path = tmp_path / f"plot{suffix}"
-    given = [*swept("gpu", {1: 9.0, 2: 1.0}), *swept("NumPy", {1: 4.0, 2: 4.0})]
-    scaling.plot(given, {"gpu": CEILINGS}, path)
+    measurements = [*swept("gpu", {1: 9.0, 2: 1.0}), *swept("NumPy", {1: 4.0, 2: 4.0})]
+    scaling.plot(measurements, {"gpu": CEILINGS}, path)
     content = path.read_bytes()
     assert content.startswith(b"\x89PNG" if suffix == ".png" else b"<?xml")
     if suffix == ".svg":

@@ -16,40 +16,40 @@ PATIENCE = Patience(precision=0.03, budget=100.0)
 
 def test_steady_times_end_after_the_fewest_rounds_that_make_an_interval():
     clock = Clock()
-    (one,) = measure([Fake(clock)], PATIENCE, clock=clock)
-    assert (one.status, one.source, len(one.samples)) == ("measured", "gpu", MINIMUM_ROUNDS)
-    assert set(one.seconds) == {0.01}
+    (timing,) = measure([Fake(clock)], PATIENCE, clock=clock)
+    assert (timing.status, timing.source, len(timing.samples)) == ("measured", "gpu", MINIMUM_ROUNDS)
+    assert set(timing.seconds) == {0.01}
 
 
 def test_noisy_times_are_measured_until_the_budget_ends():
     clock = Clock()
     noisy = Fake(clock, lambda number: 0.02 * (1 + number % 2))
-    (one,) = measure([noisy], Patience(0.03, 10.0), clock=clock)
-    assert not one.is_narrow(0.03)
-    assert 10.0 <= sum(sample.wall for sample in one.samples) < 10.2
+    (timing,) = measure([noisy], Patience(0.03, 10.0), clock=clock)
+    assert not timing.is_narrow(0.03)
+    assert 10.0 <= sum(sample.wall for sample in timing.samples) < 10.2
 
 
 def test_noise_that_averages_out_ends_before_the_budget():
     clock = Clock()
     often = Fake(clock, lambda number: 0.04 if number % 4 == 0 else 0.02)
-    (one,) = measure([often], Patience(0.03, 1000.0), clock=clock)
-    assert one.is_narrow(0.03)
-    assert len(one.samples) < 60
+    (timing,) = measure([often], Patience(0.03, 1000.0), clock=clock)
+    assert timing.is_narrow(0.03)
+    assert len(timing.samples) < 60
 
 
 def test_what_is_slow_has_few_rounds_but_never_none():
     clock = Clock()
-    (one,) = measure([Fake(clock, lambda number: 50.0)], Patience(0.03, 1.0), clock=clock)
-    assert len(one.samples) == FEWEST_ROUNDS
+    (timing,) = measure([Fake(clock, lambda number: 50.0)], Patience(0.03, 1.0), clock=clock)
+    assert len(timing.samples) == FEWEST_ROUNDS
 
 
 @pytest.mark.parametrize("seconds", [1e-6, 1e-4, ROUND_SECONDS / 4, 1.0])
 def test_a_round_is_as_many_dispatches_as_clocks_need(seconds):
     clock = Clock()
     fake = Fake(clock, lambda number: seconds)
-    (one,) = measure([fake], Patience(0.03, 100.0), clock=clock)
-    assert one.calls == min(MOST_CALLS, max(1, round(ROUND_SECONDS / seconds)))
-    assert set(fake.calls[-len(one.samples) :]) == {one.calls}
+    (timing,) = measure([fake], Patience(0.03, 100.0), clock=clock)
+    assert timing.calls == min(MOST_CALLS, max(1, round(ROUND_SECONDS / seconds)))
+    assert set(fake.calls[-len(timing.samples) :]) == {timing.calls}
 
 
 def test_contestants_run_in_turn_and_each_comes_first_as_often_as_others():
@@ -72,10 +72,10 @@ def test_who_fails_leaves_the_others_alone_and_all_are_closed():
     clock = Clock()
     fakes = [Fake(clock), Fake(clock, fails=-1, error=NotSupported), Fake(clock, fails=6)]
     good, refused, failed = measure(fakes, PATIENCE, clock=clock)
-    assert [one.status for one in (good, refused, failed)] == ["measured", "refused", "failed"]
+    assert [timing.status for timing in (good, refused, failed)] == ["measured", "refused", "failed"]
     assert (refused.message, failed.message) == ("cannot", "gone")
     assert len(good.samples) == MINIMUM_ROUNDS
-    assert [one.closed for one in fakes] == [1, 1, 1]
+    assert [fake.closed for fake in fakes] == [1, 1, 1]
 
 
 def test_single_rounds_without_timestamps_are_left_out():
@@ -87,15 +87,15 @@ def test_single_rounds_without_timestamps_are_left_out():
         return replace(sample, gpu=None) if fake.rounds == 8 else sample
 
     fake.round = once_without
-    (one,) = measure([fake], PATIENCE, clock=clock)
-    assert one.source == "gpu"
-    assert len(one.seconds) == len(one.samples) - 1 == MINIMUM_ROUNDS
+    (timing,) = measure([fake], PATIENCE, clock=clock)
+    assert timing.source == "gpu"
+    assert len(timing.seconds) == len(timing.samples) - 1 == MINIMUM_ROUNDS
 
 
 def test_times_are_the_wall_clocks_where_rounds_have_no_timestamps():
     clock = Clock()
-    (one,) = measure([Fake(clock, gpu=False)], PATIENCE, clock=clock)
-    assert (one.source, set(one.seconds)) == ("wall clock", {0.02})
+    (timing,) = measure([Fake(clock, gpu=False)], PATIENCE, clock=clock)
+    assert (timing.source, set(timing.seconds)) == ("wall clock", {0.02})
 
 
 def test_noise_is_half_the_intervals_width_and_drift_compares_ends():
@@ -110,11 +110,17 @@ def test_noise_is_half_the_intervals_width_and_drift_compares_ends():
 def test_a_measurement_keeps_everything_and_comes_back_from_its_record():
     clock = Clock()
     workload = Workload("GEMM m=2", "GEMM", sizes={"m": 2}, data_type="float32", layout="packed")
-    (one,) = measure([Fake(clock)], PATIENCE, clock=clock)
-    made = measurement_of(workload, one)
-    assert (made.key, made.median, made.wall, made.cpu, made.cold) == (("GEMM m=2", "fake", ""), 0.01, 0.02, 0.002, 0.1)
-    assert (made.bytes_per_second, made.operations_per_second) == (1000 / 0.01, 500 / 0.01)
-    assert Measurement.from_json(made.to_json()) == made
+    (timing,) = measure([Fake(clock)], PATIENCE, clock=clock)
+    measurement = measurement_of(workload, timing)
+    assert (measurement.key, measurement.median, measurement.wall, measurement.cpu, measurement.cold) == (
+        ("GEMM m=2", "fake", ""),
+        0.01,
+        0.02,
+        0.002,
+        0.1,
+    )
+    assert (measurement.bytes_per_second, measurement.operations_per_second) == (1000 / 0.01, 500 / 0.01)
+    assert Measurement.from_json(measurement.to_json()) == measurement
 
 
 @pytest.mark.parametrize(

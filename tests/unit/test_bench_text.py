@@ -16,19 +16,19 @@ COUNTS = {"bytes": 10**6, "operations": 2 * 10**9, "plan_bytes": 2 * 10**6}
 
 
 def test_times_say_how_sure_they_are_and_where_they_come_from():
-    one = measured(seconds=[0.9, *[1.0] * 9, 1.1], wall=2.0, cpu=5e-5, cold=3.0, init={"total": 0.25})
-    assert hot_text(one) == "1 s ± 0.0 % (gpu)"
-    assert phases_text(one) == "2 s by the wall clock, cpu 50 us, first 3 s, compiled in 250 ms"
+    measurement = measured(seconds=[0.9, *[1.0] * 9, 1.1], wall=2.0, cpu=5e-5, cold=3.0, init={"total": 0.25})
+    assert hot_text(measurement) == "1 s ± 0.0 % (gpu)"
+    assert phases_text(measurement) == "2 s by the wall clock, cpu 50 us, first 3 s, compiled in 250 ms"
 
 
 def test_work_says_rates_shares_and_memory():
-    one = measured(
+    measurement = measured(
         seconds=[0.001] * 11,
         counts={**COUNTS, "temporary_bytes": 3 * 10**6, "least_temporary_bytes": 10**6},
         share=0.834,
         bound_by="copy",
     )
-    assert work_text(one) == (
+    assert work_text(measurement) == (
         "1 GB/s, 2e+03 GFLOP/s, 83 % of the copy rate, kernels move 2 times the bytes,"
         " 3 MB temporary (at least 1 MB) beside 1 MB"
     )
@@ -72,8 +72,8 @@ def test_shapes_are_of_models(tmp_path):
             parse_shape(text)
     path = tmp_path / "model.onnx"
     path.touch()
-    (one,) = find_workloads([BenchSpec(str(path), shapes={"x": (1, 3)})])
-    assert (one.workload.name, one.workload.operator, one.workload.shapes) == (
+    (row,) = find_workloads([BenchSpec(str(path), shapes={"x": (1, 3)})])
+    assert (row.workload.name, row.workload.operator, row.workload.shapes) == (
         "model.onnx x=1x3",
         "MODEL",
         {"x": (1, 3)},

@@ -31,11 +31,11 @@ FLOAT = DataType.FLOAT32
 
 
 def test_sizes_are_ranges_lists_and_ties():
-    given = parse_sizes(["m=64..512", "k=n=3,5", "elements=4M"])
-    assert given == [(("m",), (64, 128, 256, 512)), (("k", "n"), (3, 5)), (("elements",), (1 << 22,))]
-    found = combinations(given)
-    assert len(found) == 8
-    assert found[:2] == [
+    ranges = parse_sizes(["m=64..512", "k=n=3,5", "elements=4M"])
+    assert ranges == [(("m",), (64, 128, 256, 512)), (("k", "n"), (3, 5)), (("elements",), (1 << 22,))]
+    sizes = combinations(ranges)
+    assert len(sizes) == 8
+    assert sizes[:2] == [
         {"m": 64, "k": 3, "n": 3, "elements": 1 << 22},
         {"m": 64, "k": 5, "n": 5, "elements": 1 << 22},
     ]
@@ -185,8 +185,8 @@ def test_schedules_are_those_that_make_other_kernels():
 
 
 def test_words_are_operators_cases_and_suites():
-    asked = [BenchSpec("gemm", ({"m": 4},)), BenchSpec("gather_nd1-float32-uint32-2x3-packed-s0"), BenchSpec("quick")]
-    names = [one.workload.name for one in find_workloads(asked)]
+    specs = [BenchSpec("gemm", ({"m": 4},)), BenchSpec("gather_nd1-float32-uint32-2x3-packed-s0"), BenchSpec("quick")]
+    names = [workload.workload.name for workload in find_workloads(specs)]
     assert names[0] == "GEMM m=4 k=1024 n=1024 float32"
     assert names[1] == "gather_nd1-float32-uint32-2x3-packed-s0"
     assert names[2].startswith("GEMM m=128")
@@ -213,7 +213,7 @@ def test_rows_of_a_suite_may_have_names_and_more(tmp_path):
     )
     (row,) = read_suite(path)
     assert (row.types, row.more) == ((DataType.FLOAT16,), {"peer": "x"})
-    names = [one.workload.name for one in find_workloads([BenchSpec(str(path))])]
+    names = [workload.workload.name for workload in find_workloads([BenchSpec(str(path))])]
     assert names == [f"product: GEMM m={size} k={size} n={size} float16" for size in (4, 8)]
 
 

@@ -53,8 +53,8 @@ def get(server, path, **headers):
 
 def socket_of(server, origin=True):
     parts = urlsplit(server.address)
-    given = f"http://{parts.netloc}" if origin is True else origin
-    return connect(f"ws://{parts.netloc}{parts.path}socket", origin=given, proxy=None)
+    header = f"http://{parts.netloc}" if origin is True else origin
+    return connect(f"ws://{parts.netloc}{parts.path}socket", origin=header, proxy=None)
 
 
 class ScriptedPage:
@@ -88,15 +88,15 @@ class ScriptedPage:
 
     def computed(self, commands, data):
         blobs = []
-        for name, *given in commands:
+        for name, *arguments in commands:
             self.commands.put(name)
             if name == "create":
-                self.memory[given[0]] = bytearray(given[1])
+                self.memory[arguments[0]] = bytearray(arguments[1])
             elif name == "write":
-                number, offset, start, size = given
+                number, offset, start, size = arguments
                 self.memory[number][offset : offset + size] = data[start : start + size]
             elif name == "read":
-                number, offset, size = given
+                number, offset, size = arguments
                 blobs.append(bytes(self.memory[number][offset : offset + size]))
         return {"results": ["" for _ in commands], "problems": []}, blobs
 
@@ -115,7 +115,7 @@ def ready(server, count=1):
 def test_it_listens_on_the_loopback_address(server):
     assert server.address.startswith("http://localhost:")
     assert urlsplit(server.borrowing).hostname == "127.0.0.1"
-    assert all(one.socket.getsockname()[0] == "127.0.0.1" for one in server._servers)
+    assert all(server.socket.getsockname()[0] == "127.0.0.1" for server in server._servers)
 
 
 def test_the_page_is_whole_and_small(server):
@@ -338,8 +338,8 @@ def test_what_to_open_is_told_with_a_code(server):
 def test_a_child_whose_page_is_away_says_so():
     """One answer, to the first case; the next child looks for the page again."""
     answers = io.StringIO()
-    requests = io.StringIO("argmin-example1\nargmax-example1\n")
-    worker.Server(None, answers).refuse(requests, DeviceRemoved("the page is closed"))
+    requests = io.StringIO('"argmin-example1"\n"argmax-example1"\n')
+    worker.CaseServer(None, answers).refuse(requests, DeviceRemoved("the page is closed"))
     outcome = Outcome.from_json(json.loads(answers.getvalue()))
     assert (outcome.case, outcome.status) == ("argmin-example1", Status.DEVICE_LOST)
     assert outcome.message == "the page is closed"

@@ -24,8 +24,8 @@ def computed(build: Callable[..., Any], *arrays: np.ndarray) -> Any:
     graph = Graph(Device("numpy"))
     inputs = [graph.input(array.shape, DataType[array.dtype.name.upper()]) for array in arrays]
     outputs = build(*inputs)
-    found = graph.evaluate([outputs] if isinstance(outputs, Expression) else list(outputs), arrays)
-    return found[0] if isinstance(outputs, Expression) else found
+    result = graph.evaluate([outputs] if isinstance(outputs, Expression) else list(outputs), arrays)
+    return result[0] if isinstance(outputs, Expression) else result
 
 
 BINARY = [operator.add, operator.sub, operator.mul, operator.truediv]
@@ -51,9 +51,9 @@ def test_integers_on_integers_are_exact(compute: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize("compute", COMPARISONS)
 def test_comparisons_give_truth_values_of_type_uint8(compute: Callable[..., Any]) -> None:
-    found = computed(compute, FLOATS, OTHERS)
-    np.testing.assert_array_equal(found, compute(FLOATS, OTHERS))
-    assert found.dtype == np.uint8
+    result = computed(compute, FLOATS, OTHERS)
+    np.testing.assert_array_equal(result, compute(FLOATS, OTHERS))
+    assert result.dtype == np.uint8
     np.testing.assert_array_equal(computed(lambda x: compute(x, 1), FLOATS), compute(FLOATS, 1))
     np.testing.assert_array_equal(computed(lambda x: compute(1, x), FLOATS), compute(1, FLOATS))
 
@@ -77,17 +77,17 @@ def test_the_other_operators() -> None:
 def test_numbers_become_scale_and_bias_as_in_directmlx() -> None:
     graph = Graph(Device("numpy"))
     x = graph.input((2, 3))
-    for made, scale, bias in [(x + 3, 1, 3), (x - 3, 1, -3), (x * 3, 3, 0), (x / 4, 0.25, 0), (3 - x, -1, 3)]:
-        node = graph.nodes[made.origin.number].desc
+    for expression, scale, bias in [(x + 3, 1, 3), (x - 3, 1, -3), (x * 3, 3, 0), (x / 4, 0.25, 0), (3 - x, -1, 3)]:
+        node = graph.nodes[expression.origin.number].desc
         assert isinstance(node, descs.ElementWiseIdentity) and node.scale_bias is not None
         assert (node.scale_bias.scale, node.scale_bias.bias) == (scale, bias)
 
 
-@pytest.mark.parametrize("made", [lambda x: x % 1.5, lambda x: x & 2**32, lambda x: x == -1])
-def test_numbers_beside_integers_fit_their_type(made: Callable[[Expression], Any]) -> None:
+@pytest.mark.parametrize("compute", [lambda x: x % 1.5, lambda x: x & 2**32, lambda x: x == -1])
+def test_numbers_beside_integers_fit_their_type(compute: Callable[[Expression], Any]) -> None:
     words = Graph().input((2, 3), DataType.UINT32)
     with pytest.raises(InvalidArgument, match=r"must be an integer between 0 and 4294967295, got .*builder_expr.*:\d+"):
-        made(words)
+        compute(words)
 
 
 def test_an_expression_has_no_truth_value() -> None:
@@ -116,9 +116,9 @@ def test_views() -> None:
 
 def test_directmlx_functions() -> None:
     np.testing.assert_allclose(computed(lambda x: dml.reduce(x, ReduceFunction.SUM), FLOATS), FLOATS.sum(keepdims=True))
-    found = computed(lambda x: dml.reduce(x, ReduceFunction.ARGMAX, (1,)), FLOATS)
-    np.testing.assert_array_equal(found, FLOATS.argmax(1, keepdims=True))
-    assert found.dtype == np.uint32
+    result = computed(lambda x: dml.reduce(x, ReduceFunction.ARGMAX, (1,)), FLOATS)
+    np.testing.assert_array_equal(result, FLOATS.argmax(1, keepdims=True))
+    assert result.dtype == np.uint32
     np.testing.assert_allclose(computed(lambda x: dml.pow(x, 2.0), FLOATS), FLOATS**2)
     np.testing.assert_allclose(
         computed(lambda x, y: dml.pow(dml.abs(x), y), FLOATS, OTHERS), abs(FLOATS) ** OTHERS, 1e-6
@@ -152,8 +152,8 @@ def test_directmlx_functions() -> None:
 
 
 def test_adding_fuses_an_activation() -> None:
-    found = computed(lambda x, y: dml.add(x, y, fused_activation=descs.ActivationRelu()), FLOATS, OTHERS)
-    np.testing.assert_array_equal(found, np.maximum(FLOATS + OTHERS, 0))
+    result = computed(lambda x, y: dml.add(x, y, fused_activation=descs.ActivationRelu()), FLOATS, OTHERS)
+    np.testing.assert_array_equal(result, np.maximum(FLOATS + OTHERS, 0))
     np.testing.assert_array_equal(computed(dml.add, WORDS, SHIFTS), WORDS + SHIFTS)
 
 
@@ -161,8 +161,8 @@ def test_one_hot_and_max_pooling() -> None:
     indices, values = np.array([[2], [0]], np.uint32), np.array([[0, 1]], np.float32)
     np.testing.assert_array_equal(computed(lambda i, v: dml.one_hot(i, v, 3, 1), indices, values), np.eye(3)[[2, 0]])
     image = np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4)
-    found, places = computed(lambda x: dml.max_pooling(x, (2, 2), (2, 2), output_indices=True), image)
-    np.testing.assert_array_equal(found.ravel(), [5, 7, 13, 15])
+    result, places = computed(lambda x: dml.max_pooling(x, (2, 2), (2, 2), output_indices=True), image)
+    np.testing.assert_array_equal(result.ravel(), [5, 7, 13, 15])
     np.testing.assert_array_equal(places.ravel(), [5, 7, 13, 15])
     x = Graph().input(TensorDesc(DataType.FLOAT32, (1, 1, 4, 4)))
     assert dml.max_pooling(x, (2, 2)).output_indices is None

@@ -24,11 +24,11 @@ LEADING_ONES = ("MULTIHEAD_ATTENTION", "MULTIHEAD_ATTENTION1", "NONZERO_COORDINA
 
 def quick_cases() -> dict[str, list[OperatorDesc]]:
     """The descriptions of all quick cases, by operator."""
-    found: dict[str, list[OperatorDesc]] = {}
+    result: dict[str, list[OperatorDesc]] = {}
     for name in QUICK:
         desc = registry.case_by_name(name).desc
-        found.setdefault(desc.operator, []).append(desc)
-    return found
+        result.setdefault(desc.operator, []).append(desc)
+    return result
 
 
 CASES = quick_cases()
@@ -42,7 +42,7 @@ def rebuilt(desc: OperatorDesc) -> OperatorDesc:
 
     def given(value: Any) -> Any:
         if isinstance(value, tuple) and value and isinstance(value[0], TensorDesc):
-            return [graph.input(one) for one in value]
+            return [graph.input(tensor) for tensor in value]
         return graph.input(value) if isinstance(value, TensorDesc) else value
 
     def parameter(field: str) -> str:
@@ -60,7 +60,7 @@ def rebuilt(desc: OperatorDesc) -> OperatorDesc:
     if "output_sizes" in parameters:
         arguments["output_sizes"] = present[0].sizes
         if desc.operator == "SPLIT":
-            arguments["output_sizes"] = [one.sizes for one in present]
+            arguments["output_sizes"] = [tensor.sizes for tensor in present]
         if desc.operator == "ROI_ALIGN_GRAD" and desc.output_gradient_tensor is None:
             del arguments["output_sizes"]
     if "output_type" in parameters:
@@ -105,8 +105,8 @@ def test_sizes_that_the_caller_may_choose_have_usual_ones() -> None:
     assert resampled.sizes == (1, 2, 6, 3)
     sliced = functions.slice1(image, input_window_sizes=(1, 2, 4, 5), input_window_strides=(1, 1, -3, 2))
     assert sliced.sizes == (1, 2, 2, 3)
-    found = functions.nonzero_coordinates(image)
-    assert (found.output_count.sizes, found.output_coordinates.sizes) == ((1,), (40, 4))
+    result = functions.nonzero_coordinates(image)
+    assert (result.output_count.sizes, result.output_coordinates.sizes) == ((1,), (40, 4))
     gradient = functions.resample_grad1(image, interpolation_mode=InterpolationMode.LINEAR, output_sizes=(1, 2, 2, 10))
     (node,) = graph.desc([gradient]).nodes
     assert isinstance(node, OperatorNode) and node.desc.scales == (1, 1, 2, 0.5)

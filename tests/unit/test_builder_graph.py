@@ -76,17 +76,17 @@ def test_required_outputs_are_named_or_computed_all_the_same(graph: Graph) -> No
         InvalidGraph, match=r"'model': TOP_K1 output_index_tensor \(\S*test_builder_graph.py:\d+\) is req"
     ):
         graph.compile([values])
-    (found,) = graph.evaluate([values], [np.array([[3, 1, 4, 1]], np.float32)])
-    assert found.tolist() == [[4, 3]]
+    (result,) = graph.evaluate([values], [np.array([[3, 1, 4, 1]], np.float32)])
+    assert result.tolist() == [[4, 3]]
 
 
 def test_inputs_by_name_or_in_order_and_owned_ones(graph: Graph) -> None:
     x, y = graph.input((3,), DataType.INT32, name="x"), graph.input((3,), DataType.INT32, name="y", owned=True)
     difference = x - y
     arrays = {"y": np.array([1, 2, 3], np.int32), "x": np.array([5, 5, 5], np.int32)}
-    for given in (arrays, [arrays["x"], arrays["y"]]):
-        (found,) = graph.evaluate([difference], given)
-        assert found.tolist() == [4, 3, 2]
+    for inputs in (arrays, [arrays["x"], arrays["y"]]):
+        (result,) = graph.evaluate([difference], inputs)
+        assert result.tolist() == [4, 3, 2]
     compiled = graph.compile([difference])
     assert [port.owned for port in compiled.inputs] == [False, True]
     assert graph.evaluate([x * 2], [arrays["x"], None])[0].tolist() == [10, 10, 10]
@@ -197,14 +197,14 @@ def test_wrong_outputs_and_inputs_are_refused(graph: Graph) -> None:
     ]:
         with pytest.raises(InvalidArgument, match=re.escape(why)):
             graph.compile(wrong)  # type: ignore[arg-type]
-    for given, why in [
+    for inputs, why in [
         ({"z": np.zeros(1)}, "inputs must be named x, got 'z'"),
         ({}, "inputs must have an array for 'x'"),
         ([], "inputs must be 1 arrays, got 0"),
         ([np.zeros((2, 2), np.float32)], "must be an array of float32 with shape (2, 3)"),
     ]:
         with pytest.raises(InvalidArgument, match=re.escape(why)):
-            graph.evaluate([y], given)  # type: ignore[arg-type]
+            graph.evaluate([y], inputs)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="the name of an input must be new, got 'x' again"):
         graph.input((1,), name="x")
     with pytest.raises(InvalidArgument, match="device must be a Device, the name of an adapter or None, got int"):

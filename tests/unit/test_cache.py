@@ -16,10 +16,10 @@ from tests.life_cycle import subtract
 PACKAGE = Path(__file__).parents[2] / "dmlgpu"
 
 
-def filled(entries, size, *given):
+def filled(entries, size, *entry_sizes):
     """A cache to which values of given sizes were put, by letters from a on."""
     cache = Cache(CacheLimits(entries, size))
-    for letter, entry_size in zip("abcdefgh", given, strict=False):
+    for letter, entry_size in zip("abcdefgh", entry_sizes, strict=False):
         cache.put(letter, letter.upper(), entry_size)
     return cache
 

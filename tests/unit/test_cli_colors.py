@@ -25,8 +25,8 @@ CODES = {"error": (START, "ops", "--bogus"), "tables": (TABLES,)}
 
 
 def environment(**more):
-    kept = {name: value for name, value in os.environ.items() if name not in VARIABLES}
-    return {**kept, "TERM": "xterm-256color", **more}
+    inherited = {name: value for name, value in os.environ.items() if name not in VARIABLES}
+    return {**inherited, "TERM": "xterm-256color", **more}
 
 
 def on_terminal(what, **variables):

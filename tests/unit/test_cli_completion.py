@@ -30,10 +30,10 @@ def script(shell):
 
 def offered(*words):
     """What bash is offered for the last of some words."""
-    asked = {"_DMLGPU_COMPLETE": "complete_bash", "COMP_WORDS": shlex.join(("dmlgpu", *words))}
+    variables = {"_DMLGPU_COMPLETE": "complete_bash", "COMP_WORDS": shlex.join(("dmlgpu", *words))}
     if not words[-1]:
-        asked["COMP_WORDS"] = shlex.join(("dmlgpu", *words[:-1])) + " "
-    done = ask({**asked, "COMP_CWORD": str(len(words))})
+        variables["COMP_WORDS"] = shlex.join(("dmlgpu", *words[:-1])) + " "
+    done = ask({**variables, "COMP_CWORD": str(len(words))})
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.splitlines()
 
@@ -53,9 +53,9 @@ def test_values_of_options():
     assert offered("test", "--profile", "st") == ["standard"]
     assert offered("show", "--without", "") == list(PASSES)
     assert offered("show", "--schedules", "g") == ["gpu"]
-    found = offered("test", "--suite", "o")
-    assert found == ["onnx", "operator_accuracy", "operators"]
-    assert all(suite_by_name(name).profiles for name in found)
+    values = offered("test", "--suite", "o")
+    assert values == ["onnx", "operator_accuracy", "operators"]
+    assert all(suite_by_name(name).profiles for name in values)
 
 
 def test_options():
@@ -63,9 +63,9 @@ def test_options():
 
 
 def test_no_driver_is_asked():
-    asked = {"_DMLGPU_COMPLETE": "complete_bash", "COMP_WORDS": "dmlgpu show --adapter n", "COMP_CWORD": "3"}
+    variables = {"_DMLGPU_COMPLETE": "complete_bash", "COMP_WORDS": "dmlgpu show --adapter n", "COMP_CWORD": "3"}
     watch = "import atexit, sys; atexit.register(lambda: print('wgpu' in sys.modules))"
-    assert dmlgpu(setup=watch, environment=asked).stdout.split() == ["numpy", "False"]
+    assert dmlgpu(setup=watch, environment=variables).stdout.split() == ["numpy", "False"]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

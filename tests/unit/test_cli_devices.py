@@ -32,7 +32,7 @@ NUMPY = AdapterInfo(name="numpy", backend="NumPy", kind="cpu", vendor="", driver
 @pytest.fixture
 def two_adapters(monkeypatch):
     monkeypatch.setattr(devices, "adapters", lambda: (CARD, NUMPY))
-    monkeypatch.setattr(devices, "choose_adapter", lambda wanted, announce=True: NUMPY if wanted else CARD)
+    monkeypatch.setattr(devices, "choose_adapter", lambda requested, announce=True: NUMPY if requested else CARD)
 
 
 def test_text_in_a_pipe(two_adapters, capsys):
@@ -46,10 +46,12 @@ def test_text_in_a_pipe(two_adapters, capsys):
         "  data types  native: FLOAT32, UINT32, INT32, UINT64, INT64\n"
         "              in 32-bit arithmetic: FLOAT16, UINT16, UINT8, INT16, INT8, UINT4, INT4\n"
         "              moved and cast: FLOAT64\n"
+        "              FLOAT16: 32-bit arithmetic is more accurate, so shader-f16 is used only where\n"
+        "              ALLOW_HALF_PRECISION_COMPUTATION allows it, as in DirectML\n"
         "  limits      buffers per kernel 10, binding 1,024 MiB, workgroup memory 48 KiB, workgroups per axis 65,535\n"
         "\n"
         "1  NumPy: numpy\n"
-        "  kind        cpu, on the processor\n"
+        "  kind        cpu, software: it computes on the CPU\n"
         "  driver      NumPy 2.0\n"
         "  data types  native: FLOAT32, FLOAT16, UINT32, UINT16, UINT8, INT32, INT16, INT8, FLOAT64, UINT64, INT64, "
         "UINT4, INT4\n"
@@ -83,8 +85,8 @@ def test_json(two_adapters, capsys):
 @pytest.fixture
 def all_drivers(monkeypatch):
     brought = LocatedAdapter(CARD, 0, (("VK_DRIVER_FILES", "/x/card.json"),), "Example GPU Vulkan")
-    found = Discovery((LocatedAdapter(NUMPY, 1, (), "numpy"), brought), ("/x/old.json: no answer",))
-    monkeypatch.setattr("dmlgpu.cli.devices.all_drivers", lambda paths: found)
+    discovery = Discovery((LocatedAdapter(NUMPY, 1, (), "numpy"), brought), ("/x/old.json: no answer",))
+    monkeypatch.setattr("dmlgpu.cli.devices.all_drivers", lambda paths: discovery)
 
 
 def test_every_driver_of_the_machine(all_drivers, capsys):

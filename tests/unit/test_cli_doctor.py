@@ -45,8 +45,8 @@ def examined(info, outcome=GOOD, *, reached=True, default=False, environment=())
 def machine(monkeypatch):
     """Sets what there is; a machine that is well where nothing is said."""
 
-    def have(*found, problems=(), unmatched="", loaders=(), manifests=None, cards=(), requirements=()):
-        known = found or (examined(CARD, default=True), examined(NUMPY_ADAPTER))
+    def have(*adapters, problems=(), unmatched="", loaders=(), manifests=None, cards=(), requirements=()):
+        known = adapters or (examined(CARD, default=True), examined(NUMPY_ADAPTER))
         monkeypatch.setattr(diagnosis, "examine", lambda: Examination(tuple(known), tuple(problems), unmatched))
         monkeypatch.setattr(diagnosis, "loaders", lambda: tuple(loaders))
         default = (Manifest("/x/card.json", "libcard.so", "1.3"),)
@@ -63,8 +63,11 @@ def machine(monkeypatch):
 def report(capsys):
     """Exit code, and what the JSON says is a problem and is a note, each with its remedy."""
     code = main(["doctor", "--json"])
-    found = json.loads(capsys.readouterr().out)["findings"]
-    problems, notes = ([(one["text"], one["remedy"]) for one in found if one["is_problem"] == kind] for kind in (1, 0))
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    problems, notes = (
+        [(finding["text"], finding["remedy"]) for finding in findings if finding["is_problem"] == kind]
+        for kind in (1, 0)
+    )
     return code, problems, notes
 
 
@@ -75,24 +78,42 @@ def test_a_machine_that_is_well(machine, capsys):
     assert "  computes    argmin-example1: pass (0.25 s)\n" in text
     assert "  manifests  /x/card.json: libcard.so, Vulkan 1.3\n" in text
     assert "  ~/.cache/x  Mesa: 4,096 bytes in 2 files\n" in text
-    assert text.endswith("nothing is to be mended\n")
+    assert text.endswith("no problems found\n")
     assert report(capsys) == (0, [], [])
+
+
+def test_no_heading_stands_above_nothing_and_notes_are_a_list(machine, monkeypatch, capsys):
+    monkeypatch.setattr(doctor, "environment", dict)
+    machine(requirements=[Requirement(extra, "none", "", None, False) for extra in ("peers", "docs")])
+    assert main(["doctor"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert not [line for line in lines if line.startswith("environment")]
+    assert lines[lines.index("notes") :] == [
+        "notes",
+        "  1  the optional extra peers lacks none",
+        "     pip install 'dmlgpu[peers]', if you need it",
+        "  2  the optional extra docs lacks none",
+        "     pip install 'dmlgpu[docs]', if you need it",
+        "no problems found",
+    ]
 
 
 def test_the_json_holds_what_a_bug_report_needs(machine, capsys):
     main(["doctor", "--json"])
-    found = json.loads(capsys.readouterr().out)
-    assert {"dmlgpu", "python", "wgpu", "numpy", "os", "processor"} <= found["versions"].keys()
-    card = found["adapters"][0]
+    document = json.loads(capsys.readouterr().out)
+    assert {"dmlgpu", "python", "wgpu", "numpy", "os", "processor"} <= document["versions"].keys()
+    card = document["adapters"][0]
     assert (card["name"], card["default"], card["works"], card["features"]) == (
         "Example GPU",
         True,
         True,
         ["shader-f16"],
     )
-    assert [(one["case"], one["status"]) for one in card["computations"]] == [("argmin-example1", "pass")]
+    assert [(computation["case"], computation["status"]) for computation in card["computations"]] == [
+        ("argmin-example1", "pass")
+    ]
     keys = {"format", "versions", "requirements", "environment", "caches", "loaders", "manifests", "cards"}
-    assert found.keys() == keys | {"adapters", "problems", "findings"}
+    assert document.keys() == keys | {"adapters", "problems", "findings"}
 
 
 def test_an_adapter_that_crashes(machine, capsys):
@@ -104,7 +125,7 @@ def test_an_adapter_that_crashes(machine, capsys):
     )
     assert remedy.startswith("see it again by dmlgpu test --adapter 0 -k argmin-example1; docs/driver-failures.md")
     main(["doctor"])
-    assert f"to be mended\n  1  {text}\n     {remedy}\n" in capsys.readouterr().out
+    assert f"problems\n  1  {text}\n     {remedy}\n" in capsys.readouterr().out
 
 
 def test_no_gpu_adapter(machine, capsys):
@@ -173,8 +194,10 @@ def test_packages(machine, capsys):
         ("wgpu 0.30.0; dmlgpu needs wgpu>=0.32,<0.33", "pip install 'wgpu>=0.32,<0.33'"),
         ("rich 12.0; the extra cli needs rich>=13", "pip install 'dmlgpu[cli]'"),
     ]
-    text = "extras that are not complete: onnx needs onnx; ocr needs onnx, scipy"
-    assert notes == [(text, "pip install 'dmlgpu[EXTRA]', if you need one")]
+    assert notes == [
+        ("the optional extra onnx lacks onnx", "pip install 'dmlgpu[onnx]', if you need it"),
+        ("the optional extra ocr lacks onnx, scipy", "pip install 'dmlgpu[ocr]', if you need it"),
+    ]
 
 
 def test_requirements_of_the_metadata(monkeypatch):
@@ -210,16 +233,20 @@ def extras():
 
 
 def test_every_extra_for_users_is_examined_and_no_other(extras, monkeypatch):
-    lines = [f"{one.partition(';')[0]}; extra == '{extra}'" for extra, asked in extras.items() for one in asked]
+    lines = [
+        f"{requirement.partition(';')[0]}; extra == '{extra}'"
+        for extra, requirements in extras.items()
+        for requirement in requirements
+    ]
     monkeypatch.setattr(doctor, "requires", lambda name: lines)
-    assert {one.extra for one in doctor.requirements()} == FOR_USERS
+    assert {requirement.extra for requirement in doctor.requirements()} == FOR_USERS
     assert FOR_USERS.isdisjoint(doctor.FOR_WORK) and FOR_USERS.union(doctor.FOR_WORK) == extras.keys()
 
 
 def test_what_a_missing_module_asks_for_is_an_extra_that_brings_it(extras):
     packages = {"PIL": "pillow", "skimage": "scikit-image", "sklearn": "scikit-learn"}
     for module, extra in EXTRAS.items():
-        assert packages.get(module, module) in [re.match(r"[\w-]+", one)[0] for one in extras[extra]]
+        assert packages.get(module, module) in [re.match(r"[\w-]+", extra)[0] for extra in extras[extra]]
 
 
 def test_variables_that_matter_and_no_others(monkeypatch):
@@ -265,9 +292,9 @@ def test_manifests(text, library, problem, tmp_path):
     (tmp_path / "card.so").touch()
     path = tmp_path / "card.json"
     path.write_text(text)
-    found = read_manifest(path)
-    assert found.library == library
-    assert found.problem.startswith(problem) and bool(found.problem) == bool(problem)
+    manifest = read_manifest(path)
+    assert manifest.library == library
+    assert manifest.problem.startswith(problem) and bool(manifest.problem) == bool(problem)
 
 
 def test_a_variable_that_names_no_manifest(monkeypatch, tmp_path):
@@ -287,19 +314,21 @@ def test_the_computations_exist():
 
 
 @pytest.mark.parametrize(
-    ("wanted", "default", "unmatched"), [("", "Example GPU", ""), ("numpy", "numpy", ""), ("radeon", None, "radeon")]
+    ("requested", "default", "unmatched"), [("", "Example GPU", ""), ("numpy", "numpy", ""), ("radeon", None, "radeon")]
 )
-def test_the_default_is_the_one_that_a_device_would_take(monkeypatch, wanted, default, unmatched):
+def test_the_default_is_the_one_that_a_device_would_take(monkeypatch, requested, default, unmatched):
     elsewhere = LocatedAdapter(replace(CARD, name="Other GPU"), 0, (("VK_DRIVER_FILES", "/x/other.json"),))
     known = (LocatedAdapter(NUMPY_ADAPTER, 1), elsewhere, LocatedAdapter(CARD, 0))
     monkeypatch.setattr(diagnosis, "all_drivers", lambda: Discovery(known, ("a problem",)))
     monkeypatch.setattr(diagnosis, "run_cases", lambda job, names, workers: iter([GOOD]))
-    monkeypatch.setenv("DMLGPU_ADAPTER", wanted)
+    monkeypatch.setenv("DMLGPU_ADAPTER", requested)
     monkeypatch.delenv("VK_DRIVER_FILES", raising=False)
-    found = diagnosis.examine()
-    assert [one.is_reached for one in found.adapters] == [True, False, True]
-    assert [one.located.info.name for one in found.adapters if one.is_default] == ([default] if default else [])
-    assert (found.problems, found.unmatched) == (("a problem",), unmatched)
+    diagnosed = diagnosis.examine()
+    assert [adapter.is_reached for adapter in diagnosed.adapters] == [True, False, True]
+    assert [adapter.located.info.name for adapter in diagnosed.adapters if adapter.is_default] == (
+        [default] if default else []
+    )
+    assert (diagnosed.problems, diagnosed.unmatched) == (("a problem",), unmatched)
 
 
 def test_numpy_computes_right(monkeypatch):
@@ -321,7 +350,7 @@ def test_it_runs_without_a_package_and_without_the_extra(missing):
     hidden = f"import sys; sys.modules.update(dict.fromkeys(('{missing}', 'typer', 'rich')))"
     done = command("doctor", "--json", setup=hidden)
     assert (done.returncode, done.stderr) == (1, "")
-    found = json.loads(done.stdout)
-    assert f"adapters cannot be listed without {missing}" in [one["text"] for one in found["findings"]]
-    assert "adapters" not in found
-    assert found["format"] == doctor.FORMAT
+    document = json.loads(done.stdout)
+    assert f"adapters cannot be listed without {missing}" in [finding["text"] for finding in document["findings"]]
+    assert "adapters" not in document
+    assert document["format"] == doctor.FORMAT

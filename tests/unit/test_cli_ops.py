@@ -114,14 +114,14 @@ def test_a_word_finds_operators_by_their_names_elsewhere():
 
 
 def test_json_of_what_a_word_finds():
-    found = json.loads(run_here("ops", "bmm", "--json").stdout)
-    assert [(entry["name"], entry["found_as"]) for entry in found] == [("GEMM", ["PyTorch bmm"])]
+    entries = json.loads(run_here("ops", "bmm", "--json").stdout)
+    assert [(entry["name"], entry["found_as"]) for entry in entries] == [("GEMM", ["PyTorch bmm"])]
 
 
 def test_what_is_not_implemented_is_left_out_of_what_a_word_finds(unregister):
     unregister("GEMM")
-    found = json.loads(run_here("ops", "matmul", "--implemented", "--json").stdout)
-    assert found and "GEMM" not in [entry["name"] for entry in found]
+    entries = json.loads(run_here("ops", "matmul", "--implemented", "--json").stdout)
+    assert entries and "GEMM" not in [entry["name"] for entry in entries]
 
 
 def test_one_operator_says_its_names_elsewhere():
@@ -140,8 +140,8 @@ def test_unknown_names_suggest_near_ones():
 def test_paths_that_are_printed_exist(listing, capsys):
     for entry in listing:
         ops.show(entry["name"], implemented=False, as_json=True)  # a process for each takes a minute
-        told = json.loads(capsys.readouterr().out)
-        assert told["shaders"], entry["name"]
-        assert all((ROOT / path).is_file() for path in told["shaders"]), told["shaders"]
-        module, _, function = told["reference"].rpartition(".")
+        document = json.loads(capsys.readouterr().out)
+        assert document["shaders"], entry["name"]
+        assert all((ROOT / path).is_file() for path in document["shaders"]), document["shaders"]
+        module, _, function = document["reference"].rpartition(".")
         assert callable(getattr(importlib.import_module(module), function))

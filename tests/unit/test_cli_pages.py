@@ -16,7 +16,7 @@ COMMAND = re.compile(r"^    (?:\w+=\S+ )*(dmlgpu .*)$", re.MULTILINE)
 
 def test_every_verb_has_a_page_that_the_index_names():
     index = PAGES["README.md"]
-    verbs = {one.name or one.callback.__name__ for one in cli_app.app.registered_commands}
+    verbs = {command.name or command.callback.__name__ for command in cli_app.app.registered_commands}
     assert {f"{verb}.md" for verb in verbs} <= PAGES.keys()
     assert all(f"]({verb}.md)" in index for verb in verbs)
     assert all(f"| {code} | " in index for code in EXIT_CODES)

@@ -84,9 +84,9 @@ def test_an_onnx_model_with_an_option_runs_on_zeros():
     assert "Dispatch 'add.onnx': 1 iterations, " in done.stdout
 
 
-@pytest.mark.parametrize("given", ["columns", ":3", "columns:0", "columns:1.5", "columns:4294967296"])
-def test_an_override_of_another_form_is_2(given):
-    done = run_here("run", "x.onnx", "-f", given)
+@pytest.mark.parametrize("override", ["columns", ":3", "columns:0", "columns:1.5", "columns:4294967296"])
+def test_an_override_of_another_form_is_2(override):
+    done = run_here("run", "x.onnx", "-f", override)
     assert done.returncode == 2
     assert "--onnx_free_dim_name_override must be a name, a colon and sizes" in done.stderr
 

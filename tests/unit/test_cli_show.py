@@ -127,12 +127,12 @@ def test_typical_cases_are_packed_floats_wherever_there_are_such() -> None:
     assert OPERATOR_CASES.keys() == {name.lower() for name in operators.implemented()}
     for stem, cases in OPERATOR_CASES.items():
         names = cases.names("standard")
-        found = find_subjects(stem)[0].title.rpartition(" ")[2]
-        assert found in names
+        case = find_subjects(stem)[0].title.rpartition(" ")[2]
+        assert case in names
         if any("-packed-" in name for name in names):
-            assert "-packed-" in found
+            assert "-packed-" in case
             if any(name.startswith(f"{stem}-float32") and "-packed-" in name for name in names):
-                assert found.startswith(f"{stem}-float32")
+                assert case.startswith(f"{stem}-float32")
 
 
 @pytest.mark.parametrize(
@@ -147,14 +147,14 @@ def test_typical_cases_are_packed_floats_wherever_there_are_such() -> None:
     ],
 )
 def test_cases_of_all_suites_with_descriptions(name: str, count: int) -> None:
-    found = find_subjects(name)
-    assert len(found) == count
-    assert all(one.title.startswith(f"case {name}") for one in found)
+    subjects = find_subjects(name)
+    assert len(subjects) == count
+    assert all(subject.title.startswith(f"case {name}") for subject in subjects)
 
 
 def test_every_operator_of_a_model_is_shown() -> None:
-    found = find_subjects(str(MODELS / "pipeline.json"))
-    assert [one.title.partition(": ")[2] for one in found] == [
+    subjects = find_subjects(str(MODELS / "pipeline.json"))
+    assert [subject.title.partition(": ")[2] for subject in subjects] == [
         "subtract, ELEMENT_WISE_SUBTRACT",
         "multiply, ELEMENT_WISE_MULTIPLY",
     ]
@@ -163,9 +163,9 @@ def test_every_operator_of_a_model_is_shown() -> None:
 
 
 def test_a_python_file_shows_its_public_descriptions_and_its_outputs(file: Path) -> None:
-    found = find_subjects(str(file))
-    assert [one.title for one in found] == [f"{file}:desc", f"{file}:relu", f"{file}:outputs"]
-    graphs = [one.desc for one in found if isinstance(one.desc, GraphDesc)]
+    subjects = find_subjects(str(file))
+    assert [subject.title for subject in subjects] == [f"{file}:desc", f"{file}:relu", f"{file}:outputs"]
+    graphs = [subject.desc for subject in subjects if isinstance(subject.desc, GraphDesc)]
     assert [desc.output_count for desc in graphs] == [1, 2]
 
 
@@ -179,7 +179,7 @@ def test_one_description_of_a_python_file(file: Path, name: str, outputs: int) -
 def test_a_python_file_imports_what_lies_beside_it(file: Path) -> None:
     beside, path = file.parent / "beside.py", list(sys.path)
     beside.write_text("from small import relu\n", encoding="utf-8")
-    assert [one.title for one in find_subjects(str(beside))] == [f"{beside}:relu"]
+    assert [subject.title for subject in find_subjects(str(beside))] == [f"{beside}:relu"]
     assert sys.path == path
 
 
@@ -189,8 +189,8 @@ def test_models_say_whether_halves_may_be_computed_natively(tmp_path: Path) -> N
         dispatchable["executionFlags"] = ["DML_EXECUTION_FLAG_ALLOW_HALF_PRECISION_COMPUTATION"]
     path = tmp_path / "half.json"
     path.write_text(json.dumps(model))
-    assert [one.half_precision for one in find_subjects(str(path))] == [True, True]
-    assert not any(one.half_precision for one in find_subjects(str(MODELS / "pipeline.json")))
+    assert [subject.half_precision for subject in find_subjects(str(path))] == [True, True]
+    assert not any(subject.half_precision for subject in find_subjects(str(MODELS / "pipeline.json")))
 
 
 # ---- what is refused
@@ -330,11 +330,11 @@ def test_passes_are_left_out(file: Path) -> None:
 
 def test_json_keeps_its_schema() -> None:
     for what, count in ((GATHER, 1), ("graph-float32-6-s0", 1), (MODELS / "pipeline.json", 2)):
-        found = json.loads(shown(what, "--json"))
-        assert found.keys() == {"adapter", "shown"}
-        assert found["adapter"] == str(NUMPY_ADAPTER)
-        assert len(found["shown"]) == count
-        for entry in found["shown"]:
+        document = json.loads(shown(what, "--json"))
+        assert document.keys() == {"adapter", "shown"}
+        assert document["adapter"] == str(NUMPY_ADAPTER)
+        assert len(document["shown"]) == count
+        for entry in document["shown"]:
             check_schema(entry)
 
 
@@ -347,8 +347,8 @@ def test_every_key_is_documented() -> None:
         return {*value, *(key for name, entry in value.items() if name != "fields" for key in keys(entry))}
 
     page = (ROOT / "docs/show.md").read_text(encoding="utf-8")
-    found = keys([json.loads(shown(what, "--json")) for what in (GATHER, "graph-float32-16-s0")])
-    assert sorted(key for key in found if f"`{key}`" not in page and f'"{key}"' not in page) == []
+    documented_keys = keys([json.loads(shown(what, "--json")) for what in (GATHER, "graph-float32-16-s0")])
+    assert sorted(key for key in documented_keys if f"`{key}`" not in page and f'"{key}"' not in page) == []
 
 
 def test_wgsl_of_one_kernel_is_that_and_nothing_else() -> None:
@@ -404,8 +404,8 @@ def test_timings_are_those_of_the_compiled_operator(monkeypatch: pytest.MonkeyPa
         1,
         f"dmlgpu: {NUMPY_ADAPTER} does not tell what compiling spends its time on\n",
     )
-    told = Timings(planning=0.25, driver=0.0015)
-    monkeypatch.setattr(CompiledOperator, "timings", property(lambda _: told))
+    timings = Timings(planning=0.25, driver=0.0015)
+    monkeypatch.setattr(CompiledOperator, "timings", property(lambda _: timings))
     done = run_here("show", GATHER, "-a", "numpy", "--timings")
     rows = "planning   250.0\nrendering    0.0\ndriver       1.5\nupload       0.0\n"
     assert done.stdout.endswith(f"\n\ncompiling     ms\n{rows}")

@@ -38,9 +38,9 @@ VERBS = {
 @pytest.fixture
 def runs(tmp_path):
     """A folder with two runs, the second of which is worse."""
-    for number, made in enumerate(RUNS):
+    for number, recorded in enumerate(RUNS):
         with growing_file(tmp_path / f"{number}.jsonl") as file:
-            list(write_run(file, made.facts, made.outcomes))
+            list(write_run(file, recorded.facts, recorded.outcomes))
     return tmp_path
 
 

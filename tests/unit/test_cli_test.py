@@ -7,13 +7,14 @@ import json
 import os
 import re
 from dataclasses import replace
+from xml.etree import ElementTree
 
 import pytest
 
 from dmlgpu.cli.devices import choose_adapters
-from dmlgpu.cli.main import main
+from dmlgpu.cli.main import invocation, main
 from dmlgpu.cli.tables import INTERVAL, Progress
-from dmlgpu.cli.test import _report, failure_lines, reproduce
+from dmlgpu.cli.test import _report, default_workers, failure_lines, reproduce
 from dmlgpu.common.errors import AdapterNotFound
 from dmlgpu.conformance.drivers.discovery import Discovery, LocatedAdapter
 from dmlgpu.conformance.running.outcome import Outcome, Status
@@ -89,22 +90,21 @@ def test_a_failing_run(misbehaving, capsys):
     out = capsys.readouterr().out.splitlines()
     assert out[:3] == [
         "fail: bad-1",
-        "  1 of 2 elements is wrong; the worst, at [1]: expected 4, got 5 from 3; "
-        "beyond any tolerance, at most 2 ULP, allowed difference 0 (exact)",
+        "  1 of 2 elements is wrong; the worst, at [1]: expected 4, got 5 from 3; 2 ULP off, must be exact",
         "  again: dmlgpu test --suite misbehaving --adapter numpy -k bad-1",
     ]
     assert out[3].split() == ["adapter", "fail"]
 
 
 def test_the_kernels_of_a_wrong_result_are_named():
-    found = Outcome(
+    outcome = Outcome(
         "gemm-x", Status.FAIL, wrong=1, elements=1, kernels=("gemm small (matrix/gemm)", "gemm merge (x/y)")
     )
-    assert list(failure_lines(found, "dmlgpu test", ""))[2:] == [
+    assert list(failure_lines(outcome, "dmlgpu test", ""))[2:] == [
         "  ran as: gemm small (matrix/gemm); gemm merge (x/y)",
         "  again: dmlgpu test",
     ]
-    assert Outcome.from_json(found.to_json()) == found
+    assert Outcome.from_json(outcome.to_json()) == outcome
     assert "kernels" not in Outcome("gemm-x", Status.PASS).to_json()
 
 
@@ -116,11 +116,15 @@ def test_one_error_of_compiling_is_told_once(capsys):
     outcomes = [error("gemm-1", "a", "no type"), error("gemm-2", "b", "no type"), error("gemm-3", "a", "no such name")]
     outcomes.append(Outcome("gemm-4", Status.FAIL, message="something else"))
     (adapter,) = choose_adapters(["numpy"])
-    counts = _report(outcomes, adapter, Job("operators", 0, 1.0, 1, {}, ""), len(outcomes), "")
+    progress = Progress(io.StringIO(), len(outcomes))
+    counts = _report(outcomes, adapter, Job("operators", 0, 1.0, 1, {}, ""), progress, "")
     assert counts == {Status.FAIL: 4}
     out = capsys.readouterr().out
     assert [out.count(text) for text in ("no type", "no such name", "something else")] == [1, 1, 1]
-    assert out.endswith("2 cases do not compile, for the reason that gemm-1 does not:\n  gemm-1\n  gemm-2\n")
+    assert out.endswith(
+        "2 cases do not compile, for the reason that gemm-1 does not:\n  gemm-1\n  gemm-2\n"
+        "shader files that the failing cases have in common:\n  3 of 3 cases with matrix/gemm; simplest: gemm-1\n"
+    )
     assert "  would run as: a (matrix/gemm)\n" in out
     assert "fail: gemm-2" not in out and "fail: gemm-3\n" in out
 
@@ -151,20 +155,138 @@ def progress_of(stream, times):
 def test_a_line_now_and_then_where_nobody_watches():
     times = (101.0, 101.0 + INTERVAL, 102.0 + INTERVAL, 103.0 + INTERVAL)
     assert progress_of(Stream(terminal=False), times) == (
-        "card: 2 of 4 cases, 1 not as they should be\n"
-        f"card: 4 of 4 cases, 1 not as they should be, in {3 + INTERVAL:g} s\n"
+        f"card: 2 of 4 cases, 1 unexpected, about {1 + INTERVAL:g} s left\n"
+        f"card: 4 of 4 cases, 1 unexpected, in {3 + INTERVAL:g} s\n"
     )
 
 
 def test_a_line_that_overwrites_itself_on_a_terminal():
     steps = progress_of(Stream(terminal=True), (101.0, 102.0, 103.0, 104.0)).split("\r")
-    assert steps[1] == "card: 1 of 4 cases, 0 not as they should be"
-    assert steps[4] == "card: 4 of 4 cases, 1 not as they should be, in 4 s\n"
+    assert steps[1] == "card: 1 of 4 cases, 0 unexpected"
+    assert steps[4].rstrip() == "card: 4 of 4 cases, 1 unexpected, in 4 s"
 
 
 def test_a_summary_where_nobody_watches(capsys):
     assert main(["test", "-a", "numpy", "--suite", "operators", "-k", "argmin-example1"]) == 0
-    assert re.fullmatch(r"1 of 1 case, 0 not as they should be, in \d+ s\n", capsys.readouterr().err)
+    assert re.fullmatch(r"1 of 1 case, 0 unexpected, in \d+ s\n", capsys.readouterr().err)
+
+
+def test_the_time_left_and_the_running_case_on_a_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    stream, times = Stream(terminal=True), iter([100.0, 101.0, 160.0, 161.0, 162.0])
+    progress = Progress(stream, 3, "", lambda: next(times))
+    progress.start("gemm-a")
+    progress.show(1, 0)
+    progress.start("gemm-b")
+    progress.clear()
+    steps = [step for step in stream.getvalue().split("\r") if step.strip()]
+    assert [step.rstrip() for step in steps] == [
+        "0 of 3 cases, 0 unexpected: gemm-a",
+        "1 of 3 cases, 0 unexpected, about 2 min left: gemm-a",
+        "1 of 3 cases, 0 unexpected, about 2 min left: gemm-b",
+    ]
+
+
+def test_a_progress_line_is_no_wider_than_the_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    stream = Stream(terminal=True)
+    Progress(stream, 3, "", lambda: 0.0).start("activation_leaky_relu-values-float32")
+    assert stream.getvalue() == "\r0 of 3 cases, 0 unexpected: activation_"
+
+
+# ---- which cases
+
+
+def listed(capsys, *arguments):
+    """The names that ``test --list`` prints."""
+    assert main(["test", "--list", *arguments]) == 0
+    return capsys.readouterr().out.split()
+
+
+def stems(names):
+    return {name.partition("-")[0] for name in names}
+
+
+@pytest.mark.parametrize("arguments", [["GEMM"], ["--operator", "gemm"]])
+def test_the_cases_of_an_operator(capsys, arguments):
+    assert stems(listed(capsys, *arguments)) == {"gemm"}
+
+
+def test_several_operators_and_a_pattern(capsys):
+    assert stems(listed(capsys, "padding1", "--operator", "argmin")) == {"padding1", "argmin"}
+    names = listed(capsys, "GEMM", "-k", "float16")
+    assert names and all(name.startswith("gemm-") and "float16" in name for name in names)
+    assert listed(capsys, "argmin-example1") == ["argmin-example1"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["gemmm"], "dmlgpu: DirectML has no operator 'gemmm'; similar names: GEMM"),
+        (["layer_norm"], "dmlgpu: DirectML has no operator 'layer_norm'; "),
+        (["hazards"], "dmlgpu: DirectML has no operator 'hazards'"),
+        (["GEMM", "-k", "argmin"], "dmlgpu: no case of GEMM in the profile 'quick' matches -k argmin\n"),
+    ],
+)
+def test_no_such_operator(arguments, message, capsys):
+    assert main(["test", "--list", *arguments]) == 2
+    assert capsys.readouterr().err.startswith(message)
+
+
+def test_a_suite_that_is_given_as_an_operator_is_pointed_to(capsys):
+    assert main(["test", "hazards"]) == 2
+    assert capsys.readouterr().err.endswith("; --suite hazards is a suite\n")
+
+
+def test_whole_words_come_before_parts_of_words(capsys):
+    names = listed(capsys, "-k", "add")
+    assert "element_wise_add1" in stems(names)
+    assert all(re.search(r"(?<![a-z])add\d*(?![a-z])", name) for name in names)
+    assert {"argmin", "argmax"} <= stems(listed(capsys, "-k", "arg"))
+
+
+def test_junit_with_a_run(misbehaving, tmp_path, capsys):
+    path = tmp_path / "results.xml"
+    command = ["test", "-a", "numpy", "--suite", "misbehaving", "--junit", str(path)]
+    assert main([*command, "-k", "bad-1", "-k", "good-1"]) == 1
+    suites = ElementTree.parse(path).getroot()
+    assert (suites.get("tests"), suites.get("failures")) == ("2", "1")
+    assert main([*command[:-1], str(tmp_path / "none" / "x.xml"), "-k", "good-1"]) == 2
+    assert capsys.readouterr().err.endswith("none: there is no such folder\n")
+
+
+def test_as_many_processes_as_suit_the_adapter(monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(16)), raising=False)
+    card = replace(NUMPY_ADAPTER, name="card", backend="Vulkan", kind="discrete gpu")
+    assert [default_workers(info) for info in (NUMPY_ADAPTER, card)] == [8, 4]
+    assert default_workers(card, adapters=8) == 1
+    assert default_workers(replace(card, backend="Browser")) == 1
+
+
+# ---- what runs it again
+
+
+@pytest.mark.parametrize(
+    ("original", "program", "words"),
+    [
+        (["python", "-m", "dmlgpu", "test"], "/x/dmlgpu/__main__.py", ["python", "-m", "dmlgpu"]),
+        (["/env/bin/python", "-P", "-m", "dmlgpu"], "/x/__main__.py", ["/env/bin/python", "-P", "-m", "dmlgpu"]),
+        (["/env/bin/python", "/env/bin/dmlgpu", "test"], "/env/bin/dmlgpu", ["/env/bin/dmlgpu"]),
+        (["python", "-m", "pytest"], "/x/pytest/__main__.py", ["dmlgpu"]),
+    ],
+)
+def test_what_was_typed_is_what_runs_it_again(monkeypatch, original, program, words):
+    monkeypatch.setattr("sys.orig_argv", original)
+    monkeypatch.setattr("sys.argv", [program])
+    monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/dmlgpu")
+    assert invocation() == words
+
+
+def test_the_bare_name_where_the_shell_finds_this_program(monkeypatch):
+    monkeypatch.setattr("sys.orig_argv", ["/env/bin/python", "/env/bin/dmlgpu"])
+    monkeypatch.setattr("sys.argv", ["/env/bin/dmlgpu"])
+    monkeypatch.setattr("shutil.which", lambda name: "/env/bin/dmlgpu")
+    assert invocation() == ["dmlgpu"]
 
 
 # ---- what is wrong, and what does not exist
@@ -246,7 +368,7 @@ def test_the_reference_is_not_tested_instead_of_a_gpu(no_driver, arguments, vari
 def test_the_reference_is_tested_where_it_is_asked_for(no_driver, arguments, variable, monkeypatch):
     tested = []
     monkeypatch.setenv("DMLGPU_ADAPTER", variable)
-    monkeypatch.setattr("dmlgpu.cli.test.run_cases", lambda job, names, workers: tested.append(job.adapter) or ())
+    monkeypatch.setattr("dmlgpu.cli.test.run_cases", lambda job, *rest: tested.append(job.adapter) or ())
     assert main(["test", "--suite", "operators", "-k", "argmin-example1", *arguments]) == 0
     assert len(tested) == 1
 
@@ -263,8 +385,8 @@ def test_all_drivers_in_one_file_and_one_table(altered, tmp_path, capsys):
     path = tmp_path / "runs.jsonl"
     assert main(["test", "-d", "all", "-a", "#1", "-a", "2", "--suite", "altered", "-k", "far-1", "-o", str(path)]) == 1
     captured = capsys.readouterr()
-    told, *progress = captured.err.splitlines()
-    assert told == "dmlgpu: x.json: no answer"
+    problem, *progress = captured.err.splitlines()
+    assert problem == "dmlgpu: x.json: no answer"
     assert [line.partition(",")[0] for line in progress] == ["numpy #1: 1 of 1 case", "altered: 1 of 1 case"]
     lines = captured.out.splitlines()
     assert lines[:2] == [
@@ -282,7 +404,7 @@ def test_all_drivers_in_one_file_and_one_table(altered, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("wanted", "labels"),
+    ("requested", "labels"),
     [
         ((), ["numpy #1", "numpy #2", "altered"]),
         (("all",), ["numpy #1", "numpy #2", "altered"]),
@@ -291,8 +413,8 @@ def test_all_drivers_in_one_file_and_one_table(altered, tmp_path, capsys):
         (("ALTERED", "0"), ["altered", "numpy #1"]),
     ],
 )
-def test_some_of_the_drivers(altered, wanted, labels):
-    assert [one.label for one in choose_adapters(wanted, ["all"])] == labels
+def test_some_of_the_drivers(altered, requested, labels):
+    assert [adapter.label for adapter in choose_adapters(requested, ["all"])] == labels
 
 
 def test_an_adapter_of_another_driver_is_pointed_to(altered, capsys):
@@ -301,10 +423,10 @@ def test_an_adapter_of_another_driver_is_pointed_to(altered, capsys):
     assert first == (f"dmlgpu: no adapter matches 'Altered': --drivers all finds {NUMPY_ADAPTER}; available adapters:")
 
 
-@pytest.mark.parametrize("wanted", ["card", "7"])
-def test_what_no_driver_has_is_not_pointed_to(altered, wanted):
+@pytest.mark.parametrize("requested", ["card", "7"])
+def test_what_no_driver_has_is_not_pointed_to(altered, requested):
     with pytest.raises(AdapterNotFound) as error:
-        choose_adapters([wanted])
+        choose_adapters([requested])
     assert "--drivers" not in str(error.value)
 
 
@@ -315,11 +437,11 @@ def test_several_patterns(capsys):
     assert "argmin-example1" in names and {name.partition("-")[0] for name in names} == {"argmin", "argmax"}
 
 
-@pytest.mark.parametrize("wanted", ["card", "3"])
-def test_none_of_the_drivers(altered, wanted):
+@pytest.mark.parametrize("requested", ["card", "3"])
+def test_none_of_the_drivers(altered, requested):
     with pytest.raises(AdapterNotFound) as error:
-        choose_adapters([wanted], ["all"])
-    assert str(error.value) == str(AdapterNotFound(wanted, [str(NUMPY_ADAPTER)] * 3))
+        choose_adapters([requested], ["all"])
+    assert str(error.value) == str(AdapterNotFound(requested, [str(NUMPY_ADAPTER)] * 3))
 
 
 def test_drivers_without_adapters(altered, monkeypatch, capsys):
@@ -334,7 +456,7 @@ def test_an_adapter_that_differs_from_the_others(altered, tmp_path, capsys):
     assert main([*command, "*ar-1"]) == 1
     lines = capsys.readouterr().out.splitlines()
     apart = "1 of 2 elements; the worst, at [1] of output 0: 1.0 and 1.0000004; 150 % of the tolerance, "
-    apart += "at most 3 ULP, allowed 2.38e-07 (1 ULP)"
+    apart += "3 ULP off, allowed difference 2.38419e-07 (1 ULP)"
     assert lines[:5] == [
         "disagree: far-1",
         "  altered differs from the others, which agree",

@@ -19,7 +19,7 @@ from tests.unit.test_tuned_files import CARD, PRODUCT, finding
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of tuned choices, on a machine whose only adapter is CARD."""
 
-    def chosen(wanted: str | None) -> AdapterInfo:
+    def chosen(requested: str | None) -> AdapterInfo:
         return CARD
 
     monkeypatch.setattr(tune, "choose_adapter", chosen)

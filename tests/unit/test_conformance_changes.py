@@ -50,8 +50,8 @@ def test_kinds(before, after, kinds):
 
 def test_regressions_come_first_and_missing_cases_are_seen():
     b, c, d = (replace(GOOD, case=name) for name in "bcd")
-    found = changes(run(BAD, b, c), run(GOOD, replace(b, status=Status.FAIL), d))
-    assert [(change.kind.value, change.case) for change in found] == [
+    differences = changes(run(BAD, b, c), run(GOOD, replace(b, status=Status.FAIL), d))
+    assert [(change.kind.value, change.case) for change in differences] == [
         ("regression", "b"),
         ("missing", "c"),
         ("repaired", "a"),
@@ -94,10 +94,10 @@ def test_runs_of_different_selections_are_compared_on_what_both_ran(tmp_path, ca
     after.facts["pattern"] = "c"
     assert [(change.kind, change.case) for change in changes(before, after)] == [(ChangeKind.REGRESSION, "a")]
     files = []
-    for one in (before, after):
+    for recorded in (before, after):
         files.append(tmp_path / f"{len(files)}.jsonl")
         with files[-1].open("w") as file:
-            list(write_run(file, one.facts, one.outcomes))
+            list(write_run(file, recorded.facts, recorded.outcomes))
     assert main(["compare", *map(str, files)]) == 1
     last = capsys.readouterr().out.splitlines()[-1]
     assert last == "different selections (quick; quick, -k c), compared on 1 case: 1 regression"
@@ -126,9 +126,9 @@ def test_the_command_in_json(tmp_path, capsys):
     before = write(tmp_path / "before.jsonl", GOOD, replace(GOOD, case="b"))
     after = write(tmp_path / "after.jsonl", BAD, replace(GOOD, case="b"))
     assert main(["compare", before, after, "--json"]) == 1
-    found = json.loads(capsys.readouterr().out)
-    (pair,) = found["pairs"]
-    assert (found["worse"], found["missing"], pair["before"]["adapter"]) == (True, [], str(NUMPY_ADAPTER))
+    document = json.loads(capsys.readouterr().out)
+    (pair,) = document["pairs"]
+    assert (document["worse"], document["missing"], pair["before"]["adapter"]) == (True, [], str(NUMPY_ADAPTER))
     ((kind, case, old, new),) = [change.values() for change in pair["changes"]]
     assert (kind, case, old["of_bound"], new["of_bound"]) == ("regression", "a", 0.5, 4.5)
     assert main(["compare", after, before, "--json"]) == 0
@@ -139,10 +139,10 @@ def test_the_command_in_json_misses_adapters(tmp_path, capsys):
     before = write(tmp_path / "before.jsonl", GOOD, names=("this", "that"))
     after = write(tmp_path / "after.jsonl", GOOD, names=("that",))
     assert main(["compare", before, after, "--json"]) == 1
-    found = json.loads(capsys.readouterr().out)
-    assert [run["adapter"] for run in found["missing"]] == [str(replace(NUMPY_ADAPTER, name="this"))]
-    assert [pair["changes"] for pair in found["pairs"]] == [[]]
-    assert found["worse"] is True
+    document = json.loads(capsys.readouterr().out)
+    assert [run["adapter"] for run in document["missing"]] == [str(replace(NUMPY_ADAPTER, name="this"))]
+    assert [pair["changes"] for pair in document["pairs"]] == [[]]
+    assert document["worse"] is True
 
 
 def test_the_command_misses_adapters(tmp_path, capsys):

@@ -210,8 +210,11 @@ def test_a_cancelled_shard_goes_out_again(run, client):
     ],
 )
 def test_workers_share_an_adapter_of_the_same_driver_and_software(change, software, is_same):
-    here = machine()
-    names = {_resource(NUMPY_ADAPTER, here), _resource(replace(NUMPY_ADAPTER, **change), {**here, **software})}
+    this_machine = machine()
+    names = {
+        _resource(NUMPY_ADAPTER, this_machine),
+        _resource(replace(NUMPY_ADAPTER, **change), {**this_machine, **software}),
+    }
     assert len(names) == (1 if is_same else 2)
 
 
@@ -249,8 +252,13 @@ class Asked:
         return self.futures[-1]
 
     def answer(self, **software: str) -> None:
-        found = {"dmlgpu-0": asdict(NUMPY_ADAPTER)}
-        answer = {"machine": {**machine(), **software}, "cases": list_digest(MANY), "adapters": found, "problems": []}
+        adapters = {"dmlgpu-0": asdict(NUMPY_ADAPTER)}
+        answer = {
+            "machine": {**machine(), **software},
+            "cases": list_digest(MANY),
+            "adapters": adapters,
+            "problems": [],
+        }
         self.futures[-1].found = answer
         self.futures[-1].finish()
 
@@ -304,20 +312,22 @@ def test_two_equal_cards_are_taken_in_turn(monkeypatch):
     assert offered == [{name: 2}]
     assert (answer.adapters[name], answer.problems) == (NUMPY_ADAPTER, ("a driver crashed",))
     assert answer.cases == list_digest(["many", "quick", "slow-1"])
-    with worker.reserved(name) as one, worker.reserved(name) as other:
-        assert [one, other] == cards
+    with worker.reserved(name) as first, worker.reserved(name) as other:
+        assert [first, other] == cards
     with pytest.raises(LookupError, match="this worker has not announced dmlgpu-0"), worker.reserved("dmlgpu-0"):
         pass
 
 
-@pytest.mark.parametrize(("variable", "found"), [("VK_DRIVER_FILES", "own"), ("VK_ICD_FILENAMES", "own"), ("A", "all")])
-def test_a_worker_has_the_drivers_of_its_environment_or_all(variable, found, monkeypatch):
+@pytest.mark.parametrize(
+    ("variable", "locations"), [("VK_DRIVER_FILES", "own"), ("VK_ICD_FILENAMES", "own"), ("A", "all")]
+)
+def test_a_worker_has_the_drivers_of_its_environment_or_all(variable, locations, monkeypatch):
     for name in ("VK_DRIVER_FILES", "VK_ICD_FILENAMES"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv(variable, "a.json")
     monkeypatch.setattr(discovery, "process_drivers", lambda: "own")
     monkeypatch.setattr(discovery, "all_drivers", lambda: "all")
-    assert worker._found() == found
+    assert worker._found() == locations
 
 
 # ---- on a cluster ---------------------------------------------------------------------------------------------------
@@ -325,12 +335,12 @@ def test_a_worker_has_the_drivers_of_its_environment_or_all(variable, found, mon
 
 @pytest.fixture(scope="module")
 def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskCluster]:
-    with cluster(tmp_path_factory.mktemp("cluster")) as found:
-        yield found
+    with cluster(tmp_path_factory.mktemp("cluster")) as local_cluster:
+        yield local_cluster
 
 
-def query_all(local: DaskCluster, asked: ClusterJob | None = None, warnings: list[str] | None = None) -> Cluster:
-    return Cluster(local.client, asked or job(), ([] if warnings is None else warnings).append)
+def query_all(local: DaskCluster, cluster_job: ClusterJob | None = None, warnings: list[str] | None = None) -> Cluster:
+    return Cluster(local.client, cluster_job or job(), ([] if warnings is None else warnings).append)
 
 
 def altered_wgpu(folder: Path) -> str:
@@ -373,11 +383,11 @@ def test_another_worker_takes_over(local):
     with contextlib.ExitStack() as stack:
         (first,) = stack.enter_context(local.workers(numpy("3.0")))
         crowd = query_all(local)
-        found = []
+        outcomes = []
         for _, outcome in crowd.run(crowd.adapters):
-            if not found:
+            if not outcomes:
                 first.process.kill()
                 stack.enter_context(local.workers(numpy("3.0")))
-            found.append(outcome)
-    assert Counter(outcome.case for outcome in found) == Counter(MANY)
-    assert not any(outcome.status is Status.DEVICE_LOST for outcome in found)
+            outcomes.append(outcome)
+    assert Counter(outcome.case for outcome in outcomes) == Counter(MANY)
+    assert not any(outcome.status is Status.DEVICE_LOST for outcome in outcomes)

@@ -74,20 +74,22 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_every_adapter_is_found_once(folder, monkeypatch):
     monkeypatch.setattr(discovery, "machine_manifests", lambda: (folder / "mesa25.json", folder / "crash.json"))
-    found = all_drivers([folder / "mesa26.json", folder / "empty.json"])
+    result = all_drivers([folder / "mesa26.json", folder / "empty.json"])
     mesa26 = (("VK_DRIVER_FILES", str(folder / "mesa26.json")), ("__EGL_VENDOR_LIBRARY_FILENAMES", os.devnull))
-    assert [(one.label, one.info.driver, one.number, one.environment) for one in found.adapters] == [
+    assert [
+        (adapter.label, adapter.info.driver, adapter.number, adapter.environment) for adapter in result.adapters
+    ] == [
         ("llvmpipe Vulkan 25.0.7", "Mesa 25.0.7", 0, ()),
         ("llvmpipe OpenGL", "Mesa 25.0.7", 1, ()),
         ("llvmpipe Vulkan 26.1.6", "Mesa 26.1.6", 1, mesa26),
         ("numpy", NUMPY_ADAPTER.driver, 2, ()),
     ]
     crash = f"{folder / 'crash.json'}: the adapters could not be listed"
-    assert found.problems == (
+    assert result.problems == (
         f"{crash}: the process ended with exit code 3\nno such device",
         f"{folder / 'empty.json'}: the driver has no adapter",
     )
-    assert found.adapters[0].info == AdapterInfo(
+    assert result.adapters[0].info == AdapterInfo(
         "llvmpipe (LLVM 15)", "Vulkan", "cpu", "Mesa", "Mesa 25.0.7", ("shader-f16",), {"a": 1}
     )
 
@@ -95,23 +97,23 @@ def test_every_adapter_is_found_once(folder, monkeypatch):
 def test_a_driver_that_crashes_takes_no_other_adapter_with_it(folder, monkeypatch):
     monkeypatch.setenv("VK_DRIVER_FILES", str(folder / "crash.json"))
     monkeypatch.setattr(discovery, "machine_manifests", tuple)
-    found = all_drivers()
-    assert [one.label for one in found.adapters] == ["llvmpipe OpenGL", "numpy"]
-    assert [one.environment for one in found.adapters] == [(("VK_DRIVER_FILES", os.devnull),)] * 2
-    (problem,) = found.problems
+    result = all_drivers()
+    assert [adapter.label for adapter in result.adapters] == ["llvmpipe OpenGL", "numpy"]
+    assert [adapter.environment for adapter in result.adapters] == [(("VK_DRIVER_FILES", os.devnull),)] * 2
+    (problem,) = result.problems
     assert problem.startswith("this process's drivers: the adapters could not be listed: the process ended with")
 
 
 def test_a_driver_that_hangs_is_given_up(folder, monkeypatch):
     monkeypatch.setattr(discovery, "LISTING_LIMIT", 0.5)
-    found = of_drivers([folder / "hang.json"])
-    assert found.adapters == ()
-    assert found.problems == (f"{folder / 'hang.json'}: the adapters were not listed within 0.5 s",)
+    result = of_drivers([folder / "hang.json"])
+    assert result.adapters == ()
+    assert result.problems == (f"{folder / 'hang.json'}: the adapters were not listed within 0.5 s",)
 
 
 def test_equal_cards_stay_apart(folder):
-    found = of_drivers([folder / "cards.json"])
-    assert [(one.label, one.number) for one in found.adapters] == [
+    discovery = of_drivers([folder / "cards.json"])
+    assert [(adapter.label, adapter.number) for adapter in discovery.adapters] == [
         ("Card Vulkan 1.2 #1", 0),
         ("Card Vulkan 1.2 #2", 1),
     ]
@@ -119,8 +121,10 @@ def test_equal_cards_stay_apart(folder):
 
 def test_this_process():
     known = adapters()
-    assert [(one.info, one.number) for one in process_adapters()] == list(zip(known, range(len(known)), strict=True))
-    assert len({one.label for one in process_adapters()}) == len(known)
+    assert [(adapter.info, adapter.number) for adapter in process_adapters()] == list(
+        zip(known, range(len(known)), strict=True)
+    )
+    assert len({adapter.label for adapter in process_adapters()}) == len(known)
 
 
 def test_what_brings_this_process_its_drivers_comes_along(monkeypatch):
@@ -162,8 +166,8 @@ def test_manifests_are_looked_for_where_the_loader_does(folder, tmp_path, monkey
     monkeypatch.setenv("XDG_CONFIG_DIRS", str(tmp_path / "none"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "none"))
     monkeypatch.setenv("XDG_DATA_DIRS", f"{tmp_path / 'data'}{os.pathsep}{tmp_path / 'none'}")
-    found = [path for path in machine_manifests() if tmp_path in path.parents]
-    assert found == [folder / "cards.json", config / "b.json", data / "a.json"]
+    manifests = [path for path in machine_manifests() if tmp_path in path.parents]
+    assert manifests == [folder / "cards.json", config / "b.json", data / "a.json"]
 
 
 @pytest.mark.usefixtures("homeless")
@@ -197,7 +201,7 @@ def test_labels_say_no_more_than_it_takes():
 
 
 def _labels(*infos: AdapterInfo) -> list[str]:
-    return [str(one) for one in with_labels(LocatedAdapter(info, 0) for info in infos)]
+    return [str(label) for label in with_labels(LocatedAdapter(info, 0) for info in infos)]
 
 
 def test_a_command_carries_what_brings_the_driver():

@@ -88,8 +88,8 @@ def test_two_floats(tolerance, a, b, agree):
 def test_a_signalling_nan_is_a_nan(tolerance):
     signalling = np.array([0x7F800001], np.uint32).view(np.float32)
     others = np.array([np.nan, 1.0, 0.0], np.float32)
-    found = [agreement(signalling, others[i : i + 1], tolerance, np.array([8.0]))[0] for i in range(3)]
-    assert np.concatenate(found).tolist() == [True, False, False]
+    agreements = [agreement(signalling, others[i : i + 1], tolerance, np.array([8.0]))[0] for i in range(3)]
+    assert np.concatenate(agreements).tolist() == [True, False, False]
 
 
 def test_half_floats_are_not_flushed():
@@ -108,15 +108,15 @@ def test_distances_are_of_all_outputs_and_blocks(monkeypatch):
     monkeypatch.setattr(pairwise, "BLOCK", 4)
     a = np.zeros(3, np.int32), np.arange(10, dtype=np.float32).reshape(2, 5)
     b = a[0], np.array([[0, 1, 2, 3, 4 * (1 + EPSILON)], [5, 6, 7, 8 * (1 + 2 * EPSILON), 9]], np.float32)
-    found = distance(a, b, Allowance(Ulp(0.5)))
-    assert found == Distance(13, 2, 1, 2.0, 2.0, (1, 1, 3), ("8.0", "8.000002"), 8 * EPSILON)
-    assert distance(a, b, Allowance(Ulp(1))) == replace(found, wrong=0, of_bound=1.0, allowed=16 * EPSILON)
+    measured = distance(a, b, Allowance(Ulp(0.5)))
+    assert measured == Distance(13, 2, 1, 2.0, 2.0, (1, 1, 3), ("8.0", "8.000002"), 8 * EPSILON)
+    assert distance(a, b, Allowance(Ulp(1))) == replace(measured, wrong=0, of_bound=1.0, allowed=16 * EPSILON)
 
 
 def test_a_flushed_number_is_no_distance():
     a, b = (np.array(values, np.float32) for values in ([TINY / 2, 1], [0, 1 + EPSILON]))
-    found = Distance(2, 2, 0, 0.5, 1.0, (0, 1), ("1.0", "1.0000001"), 2 * EPSILON)
-    assert distance([a], [b], Allowance(Ulp(1))) == found
+    flushed = Distance(2, 2, 0, 0.5, 1.0, (0, 1), ("1.0", "1.0000001"), 2 * EPSILON)
+    assert distance([a], [b], Allowance(Ulp(1))) == flushed
 
 
 @pytest.mark.parametrize(("magnitude", "wrong"), [(np.full((2, 1), 8.0), 0), (np.array([[8.0, 6.0], [6.0, 8.0]]), 2)])
@@ -168,7 +168,7 @@ def result(label: str, status: Status = Status.PASS, message: str = "", digest: 
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "agreement", "message"),
+    ("result", "other", "agreement", "message"),
     [
         (result("a", Status.NOT_SUPPORTED, "no f64"), result("b"), REFUSED, "a: not supported: no f64"),
         (result("a"), result("b", Status.CRASH, "signal 11"), NONE, "b: crash: signal 11"),
@@ -180,8 +180,8 @@ def result(label: str, status: Status = Status.PASS, message: str = "", digest: 
         ),
     ],
 )
-def test_without_two_results_nothing_is_compared(one, other, agreement, message):
-    assert compare_results(one, other, Allowance(EXACT)) == AdapterPair(
+def test_without_two_results_nothing_is_compared(result, other, agreement, message):
+    assert compare_results(result, other, Allowance(EXACT)) == AdapterPair(
         "case", ("a", "b"), agreement, "exact", None, message
     )
 
@@ -206,7 +206,7 @@ MAP, TREE = ("cast map (elementwise/cast)",), ("reduce tree (reduction/tree)", "
 
 def test_what_disagrees_names_the_kernels_that_ran(tmp_path):
     results = [computed(tmp_path, "a", 1, MAP), computed(tmp_path, "b", 2, TREE), computed(tmp_path, "c", 3, MAP)]
-    pairs = [compare_results(one, other, Allowance(EXACT)) for one, other in combinations(results, 2)]
+    pairs = [compare_results(result, other, Allowance(EXACT)) for result, other in combinations(results, 2)]
     assert [pair.kernels for pair in pairs] == [(MAP, TREE), (MAP, MAP), (TREE, MAP)]
     assert AdapterPair.from_json(json.loads(json.dumps(pairs[0].to_json()))) == pairs[0]
     assert kernels_of(pairs) == (f"a, c ran as: {MAP[0]}", f"b ran as: {'; '.join(TREE)}")
@@ -245,17 +245,19 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Ad
     environment = conformance_suite.install(tmp_path_factory.mktemp("package"), "altered", AlteredSuite)
     job = Job("altered", len(adapters()) - 1, environment=environment)
     jobs = {"a": job, "b": job, "c": replace(job, environment={**environment, VARIABLE: "1"})}
-    kept = tmp_path_factory.mktemp("kept")
+    scratch = tmp_path_factory.mktemp("kept")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(tempfile, "tempdir", str(kept))
-        found = list(run_pairwise(jobs, AlteredSuite(), NAMES))
-    assert not list(kept.iterdir())
-    return {pairs[0].case: {"".join(pair.adapters): pair for pair in pairs} for pairs in found}
+        patched.setattr(tempfile, "tempdir", str(scratch))
+        groups = list(run_pairwise(jobs, AlteredSuite(), NAMES))
+    assert not list(scratch.iterdir())
+    return {pairs[0].case: {"".join(pair.adapters): pair for pair in pairs} for pairs in groups}
 
 
 def test_places_are_compared_each_with_each(compared):
-    found = {case: {labels: pair.agreement.value for labels, pair in pairs.items()} for case, pairs in compared.items()}
-    assert found == {
+    agreements = {
+        case: {labels: pair.agreement.value for labels, pair in pairs.items()} for case, pairs in compared.items()
+    }
+    assert agreements == {
         "same-1": {"ab": "agree", "ac": "agree", "bc": "agree"},
         "near-1": {"ab": "agree", "ac": "agree", "bc": "agree"},
         "far-1": {"ab": "agree", "ac": "disagree", "bc": "disagree"},
@@ -325,11 +327,15 @@ def written() -> str:
 def test_a_comparison_survives_its_file(tmp_path):
     path = tmp_path / "pairs.jsonl"
     path.write_text(written())
-    (found,) = read_comparisons(path)
-    assert (found.pairs, found.is_complete) == (PAIRS, True)
-    assert found.facts["adapters"]["b"]["environment"] == {"VK_DRIVER_FILES": "x.json"}
-    assert found.facts["command"] == list(COMMAND)
-    assert (found.facts["adapters"]["b"]["number"], found.facts["suite"], found.facts["cases"]) == (1, "altered", 1)
+    (recorded,) = read_comparisons(path)
+    assert (recorded.pairs, recorded.is_complete) == (PAIRS, True)
+    assert recorded.facts["adapters"]["b"]["environment"] == {"VK_DRIVER_FILES": "x.json"}
+    assert recorded.facts["command"] == list(COMMAND)
+    assert (recorded.facts["adapters"]["b"]["number"], recorded.facts["suite"], recorded.facts["cases"]) == (
+        1,
+        "altered",
+        1,
+    )
     assert json.loads(written().splitlines()[-1])["counts"] == {"disagree": 1, "no result": 1, "agree": 1}
 
 
@@ -339,7 +345,10 @@ def test_runs_and_comparisons_lie_in_one_file(tmp_path):
     assert tuple(write_run(file, facts(NUMPY_ADAPTER, "altered", "quick", "", ("far-1",)), outcomes)) == outcomes
     path.write_text(written() + file.getvalue() + "".join(written().splitlines(keepends=True)[:2]))
     assert [run.outcomes for run in read_runs(path)] == [outcomes]
-    assert [(found.pairs, found.is_complete) for found in read_comparisons(path)] == [(PAIRS, True), (PAIRS[:1], False)]
+    assert [(comparison.pairs, comparison.is_complete) for comparison in read_comparisons(path)] == [
+        (PAIRS, True),
+        (PAIRS[:1], False),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -142,25 +142,28 @@ def test_a_last_line_that_was_half_written_is_left_out_and_told(tmp_path, held):
     path = tmp_path / "run.jsonl"
     first, case, other, _ = written().splitlines(keepends=True)
     path.write_text(first + case + other[:-1][:held])
-    found = read_file(path)
-    assert [(run.outcomes, run.is_complete) for run in found.runs] == [(OUTCOMES[:1], False)]
-    assert found.problems == (
+    recorded = read_file(path)
+    assert [(run.outcomes, run.is_complete) for run in recorded.runs] == [(OUTCOMES[:1], False)]
+    assert recorded.problems == (
         f"{path}, line 3: was cut off in the middle and is left out",
         f"{path}: a run was cut off: 1 of 2 cases are there",
     )
     done = run_here("report", path, "-o", tmp_path / "report.md")
-    assert (done.returncode, done.stderr.splitlines()) == (0, [f"dmlgpu: {problem}" for problem in found.problems])
+    assert (done.returncode, done.stderr.splitlines()) == (0, [f"dmlgpu: {problem}" for problem in recorded.problems])
     assert "1 of 2, cut off" in (tmp_path / "report.md").read_text()
     done = run_here("compare", path, path)
-    assert (done.returncode, done.stderr.splitlines()[:2]) == (0, [f"dmlgpu: {one}" for one in found.problems])
+    assert (done.returncode, done.stderr.splitlines()[:2]) == (
+        0,
+        [f"dmlgpu: {problem}" for problem in recorded.problems],
+    )
 
 
 def test_a_half_written_header_and_the_run_before_it(tmp_path):
     path = tmp_path / "run.jsonl"
     path.write_text(written() + written()[:50])
-    found = read_file(path)
-    assert [(run.outcomes, run.is_complete) for run in found.runs] == [(OUTCOMES, True)]
-    assert found.problems == (f"{path}, line 5: was cut off in the middle and is left out",)
+    recorded = read_file(path)
+    assert [(run.outcomes, run.is_complete) for run in recorded.runs] == [(OUTCOMES, True)]
+    assert recorded.problems == (f"{path}, line 5: was cut off in the middle and is left out",)
     path.write_text(written()[:50] + "\n" + written())
     with pytest.raises(ModelError, match="line 1: is no JSON"):  # a broken line elsewhere is no cut
         read_file(path)

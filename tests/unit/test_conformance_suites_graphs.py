@@ -129,7 +129,7 @@ def test_a_wrong_element_fails(device: Device, monkeypatch: pytest.MonkeyPatch) 
     changed = dataclasses.replace(of, outputs=(of.outputs[0], wrong))
     monkeypatch.setattr(GraphExpectation, "of", lambda name: changed)
     outcome = SUITE.run(name, device)
-    assert (outcome.status, outcome.wrong, outcome.message) == (Status.FAIL, 1, "graph output 1, fused")
+    assert (outcome.status, outcome.wrong, outcome.message) == (Status.FAIL, 1, "output 1, fused")
 
 
 # ---- bounds

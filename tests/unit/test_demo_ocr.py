@@ -29,54 +29,54 @@ def rectangle(x, y, width, height, degrees=0.0):
 
 def map_of(*rectangles, rows=96, columns=160, inside=0.9):
     y, x = np.mgrid[0:rows, 0:columns]
-    found = np.zeros((rows, columns), np.float32)
-    for one in rectangles:
-        found[one.contains(np.stack([x, y], axis=-1) + 0.5)] = inside
-    return found
+    probabilities = np.zeros((rows, columns), np.float32)
+    for rectangle in rectangles:
+        probabilities[rectangle.contains(np.stack([x, y], axis=-1) + 0.5)] = inside
+    return probabilities
 
 
 @pytest.mark.parametrize("degrees", [-44, -20, 0, 10, 44])
 def test_the_smallest_rectangle_is_the_one_that_points_were_drawn_in(degrees):
-    wanted = rectangle(50, 40, 60, 12, degrees)
+    expected = rectangle(50, 40, 60, 12, degrees)
     draw = np.random.default_rng(1)
     inner = draw.uniform(-0.5, 0.5, (200, 2)) * [60, 12]
-    points = np.concatenate([wanted.corners, inner @ [wanted.along, wanted.across] + wanted.center])
-    found = smallest_rectangle(draw.permutation(points))
-    np.testing.assert_allclose(found.corners, wanted.corners, atol=1e-9)
-    assert (found.width, found.height) == (pytest.approx(60), pytest.approx(12))
+    points = np.concatenate([expected.corners, inner @ [expected.along, expected.across] + expected.center])
+    result = smallest_rectangle(draw.permutation(points))
+    np.testing.assert_allclose(result.corners, expected.corners, atol=1e-9)
+    assert (result.width, result.height) == (pytest.approx(60), pytest.approx(12))
 
 
 def test_no_angle_gives_a_smaller_rectangle():
     points = np.random.default_rng(2).normal(size=(50, 2)) * [9, 4]
-    found = smallest_rectangle(points)
+    smallest = smallest_rectangle(points)
     areas = []
     for degrees in np.arange(0, 90, 0.25):
         turned = points @ Rotation.from_euler("z", degrees, degrees=True).as_matrix()[:2, :2]
         areas.append(np.ptp(turned, axis=0).prod())
-    assert found.width * found.height <= min(areas) + 1e-9
+    assert smallest.width * smallest.height <= min(areas) + 1e-9
 
 
 @pytest.mark.parametrize("points", [[(3, 4)], [(3, 4), (3, 4)], [(0, 0), (2, 2), (1, 1)], [(5, 5), (5, 9)]])
 def test_points_without_an_area_have_a_flat_rectangle(points):
-    found = smallest_rectangle(np.array(points, float))
-    assert found.width * found.height == pytest.approx(0)
-    assert np.isfinite(found.corners).all()
+    flat = smallest_rectangle(np.array(points, float))
+    assert flat.width * flat.height == pytest.approx(0)
+    assert np.isfinite(flat.corners).all()
 
 
 @pytest.mark.parametrize("degrees", [0, -15, 30])
 def test_boxes_are_around_what_is_probable_and_larger(degrees):
     line = rectangle(80, 48, 90, 14, degrees)
-    (found,) = boxes(map_of(line), 320, 192)  # of a picture twice as large
+    (box,) = boxes(map_of(line), 320, 192)  # of a picture twice as large
     distance = 90 * 14 * 2.2 / (2 * (90 + 14))
-    wanted = rectangle(160, 96, 2 * (90 + 2 * distance), 2 * (14 + 2 * distance), degrees)
-    np.testing.assert_allclose(found.corners, wanted.corners, atol=6)  # pixels end at their edges
+    expected = rectangle(160, 96, 2 * (90 + 2 * distance), 2 * (14 + 2 * distance), degrees)
+    np.testing.assert_allclose(box.corners, expected.corners, atol=6)  # pixels end at their edges
 
 
 def test_what_is_small_or_faint_is_no_text():
     speck, faint, text = rectangle(20, 20, 2, 2), rectangle(60, 60, 40, 10), rectangle(110, 20, 40, 10)
     probabilities = np.maximum(map_of(speck, text), map_of(faint, inside=0.4))
-    (found,) = boxes(probabilities, 160, 96)
-    np.testing.assert_allclose(found.center, text.center, atol=1)
+    (box,) = boxes(probabilities, 160, 96)
+    np.testing.assert_allclose(box.center, text.center, atol=1)
     assert boxes(np.zeros((32, 32), np.float32), 32, 32) == []
 
 
@@ -115,20 +115,20 @@ def test_beyond_the_edge_the_last_pixels_go_on():
 def test_batches_have_four_lines_of_one_width():
     widths = [30, 150, 60, 60, 60, 60, 5000]
     lines = [np.full((10, width, 3), 255, np.uint8) for width in widths]
-    found = list(text_regions.batches(lines, [text_regions.bucket(text_regions.line_width(one)) for one in lines]))
-    assert [numbers for numbers, _ in found] == [[0, 2, 3, 4], [5], [1], [6]]
-    assert [batch.shape for _, batch in found] == [(4, 3, 48, width) for width in (320, 320, 1280, 2560)]
-    first = found[0][1]
+    batches = list(text_regions.batches(lines, [text_regions.bucket(text_regions.line_width(line)) for line in lines]))
+    assert [numbers for numbers, _ in batches] == [[0, 2, 3, 4], [5], [1], [6]]
+    assert [batch.shape for _, batch in batches] == [(4, 3, 48, width) for width in (320, 320, 1280, 2560)]
+    first = batches[0][1]
     assert (first[0, :, :, :144] == 1).all()
     assert (first[0, :, :, 144:] == 0).all()
-    assert (found[1][1][1:] == 0).all()
+    assert (batches[1][1][1:] == 0).all()
 
 
 def test_models_take_blue_first_and_sides_of_multiples_of_32():
     image = Image.new("RGB", (200, 90), (255, 0, 51))
-    given = detection_input(image, 160)
-    assert given.shape == (1, 3, 64, 160)
-    np.testing.assert_allclose(given[0, :, 0, 0], [-0.6, -1, 1], atol=1e-6)
+    blob = detection_input(image, 160)
+    assert blob.shape == (1, 3, 64, 160)
+    np.testing.assert_allclose(blob[0, :, 0, 0], [-0.6, -1, 1], atol=1e-6)
     assert detection_input(Image.new("RGB", (3, 500)), 960).shape == (1, 3, 512, 32)
 
 
@@ -140,8 +140,8 @@ def test_repeated_characters_need_a_blank_between_them():
     probabilities[np.arange(len(path)), path] = np.linspace(0.5, 0.9, len(path))
     text, probability = decode(probabilities, characters)
     assert text == "hello "
-    kept = probabilities.max(axis=1)[[1, 3, 4, 6, 7, 9]]
-    assert probability == pytest.approx(kept.mean())
+    peaks = probabilities.max(axis=1)[[1, 3, 4, 6, 7, 9]]
+    assert probability == pytest.approx(peaks.mean())
     assert decode(np.eye(6, dtype=np.float32)[[0, 0]], characters) == ("", 0.0)
 
 
@@ -151,32 +151,32 @@ def made_up(line, upside_down, place):
     recognised[:, :, 0] = 1
     recognised[0, :2] = [[0, 1, 0], [0, 0.2, 0.8]]
     return OcrModels(
-        OcrModel(lambda given: map_of(line)[None, None]),
-        OcrModel(lambda given: np.array([[1 - upside_down, upside_down]] * 4, np.float32)),
-        OcrModel(lambda given: place.append(given) or recognised),
+        OcrModel(lambda blob: map_of(line)[None, None]),
+        OcrModel(lambda blob: np.array([[1 - upside_down, upside_down]] * 4, np.float32)),
+        OcrModel(lambda blob: place.append(blob) or recognised),
         ("", "a", "b"),
     )
 
 
 def test_a_line_on_its_head_is_turned_before_it_is_recognised():
     image = Image.fromarray(np.random.default_rng(4).integers(0, 256, (96, 160, 3)).astype(np.uint8))
-    line, given = rectangle(80, 48, 90, 14), []
-    (found,) = read_text(image, made_up(line, 0.2, given))
-    assert (found.text, found.probability) == ("ab", pytest.approx(0.9))
-    np.testing.assert_allclose(found.corners.mean(axis=0), (80, 48), atol=1)
-    read_text(image, made_up(line, 0.95, given))
-    width = np.flatnonzero(given[0][0].any(axis=(0, 1))).max() + 1
-    np.testing.assert_allclose(given[1][0, :, :, :width], given[0][0, :, ::-1, width - 1 :: -1], atol=0.05)
+    line, blobs = rectangle(80, 48, 90, 14), []
+    (reading,) = read_text(image, made_up(line, 0.2, blobs))
+    assert (reading.text, reading.probability) == ("ab", pytest.approx(0.9))
+    np.testing.assert_allclose(reading.corners.mean(axis=0), (80, 48), atol=1)
+    read_text(image, made_up(line, 0.95, blobs))
+    width = np.flatnonzero(blobs[0][0].any(axis=(0, 1))).max() + 1
+    np.testing.assert_allclose(blobs[1][0, :, :, :width], blobs[0][0, :, ::-1, width - 1 :: -1], atol=0.05)
 
 
 def test_readings_are_compared_by_their_texts_and_probabilities():
     image, line = Image.new("RGB", (160, 96)), rectangle(80, 48, 90, 14)
     ours, theirs = made_up(line, 0.2, []), made_up(line, 0.25, [])
     lines = read_text(image, ours)
-    found = ocr.compare(image, lines, ours, theirs, 960)
-    assert found.same
-    assert found.differences == {"detection": 0, "direction": pytest.approx(0.05), "recognition": 0}
-    assert not found.ok
+    comparison = ocr.compare(image, lines, ours, theirs, 960)
+    assert comparison.same
+    assert comparison.differences == {"detection": 0, "direction": pytest.approx(0.05), "recognition": 0}
+    assert not comparison.ok
     assert not ocr.compare(image, [], ours, ours, 960).ok
 
 

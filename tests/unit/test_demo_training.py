@@ -71,39 +71,39 @@ def loss_of(parameters, images, labels):
 
 def gradients_of(parameters, images, labels):
     """Central differences of the loss in float64, one parameter after the other."""
-    given = {name: array.astype(np.float64) for name, array in parameters.items()}
-    found = {name: np.zeros_like(array) for name, array in given.items()}
-    for name, array in given.items():
+    doubles = {name: array.astype(np.float64) for name, array in parameters.items()}
+    gradients = {name: np.zeros_like(array) for name, array in doubles.items()}
+    for name, array in doubles.items():
         for place in np.ndindex(array.shape):
-            kept, sides = array[place], []
+            original, sides = array[place], []
             for step in (1e-6, -1e-6):
-                array[place] = kept + step
-                sides.append(loss_of(given, images, labels)[0])
-            array[place] = kept
-            found[name][place] = (sides[0] - sides[1]) / 2e-6
-    return found
+                array[place] = original + step
+                sides.append(loss_of(doubles, images, labels)[0])
+            array[place] = original
+            gradients[name][place] = (sides[0] - sides[1]) / 2e-6
+    return gradients
 
 
 def learnt(device, parameters, images, labels):
     """What the graph computes for a batch: loss, moments, gradients."""
     graph = Graph(device)
-    given = (
+    operands = (
         graph.input(images.shape, name="images"),
         graph.input((1, 1, len(labels), 1), DataType.UINT32, name="labels"),
     )
-    forward = learn(graph, *given, {name: graph.input(array.shape, name=name) for name, array in parameters.items()})
+    forward = learn(graph, *operands, {name: graph.input(array.shape, name=name) for name, array in parameters.items()})
     outputs = {"loss": forward.loss, **forward.moments, **forward.gradients}
     arrays = {"images": images, "labels": labels.reshape(1, 1, -1, 1), **parameters}
     return dict(zip(outputs, graph.evaluate(list(outputs.values()), arrays), strict=True))
 
 
 def test_loss_moments_and_gradients_are_those_of_float64(device, parameters, batch):
-    found = learnt(device, parameters, *batch)
+    results = learnt(device, parameters, *batch)
     loss, moments = loss_of(parameters, *batch)
-    np.testing.assert_allclose(found["loss"].item(), loss, rtol=1e-5)
+    np.testing.assert_allclose(results["loss"].item(), loss, rtol=1e-5)
     for name, expected in (moments | gradients_of(parameters, *batch)).items():
-        assert found[name].shape == expected.shape
-        np.testing.assert_allclose(found[name], expected, rtol=1e-3, atol=2e-6, err_msg=name)
+        assert results[name].shape == expected.shape
+        np.testing.assert_allclose(results[name], expected, rtol=1e-3, atol=2e-6, err_msg=name)
 
 
 def test_steps_follow_adams_formula(device, parameters):
@@ -119,12 +119,12 @@ def test_steps_follow_adams_formula(device, parameters):
     for step, numbers in enumerate(order, 1):
         trainer.advance(1)
         images, labels = digits.train_images[numbers], digits.train_labels[numbers]
-        found = learnt(device, {name: array.astype(np.float32) for name, array in now.items()}, images, labels)
-        losses.append(found["loss"].item())
-        running = {name: 0.9 * value + 0.1 * found[name] for name, value in running.items()}
+        results = learnt(device, {name: array.astype(np.float32) for name, array in now.items()}, images, labels)
+        losses.append(results["loss"].item())
+        running = {name: 0.9 * value + 0.1 * results[name] for name, value in running.items()}
         alpha = 0.01 * np.sqrt(1 - 0.95**step) / (1 - 0.8**step)
-        first = {name: 0.8 * moment + 0.2 * found[name] for name, moment in first.items()}
-        second = {name: 0.95 * moment + 0.05 * found[name] ** 2 for name, moment in second.items()}
+        first = {name: 0.8 * moment + 0.2 * results[name] for name, moment in first.items()}
+        second = {name: 0.95 * moment + 0.05 * results[name] ** 2 for name, moment in second.items()}
         change = {name: alpha * first[name] / (np.sqrt(second[name]) + 1e-6) for name in parameters}
         now = {name: value - change[name] for name, value in now.items()}
     np.testing.assert_allclose(trainer.losses(), losses, rtol=1e-4)

@@ -194,9 +194,9 @@ def test_equality_and_hash():
     assert argmin() != "argmin"
 
 
-@pytest.mark.parametrize(("one", "other"), [(0.0, -0.0), (1, 1.0), (0, -0.0)])
-def test_values_that_compute_differently_are_not_equal(one, other):
-    assert constant(one) != constant(other)
+@pytest.mark.parametrize(("number", "other"), [(0.0, -0.0), (1, 1.0), (0, -0.0)])
+def test_values_that_compute_differently_are_not_equal(number, other):
+    assert constant(number) != constant(other)
 
 
 def test_a_cache_finds_nan_and_tells_zeros_apart():
@@ -282,5 +282,5 @@ def test_functions_have_the_defaults_of_descriptions(name):
         parameters = inspect.signature(getattr(module, name.lower())).parameters
         for field in catalog()[name].python_fields:
             if field.kind is FieldKind.ATTRIBUTE and field.python_name in kind.defaults:
-                default, given = kind.defaults[field.python_name], parameters[field.python_name].default
-                assert given == (None if isinstance(default, Entries) else default), field.python_name
+                default, signature_default = kind.defaults[field.python_name], parameters[field.python_name].default
+                assert signature_default == (None if isinstance(default, Entries) else default), field.python_name

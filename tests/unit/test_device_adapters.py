@@ -27,7 +27,7 @@ def environment(monkeypatch):
 @pytest.fixture
 def machine(monkeypatch):
     """Makes wgpu report certain adapters."""
-    return lambda *found: monkeypatch.setattr(gpu, "adapters", lambda: found)
+    return lambda *infos: monkeypatch.setattr(gpu, "adapters", lambda: infos)
 
 
 def test_numpy_comes_last(machine):
@@ -36,29 +36,29 @@ def test_numpy_comes_last(machine):
 
 
 @pytest.mark.parametrize(
-    ("found", "chosen"),
+    ("infos", "chosen"),
     [
         ((SOFTWARE, CARD), CARD),
         ((SOFTWARE_ON_OPENGL, SOFTWARE, CARD_ON_OPENGL, CARD), CARD),
         ((SOFTWARE, CARD_ON_OPENGL), CARD_ON_OPENGL),
     ],
 )
-def test_hardware_goes_first_without_a_word_and_opengl_last(machine, found, chosen):
-    machine(*found)
+def test_hardware_goes_first_without_a_word_and_opengl_last(machine, infos, chosen):
+    machine(*infos)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert adapters.choose() is chosen
 
 
 @pytest.mark.parametrize(
-    ("found", "chosen", "text"),
+    ("infos", "chosen", "text"),
     [
         ((SOFTWARE_ON_OPENGL, SOFTWARE), SOFTWARE, "no hardware adapter was found"),
         ((), NUMPY_ADAPTER, "no GPU adapter was found"),
     ],
 )
-def test_software_is_announced(machine, found, chosen, text):
-    machine(*found)
+def test_software_is_announced(machine, infos, chosen, text):
+    machine(*infos)
     with pytest.warns(SoftwareAdapterWarning) as caught:
         assert adapters.choose() is chosen
     assert [str(warning.message) for warning in caught] == [

@@ -16,8 +16,8 @@ JOIN = descs.Join(input_tensors=(PLAIN, PLAIN), output_tensor=TensorDesc(DataTyp
 
 def test_inputs_by_name() -> None:
     for names in (("a", "b"), ("b_tensor", "a_tensor")):
-        given = dict(zip(names, (ARRAY * 3, ARRAY), strict=True))
-        (result,) = evaluate(SUBTRACT, given, "numpy")
+        inputs = dict(zip(names, (ARRAY * 3, ARRAY), strict=True))
+        (result,) = evaluate(SUBTRACT, inputs, "numpy")
         assert np.array_equal(result, ARRAY * 2 if names[0] == "a" else ARRAY * -2)
     (joined,) = evaluate(JOIN, {"inputs": [ARRAY, ARRAY + 1]}, device="numpy")
     assert np.array_equal(joined, np.concatenate([ARRAY, ARRAY + 1]))
@@ -34,8 +34,8 @@ def test_absent_tensors_may_be_left_out() -> None:
         alpha=1.0,
         beta=0.0,
     )
-    for given in ({"a": ARRAY, "b": ARRAY}, [ARRAY, ARRAY], [ARRAY, ARRAY, None]):
-        (result,) = evaluate(gemm, given, "numpy")
+    for inputs in ({"a": ARRAY, "b": ARRAY}, [ARRAY, ARRAY], [ARRAY, ARRAY, None]):
+        (result,) = evaluate(gemm, inputs, "numpy")
         assert np.array_equal(result, ARRAY @ ARRAY.T)
     labels = "a_tensor (input 0), b_tensor (input 1), c_tensor (input 2)"
     with raises(InvalidArgument, f"GEMM: inputs must be 3 arrays ({labels}), got 1"):

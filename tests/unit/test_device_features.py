@@ -84,7 +84,7 @@ def test_feature_levels(device):
         device.check_feature_support(FeatureLevelsQuery([7]))
 
 
-@pytest.mark.parametrize("data_type", [one for one in DataType if one.bits > 4])
+@pytest.mark.parametrize("data_type", [kind for kind in DataType if kind.bits > 4])
 def test_numpy_computes_every_type(device, data_type):
     answer = device.check_feature_support(TensorDataTypeSupportQuery(data_type))
     assert (answer.is_supported, answer.refused) == (True, {})

@@ -118,14 +118,14 @@ def test_flags(device):
 
 def test_options_reach_the_executor():
     objects = Objects()
-    asked = []
+    option_lists = []
     compile_operator = objects.backend.compile
-    objects.backend.compile = lambda *options: asked.append(options[1:]) or compile_operator(*options)
+    objects.backend.compile = lambda *options: option_lists.append(options[1:]) or compile_operator(*options)
     objects.compiled()
     objects.compiled(flags=ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION)
     operator = objects.device.create_operator(identity())
     objects.device.compile_operator(operator, preserve_padding=True)
-    assert asked == [(False, False), (True, False), (False, True)]
+    assert option_lists == [(False, False), (True, False), (False, True)]
 
 
 def test_compile_takes_an_operator_of_this_device(device):

@@ -37,6 +37,35 @@ def test_the_onnx_front_end_is_at_hand():
     assert printed.strip() == "True"
 
 
+ALIASES = """
+import sys
+import dmlgpu.onnx, dmlgpu.descs, dmlgpu.onnx.checking as checking
+from dmlgpu.onnx import load
+from dmlgpu.onnxruntime import InferenceSession
+from dmlgpu.errors import DmlError
+import dmlgpu.frontends.onnx, dmlgpu.frontends.onnx.checking as home, dmlgpu.frontends.onnxruntime
+assert sys.modules["dmlgpu.onnx"] is dmlgpu.onnx is dmlgpu.frontends.onnx
+assert dmlgpu.onnxruntime is dmlgpu.frontends.onnxruntime and checking is home
+assert dmlgpu.load is load and dmlgpu.DmlError is DmlError and dmlgpu.errors.DmlError is DmlError
+assert dmlgpu.onnx.__spec__.name == dmlgpu.onnx.__name__ == "dmlgpu.frontends.onnx"
+import onnx
+assert onnx.__name__ == "onnx"
+for name in ("dmlgpu.nothing", "dmlgpu.onnx.nothing"):
+    try:
+        __import__(name)
+    except ModuleNotFoundError as error:
+        print(error)
+"""
+
+
+def test_modules_are_imported_by_their_short_names():
+    printed = subprocess.run([sys.executable, "-c", ALIASES], capture_output=True, text=True, check=True).stdout
+    assert printed.splitlines() == [
+        "No module named 'dmlgpu.nothing'",
+        "No module named 'dmlgpu.frontends.onnx.nothing'",
+    ]
+
+
 def test_unknown_names():
     with pytest.raises(AttributeError, match=r"^module 'dmlgpu' has no attribute 'Devise'$"):
         dmlgpu.Devise  # noqa: B018

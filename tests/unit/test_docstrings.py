@@ -10,7 +10,9 @@ import dmlgpu
 
 
 def test_public_methods_have_a_docstring_of_their_own_or_of_their_base():
-    modules = [importlib.import_module(found.name) for found in pkgutil.walk_packages(dmlgpu.__path__, "dmlgpu.")]
+    modules = [
+        importlib.import_module(module_info.name) for module_info in pkgutil.walk_packages(dmlgpu.__path__, "dmlgpu.")
+    ]
     undocumented = [
         f"{cls.__module__}.{cls.__name__}.{name}"
         for module in modules

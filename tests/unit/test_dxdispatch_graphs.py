@@ -200,7 +200,7 @@ def test_bindings_of_graphs_go_by_the_graphs_names(folder: Path) -> None:
 def test_operators_compiled_as_graphs_give_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     device, compiled = dmlgpu.Device("numpy"), []
     compile_graph = device.compile_graph
-    monkeypatch.setattr(device, "compile_graph", lambda *given: compiled.append(1) or compile_graph(*given))
+    monkeypatch.setattr(device, "compile_graph", lambda *arguments: compiled.append(1) or compile_graph(*arguments))
     model = subtraction()
     for compile_type, count in (("DmlCompileOp", 0), ("DmlCompileGraph", 1)):
         model["dispatchables"]["subtract"]["dmlCompileType"] = compile_type

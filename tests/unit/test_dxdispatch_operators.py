@@ -162,7 +162,7 @@ def test_sizes_of_images() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data_type", "given", "expected"),
+    ("data_type", "union", "expected"),
     [
         ("FLOAT16", {"UInt16": 0x3E00}, 1.5),
         ("FLOAT16", 1.5, 1.5),
@@ -172,10 +172,10 @@ def test_sizes_of_images() -> None:
         ("INT64", -5, -5),
     ],
 )
-def test_scalar_unions(data_type: str, given: Any, expected: float) -> None:
+def test_scalar_unions(data_type: str, union: Any, expected: float) -> None:
     desc = load_operator(
         type="FILL_VALUE_CONSTANT",
-        desc={"OutputTensor": tensor(4, data_type=data_type), "ValueDataType": data_type, "Value": given},
+        desc={"OutputTensor": tensor(4, data_type=data_type), "ValueDataType": data_type, "Value": union},
     )
     assert isinstance(desc, descs.FillValueConstant)
     assert desc.value == expected
@@ -183,15 +183,15 @@ def test_scalar_unions(data_type: str, given: Any, expected: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "path", "reason"),
+    ("union", "path", "reason"),
     [
         ({"Int8": 3}, ".Value.Int8", "a DML_SCALAR_UNION that holds UINT8 has no key 'Int8'; did you mean 'UInt8'?"),
         ({}, ".Value.UInt8", "a DML_SCALAR_UNION that holds UINT8 needs the key 'UInt8'"),
         (-1, ".Value", "must be an integer from 0 to 255, got -1"),
     ],
 )
-def test_bad_scalar_unions(given: Any, path: str, reason: str) -> None:
-    desc = {"OutputTensor": tensor(4, data_type="UINT8"), "ValueDataType": "UINT8", "Value": given}
+def test_bad_scalar_unions(union: Any, path: str, reason: str) -> None:
+    desc = {"OutputTensor": tensor(4, data_type="UINT8"), "ValueDataType": "UINT8", "Value": union}
     model = {
         "resources": {},
         "dispatchables": {"x": {"type": "FILL_VALUE_CONSTANT", "desc": desc}},
@@ -232,7 +232,7 @@ def _class_of(type_name: str) -> str:
 def test_execution_flags_and_compile_type() -> None:
     model = subtraction()
     dispatchable = model["dispatchables"]["subtract"]
-    for given, expected in (
+    for flags, expected in (
         ("NONE", ExecutionFlags.NONE),
         ("DML_EXECUTION_FLAG_DESCRIPTORS_VOLATILE", ExecutionFlags.DESCRIPTORS_VOLATILE),
         (["NONE"], ExecutionFlags.NONE),
@@ -241,7 +241,7 @@ def test_execution_flags_and_compile_type() -> None:
             ExecutionFlags.DISABLE_META_COMMANDS | ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION,
         ),
     ):
-        dispatchable["executionFlags"] = given
+        dispatchable["executionFlags"] = flags
         assert dxdispatch.load(model).dispatchables["subtract"].flags == expected
     for compile_type in ("DmlCompileOp", "DmlCompileGraph"):
         dispatchable["dmlCompileType"] = compile_type

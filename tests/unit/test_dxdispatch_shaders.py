@@ -35,7 +35,7 @@ override SCALE: f32 = 1.0;
 
 def test_declarations() -> None:
     plain = shader_source.without_comments(SHADER)
-    assert [(one.name, one.number, one.kind) for one in shader_source.bindings(plain)] == [
+    assert [(binding.name, binding.number, binding.kind) for binding in shader_source.bindings(plain)] == [
         ("a", 0, "read-only-storage"),
         ("b", 2, "storage"),
         ("c", 1, "uniform"),

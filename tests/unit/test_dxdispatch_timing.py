@@ -118,7 +118,9 @@ def test_effects_of_iterations_and_repetitions_are_permanent() -> None:
     assert len(done.cpu) == 2 and done.gpu == ()
 
 
-@pytest.mark.parametrize("given", [{"iterations": 0}, {"repeat": 1.5}, {"interval": -1}, {"milliseconds_to_run": "5"}])
-def test_options_out_of_range(given: dict[str, int]) -> None:
-    with pytest.raises(InvalidArgument, match=f"^TimingOptions: {next(iter(given))} must be"):
-        TimingOptions(**given)
+@pytest.mark.parametrize(
+    "options", [{"iterations": 0}, {"repeat": 1.5}, {"interval": -1}, {"milliseconds_to_run": "5"}]
+)
+def test_options_out_of_range(options: dict[str, int]) -> None:
+    with pytest.raises(InvalidArgument, match=f"^TimingOptions: {next(iter(options))} must be"):
+        TimingOptions(**options)

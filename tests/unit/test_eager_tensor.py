@@ -26,7 +26,7 @@ from dmlgpu import (
 )
 from dmlgpu.runtime.numpy.backend import NumPyBackend
 from dmlgpu.runtime.shared import as_device
-from dmlgpu.tensors.session import COMPILED, KEPT_BYTES, Session, rounded, session_of
+from dmlgpu.tensors.session import COMPILED, KEPT_BYTES, EagerSession, rounded, session_of
 from tests.unit.device_objects import raises
 
 ARRAY = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
@@ -71,12 +71,12 @@ COPIES: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("name", [*VIEWS, *COPIES])
 def test_what_is_selected(x: Tensor, name: str) -> None:
     function = (VIEWS | COPIES)[name]
-    found, expected = function(x), function(ARRAY)
-    assert found.shape == expected.shape
-    assert np.array_equal(found.numpy(), expected)
-    assert found.is_view == (name in VIEWS)
-    assert (found.buffer is x.buffer) == (name in VIEWS)
-    assert np.array_equal((found + 1).numpy(), expected + 1)
+    result, expected = function(x), function(ARRAY)
+    assert result.shape == expected.shape
+    assert np.array_equal(result.numpy(), expected)
+    assert result.is_view == (name in VIEWS)
+    assert (result.buffer is x.buffer) == (name in VIEWS)
+    assert np.array_equal((result + 1).numpy(), expected + 1)
 
 
 def test_reshaping_says_where_it_copies(x: Tensor) -> None:
@@ -96,15 +96,15 @@ def test_every_reshape_agrees_with_numpy(device: Device) -> None:
     for order in itertools.permutations(range(3)):
         theirs, ours = ARRAY.transpose(order), x.transpose(order)
         for shape in shapes:
-            found, expected = ours.reshape(shape), theirs.reshape(shape)
-            assert found.is_view == np.shares_memory(expected, ARRAY)
-            assert np.array_equal(found.numpy(), expected)
+            result, expected = ours.reshape(shape), theirs.reshape(shape)
+            assert result.is_view == np.shares_memory(expected, ARRAY)
+            assert np.array_equal(result.numpy(), expected)
 
 
 def test_broadcasting_repeats_by_strides(x: Tensor) -> None:
-    found = x[:, :1].broadcast_to((5, 2, 3, 4))
-    assert found.strides == (0, 12, 0, 1) and found.is_view
-    assert np.array_equal(found.numpy(), np.broadcast_to(ARRAY[:, :1], (5, 2, 3, 4)))
+    result = x[:, :1].broadcast_to((5, 2, 3, 4))
+    assert result.strides == (0, 12, 0, 1) and result.is_view
+    assert np.array_equal(result.numpy(), np.broadcast_to(ARRAY[:, :1], (5, 2, 3, 4)))
     assert x.expand_dims((0, -1)).squeeze().sizes == x.sizes
     assert x[:, :1].squeeze(1).sizes == (2, 4)
 
@@ -213,8 +213,8 @@ def test_to_the_host_and_back(x: Tensor, device: Device) -> None:
 
 def test_pickling_is_by_value(x: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dmlgpu.runtime.shared._default", as_device("test", "numpy"))
-    found = pickle.loads(pickle.dumps(x[:, 1:]))
-    assert np.array_equal(found.numpy(), ARRAY[:, 1:]) and found.device is as_device("test", "numpy")
+    result = pickle.loads(pickle.dumps(x[:, 1:]))
+    assert np.array_equal(result.numpy(), ARRAY[:, 1:]) and result.device is as_device("test", "numpy")
     for copied in (copy.deepcopy(x), copy.copy(x)):
         copied[0] = 0
         assert np.array_equal(x.numpy(), ARRAY) and not copied[0].numpy().any()
@@ -222,11 +222,11 @@ def test_pickling_is_by_value(x: Tensor, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_other_devices(x: Tensor, device: Device) -> None:
     other = Device("numpy")
-    found = x.to(other)
-    assert found.device is other and np.array_equal(found.numpy(), ARRAY) and x.to(device) is x
+    result = x.to(other)
+    assert result.device is other and np.array_equal(result.numpy(), ARRAY) and x.to(device) is x
     assert as_device("test", "numpy") is as_device("test", "numpy")
     with pytest.raises(InvalidArgument, match=r"^a \+ b: b must be on the device of the other operands, .* copies it$"):
-        x + found
+        x + result
     with pytest.raises(InvalidArgument, match=r"^softmax: device must be that of the tensors, .* copies them$"):
         ops.softmax(x, device=other)
 
@@ -249,8 +249,8 @@ def test_a_loop_of_temporaries_allocates_nothing(monkeypatch: pytest.MonkeyPatch
     )
     x = Tensor(ARRAY, device=device)
 
-    def step(given: Tensor) -> Tensor:
-        return ops.softmax(given * 2 + 1) - given[:, ::-1].T.reshape(2, 3, 4)
+    def step(tensor: Tensor) -> Tensor:
+        return ops.softmax(tensor * 2 + 1) - tensor[:, ::-1].T.reshape(2, 3, 4)
 
     for _ in range(3):
         step(x)
@@ -266,14 +266,14 @@ def test_a_loop_of_temporaries_allocates_nothing(monkeypatch: pytest.MonkeyPatch
 def test_copies_are_kept_until_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     device = Device("numpy")
     x = Tensor(ARRAY, device=device)
-    execute, looked = Session.execute, []
+    execute, looked = EagerSession.execute, []
 
-    def looking(self: Session, on: Device, prepared: Any, inputs: Any, label: str) -> Any:
+    def looking(self: EagerSession, on: Device, prepared: Any, inputs: Any, label: str) -> Any:
         unused = {id(memory) for memories in self.pool._unused.values() for memory in memories}
         looked.append({id(place[0]) for place in inputs} & unused)
         return execute(self, on, prepared, inputs, label)
 
-    monkeypatch.setattr(Session, "execute", looking)
+    monkeypatch.setattr(EagerSession, "execute", looking)
     assert np.array_equal((x[:, 1:, 1:] + ARRAY[:, :2, 1:]).numpy(), ARRAY[:, 1:, 1:] + ARRAY[:, :2, 1:])
     assert looked == [set(), set()]  # a copy of the view, and the sum
 
@@ -428,15 +428,15 @@ def test_what_adapters_cannot_compute_is_refused_by_name(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("dtype", ["float32", "float16", "uint8", "int64"])
 @pytest.mark.parametrize("shape", [(4, 6), (3, 5), (2,), ()])
 def test_arrays_go_in_and_come_out_as_copies(device: Device, dtype: str, shape: tuple[int, ...]) -> None:
-    given = np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(dtype)
-    kept = given.copy()
-    tensor = Tensor(given, device=device)
-    swapped = Tensor(kept.astype(kept.dtype.newbyteorder("S")), dtype, device=device)
-    reversed_rows = Tensor(kept[::-1] if shape else kept, device=device)
-    given[...] = 0
+    array = np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(dtype)
+    original = array.copy()
+    tensor = Tensor(array, device=device)
+    swapped = Tensor(original.astype(original.dtype.newbyteorder("S")), dtype, device=device)
+    reversed_rows = Tensor(original[::-1] if shape else original, device=device)
+    array[...] = 0
     first, second = tensor.numpy(), tensor.numpy()
     first[...] = 0
-    np.testing.assert_array_equal(second, kept)
-    np.testing.assert_array_equal(swapped.numpy(), kept)
-    np.testing.assert_array_equal(reversed_rows.numpy(), kept[::-1] if shape else kept)
-    assert (second.dtype, second.shape) == (kept.dtype, shape)
+    np.testing.assert_array_equal(second, original)
+    np.testing.assert_array_equal(swapped.numpy(), original)
+    np.testing.assert_array_equal(reversed_rows.numpy(), original[::-1] if shape else original)
+    assert (second.dtype, second.shape) == (original.dtype, shape)

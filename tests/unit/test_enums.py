@@ -22,16 +22,16 @@ WITHOUT_CLASS = {"OPERATOR_TYPE"}  # the description classes stand for it
 @pytest.mark.parametrize("name", sorted(set(enumerations()) - WITHOUT_CLASS))
 def test_members_and_values_are_the_headers(name):
     members = getattr(enums, PYTHON_NAMES.get(name, class_name(name))).__members__
-    given = {member.removeprefix("LEVEL_"): value.value for member, value in members.items()}
-    assert given == dict(enumerations()[name].values)
+    values = {member.removeprefix("LEVEL_"): value.value for member, value in members.items()}
+    assert values == dict(enumerations()[name].values)
 
 
 def test_every_enumeration_in_python_is_in_the_header():
     expected = {PYTHON_NAMES.get(name, class_name(name)) for name in set(enumerations()) - WITHOUT_CLASS}
-    found = {
+    in_python = {
         name for name, value in vars(enums).items() if isinstance(value, type) and value.__module__ == enums.__name__
     }
-    assert found == expected
+    assert in_python == expected
 
 
 def test_constants_are_the_headers():

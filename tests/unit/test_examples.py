@@ -35,9 +35,9 @@ def stems(paths):
 
 @pytest.fixture(scope="module")
 def device():
-    made = Device("numpy")
-    yield made
-    made.remove()
+    numpy_device = Device("numpy")
+    yield numpy_device
+    numpy_device.remove()
 
 
 def test_the_operators_that_people_use_most_have_examples():
@@ -69,9 +69,9 @@ def test_expectations_come_from_numpy(path):
     """Whatever ``expected`` and its like are computed from, no value that dmlgpu computed is among it."""
     tainted = {"ops", "dmlgpu"}
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+        names = {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
         if isinstance(node, ast.Assign) and names & tainted:
-            tainted |= {one.id for target in node.targets for one in ast.walk(target) if isinstance(one, ast.Name)}
+            tainted |= {name.id for target in node.targets for name in ast.walk(target) if isinstance(name, ast.Name)}
     assert not tainted & {"expected", "states", "places", "values", "ends", "sums"}
 
 

@@ -50,31 +50,33 @@ def test_a_folder_holds_program_weights_and_runtime(tmp_path):
     written = export.write(outputs, tmp_path, weights=weights, outputs=["y"])
     assert {file.name for file in tmp_path.iterdir()} == set(written.files)
     assert {name: (tmp_path / name).stat().st_size for name in written.files} == written.files
-    found = program(tmp_path)
-    assert [(one["name"], one["type"], one["shape"]) for one in found["inputs"]] == [("x", "FLOAT32", [4])]
-    assert [(one["name"], one["bytes"]) for one in found["outputs"]] == [("y", 16)]
-    assert found["made"] == {"dmlgpu": dmlgpu.__version__, "schedules": "gpu"}
-    assert found["needs"]["features"] == []
+    document = program(tmp_path)
+    assert [(input["name"], input["type"], input["shape"]) for input in document["inputs"]] == [("x", "FLOAT32", [4])]
+    assert [(output["name"], output["bytes"]) for output in document["outputs"]] == [("y", 16)]
+    assert document["made"] == {"dmlgpu": dmlgpu.__version__, "schedules": "gpu"}
+    assert document["needs"]["features"] == []
     assert (tmp_path / "weights-0.bin").read_bytes() == weights["w"].tobytes()
-    assert found["weights"][0]["sha256"] == hashlib.sha256(weights["w"].tobytes()).hexdigest()
-    read_once = [one["name"] for one in found["buffers"] if one.get("initial")]
+    assert document["weights"][0]["sha256"] == hashlib.sha256(weights["w"].tobytes()).hexdigest()
+    read_once = [buffer["name"] for buffer in document["buffers"] if buffer.get("initial")]
     assert read_once == ["weight 1"]
-    assert len(found["initialization"]) == len(found["dispatches"]) == written.kernels == 1
+    assert len(document["initialization"]) == len(document["dispatches"]) == written.kernels == 1
 
 
 def test_dispatches_are_as_webgpu_wants_them(tmp_path):
     """Offsets at multiples of 256, ranges of whole words inside their buffers, none of a dispatch over another."""
     export.write(palette_graph(40, 48, colors=4, iterations=2), tmp_path, outputs=NAMES)
-    found = program(tmp_path)
-    for one in found["dispatches"]:
-        assert found["shaders"][one["shader"]]["bindings"] == len(one["bind"])
-        assert all(offset % 256 == 0 and size % 4 == 0 and size > 0 for _, offset, size in one["bind"])
-        assert all(offset + size <= found["buffers"][buffer]["bytes"] for buffer, offset, size in one["bind"])
-        for number, (buffer, offset, size) in enumerate(one["bind"]):
-            others = one["bind"][number + 1 :]
+    document = program(tmp_path)
+    for dispatch in document["dispatches"]:
+        assert document["shaders"][dispatch["shader"]]["bindings"] == len(dispatch["bind"])
+        assert all(offset % 256 == 0 and size % 4 == 0 and size > 0 for _, offset, size in dispatch["bind"])
+        assert all(offset + size <= document["buffers"][buffer]["bytes"] for buffer, offset, size in dispatch["bind"])
+        for number, (buffer, offset, size) in enumerate(dispatch["bind"]):
+            others = dispatch["bind"][number + 1 :]
             assert all(b != buffer or o >= offset + size or o + s <= offset for b, o, s in others)
-    limits = found["needs"]["limits"]
-    assert limits["maxStorageBufferBindingSize"] == max(size for one in found["dispatches"] for *_, size in one["bind"])
+    limits = document["needs"]["limits"]
+    assert limits["maxStorageBufferBindingSize"] == max(
+        size for dispatch in document["dispatches"] for *_, size in dispatch["bind"]
+    )
     assert limits["maxStorageBuffersPerShaderStage"] <= 8
 
 
@@ -95,16 +97,16 @@ def test_weights_are_cut_into_parts_and_equal_ones_kept_once(tmp_path, monkeypat
     x = graph.input((400,), name="x")
     first, second = graph.input((400,), name="a", owned=True), graph.input((400,), name="b", owned=True)
     export.write([dml.element_wise_multiply(x + first, second)], tmp_path, weights={"a": values, "b": values})
-    found = program(tmp_path)
-    assert [one["bytes"] for one in found["weights"]] == [1000, 600]
-    assert b"".join((tmp_path / one["file"]).read_bytes() for one in found["weights"]) == values.tobytes()
+    document = program(tmp_path)
+    assert [weight["bytes"] for weight in document["weights"]] == [1000, 600]
+    assert b"".join((tmp_path / weight["file"]).read_bytes() for weight in document["weights"]) == values.tobytes()
 
 
 def test_inputs_that_are_not_owned_may_be_weights(tmp_path):
     export.write(MULTIPLY, tmp_path, weights={"b": np.full(2, 2, np.float32)})
-    found = program(tmp_path)
-    assert [one["name"] for one in found["inputs"]] == ["a"]
-    assert not any(one.get("initial") for one in found["buffers"])
+    document = program(tmp_path)
+    assert [input["name"] for input in document["inputs"]] == ["a"]
+    assert not any(buffer.get("initial") for buffer in document["buffers"])
 
 
 def test_half_precision_asks_for_the_feature(tmp_path):
@@ -146,9 +148,9 @@ def test_what_is_no_graph_is_refused(tmp_path, graph):
 
 @pytest.mark.parametrize("folder", [None, 1, b"\xff", "a\0b", object()])
 def test_what_is_no_path_is_refused(folder):
-    for function, given in ((export.write, MULTIPLY), (export.write_onnx, b""), (export.write_dxdispatch, "x.json")):
+    for function, source in ((export.write, MULTIPLY), (export.write_onnx, b""), (export.write_dxdispatch, "x.json")):
         with pytest.raises(InvalidArgument, match=f"{function.__name__}: folder must be a path"):
-            function(given, folder)
+            function(source, folder)
 
 
 def test_an_owned_input_without_weights_is_refused(tmp_path):
@@ -214,10 +216,10 @@ def test_sizes_of_models_must_be_given_and_fit(tmp_path):
 
 def test_a_dxdispatch_model_brings_its_owned_values(tmp_path):
     export.write_dxdispatch(DATA / "owned.json", tmp_path)
-    found = program(tmp_path)
-    assert [one["name"] for one in found["inputs"]] == ["ATensor"]
-    assert found["made"]["source"] == "owned.json"
-    assert found["made"]["dispatchable"] == "scale"
+    document = program(tmp_path)
+    assert [input["name"] for input in document["inputs"]] == ["ATensor"]
+    assert document["made"]["source"] == "owned.json"
+    assert document["made"]["dispatchable"] == "scale"
     weights = np.load(DATA / "weights.npy").astype(np.float32).tobytes()
     assert (tmp_path / "weights-0.bin").read_bytes()[: len(weights)] == weights
     with pytest.raises(InvalidArgument, match=r"owned\.json has the dispatchables scale, got 'none'"):
@@ -228,13 +230,13 @@ def test_a_dxdispatch_model_brings_its_owned_values(tmp_path):
 
 def test_the_palette_graph_does_what_the_demonstration_does():
     photo = np.random.default_rng(4).integers(0, 256, (20, 30, 3)).astype(np.uint8)
-    wanted = reduce_to_palette(Workbench(dmlgpu.Device("numpy")), photo, colors=3, iterations=2)
+    expected = reduce_to_palette(Workbench(dmlgpu.Device("numpy")), photo, colors=3, iterations=2)
     from dmlgpu.demo.palette import _starting_pixels
 
     start = _starting_pixels(photo, 3, 0)
     compiled = dmlgpu.Device("numpy").compile_graph(palette_graph(20, 30, colors=3, iterations=2, start=start))
     painted, _ = run_compiled(compiled, [photo[np.newaxis]], [compiled.inputs[0].desc], "palette")
-    assert np.array_equal(painted.reshape(photo.shape), wanted.painted)
+    assert np.array_equal(painted.reshape(photo.shape), expected.painted)
 
 
 # ---- the command line ------------------------------------------------------------------------------------------------
@@ -258,7 +260,7 @@ def test_the_command_writes_models(tmp_path):
     weights = ("--weights", f"w={tmp_path / 'w.npy'}")
     done = run_here("export", tmp_path / "file.py", "-o", tmp_path / "c", *weights)
     assert (done.returncode, done.stderr) == (0, "")
-    assert [one["name"] for one in program(tmp_path / "c")["inputs"]] == ["x"]
+    assert [input["name"] for input in program(tmp_path / "c")["inputs"]] == ["x"]
 
 
 @pytest.mark.parametrize(
@@ -328,12 +330,12 @@ def modules():
         pytest.skip("node is not installed")
     roots = [Path(text) for text in os.environ.get("NODE_PATH", "").split(os.pathsep) if text]
     if shutil.which("npm") is not None:
-        asked = subprocess.run(["npm", "root", "-g"], capture_output=True, text=True, check=False)
-        roots.append(Path(asked.stdout.strip()))
-    found = next((root for root in roots if (root / "webgpu" / "package.json").is_file()), None)
-    if found is None:
+        completed = subprocess.run(["npm", "root", "-g"], capture_output=True, text=True, check=False)
+        roots.append(Path(completed.stdout.strip()))
+    root_of_webgpu = next((root for root in roots if (root / "webgpu" / "package.json").is_file()), None)
+    if root_of_webgpu is None:
         pytest.skip("the package webgpu of Node is not installed: NODE_PATH or `npm install -g webgpu`")
-    return found
+    return root_of_webgpu
 
 
 def test_a_folder_runs_under_node(modules, tmp_path):
@@ -373,5 +375,5 @@ def test_the_documented_example_runs(tmp_path, monkeypatch):
     (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     exec(code, {})
-    found = program(tmp_path / "folder")
-    assert [one["name"] for one in (*found["inputs"], *found["outputs"])] == ["x", "y"]
+    document = program(tmp_path / "folder")
+    assert [port["name"] for port in (*document["inputs"], *document["outputs"])] == ["x", "y"]

@@ -134,9 +134,9 @@ ARRAYS = (
 def test_arrays_are_written_as_numpy_reads_them(tmp_path, array):
     with whole_file(tmp_path / "a.npy") as stream:
         write_array(stream, np.asarray(array))
-    found = np.load(tmp_path / "a.npy")
-    assert (found.dtype, found.shape) == (array.dtype, array.shape)
-    np.testing.assert_array_equal(found, array)
+    loaded = np.load(tmp_path / "a.npy")
+    assert (loaded.dtype, loaded.shape) == (array.dtype, array.shape)
+    np.testing.assert_array_equal(loaded, array)
 
 
 @full

@@ -23,7 +23,7 @@ def written(script, tmp_path):
     """Writes results, and the page that these make."""
 
     def write(name, *results):
-        (tmp_path / f"{name}.tsv").write_text("".join("\t".join(one) + "\n" for one in results))
+        (tmp_path / f"{name}.tsv").write_text("".join("\t".join(result) + "\n" for result in results))
         page = tmp_path / f"{name}.md"
         page.write_text(script["page"](script["results_of"](tmp_path / f"{name}.tsv")), encoding="utf-8")
         return page
@@ -43,8 +43,8 @@ def test_a_page_says_what_its_results_say(written):
 def test_later_results_come_into_a_page(script, written):
     page = written("a", (ONE, "cast", "missed"), (ONE, "gather", "missed"), (OTHER, "join", "join-x (cpu)"))
     written("later", (ONE, "gather", "gather-x (cpu)"))
-    given = [one for path in (page, page.with_name("later.tsv")) for one in script["results_of"](path)]
-    assert rows(script["page"](given)) == {ONE: ["gather", "cast |"], OTHER: ["join", " |"]}
+    results = [result for path in (page, page.with_name("later.tsv")) for result in script["results_of"](path)]
+    assert rows(script["page"](results)) == {ONE: ["gather", "cast |"], OTHER: ["join", " |"]}
 
 
 def test_rows_of_changed_shaders_are_left_out(script, written):

@@ -267,14 +267,14 @@ def test_a_name_that_is_no_pass_is_refused(target: Target) -> None:
 
 
 def test_what_an_adapter_takes_only_apart_is_left_apart(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    scheduled = compiler.schedule_step
+    scheduled = compiler.schedule_in_parts
 
     def picky(step: Step, target: Target) -> ScheduledSteps:
         if isinstance(step, Map) and sum(isinstance(node, Body) for node in nodes(step.body)) > 1:
             raise NotSupported("this adapter takes one body at a time")
         return scheduled(step, target)
 
-    monkeypatch.setattr(compiler, "schedule_step", picky)
+    monkeypatch.setattr(compiler, "schedule_in_parts", picky)
     compiled = compile_network(resolve(chain(relu(), exponential())), target)
     assert len(compiled.program.kernels) == 2
     (note,) = compiled.notes

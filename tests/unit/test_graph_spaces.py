@@ -9,18 +9,18 @@ from hypothesis import strategies as st
 
 from dmlgpu import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
-from dmlgpu.compiler.plan import Affine, AffineView, Binding, RegisterValue, Role, Tensor, apply
+from dmlgpu.compiler.plan import Affine, AffineView, PlanBinding, PlanTensor, RegisterValue, Role, apply
 from dmlgpu.compiler.rewrites.spaces import affine_between, compose, reindex, split
 
-BINDING = Binding(Role.TEMPORARY, 0)
+BINDING = PlanBinding(Role.TEMPORARY, 0)
 SIZES = st.lists(st.integers(1, 4), min_size=1, max_size=4).map(tuple)
 
 
-def tensor(sizes: tuple[int, ...], strides: tuple[int, ...] | None = None, offset: int = 0) -> Tensor:
-    return Tensor(BINDING, DataType.FLOAT32, sizes, strides or packed_strides(sizes), offset=offset)
+def tensor(sizes: tuple[int, ...], strides: tuple[int, ...] | None = None, offset: int = 0) -> PlanTensor:
+    return PlanTensor(BINDING, DataType.FLOAT32, sizes, strides or packed_strides(sizes), offset=offset)
 
 
-def places(view: Tensor) -> list[int]:
+def places(view: PlanTensor) -> list[int]:
     """Where each element of a tensor lies, in row-major order of its coordinates."""
     return [
         view.offset + sum(c * stride for c, stride in zip(at, view.strides, strict=True))
@@ -28,7 +28,7 @@ def places(view: Tensor) -> list[int]:
     ]
 
 
-def places_through(affine: Affine, sizes: tuple[int, ...], written: Tensor) -> list[int]:
+def places_through(affine: Affine, sizes: tuple[int, ...], written: PlanTensor) -> list[int]:
     """Where the elements lie to which a map leads, checked to be elements."""
     numbers = []
     for at in itertools.product(*map(range, sizes)):
@@ -42,7 +42,7 @@ def places_through(affine: Affine, sizes: tuple[int, ...], written: Tensor) -> l
 
 
 @st.composite
-def written_tensors(draw: st.DrawFn) -> Tensor:
+def written_tensors(draw: st.DrawFn) -> PlanTensor:
     """Tensors of any order of dimensions, with gaps, whose elements do not overlap."""
     sizes = draw(SIZES)
     order = draw(st.permutations(range(len(sizes))))
@@ -54,7 +54,7 @@ def written_tensors(draw: st.DrawFn) -> Tensor:
 
 
 @given(written_tensors(), st.data())
-def test_views_are_located_where_they_lie(written: Tensor, data: st.DataObject) -> None:
+def test_views_are_located_where_they_lie(written: PlanTensor, data: st.DataObject) -> None:
     start = tuple(data.draw(st.integers(0, size - 1)) for size in written.sizes)
     order = data.draw(st.permutations(range(written.rank)))
     sizes = tuple(data.draw(st.integers(1, written.sizes[dimension] - start[dimension])) for dimension in order)
@@ -67,7 +67,7 @@ def test_views_are_located_where_they_lie(written: Tensor, data: st.DataObject) 
 
 
 @given(written_tensors(), SIZES, st.data())
-def test_what_is_located_lies_there(written: Tensor, sizes: tuple[int, ...], data: st.DataObject) -> None:
+def test_what_is_located_lies_there(written: PlanTensor, sizes: tuple[int, ...], data: st.DataObject) -> None:
     strides = tuple(data.draw(st.integers(-3, 12)) for _ in sizes)
     view = tensor(sizes, strides, data.draw(st.integers(0, 12)))
     affine = affine_between(view, written)
@@ -77,14 +77,14 @@ def test_what_is_located_lies_there(written: Tensor, sizes: tuple[int, ...], dat
 
 def test_other_types_offsets_and_overlapping_elements_are_not_located() -> None:
     written = tensor((4, 6))
-    assert affine_between(Tensor(BINDING, DataType.INT32, (4, 6), (6, 1)), written) is None
+    assert affine_between(PlanTensor(BINDING, DataType.INT32, (4, 6), (6, 1)), written) is None
     assert affine_between(tensor((4, 6), offset=1), written) is None
     assert affine_between(tensor((24,)), written) is None
     assert affine_between(tensor((2,)), tensor((2, 2), (1, 1))) is None
 
 
 def test_offsets_of_bindings_count() -> None:
-    view = Tensor(Binding(Role.TEMPORARY, 0, 32), DataType.FLOAT32, (2,), (1,))
+    view = PlanTensor(PlanBinding(Role.TEMPORARY, 0, 32), DataType.FLOAT32, (2,), (1,))
     affine = affine_between(view, tensor((4, 6)))
     assert affine is not None
     assert affine.start == (1, 2)
@@ -106,7 +106,7 @@ def test_split_views_are_located(sizes: tuple[int, ...], data: st.DataObject) ->
 
 
 @given(written_tensors(), st.data())
-def test_maps_compose(written: Tensor, data: st.DataObject) -> None:
+def test_maps_compose(written: PlanTensor, data: st.DataObject) -> None:
     order = data.draw(st.permutations(range(written.rank)))
     outer = Affine.permutation(order)
     sizes = tuple(written.sizes[dimension] for dimension in order)

@@ -21,7 +21,7 @@ from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.graph.compiler import compile_network
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.plan import Role
-from dmlgpu.compiler.program import Kernel, Program, Slot
+from dmlgpu.compiler.program import Program, RenderedKernel, Slot
 from dmlgpu.compiler.program_cache import ProgramFiles, default_folder, version_of, without_files
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.compiler.wgsl import templates
@@ -30,11 +30,11 @@ from tests.unit.graph_examples import chain, relu
 TARGET = Target("CPU", Profile.CPU, frozenset({"immediates", "shader-int64", "shader-f16"}))
 ROW = TensorDesc(DataType.FLOAT32, (4, 5))
 ADD = descs.ElementWiseAdd(a_tensor=ROW, b_tensor=ROW, output_tensor=ROW)
-SHARED = Kernel("shared", "text", (Slot(Role.INPUT, 0, 0, 16), Slot(Role.INPUT, 0, 0, 32)), (1, 2, 3), (0, 0))
+SHARED = RenderedKernel("shared", "text", (Slot(Role.INPUT, 0, 0, 16), Slot(Role.INPUT, 0, 0, 32)), (1, 2, 3), (0, 0))
 ODD = Program(
     'ODD "\n\\é',
-    (SHARED, Kernel("other", "text", (Slot(Role.CONSTANT, 1, 16, 4),), (4, 5, 6)), SHARED),
-    (Kernel("first", "another\n", (Slot(Role.PERSISTENT, 0, 0, 4), Slot(Role.TEMPORARY, 0, 0, 4)), (1, 1, 1)),),
+    (SHARED, RenderedKernel("other", "text", (Slot(Role.CONSTANT, 1, 16, 4),), (4, 5, 6)), SHARED),
+    (RenderedKernel("first", "another\n", (Slot(Role.PERSISTENT, 0, 0, 4), Slot(Role.TEMPORARY, 0, 0, 4)), (1, 1, 1)),),
     48,
     64,
     False,

@@ -118,7 +118,7 @@ def test_an_operator_takes_no_more_than_it_may(stem):
 
 
 def align(**changes):
-    given = {
+    fields = {
         "input_tensor": tensor(1, 1, 4, 4),
         "roi_tensor": tensor(1, 4),
         "batch_indices_tensor": tensor(1, data_type=DataType.UINT32),
@@ -131,7 +131,7 @@ def align(**changes):
         "minimum_samples_per_output": 1,
         "maximum_samples_per_output": 2**32 - 1,
     }
-    return descs.RoiAlign(**(given | changes))
+    return descs.RoiAlign(**(fields | changes))
 
 
 def test_samples_that_a_hostile_region_asks_for_count():
@@ -150,8 +150,8 @@ def test_padding_and_windows_count():
         include_padding=True,
         **(window | {"start_padding": (0, 4000)}),
     )
-    one = [np.ones((1, 1, 1, 1), np.float32)]
-    assert "bytes for what windows see" in refusal(lambda: reference.evaluate(pooling, one, budget=MEBI))
+    inputs = [np.ones((1, 1, 1, 1), np.float32)]
+    assert "bytes for what windows see" in refusal(lambda: reference.evaluate(pooling, inputs, budget=MEBI))
     convolution = descs.Unfold(
         input_tensor=tensor(1, 1, 1, 1),
         output_tensor=tensor(1, 1, 1),
@@ -161,7 +161,7 @@ def test_padding_and_windows_count():
         start_padding=(0, 0),
         end_padding=(0, 2**29),
     )
-    assert "bytes for the padded images" in refusal(lambda: reference.evaluate(convolution, one, budget=MEBI))
+    assert "bytes for the padded images" in refusal(lambda: reference.evaluate(convolution, inputs, budget=MEBI))
 
 
 def test_scores_of_attention_count():

@@ -39,14 +39,14 @@ SAME, MISSED = entries("survivors.toml", "expected"), entries("missed.toml", "mi
 def of_page(title):
     """The mutants under a heading, by the reason above them."""
     _, _, rest = PAGE.partition(f"\n## {title}\n")
-    found, reason = {}, ""
+    reasons, reason = {}, ""
     for line in rest.partition("\n## ")[0].splitlines():
         if line.startswith("- `"):
-            found[line.split("`")[1]] = reason
+            reasons[line.split("`")[1]] = reason
         elif line:
             assert line.endswith(":"), line
             reason = line.removesuffix(":")
-    return found
+    return reasons
 
 
 @pytest.mark.parametrize("entry", [*SAME, *MISSED], ids=lambda entry: entry["cases"][0])
@@ -58,9 +58,9 @@ def test_every_entry_has_a_reason_of_its_own(entry):
 
 @pytest.mark.parametrize(("title", "listed"), [("Missed", MISSED), ("Changing no result", SAME)])
 def test_the_page_tells_the_reason_of_each(title, listed):
-    told = of_page(title)
-    assert told
-    for mutant, reason in told.items():
+    reasons = of_page(title)
+    assert reasons
+    for mutant, reason in reasons.items():
         file = mutant.partition(":")[0]  # lines move in shaders that change after the run
         known = {
             entry["reason"].lower()
@@ -79,7 +79,9 @@ def test_counts_are_those_of_the_lists():
 def test_no_mutant_is_both_missed_and_harmless():
     for entry in MISSED:
         for case in entry["cases"]:
-            assert not [one for one in SAME for pattern in one["cases"] if fnmatch.fnmatchcase(case, pattern)], case
+            assert not [entry for entry in SAME for pattern in entry["cases"] if fnmatch.fnmatchcase(case, pattern)], (
+                case
+            )
 
 
 FILE = next(file for file in shader_files() if len(list(mutants_of(file))) > 2)
@@ -108,14 +110,14 @@ def merge(script, monkeypatch):
 def test_results_of_later_runs_take_the_place_of_earlier_ones(merge):
     runs = run_of(*map(outcome, FIRST)), run_of(outcome(FIRST[1], Status.FAIL), commit="later+")
     merged = merge(runs, [*FIRST, OTHER])
-    assert [one.status for one in merged.outcomes] == [Status.PASS, Status.FAIL, Status.PASS]
+    assert [outcome.status for outcome in merged.outcomes] == [Status.PASS, Status.FAIL, Status.PASS]
     assert (merged.profile, merged.left) == ("quick", (OTHER,))
 
 
 def test_results_from_before_a_shader_changed_do_not_count(merge):
     runs = run_of(*map(outcome, FIRST), outcome(OTHER), commit="old+"), run_of(outcome(FIRST[2]))
     merged = merge(runs, [*FIRST, OTHER])
-    assert [one.case for one in merged.outcomes] == [FIRST[2], OTHER]
+    assert [outcome.case for outcome in merged.outcomes] == [FIRST[2], OTHER]
     assert merged.left == tuple(FIRST[:2])
 
 

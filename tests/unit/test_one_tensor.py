@@ -60,9 +60,9 @@ def test_a_function_of_tensors_is_one_of_a_graphs_nodes_and_of_a_trace(name: str
     output = function(*(graph.input(array.shape, array.dtype) for array in arrays))
     assert isinstance(output, Tensor) and output.graph is graph
     assert (output.shape, output.dtype) == (expected.shape, expected.dtype)
-    (found,) = graph.evaluate([output], arrays)
-    assert found.dtype == expected.dtype
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    (result,) = graph.evaluate([output], arrays)
+    assert result.dtype == expected.dtype
+    np.testing.assert_allclose(result, expected, rtol=1e-6)
     traced = dmlgpu.compile(function)(*(Tensor(array, device=device) for array in arrays))
     np.testing.assert_allclose(traced.numpy(), expected, rtol=1e-6)
 
@@ -72,8 +72,8 @@ def test_functions_take_arrays_and_nodes_of_any_graph(name: str, device: Device)
     function, arrays = FUNCTIONS[name]
     expected = on_device(function, arrays, device)
     graph = Graph(device)  # with DirectMLX's rules, which are not those of functions of `ops`
-    (found,) = graph.evaluate([function(*(graph.input(array.shape) for array in arrays))], arrays)
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    (result,) = graph.evaluate([function(*(graph.input(array.shape) for array in arrays))], arrays)
+    np.testing.assert_allclose(result, expected, rtol=1e-6)
 
 
 def test_booleans_of_a_graph_are_booleans(device: Device) -> None:
@@ -81,9 +81,9 @@ def test_booleans_of_a_graph_are_booleans(device: Device) -> None:
     x = graph.input((3,))
     mask = x > 0
     assert mask.dtype == bool and (~mask).dtype == bool
-    found = graph.evaluate([mask, ~mask], [np.array([1, 0, -1], np.float32)])
-    assert [array.dtype for array in found] == [bool, bool]
-    assert found[0].tolist() == [True, False, False] and found[1].tolist() == [False, True, True]
+    results = graph.evaluate([mask, ~mask], [np.array([1, 0, -1], np.float32)])
+    assert [array.dtype for array in results] == [bool, bool]
+    assert results[0].tolist() == [True, False, False] and results[1].tolist() == [False, True, True]
     strict = Graph(device)
     assert (strict.input((3,)) > 0).data_type is DataType.UINT8 and not (strict.input((3,)) > 0).is_boolean
 
@@ -95,8 +95,8 @@ def test_arrays_and_tensors_beside_nodes_become_constants(device: Device) -> Non
     outputs = [x + np.eye(2, dtype=np.float32), ops.where(mask, x, 0), x * Tensor([2, 3], "float32", device=device)]
     constants = [node for node in graph.desc(outputs).nodes if isinstance(node, ConstantNode)]
     assert len(constants) == 4
-    found = graph.evaluate(outputs, [np.ones((2, 2), np.float32)])
-    assert [array.tolist() for array in found] == [[[2, 1], [1, 2]], [[1, 0], [0, 1]], [[2, 3], [2, 3]]]
+    results = graph.evaluate(outputs, [np.ones((2, 2), np.float32)])
+    assert [array.tolist() for array in results] == [[[2, 1], [1, 2]], [[1, 0], [0, 1]], [[2, 3], [2, 3]]]
 
 
 def test_types_are_given_by_any_name(device: Device) -> None:
@@ -132,10 +132,10 @@ def test_a_node_has_no_elements_and_no_memory_of_a_device(device: Device) -> Non
 
 def test_directmlx_has_parameters_in_its_order(device: Device) -> None:
     values = np.array([[3, 1, 2]], np.float32)
-    assert directmlx.slice(values, (0, 1), (1, 2)).tolist() == [[1, 2]]
-    assert directmlx.cast(values, "int32").dtype == np.int32
-    assert directmlx.top_k(values, 1, 2).output_value.tolist() == [[3, 2]]
-    assert directmlx.clip(values, min=2, max=3).tolist() == [[3, 2, 2]]
+    assert directmlx.slice(values, (0, 1), (1, 2), device=device).tolist() == [[1, 2]]
+    assert directmlx.cast(values, "int32", device=device).dtype == np.int32
+    assert directmlx.top_k(values, 1, 2, device=device).output_value.tolist() == [[3, 2]]
+    assert directmlx.clip(values, min=2, max=3, device=device).tolist() == [[3, 2, 2]]
     with pytest.raises(TypeError, match="missing a required argument: 'sizes'"):
         directmlx.slice(values, (0, 1))
     graph = Graph(device)

@@ -32,7 +32,7 @@ def test_a_state_is_handed_on() -> None:
         np.testing.assert_array_equal(session.bound["before"].numpy(), times * x)
     np.testing.assert_array_equal(session.run({"x": x}, ["after"])["after"], 4 * x)
     tensor = session.unbind("before")
-    with pytest.raises(InvalidArgument, match="inputs must have 'before'"):
+    with pytest.raises(InvalidArgument, match="missing input 'before'"):
         session.run({"x": x})
     np.testing.assert_array_equal(session.run({"x": x, "before": tensor})["after"], 5 * x)
 

@@ -194,9 +194,12 @@ def test_everything_unsupported_in_one_message() -> None:
 @pytest.mark.parametrize(
     ("feeds", "message"),
     [
-        ({}, "inputs must have 'a', 'b', got"),
-        ({"a": normal(2, 3), "b": normal(4, 2), "c": 1}, "inputs must be named a, b, got 'c'"),
-        ({"a": normal(2, 3).astype(np.float64), "b": normal(3, 2)}, "input 'a' must be of float32, got float64"),
+        ({}, "missing inputs 'a', 'b'$"),
+        ({"a": normal(2, 3), "b": normal(4, 2), "c": 1}, "unknown input 'c'; the model has: a, b$"),
+        (
+            {"a": normal(2, 3).astype(np.float64), "b": normal(3, 2)},
+            r"input 'a' must be of float32, got float64; pass array.astype\(np.float32\)$",
+        ),
         ({"a": normal(2), "b": normal(3, 2)}, "input 'a' must have 2 dimensions, got shape"),
         ({"a": normal(2, 3), "b": normal(4, 2)}, "input 'b' must have size 3 in dimension 0"),
     ],

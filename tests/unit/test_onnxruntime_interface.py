@@ -200,7 +200,7 @@ def test_onnxruntimes_example_models(name: str) -> None:
     [
         (lambda session: session.run({"x": BATCH}, ["y"]), "arguments are swapped"),
         (lambda session: session.run(None, BATCH), "mapping from input names"),
-        (lambda session: session.run(["z"], {"x": BATCH}), "got 'z'"),
+        (lambda session: session.run(["z"], {"x": BATCH}), "unknown output 'z'"),
         (lambda session: session.run(None, {}), "'x'"),
         (lambda session: session.run(None, {"x": BATCH.astype(np.float64)}), "float64"),
         (lambda session: session.run(None, {"x": BATCH[:, :2]}), "size 3"),

@@ -12,7 +12,7 @@ from dmlgpu.catalog.validation import fusable_activations
 from dmlgpu.compiler import operators
 from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.operators.lowering import lowering
-from dmlgpu.compiler.plan import Binding, Role, Tensor, apply
+from dmlgpu.compiler.plan import PlanBinding, PlanTensor, Role, apply
 from dmlgpu.compiler.target import Target
 
 BARE = Target("Bare")
@@ -74,7 +74,7 @@ def text(desc, target=BARE):
 
 
 def memory(data_type=F32):
-    return Tensor(Binding(Role.INPUT, 0), data_type, SIZES, (3, 1))
+    return PlanTensor(PlanBinding(Role.INPUT, 0), data_type, SIZES, (3, 1))
 
 
 @pytest.mark.parametrize("data_type", [F32, F16])

@@ -10,7 +10,7 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler import operators
 from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.operators.lowering import lowering
-from dmlgpu.compiler.plan import Role, Tensor
+from dmlgpu.compiler.plan import PlanTensor, Role
 from dmlgpu.compiler.rewrites.moves import Affine, Move, result_view
 from dmlgpu.compiler.target import Target
 from tests.unit.refusals import refusal
@@ -70,7 +70,7 @@ def test_a_split_moves_a_box_to_each_output():
 def test_a_join_moves_each_input_to_a_box():
     moves = operators.moves(join((2, 1), (2, 5)))
     assert [move.destination.start for move in moves] == [(0, 0), (0, 1)]
-    output = Tensor.of(Role.OUTPUT, 0, TensorDesc(F32, (2, 6)))
+    output = PlanTensor.of(Role.OUTPUT, 0, TensorDesc(F32, (2, 6)))
     view = result_view(moves[1].reverse, output, (2, 5))
     assert (view.sizes, view.strides, view.offset) == ((2, 5), (6, 1), 1)
 

@@ -12,7 +12,7 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler import operators
 from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.operators.lowering import lowering
-from dmlgpu.compiler.plan import Role, Tensor
+from dmlgpu.compiler.plan import PlanTensor, Role
 from dmlgpu.compiler.rewrites.moves import Affine, Move, result_view
 from dmlgpu.compiler.target import Target
 from tests.unit.refusals import refusal
@@ -113,7 +113,7 @@ def test_slice_is_a_slice1_whose_window_ends_at_the_last_element():
 def test_a_slice_moves_its_window():
     (move,) = operators.moves(slice_())
     assert move == Move((2, 8), Affine.box((1, 0), (3, 1)), Affine.box((0, 0)))
-    source = Tensor.of(Role.INPUT, 0, TensorDesc(F32, (5, 8)))
+    source = PlanTensor.of(Role.INPUT, 0, TensorDesc(F32, (5, 8)))
     assert result_view(move, source, (2, 8)) == replace(source, sizes=(2, 8), strides=(24, 1), offset=8)
 
 
@@ -131,7 +131,7 @@ def test_a_tile_is_a_copy_over_repetitions_and_places():
     assert lowering("TILE").output_sizes(desc) == {"output_tensor": (6, 8)}
     (move,) = operators.moves(desc)
     assert move.sizes == (3, 2, 2, 4)
-    source, output = (Tensor.of(Role.INPUT, 0, tensor) for tensor in (desc.input_tensor, desc.output_tensor))
+    source, output = (PlanTensor.of(Role.INPUT, 0, tensor) for tensor in (desc.input_tensor, desc.output_tensor))
     assert move.source.of(source, move.sizes).strides == (0, 4, 0, 1)
     assert move.destination.of(output, move.sizes).strides == (16, 8, 4, 1)
 

@@ -12,7 +12,7 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.catalog.validation import validate
 from dmlgpu.common.errors import DmlError, NotSupported
 from dmlgpu.compiler import operators
-from dmlgpu.compiler.plan import Role, Tensor, View
+from dmlgpu.compiler.plan import PlanTensor, Role, View
 from dmlgpu.compiler.rewrites import resampling
 from dmlgpu.compiler.rewrites.resampling import ResampledAxis, Rounding
 from dmlgpu.compiler.schedule.resampling import find_pattern, find_stencil
@@ -245,7 +245,7 @@ def test_estimated_users_of_an_upsampled_axis_are_few():
 
 
 def antialiased_taps(axis):
-    source = Tensor.of(Role.INPUT, 0, TensorDesc(FLOAT, (axis.size,)), View.COMPUTE)
+    source = PlanTensor.of(Role.INPUT, 0, TensorDesc(FLOAT, (axis.size,)), View.COMPUTE)
     return dict(resampling.antialiased(source, axis).constants)["taps"]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dmlgpu import DataType
-from dmlgpu.compiler.plan import Allocation, Binding, Map, Role, Tensor
+from dmlgpu.compiler.plan import Allocation, Map, PlanBinding, PlanTensor, Role
 from dmlgpu.compiler.plan.parts import signature
 from dmlgpu.compiler.rewrites.sources import identity
 
@@ -21,15 +21,15 @@ class Part:
     other: Any = None
 
 
-def tensor(binding: Binding, size: int = 8) -> Tensor:
-    return Tensor(binding, DataType.FLOAT32, (size,), (1,))
+def tensor(binding: PlanBinding, size: int = 8) -> PlanTensor:
+    return PlanTensor(binding, DataType.FLOAT32, (size,), (1,))
 
 
-FIRST, SECOND, THIRD = (Binding(Role.INPUT, number) for number in range(3))
+FIRST, SECOND, THIRD = (PlanBinding(Role.INPUT, number) for number in range(3))
 
 
 def test_bindings_do_not_count_and_are_told_in_order() -> None:
-    memory = Binding(Role.TEMPORARY, Allocation("memory"), 64)
+    memory = PlanBinding(Role.TEMPORARY, Allocation("memory"), 64)
     first, bound = signature(Map("copy", identity(tensor(FIRST)), tensor(memory)))
     other, others = signature(Map("copy", identity(tensor(THIRD)), tensor(SECOND)))
     assert first == other

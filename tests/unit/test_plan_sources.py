@@ -12,10 +12,10 @@ from dmlgpu.catalog.tensor_desc import element_offsets, packed_strides
 from dmlgpu.compiler.plan import (
     Affine,
     AffineView,
-    Binding,
+    PlanBinding,
+    PlanTensor,
     RegisterValue,
     Role,
-    Tensor,
     View,
     apply,
     element,
@@ -26,7 +26,7 @@ F32 = DataType.FLOAT32
 
 
 def tensor(sizes, strides=None, offset=0, view=View.RAW):
-    return Tensor(Binding(Role.INPUT, 0), F32, sizes, strides or packed_strides(sizes), view, offset)
+    return PlanTensor(PlanBinding(Role.INPUT, 0), F32, sizes, strides or packed_strides(sizes), view, offset)
 
 
 # ---- affine maps

@@ -7,7 +7,7 @@ import pytest
 from dmlgpu import DataType, TensorDesc, descs
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler import operators
-from dmlgpu.compiler.plan import Map, Plan, RegisterValue, Role, Step, Tensor, apply
+from dmlgpu.compiler.plan import Map, Plan, PlanTensor, RegisterValue, Role, Step, apply
 from dmlgpu.compiler.plan.parts import read, written
 from dmlgpu.compiler.plan.text import describe, equations
 from dmlgpu.compiler.rewrites.sources import identity
@@ -67,21 +67,21 @@ def test_a_program_says_what_is_bound_and_where_its_text_comes_from() -> None:
 
 
 def test_tensors_tell_strides_offsets_and_lanes_only_where_they_matter() -> None:
-    packed = Tensor.of(Role.INPUT, 0, floats(2, 1, 3))
+    packed = PlanTensor.of(Role.INPUT, 0, floats(2, 1, 3))
     assert str(packed) == "input 0 FLOAT32 [2, 1, 3]"
-    assert str(Tensor(packed.binding, DataType.INT8, (2, 1, 3), (3, 99, 1))) == "input 0 INT8 [2, 1, 3]"
-    turned = Tensor(packed.binding, DataType.INT8, (2, 3), (1, 2), offset=4, lanes=2)
+    assert str(PlanTensor(packed.binding, DataType.INT8, (2, 1, 3), (3, 99, 1))) == "input 0 INT8 [2, 1, 3]"
+    turned = PlanTensor(packed.binding, DataType.INT8, (2, 3), (1, 2), offset=4, lanes=2)
     assert str(turned) == "input 0 INT8 [2, 3] strides [1, 2] from element 4 x2"
-    assert str(Tensor.temporary("sums", DataType.INT32, (5,))) == "temporary 'sums' INT32 [5]"
+    assert str(PlanTensor.temporary("sums", DataType.INT32, (5,))) == "temporary 'sums' INT32 [5]"
 
 
 def test_what_is_read_twice_gets_a_name() -> None:
     """A chain of additions of a value to itself: 40 lines, where a nested text would take 2 ** 40 times as much."""
-    tensor = Tensor.of(Role.INPUT, 0, floats(8))
+    tensor = PlanTensor.of(Role.INPUT, 0, floats(8))
     body = apply("activation/activation_relu", DataType.FLOAT32, (8,), input=tensor)
     for _ in range(40):
         body = apply("elementwise/element_wise_add", DataType.FLOAT32, (8,), a=body, b=body)
-    lines = equations(Map("", body, Tensor.of(Role.OUTPUT, 0, floats(8))))
+    lines = equations(Map("", body, PlanTensor.of(Role.OUTPUT, 0, floats(8))))
     assert len(lines) == 41
     assert lines[:2] == ["v1 = activation_relu(input 0)", "v2 = element_wise_add(v1, v1)"]
     assert lines[-1] == "output 0 = element_wise_add(v40, v40)"
@@ -98,7 +98,7 @@ def test_a_plan_of_nothing() -> None:
 
 def test_equations_name_values_that_schedules_hold() -> None:
     held = apply("elementwise/cast", DataType.FLOAT32, (2,), input=RegisterValue.product(DataType.INT32, (2,)))
-    output = Tensor.of(Role.OUTPUT, 3, floats(2))
+    output = PlanTensor.of(Role.OUTPUT, 3, floats(2))
     assert equations(Map("", held, output)) == ["output 3 = cast(product)"]
     assert equations(Map("", identity(output), output)) == ["output 3 = element_wise_identity(output 3)"]
 

@@ -64,15 +64,15 @@ def test_which_adapter_a_device_takes(monkeypatch: pytest.MonkeyPatch, use_gpu: 
         AdapterInfo("pipe", "Vulkan", "cpu", "vendor", "1"),
         numpy,
     ]
-    asked: list[Any] = []
-    monkeypatch.setattr(device_module, "Computer", asked.append)
+    infos: list[Any] = []
+    monkeypatch.setattr(device_module, "Computer", infos.append)
     monkeypatch.setattr(device_module, "adapters", lambda: known)
     monkeypatch.setenv("DMLGPU_ADAPTER", named)
     dml.Device(use_gpu)
-    assert asked == [known[2] if taken else None]
+    assert infos == [known[2] if taken else None]
     known[:3] = []
     dml.Device(use_gpu)
-    assert asked[1:] == [numpy if taken else None]
+    assert infos[1:] == [numpy if taken else None]
 
 
 def test_no_adapter_has_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,17 +102,17 @@ def test_inputs_come_by_their_index(device: dml.Device, builder: dml.GraphBuilde
     b, a = dml.input_tensor(builder, 1, desc), dml.input_tensor(builder, 0, desc)
     y = a - b
     model = builder.build(NONE, [y])
-    (found,) = device.compute(model, [dml.Binding(a, [5, 7]), dml.Binding(b, [1, 2])], [y])
-    assert np.array(found).tolist() == [4, 5]
+    (result,) = device.compute(model, [dml.Binding(a, [5, 7]), dml.Binding(b, [1, 2])], [y])
+    assert np.array(result).tolist() == [4, 5]
 
 
 def test_an_index_may_be_taken_twice(device: dml.Device, builder: dml.GraphBuilder) -> None:
-    one, other = dml.TensorDesc(F32, [2, 2]), dml.TensorDesc(F32, [2, 2], [1, 2])
-    x, transposed = dml.input_tensor(builder, 0, one), dml.input_tensor(builder, 0, other)
+    packed, other = dml.TensorDesc(F32, [2, 2]), dml.TensorDesc(F32, [2, 2], [1, 2])
+    x, transposed = dml.input_tensor(builder, 0, packed), dml.input_tensor(builder, 0, other)
     y = x - transposed
     model = builder.build(NONE, [y])
-    (found,) = device.compute(model, [dml.Binding(x, [[1, 2], [5, 9]]), None], [y])
-    assert np.array(found).tolist() == [[0, -3], [3, 0]]
+    (result,) = device.compute(model, [dml.Binding(x, [[1, 2], [5, 9]]), None], [y])
+    assert np.array(result).tolist() == [[0, -3], [3, 0]]
 
 
 def test_inputs_that_no_output_needs_are_not_bound(device: dml.Device, builder: dml.GraphBuilder) -> None:
@@ -128,8 +128,8 @@ def test_outputs_that_are_not_wanted(device: dml.Device, builder: dml.GraphBuild
     outputs = [x + 1.0, x * 2.0, x - 3.0]
     model = builder.build(NONE, outputs)
     binding = dml.Binding(x, [1, 2])
-    found = device.compute(model, [binding], [outputs[0], None, outputs[2]])
-    assert [np.array(one).tolist() for one in found] == [[2, 3], [-2, -1]]
+    result = device.compute(model, [binding], [outputs[0], None, outputs[2]])
+    assert [np.array(output).tolist() for output in result] == [[2, 3], [-2, -1]]
     assert device.compute(model, [binding], [None] * 3) == []
 
 
@@ -146,8 +146,8 @@ def test_a_model_is_of_the_graph_when_it_was_built(device: dml.Device, builder: 
         bindings[0] = dml.Binding(weight, values)
         assert np.array(device.compute(model, bindings, [y])[0]).tolist() == values
     more = builder.build(NONE, [y2])
-    found = device.compute(more, [*bindings, dml.Binding(later, [10, 20])], [y2])
-    assert np.array(found[0]).tolist() == [16, 27]
+    result = device.compute(more, [*bindings, dml.Binding(later, [10, 20])], [y2])
+    assert np.array(result[0]).tolist() == [16, 27]
 
 
 def test_weights_stay_on_the_device(device: dml.Device, builder: dml.GraphBuilder) -> None:
@@ -169,8 +169,8 @@ def test_threads_compute_the_same_model(device: dml.Device, builder: dml.GraphBu
     model = builder.build(NONE, [y])
 
     def compute(number: int) -> bool:
-        (found,) = device.compute(model, [dml.Binding(x, np.full(64, number))], [y])
-        return bool((np.array(found) == 2 * number).all())
+        (result,) = device.compute(model, [dml.Binding(x, np.full(64, number))], [y])
+        return bool((np.array(result) == 2 * number).all())
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(compute, range(40)))
@@ -186,16 +186,16 @@ def test_data_lie_as_the_description_says(device: dml.Device, builder: dml.Graph
     values = np.arange(12, dtype=np.float32).reshape(sizes)
     held = np.full((1, 2, 3, 4), np.nan, np.float32)  # of 24 elements; the last row and column are gaps
     held[:, :, :2, :3] = 100 * values
-    (found,) = device.compute(model, [dml.Binding(a, values.transpose(0, 2, 3, 1)), dml.Binding(b, held)], [y])
-    np.testing.assert_array_equal(np.array(found), 101 * values)
+    (result,) = device.compute(model, [dml.Binding(a, values.transpose(0, 2, 3, 1)), dml.Binding(b, held)], [y])
+    np.testing.assert_array_equal(np.array(result), 101 * values)
 
 
 def test_results_are_seen_by_their_strides(device: dml.Device, builder: dml.GraphBuilder) -> None:
     (x,) = inputs(builder, dml.TensorDesc(F32, [1, 2, 3]))
     y = dml.reinterpret(dml.activation_identity(x), F32, [3, 2, 2], [1, 0, 3])
     model = builder.build(NONE, [y])
-    (found,) = device.compute(model, [dml.Binding(x, np.arange(6))], [y])
-    np.testing.assert_array_equal(np.array(found), [[[0, 3], [0, 3]], [[1, 4], [1, 4]], [[2, 5], [2, 5]]])
+    (result,) = device.compute(model, [dml.Binding(x, np.arange(6))], [y])
+    np.testing.assert_array_equal(np.array(result), [[[0, 3], [0, 3]], [[1, 4], [1, 4]], [[2, 5], [2, 5]]])
 
 
 @pytest.mark.parametrize(
@@ -214,9 +214,9 @@ def test_types_of_data(device: dml.Device, builder: dml.GraphBuilder, kind: Any,
     (x,) = inputs(builder, dml.TensorDesc(kind, [3]))
     y = dml.join([x, x], 0)
     model = builder.build(NONE, [y])
-    found = np.array(device.compute(model, [dml.Binding(x, data)], [y])[0])
-    assert found.dtype == seen
-    own = found.view(np.uint32) if kind is U32 else found
+    result = np.array(device.compute(model, [dml.Binding(x, data)], [y])[0])
+    assert result.dtype == seen
+    own = result.view(np.uint32) if kind is U32 else result
     assert own.tolist() == [1, 2, 3, 1, 2, 3]
 
 
@@ -230,10 +230,10 @@ def test_bindings_copy_their_data(device: dml.Device, builder: dml.GraphBuilder)
 
 def test_bindings_serve_other_graphs_with_such_an_input(device: dml.Device) -> None:
     builders = dml.GraphBuilder(device), dml.GraphBuilder(device)
-    x, other = (dml.input_tensor(one, 0, dml.TensorDesc(F32, [2])) for one in builders)
+    x, other = (dml.input_tensor(builder, 0, dml.TensorDesc(F32, [2])) for builder in builders)
     y = other * 2.0
-    found = device.compute(builders[1].build(NONE, [y]), [dml.Binding(x, [1, 2])], [y])
-    assert np.array(found[0]).tolist() == [2, 4]
+    result = device.compute(builders[1].build(NONE, [y]), [dml.Binding(x, [1, 2])], [y])
+    assert np.array(result[0]).tolist() == [2, 4]
 
 
 def test_arrays_as_tensor_data() -> None:
@@ -245,8 +245,8 @@ def test_arrays_as_tensor_data() -> None:
     assert (view.format, view.shape, view.strides) == ("f", (3, 2), (8, 4))
     assert struct.unpack("6f", data) == (0, 3, 1, 4, 2, 5)
     np.testing.assert_array_equal(np.frombuffer(data, np.float32), [0, 3, 1, 4, 2, 5])
-    for made in (np.exp(data), data + 1, np.transpose(data), np.concatenate([data, data])):
-        assert type(made) is np.ndarray
+    for array in (np.exp(data), data + 1, np.transpose(data), np.concatenate([data, data])):
+        assert type(array) is np.ndarray
     assert isinstance(np.sum(data), np.float32)
     assert "TensorData object at" in repr(data) == str(data)
 

@@ -47,12 +47,12 @@ def compute(
     built = build(*inputs)
     outputs = built if isinstance(built, list) else [built]
     model = builder.build(dml.ExecutionFlags.NONE, outputs)
-    results = [np.array(one) for one in device.compute(model, bindings, outputs)]
+    results = [np.array(output) for output in device.compute(model, bindings, outputs)]
     return results if isinstance(built, list) else results[0]
 
 
-def close(found: Array, expected: Any, tolerance: float = 1e-5) -> None:
-    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+def close(result: Array, expected: Any, tolerance: float = 1e-5) -> None:
+    np.testing.assert_allclose(result, expected, rtol=tolerance, atol=tolerance)
 
 
 A, B = draw(1, 2, 3, 4), draw(1, 2, 3, 4)
@@ -164,12 +164,12 @@ def test_scaling_values() -> None:
 
 def correlate(x: Array, w: Array, groups: int = 1) -> Array:
     """A forward convolution without padding in steps of 1."""
-    found = []
+    result = []
     for group in range(groups):
         inputs = np.split(x, groups, 1)[group]
-        for one in np.split(w, groups)[group]:
-            found.append(signal.correlate(inputs[0].astype(float), one, "valid")[0])
-    return np.array([found])
+        for kernel in np.split(w, groups)[group]:
+            result.append(signal.correlate(inputs[0].astype(float), kernel, "valid")[0])
+    return np.array([result])
 
 
 def test_convolutions() -> None:
@@ -205,12 +205,12 @@ def scatter(x: Array, w: Array, stride: int, more: int) -> Array:
     """A backward convolution: each input element adds the filter to the output; ``more`` rows and columns stay 0."""
     _, _, height, width = x.shape
     _, outputs, rows, columns = w.shape
-    found = np.zeros((1, outputs, (height - 1) * stride + rows + more, (width - 1) * stride + columns + more))
+    result = np.zeros((1, outputs, (height - 1) * stride + rows + more, (width - 1) * stride + columns + more))
     for row in range(height):
         for column in range(width):
             top, left = row * stride, column * stride
-            found[0, :, top : top + rows, left : left + columns] += np.einsum("i,iojk->ojk", x[0, :, row, column], w)
-    return found
+            result[0, :, top : top + rows, left : left + columns] += np.einsum("i,iojk->ojk", x[0, :, row, column], w)
+    return result
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def test_normalisations() -> None:
 
     centred = x - x.mean((2, 3), keepdims=True)
     expected = centred / np.sqrt(x.var((2, 3), keepdims=True) + 0.25) * scale + bias
-    repeated = [np.ascontiguousarray(np.broadcast_to(one, (1, 3, 1, 1))) for one in (scale, bias)]
+    repeated = [np.ascontiguousarray(np.broadcast_to(vector, (1, 3, 1, 1))) for vector in (scale, bias)]
     close(
         compute(
             lambda x, scale, bias: dml.mean_variance_normalization(
@@ -305,13 +305,13 @@ def test_local_response_normalisation(cross: bool) -> None:
     near = [(c, 0, 0) for c in (-1, 0, 1)] if cross else [(0, h, w) for h in (-1, 0, 1) for w in (-1, 0, 1)]
     for c, h, w in near:
         total += squares[:, 1 + c : 6 + c, 1 + h : 5 + h, 1 + w : 5 + w]
-    found = compute(
+    result = compute(
         lambda x: dml.local_response_normalization(
             input=x, cross_channel=cross, local_size=3, alpha=0.5, beta=0.75, bias=2
         ),
         x,
     )
-    close(found, x / (2 + 0.5 / 3 * total) ** 0.75)
+    close(result, x / (2 + 0.5 / 3 * total) ** 0.75)
 
 
 def test_average_pooling() -> None:
@@ -321,14 +321,14 @@ def test_average_pooling() -> None:
     windows = np.lib.stride_tricks.sliding_window_view(padded, (2, 3), (2, 3))[:, :, ::2, ::1].sum((4, 5))
     counts = np.lib.stride_tricks.sliding_window_view(counted, (2, 3), (2, 3))[:, :, ::2, ::1].sum((4, 5))
     for include in (0, 1):
-        found = compute(
+        result = compute(
             lambda x, include=include: dml.average_pooling(
                 input=x, strides=[2, 1], window_sizes=[2, 3], start_padding=[1, 0], end_padding=[0, 1],
                 include_padding=include,
             ),
             x,
         )  # fmt: skip
-        close(found, windows / (6 if include else counts))
+        close(result, windows / (6 if include else counts))
 
 
 def test_max_pooling() -> None:
@@ -340,11 +340,11 @@ def test_max_pooling() -> None:
     expected = np.take_along_axis(places.reshape(flat.shape), flat.argmax(-1)[..., None], -1)
 
     def build(x: Any) -> list[Any]:
-        found = dml.max_pooling(
+        result = dml.max_pooling(
             input=x, window_sizes=[2, 2], strides=[2, 3], start_padding=[0, 0], end_padding=[0, 0], dilations=[2, 1],
             output_indices=True,
         )  # fmt: skip
-        return [found.values, found.indices]
+        return [result.values, result.indices]
 
     values, indices = compute(build, x)
     close(values, flat.max(-1))
@@ -352,10 +352,10 @@ def test_max_pooling() -> None:
     np.testing.assert_array_equal(indices.view(np.uint32), expected[..., 0])
 
     def without(x: Any) -> Any:
-        found = dml.max_pooling(x, [2, 2], start_padding=[1, 1])
+        result = dml.max_pooling(x, [2, 2], start_padding=[1, 1])
         with pytest.raises(RuntimeError, match=r"^Expression: it is empty, made by Expression\(\) or an output that "):
-            found.indices.get_output_desc()
-        return found.values
+            result.indices.get_output_desc()
+        return result.values
 
     padded = np.pad(x, [(0, 0), (0, 0), (1, 0), (1, 0)], constant_values=-np.inf)
     close(compute(without, x), np.lib.stride_tricks.sliding_window_view(padded, (2, 2), (2, 3)).max((4, 5)))
@@ -363,22 +363,22 @@ def test_max_pooling() -> None:
 
 def test_up_sampling() -> None:
     x = draw(1, 1, 2, 3)
-    found = compute(
+    result = compute(
         lambda x: dml.up_sample_2d(
             input=x, scale_size=dml.Size2D(2, 3), interpolation_mode=dml.InterpolationMode.NEAREST_NEIGHBOR
         ),
         x,
     )
-    np.testing.assert_array_equal(found, x.repeat(3, 2).repeat(2, 3))
-    found = compute(lambda x: dml.up_sample_2d(x, dml.Size2D(2, 1), dml.InterpolationMode.LINEAR), x[:, :, :1])
+    np.testing.assert_array_equal(result, x.repeat(3, 2).repeat(2, 3))
+    result = compute(lambda x: dml.up_sample_2d(x, dml.Size2D(2, 1), dml.InterpolationMode.LINEAR), x[:, :, :1])
     centres = np.clip((np.arange(6) + 0.5) / 2 - 0.5, 0, 2)
-    close(found[0, 0, 0], np.interp(centres, np.arange(3), x[0, 0, 0]))
+    close(result[0, 0, 0], np.interp(centres, np.arange(3), x[0, 0, 0]))
 
 
 @pytest.mark.parametrize(("mode", "name"), [("CONSTANT", "constant"), ("EDGE", "edge"), ("REFLECTION", "reflect")])
 def test_padding(mode: str, name: str) -> None:
     x = draw(1, 1, 3, 4)
-    found = compute(
+    result = compute(
         lambda x: dml.padding(
             input=x,
             padding_mode=getattr(dml.PaddingMode, mode),
@@ -389,12 +389,12 @@ def test_padding(mode: str, name: str) -> None:
         x,
     )
     values = {"constant_values": 1.5} if name == "constant" else {}
-    np.testing.assert_array_equal(found, np.pad(x, [(0, 0), (0, 0), (1, 2), (2, 0)], name, **values))
+    np.testing.assert_array_equal(result, np.pad(x, [(0, 0), (0, 0), (1, 2), (2, 0)], name, **values))
 
 
 def test_slices() -> None:
     x = draw(1, 2, 6, 7)
-    found = compute(
+    result = compute(
         lambda x: dml.slice(
             input=x,
             input_window_offsets=[0, 1, 1, 2],
@@ -403,26 +403,26 @@ def test_slices() -> None:
         ),
         x,
     )
-    np.testing.assert_array_equal(found, x[:, 1:2, 1:6:2, 5:1:-3])
+    np.testing.assert_array_equal(result, x[:, 1:2, 1:6:2, 5:1:-3])
 
 
 def test_gathers() -> None:
     x, indices = draw(1, 1, 4, 3), np.array([[[[3, 0, 3]]]], np.uint32)
-    found = compute(
+    result = compute(
         lambda x, indices: dml.gather(input=x, indices=indices, axis=2, index_dimensions=1),
         x, indices, types={1: dml.TensorDataType.UINT32},
     )  # fmt: skip
-    np.testing.assert_array_equal(found, x[:, :, [3, 0, 3]])
+    np.testing.assert_array_equal(result, x[:, :, [3, 0, 3]])
 
 
 def test_reinterpreting() -> None:
     x = draw(1, 1, 2, 6)
-    found = compute(
+    result = compute(
         lambda x: dml.reinterpret(input=dml.activation_identity(x), new_type=F32, new_size=[3, 4], new_strides=[1, 3]),
         x,
     )
-    np.testing.assert_array_equal(found, x.reshape(4, 3).T)
-    found = compute(
+    np.testing.assert_array_equal(result, x.reshape(4, 3).T)
+    result = compute(
         lambda x: (
             dml.reinterpret(x, dml.TensorDataType.UINT32, [1, 12], None)
             + dml.reinterpret(x, dml.TensorDataType.UINT32, [1, 12], None)
@@ -430,7 +430,7 @@ def test_reinterpreting() -> None:
         x,
     )
     with np.errstate(over="ignore"):
-        np.testing.assert_array_equal(found.view(np.uint32), (x.view(np.uint32) * np.uint32(2)).reshape(1, 12))
+        np.testing.assert_array_equal(result.view(np.uint32), (x.view(np.uint32) * np.uint32(2)).reshape(1, 12))
 
 
 def gru_expected(x: Array, w: Array, r: Array, bias: Array, *, state: Array, lengths: Array) -> list[Array]:
@@ -458,25 +458,25 @@ def test_gated_recurrent_units(options: str) -> None:
     names = "input", "weight", "recurrence", "bias", "hidden_init", "sequence_lengths"
 
     def build(*six: Any) -> list[Any]:
-        found = dml.gru(
+        result = dml.gru(
             **dict(zip(names, six, strict=True)),
             activation_descs=activations,
             direction=dml.RecurrentNetworkDirection.FORWARD,
             linear_before_reset=1,
             output_options=getattr(dml.OutputOptions, options),
         )
-        both = {"sequence": found.sequence, "single": found.single}
-        wanted = list(both) if options == "Both" else [options.lower()]
-        for name in set(both) - set(wanted):
+        both = {"sequence": result.sequence, "single": result.single}
+        chosen = list(both) if options == "Both" else [options.lower()]
+        for name in set(both) - set(chosen):
             with pytest.raises(RuntimeError, match=r"^Expression: it is empty"):
                 dml.activation_relu(both[name])
-        return [both[name] for name in wanted]
+        return [both[name] for name in chosen]
 
-    found = compute(build, x, w, r, bias, state, lengths, types={5: dml.TensorDataType.UINT32})
+    result = compute(build, x, w, r, bias, state, lengths, types={5: dml.TensorDataType.UINT32})
     expected = gru_expected(x[0], w[0, 0], r[0, 0], bias[0, 0, 0], state=state[0, 0], lengths=lengths[0, 0, 0])
     expected = {"Both": expected, "Sequence": expected[:1], "Single": [expected[1][None]]}[options]
-    for one, other in zip(found, expected, strict=True):
-        close(one.ravel(), other.ravel())
+    for output, other in zip(result, expected, strict=True):
+        close(output.ravel(), other.ravel())
 
 
 def test_gated_recurrent_units_in_both_directions() -> None:
@@ -484,7 +484,7 @@ def test_gated_recurrent_units_in_both_directions() -> None:
     sigmoid, tanh = (
         dml.FusedActivation(getattr(dml.OperatorType, f"ACTIVATION_{name}")) for name in ("SIGMOID", "TANH")
     )
-    found = compute(
+    result = compute(
         lambda *three: dml.gru(
             *three,
             activation_descs=[sigmoid, tanh, sigmoid, tanh],
@@ -496,21 +496,21 @@ def test_gated_recurrent_units_in_both_directions() -> None:
     none, start = np.zeros(24), {"state": np.zeros((2, 4)), "lengths": np.array([3, 3])}
     forward, _ = gru_expected(x[0], w[0, 0], r[0, 0], none, **start)
     backward, _ = gru_expected(x[0, ::-1], w[0, 1], r[0, 1], none, **start)
-    close(found, np.concatenate([forward, backward[::-1]], 1))
+    close(result, np.concatenate([forward, backward[::-1]], 1))
 
 
 def test_every_function_is_called_here_with_all_its_parameters() -> None:
     tree = ast.parse(Path(__file__).read_text(encoding="utf-8"))
     texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
-    given: dict[str, set[str]] = {}
+    passed: dict[str, set[str]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("dml."):
             name = ast.unparse(node.func).removeprefix("dml.")
-            given.setdefault(name, set()).update(keyword.arg or "**" for keyword in node.keywords)
+            passed.setdefault(name, set()).update(keyword.arg or "**" for keyword in node.keywords)
             if inspect.isfunction(getattr(dml, name)):
-                given[name].update(list(inspect.signature(getattr(dml, name)).parameters)[: len(node.args)])
+                passed[name].update(list(inspect.signature(getattr(dml, name)).parameters)[: len(node.args)])
     functions = [name for name in dml.__all__ if inspect.isfunction(getattr(dml, name))]
     assert len(functions) == 26
     for name in functions:
-        called = given[name] | (texts if "**" in given[name] else set())
+        called = passed[name] | (texts if "**" in passed[name] else set())
         assert set(inspect.signature(getattr(dml, name)).parameters) <= called, name

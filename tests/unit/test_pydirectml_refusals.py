@@ -287,18 +287,18 @@ WRONG_VALUES: list[tuple[str, Made]] = [
 ]
 
 
-@pytest.mark.parametrize(("text", "made"), WRONG_KINDS)
-def test_wrong_kinds(text: str, made: Made) -> None:
+@pytest.mark.parametrize(("text", "make"), WRONG_KINDS)
+def test_wrong_kinds(text: str, make: Made) -> None:
     with pytest.raises(TypeError) as caught:
-        made(Scene())
+        make(Scene())
     assert isinstance(caught.value, dmlgpu.InvalidArgument)
     assert str(caught.value).startswith(text)
 
 
-@pytest.mark.parametrize(("text", "made"), WRONG_VALUES)
-def test_wrong_values(text: str, made: Made) -> None:
+@pytest.mark.parametrize(("text", "make"), WRONG_VALUES)
+def test_wrong_values(text: str, make: Made) -> None:
     with pytest.raises(RuntimeError) as caught:
-        made(Scene())
+        make(Scene())
     assert isinstance(caught.value, dmlgpu.InvalidArgument)
     assert str(caught.value).startswith(text)
 

@@ -71,9 +71,9 @@ def test_a_script_sees_and_raises_what_it_does_under_python(tmp_path: Path) -> N
     write(folder, "VALUE = 7", "beside.py")
     script = os.path.join("folder", "script.py")
     expected = run_python(script, "-a", "--flag", "a b", directory=tmp_path)
-    found = run_apart(script, "-a", "--flag", "a b", directory=tmp_path)
+    result = run_apart(script, "-a", "--flag", "a b", directory=tmp_path)
     assert expected.stderr.endswith("LookupError: at last\n")
-    assert (found.returncode, found.stdout, found.stderr) == (1, expected.stdout, expected.stderr)
+    assert (result.returncode, result.stdout, result.stderr) == (1, expected.stdout, expected.stderr)
 
 
 def test_the_module_and_the_adapter(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

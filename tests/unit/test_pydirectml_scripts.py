@@ -39,10 +39,10 @@ def test_classifier(tmp_path):
     np.savez(tmp_path / "weights.npz", **weights)
     printed = run_here(SCRIPTS / "classifier.py", [tmp_path / "weights.npz", tmp_path / "result.npz"])
     probabilities, features = classifier_expected(weights)
-    found = np.load(tmp_path / "result.npz")
+    result = np.load(tmp_path / "result.npz")
     assert printed == f"class {np.argmax(probabilities)}\n"
-    np.testing.assert_allclose(found["features"], features, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(found["probabilities"].reshape(1, 10), probabilities, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(result["features"], features, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(result["probabilities"].reshape(1, 10), probabilities, rtol=1e-4, atol=1e-6)
 
 
 def test_the_script_of_the_page(tmp_path):

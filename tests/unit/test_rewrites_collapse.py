@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import element_offsets, packed_strides
-from dmlgpu.compiler.plan import Affine, AffineView, Binding, Role, Tensor, View, apply
+from dmlgpu.compiler.plan import Affine, AffineView, PlanBinding, PlanTensor, Role, View, apply
 from dmlgpu.compiler.rewrites.collapse import (
     collapse,
     merge_dimensions,
@@ -25,7 +25,7 @@ F32 = DataType.FLOAT32
 
 def tensor(sizes, strides=None, role=Role.INPUT, index=0, **fields):
     strides = packed_strides(sizes) if strides is None else strides
-    return Tensor(Binding(role, index), F32, tuple(sizes), tuple(strides), **fields)
+    return PlanTensor(PlanBinding(role, index), F32, tuple(sizes), tuple(strides), **fields)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import element_offsets, packed_strides
-from dmlgpu.compiler.plan import Binding, Role, Tensor
+from dmlgpu.compiler.plan import PlanBinding, PlanTensor, Role
 from dmlgpu.compiler.rewrites.moves import Frame, merge_frame
 
 F32, U8 = DataType.FLOAT32, DataType.UINT8
@@ -20,8 +20,8 @@ def frame(sizes, start, end, step=None, *, data_type=F32, padded=0):
     large = tuple((size - 1) * abs(s) + 1 + a + b for size, s, a, b in zip(sizes, step, start, end, strict=True))
     strides = packed_strides((*large[:-1], large[-1] + padded))
     return Frame(
-        Tensor(Binding(Role.INPUT, 0), data_type, sizes, packed_strides(sizes)),
-        Tensor(Binding(Role.OUTPUT, 0), data_type, large, strides),
+        PlanTensor(PlanBinding(Role.INPUT, 0), data_type, sizes, packed_strides(sizes)),
+        PlanTensor(PlanBinding(Role.OUTPUT, 0), data_type, large, strides),
         tuple(a + (0 if s > 0 else (size - 1) * -s) for size, s, a in zip(sizes, step, start, strict=True)),
         step,
     )

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import element_offsets, packed_strides
-from dmlgpu.compiler.plan import Affine, Binding, Role, Tensor, View
+from dmlgpu.compiler.plan import Affine, PlanBinding, PlanTensor, Role, View
 from dmlgpu.compiler.rewrites.moves import Move, result_view
 
 F32 = DataType.FLOAT32
 
 
 def tensor(sizes, strides=None, offset=0, role=Role.INPUT):
-    return Tensor(Binding(role, 0), F32, sizes, strides or packed_strides(sizes), View.RAW, offset)
+    return PlanTensor(PlanBinding(role, 0), F32, sizes, strides or packed_strides(sizes), View.RAW, offset)
 
 
 def places(view):

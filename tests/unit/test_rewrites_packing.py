@@ -8,7 +8,7 @@ import pytest
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
-from dmlgpu.compiler.plan import Affine, AffineView, Binding, Lookup, Role, Tensor, View, apply, constants
+from dmlgpu.compiler.plan import Affine, AffineView, Lookup, PlanBinding, PlanTensor, Role, View, apply, constants
 from dmlgpu.compiler.rewrites.packing import pack, packs_source
 from dmlgpu.compiler.rewrites.sources import identity
 
@@ -18,12 +18,12 @@ F32, F16, I8, U8, I64, F64 = (DataType[n] for n in ("FLOAT32", "FLOAT16", "INT8"
 
 def tensor(sizes, strides=None, data_type=F32, view=View.COMPUTE, *, index=0, offset=0):
     strides = packed_strides(sizes) if strides is None else strides
-    return Tensor(Binding(Role.INPUT, index), data_type, tuple(sizes), tuple(strides), view, offset)
+    return PlanTensor(PlanBinding(Role.INPUT, index), data_type, tuple(sizes), tuple(strides), view, offset)
 
 
 def output(sizes, strides=None, data_type=F32):
     strides = packed_strides(sizes) if strides is None else strides
-    return Tensor(Binding(Role.OUTPUT, 0), data_type, tuple(sizes), tuple(strides))
+    return PlanTensor(PlanBinding(Role.OUTPUT, 0), data_type, tuple(sizes), tuple(strides))
 
 
 def copy(sizes, strides=None, data_type=F32, offset=0):

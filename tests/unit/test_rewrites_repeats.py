@@ -5,7 +5,7 @@ import pytest
 
 from dmlgpu import DataType
 from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.compiler.plan import Affine, AffineView, Role, Tensor, View, apply
+from dmlgpu.compiler.plan import Affine, AffineView, PlanTensor, Role, View, apply
 from dmlgpu.compiler.rewrites.resampling import ResampledAxis, Rounding, nearest, split_repeats
 from dmlgpu.compiler.rewrites.sources import IDENTITY, identity, leaves, nodes
 
@@ -13,11 +13,11 @@ DOWN, UP = Rounding(increasing=False), Rounding(increasing=True)
 
 
 def tensor(number, *sizes, view=View.COMPUTE, data_type=DataType.FLOAT32):
-    return Tensor.of(Role.INPUT, number, TensorDesc(data_type, sizes), view)
+    return PlanTensor.of(Role.INPUT, number, TensorDesc(data_type, sizes), view)
 
 
 def output(*sizes, data_type=DataType.FLOAT32):
-    return Tensor.of(Role.OUTPUT, 0, TensorDesc(data_type, sizes))
+    return PlanTensor.of(Role.OUTPUT, 0, TensorDesc(data_type, sizes))
 
 
 def axis(dimension, size, factor, offset=0.0):

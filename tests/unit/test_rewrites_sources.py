@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import element_offsets
-from dmlgpu.compiler.plan import Affine, AffineView, Binding, RegisterValue, Role, Tensor, View, apply, element
+from dmlgpu.compiler.plan import Affine, AffineView, PlanBinding, PlanTensor, RegisterValue, Role, View, apply, element
 from dmlgpu.compiler.rewrites.sources import (
     computed,
     fold_views,
@@ -24,7 +24,7 @@ F32 = DataType.FLOAT32
 
 
 def tensor(sizes=(2, 4), strides=(4, 1), index=0, view=View.RAW, **fields):
-    return Tensor(Binding(Role.INPUT, index), F32, sizes, strides, view, **fields)
+    return PlanTensor(PlanBinding(Role.INPUT, index), F32, sizes, strides, view, **fields)
 
 
 def sliced(source, start, step, sizes):

@@ -6,7 +6,7 @@ import pytest
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
-from dmlgpu.compiler.plan import Binding, Element, Lookup, Role, Tensor, View, constants
+from dmlgpu.compiler.plan import Element, Lookup, PlanBinding, PlanTensor, Role, View, constants
 from dmlgpu.compiler.schedule.copies import find_blocks
 from dmlgpu.compiler.target import Profile, Target
 
@@ -15,10 +15,16 @@ F32, U8 = DataType.FLOAT32, DataType.UINT8
 
 
 def gather(rows, units, *, kind=Lookup, follows=1, data_type=F32, lanes=4, strides=None):
-    source = Tensor(Binding(Role.INPUT, 0), data_type, (9, units), (units, 1), View.RAW, lanes=lanes)
-    indices = Tensor(Binding(Role.INPUT, 1), DataType.UINT32, (rows, 1), (1, 1), View.INDEX)
-    output = Tensor(
-        Binding(Role.OUTPUT, 0), data_type, (rows, units), strides or packed_strides((rows, units)), View.RAW, 0, lanes
+    source = PlanTensor(PlanBinding(Role.INPUT, 0), data_type, (9, units), (units, 1), View.RAW, lanes=lanes)
+    indices = PlanTensor(PlanBinding(Role.INPUT, 1), DataType.UINT32, (rows, 1), (1, 1), View.INDEX)
+    output = PlanTensor(
+        PlanBinding(Role.OUTPUT, 0),
+        data_type,
+        (rows, units),
+        strides or packed_strides((rows, units)),
+        View.RAW,
+        0,
+        lanes,
     )
     body = kind(
         "indexing/gather_nd1",

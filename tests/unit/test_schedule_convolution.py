@@ -13,7 +13,7 @@ import pytest
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import aligned, packed_strides
 from dmlgpu.common.errors import InvalidArgument
-from dmlgpu.compiler.plan import Binding, Body, Convolution, Convolve, Role, Tensor
+from dmlgpu.compiler.plan import Body, Convolution, Convolve, PlanBinding, PlanTensor, Role
 from dmlgpu.compiler.plan.windows import WindowAxis, windows_over
 from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.rewrites.packing import is_paired
@@ -31,8 +31,8 @@ F32, F16, I32 = DataType.FLOAT32, DataType.FLOAT16, DataType.INT32
 CPU, GPU = Target("CPU"), Target("GPU", Profile.DISCRETE)
 
 
-def tensor(role: Role, number: int, sizes: Sequence[int], data_type: DataType = F32) -> Tensor:
-    return Tensor(Binding(role, number), data_type, tuple(sizes), packed_strides(tuple(sizes)))
+def tensor(role: Role, number: int, sizes: Sequence[int], data_type: DataType = F32) -> PlanTensor:
+    return PlanTensor(PlanBinding(role, number), data_type, tuple(sizes), packed_strides(tuple(sizes)))
 
 
 def convolution(
@@ -58,12 +58,12 @@ def convolution(
     return Convolution(source, filters, windows, accumulator, owned)
 
 
-def operands(problem: Convolution) -> tuple[Convolution, Body, Tensor]:
+def operands(problem: Convolution) -> tuple[Convolution, Body, PlanTensor]:
     sizes = problem.output_sizes
     return problem, unchanged(problem.accumulator, sizes), tensor(Role.OUTPUT, 0, sizes)
 
 
-def tiled(label: str, body: Body, tile: Sequence[int], output: Tensor) -> ScheduledTiles:
+def tiled(label: str, body: Body, tile: Sequence[int], output: PlanTensor) -> ScheduledTiles:
     (step,) = tiles(label, body, tuple(tile), unchanged(F32, output.sizes), output, target=CPU).steps
     assert isinstance(step, ScheduledTiles)
     return step
@@ -122,14 +122,14 @@ def test_a_patch_is_packed_only_where_tiles_begin_at_units() -> None:
 
 def test_units_are_read_in_pairs_where_tiles_begin_at_them() -> None:
     doubles = replace(CPU, features=frozenset({"shader-int64"}))
-    whole, seen = Tensor.temporary("x", F32, (1, 1, 1, 8, 16)), WindowAxis(16, 16, 3, 1, 1, 1)
+    whole, seen = PlanTensor.temporary("x", F32, (1, 1, 1, 8, 16)), WindowAxis(16, 16, 3, 1, 1, 1)
     source, patch = packed_patch(whole, seen, 8, doubles)
     assert is_paired(source)
     assert patch.units == (-2, -1, 0, 1, 2, 3)
     assert list(patch.reads) == [(-2, (0, 1)), (0, (2, 3)), (2, (4, 5))]
     assert [patch.place(element) for element in (0, 1, 8, 9)] == [(1, 3), (2, 0), (3, 3), (4, 0)]
     assert list(packed_patch(whole, seen, 8, CPU)[1].reads) == [(-1, (0,)), (0, (1,)), (1, (2,)), (2, (3,))]
-    for other, tile in ((whole, 4), (replace(whole, binding=Binding(Role.INPUT, 0)), 8)):
+    for other, tile in ((whole, 4), (replace(whole, binding=PlanBinding(Role.INPUT, 0)), 8)):
         assert not packed_patch(other, seen, tile, doubles)[1].paired
 
 

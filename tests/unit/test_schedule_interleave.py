@@ -11,7 +11,7 @@ from dmlgpu import descs
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler.operators import lower
-from dmlgpu.compiler.plan import Binding, Role, Tensor, View, apply
+from dmlgpu.compiler.plan import PlanBinding, PlanTensor, Role, View, apply
 from dmlgpu.compiler.rewrites.sources import identity
 from dmlgpu.compiler.schedule import schedule
 from dmlgpu.compiler.schedule.copies import MOST_PLANES, find_interleave
@@ -24,8 +24,8 @@ U8, F16, F32, I64 = DataType.UINT8, DataType.FLOAT16, DataType.FLOAT32, DataType
 
 
 def problem(sizes, source_strides, strides, data_type=F32, offset=0):
-    source = Tensor(Binding(Role.INPUT, 0), data_type, sizes, source_strides, View.RAW, offset)
-    return "copy", identity(source), Tensor(Binding(Role.OUTPUT, 0), data_type, sizes, strides, View.RAW)
+    source = PlanTensor(PlanBinding(Role.INPUT, 0), data_type, sizes, source_strides, View.RAW, offset)
+    return "copy", identity(source), PlanTensor(PlanBinding(Role.OUTPUT, 0), data_type, sizes, strides, View.RAW)
 
 
 @pytest.mark.parametrize("target", [CPU, GPU], ids=lambda target: target.name)

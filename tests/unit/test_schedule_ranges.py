@@ -12,7 +12,7 @@ from dmlgpu.catalog.enums import DataType, TensorFlags
 from dmlgpu.catalog.tensor_desc import TensorDesc, element_offsets
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler import stages as compiler
-from dmlgpu.compiler.plan import Binding, Role, Tensor, View, apply
+from dmlgpu.compiler.plan import PlanBinding, PlanTensor, Role, View, apply
 from dmlgpu.compiler.rewrites.sources import identity
 from dmlgpu.compiler.schedule.copies import tighten_binding, tightened
 from dmlgpu.compiler.target import Target
@@ -21,7 +21,7 @@ F32, U8, I64, U4 = (DataType[name] for name in ("FLOAT32", "UINT8", "INT64", "UI
 
 
 def tensor(sizes, strides, data_type=F32, *, offset=0, index=0, role=Role.INPUT):
-    return Tensor(Binding(role, index), data_type, sizes, strides, View.RAW, offset)
+    return PlanTensor(PlanBinding(role, index), data_type, sizes, strides, View.RAW, offset)
 
 
 @given(
@@ -44,7 +44,7 @@ def test_only_copies_from_one_tensor_to_another_are_bound_anew():
     source, output = tensor((4,), (1,), offset=8), tensor((4,), (1,), offset=12, role=Role.OUTPUT)
     body, bound = tighten_binding(identity(source), output)
     assert (body.inputs[0][1].binding.offset, body.inputs[0][1].offset) == (32, 0)
-    assert (bound.binding, bound.offset) == (Binding(Role.OUTPUT, 0, 48), 0)
+    assert (bound.binding, bound.offset) == (PlanBinding(Role.OUTPUT, 0, 48), 0)
     computed = apply("elementwise/element_wise_abs", F32, (4,), input=source)
     assert tighten_binding(computed, output) == (computed, output)
     shared = tensor((4,), (1,), offset=4)
@@ -79,7 +79,12 @@ def test_tensors_too_large_for_a_binding_are_copied_piece_by_piece():
     small = Target("small", max_binding_size=1 << 20)
     program = compiler.compile_operator(split(4, 1 << 18), small)
     assert max(slot.size for kernel in program.kernels for slot in kernel.slots) == 1 << 20
+    (first, *_) = compiler.compile_operator(split(2, (1 << 18) + 1), small).kernels
+    assert [(slot.role, slot.offset, slot.size, slot.is_continued) for slot in first.slots] == [
+        (role, 0, (1 << 19) + 4, False) for role in (Role.OUTPUT, Role.INPUT)
+    ]
     with pytest.raises(
-        NotSupported, match="SPLIT: output 0 takes 1,048,580 bytes, but 'small' binds at most 1,048,576"
+        NotSupported,
+        match="SPLIT: output 0 takes 629,145,600 bytes, but 'small' binds at most 1,048,576 at once and has 8 bindings",
     ):
-        compiler.compile_operator(split(2, (1 << 18) + 1), small)
+        compiler.compile_operator(split(2, 600 << 18), small)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import element_offsets, packed_strides
-from dmlgpu.compiler.plan import Binding, Reduce, Reduction, Role, Tensor, constants
+from dmlgpu.compiler.plan import PlanBinding, PlanTensor, Reduce, Reduction, Role, constants
 from dmlgpu.compiler.schedule.launch import group_launch
 from dmlgpu.compiler.schedule.reduce import WORTH_SHARING, canonical
 from dmlgpu.compiler.schedule.scheduling import schedule_step
@@ -29,7 +29,7 @@ REDUCTION = Reduction(
 
 def tensor(role, sizes, strides=None, data_type=F32):
     strides = packed_strides(sizes) if strides is None else strides
-    return Tensor(Binding(role, 0), data_type, tuple(sizes), tuple(strides))
+    return PlanTensor(PlanBinding(role, 0), data_type, tuple(sizes), tuple(strides))
 
 
 def scheduled(source, axes, output, target, reduction=REDUCTION):

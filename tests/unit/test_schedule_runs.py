@@ -7,7 +7,7 @@ import pytest
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import element_offsets, packed_strides
-from dmlgpu.compiler.plan import Binding, Role, Tensor, apply
+from dmlgpu.compiler.plan import PlanBinding, PlanTensor, Role, apply
 from dmlgpu.compiler.schedule.runs import LONGEST_STEP, RUNS_IN_FLIGHT, SHORTEST_RUN, find_runs, fixed_leaves
 from dmlgpu.compiler.target import Profile, Target
 
@@ -16,7 +16,7 @@ CPU, GPU = Target("any", Profile.CPU), Target("any", Profile.DISCRETE)
 
 
 def tensor(role, index, sizes, strides=None):
-    return Tensor(Binding(role, index), F32, sizes, strides or packed_strides(sizes))
+    return PlanTensor(PlanBinding(role, index), F32, sizes, strides or packed_strides(sizes))
 
 
 def added(sizes, strides):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import element_offsets, packed_strides
-from dmlgpu.compiler.plan import Binding, Compact, Role, Scan, Scanning, Tensor, View, constants
+from dmlgpu.compiler.plan import Compact, PlanBinding, PlanTensor, Role, Scan, Scanning, View, constants
 from dmlgpu.compiler.schedule import scan
 from dmlgpu.compiler.schedule.scan import TOTAL, canonical, tree_launch, units_held
 from dmlgpu.compiler.schedule.scheduling import schedule_step
@@ -27,7 +27,7 @@ LONGEST_LOOP = 16384
 
 def tensor(role, sizes, strides=None, data_type=F32):
     strides = packed_strides(sizes) if strides is None else strides
-    return Tensor(Binding(role, 0), data_type, tuple(sizes), tuple(strides))
+    return PlanTensor(PlanBinding(role, 0), data_type, tuple(sizes), tuple(strides))
 
 
 def steps_of(sizes, axis, target, data_type=F32, strides=None):
@@ -124,7 +124,7 @@ def test_lines_across_have_totals_of_their_own():
 def test_counted_elements_are_read_in_units_unless_they_have_64_bits(data_type, lanes):
     numbers = DataType.UINT32
     source, output = tensor(Role.INPUT, (4, 8), data_type=data_type), tensor(Role.OUTPUT, (32, 2), data_type=numbers)
-    count = Tensor(Binding(Role.OUTPUT, 1), numbers, (1,), (1,), view=View.RAW)
+    count = PlanTensor(PlanBinding(Role.OUTPUT, 1), numbers, (1,), (1,), view=View.RAW)
     digits = constants(digits=[(8, 8), (1, 8)])
     step = Compact("", source, "scanning/is_nonzero", "scanning/nonzero_coordinates", digits, output, count)
     counting = [kernel for kernel in schedule_step(step, CPU).steps if isinstance(kernel, ScheduledScan)]

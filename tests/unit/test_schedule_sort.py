@@ -8,7 +8,7 @@ import pytest
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
-from dmlgpu.compiler.plan import Binding, Role, Sort, Tensor, View
+from dmlgpu.compiler.plan import PlanBinding, PlanTensor, Role, Sort, View
 from dmlgpu.compiler.schedule.ordering import MOST_IN_GROUP, choose_group, choose_tile, lines, network
 from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps.ordering import SortSchedule
@@ -20,7 +20,7 @@ REGISTERS, WORKGROUP = SortSchedule.REGISTERS, SortSchedule.WORKGROUP
 
 
 def source(sizes, strides=None, data_type=F32):
-    return Tensor(Binding(Role.INPUT, 0), data_type, sizes, strides or packed_strides(sizes))
+    return PlanTensor(PlanBinding(Role.INPUT, 0), data_type, sizes, strides or packed_strides(sizes))
 
 
 # ---- networks
@@ -120,7 +120,7 @@ def test_lines_lie_along_the_last_dimension(sizes, strides, axis, expected):
 @pytest.mark.parametrize("target", [CPU, GPU])
 @pytest.mark.parametrize(("length", "count"), [(1, 1), (33, 33), (1000, 7), (70001, 70001), (1 << 24, 1)])
 def test_what_comes_out_is_one_run_of_what_was_asked_for(length, count, target):
-    output = Tensor.temporary("sorted", DataType.UINT32, (3, count), view=View.RAW, lanes=2)
+    output = PlanTensor.temporary("sorted", DataType.UINT32, (3, count), view=View.RAW, lanes=2)
     *before, last = schedule_step(Sort("", source((3, length)), 1, True, output), target).steps
     assert (last.output.sizes, last.output.binding) == ((3, 1, count), output.binding)
     assert all(step.output.binding != output.binding for step in before)

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.compiler.plan import Binding, Role, Tensor, View, apply
+from dmlgpu.compiler.plan import PlanBinding, PlanTensor, Role, View, apply
 from dmlgpu.compiler.rewrites.sources import identity
 from dmlgpu.compiler.schedule.copies import find_transpose
 from dmlgpu.compiler.target import Target
@@ -18,8 +18,8 @@ F32, U8, F64 = DataType.FLOAT32, DataType.UINT8, DataType.FLOAT64
 
 
 def problem(sizes, source_strides, strides, data_type=F32):
-    source = Tensor(Binding(Role.INPUT, 0), data_type, sizes, source_strides, View.RAW)
-    return identity(source), Tensor(Binding(Role.OUTPUT, 0), data_type, sizes, strides)
+    source = PlanTensor(PlanBinding(Role.INPUT, 0), data_type, sizes, source_strides, View.RAW)
+    return identity(source), PlanTensor(PlanBinding(Role.OUTPUT, 0), data_type, sizes, strides)
 
 
 @pytest.mark.parametrize(

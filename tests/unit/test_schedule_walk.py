@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.overlap import has_overlap
 from dmlgpu.catalog.tensor_desc import packed_strides, span
-from dmlgpu.compiler.plan import Binding, Role, Tensor
+from dmlgpu.compiler.plan import PlanBinding, PlanTensor, Role
 from dmlgpu.compiler.schedule.launch import Digit, choose_walk
 
 U4, U8, F16, F32, I64 = (DataType[name] for name in ("UINT4", "UINT8", "FLOAT16", "FLOAT32", "INT64"))
@@ -21,7 +21,7 @@ U4, U8, F16, F32, I64 = (DataType[name] for name in ("UINT4", "UINT8", "FLOAT16"
 
 def output(sizes, strides=None, data_type=U8, lanes=1):
     strides = packed_strides(sizes) if strides is None else strides
-    return Tensor(Binding(Role.OUTPUT, 0), data_type, tuple(sizes), tuple(strides), lanes=lanes)
+    return PlanTensor(PlanBinding(Role.OUTPUT, 0), data_type, tuple(sizes), tuple(strides), lanes=lanes)
 
 
 def locate(walk, number):

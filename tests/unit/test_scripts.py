@@ -93,9 +93,9 @@ def test_a_suite_is_seen_in_a_one_line_entry(apt):
 
 
 def test_an_interpreter_is_found_that_is_new_enough():
-    found = call("find_python").stdout.strip()
+    python = call("find_python").stdout.strip()
     check = "import sys; print(sys.version_info >= (3, 11))"
-    assert subprocess.run([found, "-c", check], capture_output=True, text=True, check=True).stdout == "True\n"
+    assert subprocess.run([python, "-c", check], capture_output=True, text=True, check=True).stdout == "True\n"
 
 
 def test_scripts_are_valid_bash_and_executable():

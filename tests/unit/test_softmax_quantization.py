@@ -132,9 +132,9 @@ def test_dequantize_takes_the_scales_type_from_its_output():
 
 
 def add(**changed):
-    many, one = TensorDesc(U8, (2, 3)), TensorDesc(F32, (1, 1))
+    many, single = TensorDesc(U8, (2, 3)), TensorDesc(F32, (1, 1))
     fields = {"a_tensor": many, "b_tensor": many, "output_tensor": many}
-    scales = {f"{name}_scale_tensor": one for name in ("a", "b", "output")}
+    scales = {f"{name}_scale_tensor": single for name in ("a", "b", "output")}
     return descs.ElementWiseQuantizedLinearAdd(**(fields | scales | changed))
 
 

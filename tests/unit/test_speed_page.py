@@ -24,7 +24,7 @@ def script():
 
 
 def kept_runs(script):
-    return [one for path in sorted(script["KEPT"].glob("*.jsonl")) for one in read_file(path)]
+    return [recorded for path in sorted(script["KEPT"].glob("*.jsonl")) for recorded in read_file(path)]
 
 
 def test_the_page_is_what_the_kept_files_say(script):
@@ -57,17 +57,17 @@ def test_every_row_says_what_limits_it(script):
 
 def test_files_are_kept_without_what_is_private(script, tmp_path, monkeypatch):
     monkeypatch.setitem(script["keep"].__globals__, "KEPT", tmp_path / "kept")
-    one = run(measured("GEMM m=8 k=8 n=8 float32"))
-    one.facts["peers"] = {"fast": {"interpreter": "/somewhere/python", "is_gpu": True, "versions": {}}}
+    private = run(measured("GEMM m=8 k=8 n=8 float32"))
+    private.facts["peers"] = {"fast": {"interpreter": "/somewhere/python", "is_gpu": True, "versions": {}}}
     path = tmp_path / "mine.jsonl"
     with path.open("w", encoding="utf-8") as file:
-        list(write_run(file, one.facts, one.measurements))
+        list(write_run(file, private.facts, private.measurements))
     script["keep"](path)
     text = (tmp_path / "kept" / "mine.jsonl").read_text(encoding="utf-8")
     assert "somewhere" not in text
     assert "VK_DRIVER_FILES" not in text
     (again,) = read_file(tmp_path / "kept" / "mine.jsonl")
-    assert again.measurements == one.measurements
+    assert again.measurements == private.measurements
     assert again.facts["peers"] == {"fast": {"is_gpu": True, "versions": {}}}
 
 
@@ -76,28 +76,31 @@ def test_tables_are_made_of_the_measurements(script):
     counts = {"bytes": 1000, "operations": 500, "kernels": 1, "temporary_bytes": 500, "persistent_bytes": 0}
     ours = [
         measured(
-            f"GEMM m={one['m']}", seconds=(0.001 * one["m"],) * 12, wall=0.002 * one["m"], sizes=one, counts=counts,
+            f"GEMM m={size['m']}", seconds=(0.001 * size["m"],) * 12, wall=0.002 * size["m"], sizes=size, counts=counts,
             share=0.5, bound_by="copy", data_type="float32", taken=0.4,
         )
-        for one in sizes
+        for size in sizes
     ]  # fmt: skip
     numpy = [
-        measured(f"GEMM m={one['m']}", "NumPy", (0.1,) * 12, wall=0.2, sizes=one, data_type="float32") for one in sizes
+        measured(f"GEMM m={size['m']}", "NumPy", (0.1,) * 12, wall=0.2, sizes=size, data_type="float32")
+        for size in sizes
     ]
-    found = script["found_in"]([run(*ours, *numpy)])
-    text = "\n".join(script["families"](found, draw=False))
+    results = script["found_in"]([run(*ours, *numpy)])
+    text = "\n".join(script["families"](results, draw=False))
     assert "### GEMM float32" in text
     assert "| 64 | 64 ms | 128 ms | 200 ms | 1.6 | 50 % of the copy rate | 1.50 |" in text
     assert "| 128 | 128 ms | 256 ms | 200 ms | 0.78 | 50 % of the copy rate | 1.50 |" in text
     assert "GEMM float32: gpu is faster than NumPy at m=k=n=64, but slower at 128." in text
-    assert "busy during 2 of 2 measurements: others took up to 40 %" in "\n".join(script["machine"](found))
+    assert "busy during 2 of 2 measurements: others took up to 40 %" in "\n".join(script["machine"](results))
 
 
 def test_rows_are_those_of_the_suite_alone(script):
-    names = [one.workload.name for one in find_workloads([BenchSpec("families")])]
-    given = [measured(name, share=0.5, bound_by="copy") for name in (names[0], "depth-wise convolution", "GEMM m=64")]
-    found = script["found_in"]([run(*given)])
-    _, _, *lines = script["rows"](found)
+    names = [workload.workload.name for workload in find_workloads([BenchSpec("families")])]
+    measurements = [
+        measured(name, share=0.5, bound_by="copy") for name in (names[0], "depth-wise convolution", "GEMM m=64")
+    ]
+    results = script["found_in"]([run(*measurements)])
+    _, _, *lines = script["rows"](results)
     assert [line.split(" | ")[0] for line in lines] == [f"| {names[0]}", "| depth-wise convolution"]
     assert lines[1].endswith("| 50 % of the copy rate | loads of the windows: one channel gives little to add up |")
 

@@ -12,7 +12,7 @@ import pytest
 
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler import operators
-from dmlgpu.compiler.plan import Plan, Reduce, Sort, Source, Tensor
+from dmlgpu.compiler.plan import Plan, PlanTensor, Reduce, Sort, Source
 from dmlgpu.compiler.schedule import schedule
 from dmlgpu.compiler.schedule.steps.base import Schedule, Scheduled, ScheduledRepeat
 from dmlgpu.compiler.target import Profile, Target
@@ -106,7 +106,7 @@ def test_plans_count_elements_but_where_a_result_is_several_numbers():
         several = {part.output.binding for part in all_parts if isinstance(part, (Reduce, Sort))}
         for part in all_parts:
             if isinstance(part, Source) and part.lanes != 1:
-                assert isinstance(part, Tensor) and part.binding in several and part.lanes > 1, name
+                assert isinstance(part, PlanTensor) and part.binding in several and part.lanes > 1, name
 
 
 def test_plans_depend_on_nothing_but_the_description():

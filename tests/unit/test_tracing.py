@@ -47,27 +47,31 @@ def raises(kind: type[Exception], part: str) -> Any:
     return pytest.raises(kind, match=re.escape(part))
 
 
-def same(found: Any, expected: Any) -> None:
+def same(result: Any, expected: Any) -> None:
     """Compare results bit for bit, tensors by their elements."""
     if isinstance(expected, tuple | list):
-        assert type(found) is type(expected) and len(found) == len(expected)
-        for one, other in zip(found, expected, strict=True):
-            same(one, other)
+        assert type(result) is type(expected) and len(result) == len(expected)
+        for item, other in zip(result, expected, strict=True):
+            same(item, other)
         return
-    assert type(found) is type(expected)
+    assert type(result) is type(expected)
     if isinstance(expected, Tensor):
-        assert (found.sizes, found.strides, found.data_type) == (expected.sizes, expected.strides, expected.data_type)
-        assert found.is_view == expected.is_view
-        found, expected = found.numpy(), expected.numpy()
-    np.testing.assert_array_equal(found, expected)
+        assert (result.sizes, result.strides, result.data_type) == (
+            expected.sizes,
+            expected.strides,
+            expected.data_type,
+        )
+        assert result.is_view == expected.is_view
+        result, expected = result.numpy(), expected.numpy()
+    np.testing.assert_array_equal(result, expected)
 
 
 # ---- values ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda one: one.name)
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_a_function_computes_what_it_computes_eagerly(example: Example, device: Device) -> None:
-    operands = [Tensor(one, device=device) for one in example.operands]
+    operands = [Tensor(operand, device=device) for operand in example.operands]
     compiled = dmlgpu.compile(example.call)
     for _ in range(2):
         same(compiled(*operands), example.call(*operands))
@@ -98,18 +102,20 @@ STANDARD: dict[str, Callable[..., Any]] = {
 def test_functions_of_the_array_api(name: str, x: Tensor) -> None:
     function, device = STANDARD[name], x.device
     flags = Tensor([True, False, True, True, False, True], device=device)
-    given = (x, flags, Tensor(np.zeros((0, 6), np.float32), device=device))
-    expected, found = function(*given), dmlgpu.compile(function)(*given)
-    for want, got in zip(*(one if isinstance(one, tuple) else (one,) for one in (expected, found)), strict=True):
+    arguments = (x, flags, Tensor(np.zeros((0, 6), np.float32), device=device))
+    expected, result = function(*arguments), dmlgpu.compile(function)(*arguments)
+    for want, got in zip(
+        *(value if isinstance(value, tuple) else (value,) for value in (expected, result)), strict=True
+    ):
         assert got.dtype == want.dtype
         np.testing.assert_array_equal(got.numpy(), want.numpy())
 
 
 def test_arrays_give_arrays(device: Device) -> None:
     compiled = dmlgpu.compile(lambda a, b: (a @ b.T, a), device=device)
-    product, given = compiled(ARRAY, ARRAY)
+    product, returned = compiled(ARRAY, ARRAY)
     np.testing.assert_allclose(product, ARRAY @ ARRAY.T, rtol=1e-5)
-    assert isinstance(given, np.ndarray) and given is not ARRAY and np.array_equal(given, ARRAY)
+    assert isinstance(returned, np.ndarray) and returned is not ARRAY and np.array_equal(returned, ARRAY)
 
 
 def test_arrays_beside_a_tensor_give_tensors(x: Tensor) -> None:
@@ -145,10 +151,10 @@ def test_arguments_may_be_views(view: str, x: Tensor) -> None:
     def function(a: Tensor) -> Any:
         return a[1:] * 2, a
 
-    compiled, given = dmlgpu.compile(function), x.T if view == "T" else x[1:, 3:]
-    results = compiled(given)
-    same(results, function(given))
-    assert results[1] is given
+    compiled, view_of_x = dmlgpu.compile(function), x.T if view == "T" else x[1:, 3:]
+    results = compiled(view_of_x)
+    same(results, function(view_of_x))
+    assert results[1] is view_of_x
 
 
 def test_views_call_no_operator(x: Tensor) -> None:
@@ -165,24 +171,24 @@ def test_structures_come_back_as_they_are(x: Tensor) -> None:
     shared = Tensor([1.0, 2.0], device=x.device)
     array = np.arange(3)
 
-    def function(given: dict[str, Any], *, scale: float = 1) -> Any:
-        y = given["a"][0] * scale
-        return {"y": y, "again": [y, y[1:]], "pair": Pair(given["b"], 3), "none": None, "shared": shared, "n": array}
+    def function(mapping: dict[str, Any], *, scale: float = 1) -> Any:
+        y = mapping["a"][0] * scale
+        return {"y": y, "again": [y, y[1:]], "pair": Pair(mapping["b"], 3), "none": None, "shared": shared, "n": array}
 
     compiled = dmlgpu.compile(function)
-    found = compiled({"a": (x,), "b": x.T}, scale=2)
-    assert list(found) == ["y", "again", "pair", "none", "shared", "n"]
-    assert np.array_equal(found["y"].numpy(), ARRAY * 2)
-    assert found["again"][0] is found["y"] and found["again"][1].buffer is found["y"].buffer
-    assert isinstance(found["pair"], Pair) and found["pair"].first.buffer is x.buffer and found["pair"].second == 3
-    assert found["shared"] is shared and found["none"] is None
-    assert np.array_equal(found["n"], array) and found["n"] is not array
+    result = compiled({"a": (x,), "b": x.T}, scale=2)
+    assert list(result) == ["y", "again", "pair", "none", "shared", "n"]
+    assert np.array_equal(result["y"].numpy(), ARRAY * 2)
+    assert result["again"][0] is result["y"] and result["again"][1].buffer is result["y"].buffer
+    assert isinstance(result["pair"], Pair) and result["pair"].first.buffer is x.buffer and result["pair"].second == 3
+    assert result["shared"] is shared and result["none"] is None
+    assert np.array_equal(result["n"], array) and result["n"] is not array
 
 
 def test_an_argument_comes_back_itself(x: Tensor) -> None:
     compiled = dmlgpu.compile(lambda a: (a, a.T))
-    found, view = compiled(x)
-    assert found is x and view.is_view and view.buffer is x.buffer
+    result, view = compiled(x)
+    assert result is x and view.is_view and view.buffer is x.buffer
     with raises(InvalidState, "<lambda>: nothing is computed from these arguments: the function calls no operator"):
         compiled.operator(x)
 
@@ -495,21 +501,21 @@ def test_what_is_refused_in_the_words_of_the_function(x: Tensor) -> None:
 
 
 def test_a_tensor_of_a_trace_has_no_elements_outside(x: Tensor) -> None:
-    kept: list[Tensor] = []
+    escaped: list[Tensor] = []
 
     @dmlgpu.compile
     def function(a: Tensor) -> Tensor:
-        kept.append(a * 2)
+        escaped.append(a * 2)
         return a + 1
 
     function(x)
     message = "it was made while a function was traced, and has no elements"
-    for use in (kept[0].numpy, lambda: kept[0] + 1, lambda: x + kept[0]):
+    for use in (escaped[0].numpy, lambda: escaped[0] + 1, lambda: x + escaped[0]):
         with raises(InvalidState, message):
             use()
-    assert "traced" in repr(kept[0])
+    assert "traced" in repr(escaped[0])
     with raises(InvalidState, "<lambda>: a Tensor, FLOAT32 [4, 6], was made while another call was traced"):
-        dmlgpu.compile(lambda a: a + kept[0])(x)
+        dmlgpu.compile(lambda a: a + escaped[0])(x)
 
 
 def test_wrong_arguments_of_compile() -> None:

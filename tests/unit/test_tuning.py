@@ -62,7 +62,7 @@ class Race:
         self.sizes.append((len(tables), final))
         clock = Clock()
         answers = [table.answer(self.question, tuple) for table in tables]
-        told = [
+        contestants = [
             Told(
                 clock,
                 0.04 if final and answer in self.slow else self.seconds.get(answer, 0.02),
@@ -70,13 +70,13 @@ class Race:
             )
             for answer in answers
         ]
-        return measure(told, Patience(), clock=clock)
+        return measure(contestants, Patience(), clock=clock)
 
 
 def found(
     workload: Workload, race: Callable[..., Any], known: Mapping[str, str] | None = None
 ) -> dict[str, TuningFinding]:
-    return {one.question: one for one in Search(workload, CPU, race).findings(known or {})}
+    return {finding.question: finding for finding in Search(workload, CPU, race).findings(known or {})}
 
 
 def test_the_fastest_choice_is_found_and_measured_once_more_beside_the_built_in_one() -> None:
@@ -93,8 +93,8 @@ def test_a_choice_that_is_fast_only_when_it_comes_second_is_not_kept() -> None:
 
     def race(workload: Workload, tables: Sequence[Tuned], final: bool) -> list[Measured]:
         clock = Clock()
-        told = [Told(clock, 0.02 if number == 0 else 0.01, "right") for number in range(len(tables))]
-        return measure(told, Patience(), clock=clock)
+        contestants = [Told(clock, 0.02 if number == 0 else 0.01, "right") for number in range(len(tables))]
+        return measure(contestants, Patience(), clock=clock)
 
     finding = found(gemm(), race)[GEMM]
     assert (finding.gains, finding.ratio and finding.ratio.median) == (False, pytest.approx(2))
@@ -120,8 +120,8 @@ def test_what_only_seemed_fast_gives_way_to_the_next() -> None:
 def test_what_is_asked_next_depends_on_what_was_found() -> None:
     """Winograd's products are 36 of 16 by 49; those of the windows are one, which is asked for when it is faster."""
     race = Race(CONVOLUTION, {"implicit-gemm": 0.001})
-    asked = list(found(convolution(), race))
-    assert asked[0] == CONVOLUTION and len(asked) == 2 and asked[1].startswith("product 1x")
+    questions = list(found(convolution(), race))
+    assert questions[0] == CONVOLUTION and len(questions) == 2 and questions[1].startswith("product 1x")
     slow = list(found(convolution(), Race(CONVOLUTION, {})))
     assert slow[0] == CONVOLUTION and len(slow) == 2 and slow[1].startswith("product 36x")
 
@@ -148,9 +148,9 @@ def test_every_alternative_is_what_a_target_chooses_that_was_tuned_to_it(
 ) -> None:
     shape, target = Shape(*sizes), replace(CPU, profile=profile)
     batch, rows, columns, inner = sizes
-    found = alternatives(shape, target)
-    assert next(iter(found)) == choose(shape, target).text and len(found) > 3
-    for text, choice in found.items():
+    choices = alternatives(shape, target)
+    assert next(iter(choices)) == choose(shape, target).text and len(choices) > 3
+    for text, choice in choices.items():
         tuned = replace(target, tuned=Tuned.of({f"product {batch}x{rows}x{columns}x{inner}": text}))
         assert choose(shape, tuned) == choice
         assert choose(shape, tuned, "small").name == "small"
@@ -175,7 +175,7 @@ def test_careful_targets_take_no_choice_that_trades_digits(careful: dict[str, bo
     target = replace(CPU, **careful)  # type: ignore[arg-type]
     workload = convolution()
     possible = questions_of(workload, target, {})[CONVOLUTION]
-    assert not any("winograd" in one for one in possible)
+    assert not any("winograd" in choice for choice in possible)
     assert "winograd-4" in questions_of(workload, CPU, {})[CONVOLUTION]
     tuned = replace(target, tuned=Tuned.of({CONVOLUTION: "winograd-4"}))
     labels = [kernel.label for kernel in compiler.compile_operator(workload.desc, tuned).kernels]  # type: ignore[arg-type]

@@ -30,16 +30,18 @@ def test_the_built_in_choice_is_nearly_the_fastest(file: Path) -> None:
     target = Target(content["adapter"], Profile(content["profile"]), frozenset(content["features"]))
     slower, unknown = {}, []
     for record in content["recordings"]:
-        one = TuningRecording.from_json(record)
-        built_in, *_ = questions_of(one.workload(), target, one.given).get(one.question, ("not asked",))
-        if built_in not in one.ratios:
-            unknown.append(f"{one.question}: {built_in}")
-        elif one.excess(built_in) > MOST:
-            slower[f"{one.question}: {built_in}"] = one.excess(built_in)
+        recording = TuningRecording.from_json(record)
+        built_in, *_ = questions_of(recording.workload(), target, recording.given).get(
+            recording.question, ("not asked",)
+        )
+        if built_in not in recording.ratios:
+            unknown.append(f"{recording.question}: {built_in}")
+        elif recording.excess(built_in) > MOST:
+            slower[f"{recording.question}: {built_in}"] = recording.excess(built_in)
     assert slower == {}
     assert unknown == [], "choices are others now: write the file anew by dmlgpu tune --record"
 
 
 def test_an_excess_is_counted_from_the_fastest() -> None:
-    one = TuningRecording("GEMM", {}, "float32", "product", {}, {"a": 1.0, "b": 0.8, "c": 2.0})
-    assert [one.excess(choice) for choice in "abc"] == [1.25, 1.0, 2.5]
+    recording = TuningRecording("GEMM", {}, "float32", "product", {}, {"a": 1.0, "b": 0.8, "c": 2.0})
+    assert [recording.excess(choice) for choice in "abc"] == [1.25, 1.0, 2.5]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.compiler.plan import Allocation, Binding, Map, Plan, Repeat, Role, Step, Tensor
-from dmlgpu.compiler.program import Kernel, Slot
+from dmlgpu.compiler.plan import Allocation, Map, Plan, PlanBinding, PlanTensor, Repeat, Role, Step
+from dmlgpu.compiler.program import RenderedKernel, Slot
 from dmlgpu.compiler.rewrites.sources import identity
 from dmlgpu.compiler.schedule import schedule
 from dmlgpu.compiler.target import Target
@@ -12,25 +12,25 @@ from dmlgpu.compiler.wgsl import render
 
 ANY = Target("Any GPU")
 MEMORY = Allocation("state")
-INPUT, STATE = Binding(Role.INPUT, 0), Binding(Role.TEMPORARY, MEMORY)
+INPUT, STATE = PlanBinding(Role.INPUT, 0), PlanBinding(Role.TEMPORARY, MEMORY)
 
 
-def four(binding: Binding) -> Tensor:
-    return Tensor(binding, DataType.FLOAT32, (4,), (1,))
+def four(binding: PlanBinding) -> PlanTensor:
+    return PlanTensor(binding, DataType.FLOAT32, (4,), (1,))
 
 
-def copy(source: Binding, output: Binding) -> Map:
+def copy(source: PlanBinding, output: PlanBinding) -> Map:
     return Map("copy", identity(four(source)), four(output))
 
 
-def kernels_of(*steps: Step) -> tuple[Kernel, ...]:
+def kernels_of(*steps: Step) -> tuple[RenderedKernel, ...]:
     return render(schedule(Plan("TEST", steps), ANY)).kernels
 
 
 def test_what_advances_moves_and_the_rest_stays() -> None:
-    before, after = Binding(Role.TEMPORARY, MEMORY, 16), Binding(Role.TEMPORARY, MEMORY, 64)
+    before, after = PlanBinding(Role.TEMPORARY, MEMORY, 16), PlanBinding(Role.TEMPORARY, MEMORY, 64)
     step = Repeat("steps", (copy(before, after), copy(INPUT, before)), 3, ((before, 48), (after, -16)))
-    other = Binding(Role.TEMPORARY, Allocation("other"))
+    other = PlanBinding(Role.TEMPORARY, Allocation("other"))
     kernels = kernels_of(copy(INPUT, other), copy(other, STATE), step)
     start, apart = kernels[1].slots[0].offset, kernels[0].slots[0].offset
     assert {start, apart} == {0, 256}
@@ -53,8 +53,8 @@ def test_what_advances_moves_and_the_rest_stays() -> None:
 
 def test_what_repeated_steps_write_is_kept_for_the_next_turn() -> None:
     """The second tensor makes no room for the first one, though no step of a turn needs both."""
-    first, second = (Binding(Role.TEMPORARY, Allocation(label)) for label in ("one", "other"))
-    output = Binding(Role.OUTPUT, 0)
+    first, second = (PlanBinding(Role.TEMPORARY, Allocation(label)) for label in ("one", "other"))
+    output = PlanBinding(Role.OUTPUT, 0)
     step = Repeat("steps", (copy(INPUT, first), copy(first, output), copy(INPUT, second), copy(second, output)), 2, ())
     written = {kernel.slots[0] for kernel in kernels_of(step)}
     assert {slot.offset for slot in written if slot.role is Role.TEMPORARY} == {0, 256}

@@ -6,7 +6,7 @@ import pytest
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import NotSupported
-from dmlgpu.compiler.plan import Binding, Role, View
+from dmlgpu.compiler.plan import PlanBinding, Role, View
 from dmlgpu.compiler.rewrites.packing import PackedTensor
 from dmlgpu.compiler.target import Target
 from dmlgpu.compiler.wgsl.types import Scalar, access, block_of, decode, edge, encode, raw_lane, raw_unit, scalar_of
@@ -18,7 +18,7 @@ HALF = Target("Half GPU", features=frozenset({"shader-f16"}))
 
 def accessed(name, lanes=1, view=View.COMPUTE, target=PLAIN, portable=False):
     """How a tensor in units of so many lanes is read; negative: one element for that many lanes."""
-    binding, count = Binding(Role.INPUT, 0), abs(lanes)
+    binding, count = PlanBinding(Role.INPUT, 0), abs(lanes)
     tensor = PackedTensor(binding, DataType[name], (8,), (1,), view, lanes=count, broadcast=lanes < 0)
     return access(tensor, target, portable)
 

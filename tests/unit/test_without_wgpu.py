@@ -90,10 +90,12 @@ def test_doctor(python):
     finished = python(START, "doctor", "--json")
     assert (finished.returncode, finished.stderr) == (1, "")
     report = json.loads(finished.stdout)
-    found = [one["text"] for one in report["findings"] if one["is_problem"]]
-    assert any(text.startswith("wgpu is not installed; dmlgpu needs wgpu") for text in found)
-    assert "there is no GPU adapter, so everything runs on the NumPy reference, slowly" in found
-    assert [(one["name"], one["default"], one["works"]) for one in report["adapters"]] == [("numpy", True, True)]
+    problems = [finding["text"] for finding in report["findings"] if finding["is_problem"]]
+    assert any(text.startswith("wgpu is not installed; dmlgpu needs wgpu") for text in problems)
+    assert "there is no GPU adapter, so everything runs on the NumPy reference, slowly" in problems
+    assert [(adapter["name"], adapter["default"], adapter["works"]) for adapter in report["adapters"]] == [
+        ("numpy", True, True)
+    ]
 
 
 def test_run(python):

@@ -240,11 +240,11 @@ def test_names(device, name, rule):
     assert buffer.name == "²"
 
 
-@pytest.mark.parametrize("wanted", ["²", "①", "9" * 5000, "\udc80", HUGE], ids=kind_of)
-def test_no_adapter_has_this_name(wanted):
+@pytest.mark.parametrize("name", ["²", "①", "9" * 5000, "\udc80", HUGE], ids=kind_of)
+def test_no_adapter_has_this_name(name):
     with pytest.raises(AdapterNotFound) as caught:
-        Device(wanted)
-    assert str(caught.value).startswith(f"no adapter matches {shown(wanted)}; available adapters:\n  0: ")
+        Device(name)
+    assert str(caught.value).startswith(f"no adapter matches {shown(name)}; available adapters:\n  0: ")
 
 
 @pytest.mark.parametrize(

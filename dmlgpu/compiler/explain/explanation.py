@@ -18,9 +18,9 @@ from dmlgpu.compiler.graph.network import NetworkNode
 from dmlgpu.compiler.graph.passes.rewriting import Memory, memory_of
 from dmlgpu.compiler.graph.resolve import check_nodes, resolve
 from dmlgpu.compiler.operators import check_rules
-from dmlgpu.compiler.plan import Attend, Contract, Convolve, Plan, Recurrence, Repeat, Role, Step, Tensor
+from dmlgpu.compiler.plan import Attend, Contract, Convolve, Plan, PlanTensor, Recurrence, Repeat, Role, Step
 from dmlgpu.compiler.plan.parts import read, written
-from dmlgpu.compiler.program import Kernel, Program
+from dmlgpu.compiler.program import Program, RenderedKernel
 from dmlgpu.compiler.schedule.scheduling import schedule_in_parts
 from dmlgpu.compiler.schedule.steps.base import AnyScheduled, Schedule, Scheduled, ScheduledSteps, in_turns
 from dmlgpu.compiler.stages import stages
@@ -52,7 +52,7 @@ def traffic(step: Step) -> Traffic:
     return Traffic(_bytes(read(step)), _bytes(written(step)))
 
 
-def _bytes(tensors: Sequence[Tensor]) -> int:
+def _bytes(tensors: Sequence[PlanTensor]) -> int:
     views = {(tensor.binding, tensor.offset, tensor.sizes, tensor.strides): tensor.distinct_bytes for tensor in tensors}
     return sum(views.values())
 
@@ -83,7 +83,7 @@ Region: TypeAlias = tuple[Memory, int, int]
 """A part of a resource: where it starts, in bits, and how many elements it has."""
 
 
-def _region(tensor: Tensor) -> Region:
+def _region(tensor: PlanTensor) -> Region:
     start = 8 * tensor.binding.offset + tensor.offset * tensor.unit_bits
     return memory_of(tensor), start, math.prod(tensor.sizes)
 
@@ -137,7 +137,7 @@ class ExplainedKernel:
         times: how often it is executed.
     """
 
-    kernel: Kernel
+    kernel: RenderedKernel
     scheduled: Scheduled | None
     step: int | None
     times: int = 1
@@ -229,7 +229,7 @@ class Explanation:
 
 
 def _explained(
-    kernels: Sequence[Kernel], scheduled: Sequence[AnyScheduled], counts: Sequence[tuple[int, int]]
+    kernels: Sequence[RenderedKernel], scheduled: Sequence[AnyScheduled], counts: Sequence[tuple[int, int]]
 ) -> Iterator[ExplainedKernel]:
     """Yield kernels with what they come from.
 

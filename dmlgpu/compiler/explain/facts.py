@@ -11,7 +11,7 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler.explain.explanation import ExplainedKernel, Explanation, Traffic, multiplications, traffic
 from dmlgpu.compiler.graph.description import ConstantNode, GraphDesc
 from dmlgpu.compiler.graph.network import NetworkNode
-from dmlgpu.compiler.plan import Allocation, Step, Tensor
+from dmlgpu.compiler.plan import Allocation, PlanTensor, Step
 from dmlgpu.compiler.plan.parts import read, written
 from dmlgpu.compiler.plan.text import equations, kind_of
 
@@ -96,7 +96,7 @@ def _traffic(moved: Traffic) -> dict[str, int]:
     return {"bytes_read": moved.read, "bytes_written": moved.written}
 
 
-def _tensor(tensor: Tensor) -> dict[str, Any]:
+def _tensor(tensor: PlanTensor) -> dict[str, Any]:
     index = tensor.binding.index
     return {
         "role": tensor.binding.role.value,

@@ -24,7 +24,7 @@ from dmlgpu.compiler.graph.passes import (
     numbers,
 )
 from dmlgpu.compiler.graph.passes.rewriting import Note, Rewriting, as_body, simplified
-from dmlgpu.compiler.plan import Allocation, Binding, Map, Plan, Role, Step, Tensor, View
+from dmlgpu.compiler.plan import Allocation, Map, Plan, PlanBinding, PlanTensor, Role, Step, View
 from dmlgpu.compiler.plan.parts import replace_parts
 from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.rewrites.sources import identity
@@ -80,42 +80,42 @@ def _with_numbers(step: Step, network: Network) -> Step:
         return step
     order = {number: place for place, number in enumerate(_numbers(network))}
 
-    def together(tensor: Tensor) -> Tensor:
+    def together(tensor: PlanTensor) -> PlanTensor:
         binding = tensor.binding
         if binding.role is not Role.CONSTANT or binding.index not in order:
             return tensor
         begin = order[binding.index] * _APART * 8 // tensor.data_type.bits
-        return replace(tensor, binding=Binding(Role.CONSTANT, len(network.constants)), offset=begin + tensor.offset)
+        return replace(tensor, binding=PlanBinding(Role.CONSTANT, len(network.constants)), offset=begin + tensor.offset)
 
-    return replace_parts(step, Tensor, together)
+    return replace_parts(step, PlanTensor, together)
 
 
-def _places(network: Network) -> dict[Value, Binding]:
+def _places(network: Network) -> dict[Value, PlanBinding]:
     """Return where each value lies: what an edge leads to an output of the graph is written there at once."""
-    places: dict[Value, Binding] = {}
+    places: dict[Value, PlanBinding] = {}
     for number in range(len(network.inputs)):
-        places[NetworkInput(number)] = Binding(Role.INPUT, number)
+        places[NetworkInput(number)] = PlanBinding(Role.INPUT, number)
     for number in range(len(network.constants)):
-        places[Constant(number)] = Binding(Role.CONSTANT, number)
+        places[Constant(number)] = PlanBinding(Role.CONSTANT, number)
     for number, value in enumerate(network.outputs):
         if isinstance(value, NodeResult):
-            places.setdefault(value, Binding(Role.OUTPUT, number))
+            places.setdefault(value, PlanBinding(Role.OUTPUT, number))
     lasting = {value for number, _, value in network.reads() if number not in network.initial}
     for number, node in enumerate(network.nodes):
         for output, slot in enumerate(node.desc.outputs):
             value = NodeResult(number, output)
             role = Role.PERSISTENT if number in network.initial and value in lasting else Role.TEMPORARY
             if slot.tensor is not None:
-                places.setdefault(value, Binding(role, Allocation(node.name)))
+                places.setdefault(value, PlanBinding(role, Allocation(node.name)))
     return places
 
 
 def _steps(
-    node: NetworkNode, inputs: list[Binding | None], outputs: list[Binding | None], target: Target
+    node: NetworkNode, inputs: list[PlanBinding | None], outputs: list[PlanBinding | None], target: Target
 ) -> tuple[Step, ...]:
     """Return a node's steps where its tensors lie."""
 
-    def place(binding: Binding) -> Binding:
+    def place(binding: PlanBinding) -> PlanBinding:
         bindings = {Role.INPUT: inputs, Role.OUTPUT: outputs}.get(binding.role)
         if bindings is None or not isinstance(binding.index, int):
             return binding
@@ -129,19 +129,19 @@ def _steps(
         raise NotSupported(f"{node.name} ({node.desc.operator}): {error}") from None
     label = f"{node.name} {plan.operator.lower()}"
     return tuple(
-        replace(replace_parts(step, Binding, place), label=f"{label} {step.label}".rstrip()) for step in plan.steps
+        replace(replace_parts(step, PlanBinding, place), label=f"{label} {step.label}".rstrip()) for step in plan.steps
     )
 
 
-def _copies(network: Network, places: dict[Value, Binding]) -> list[Step]:
+def _copies(network: Network, places: dict[Value, PlanBinding]) -> list[Step]:
     """Return the copies into outputs of the graph whose value another output has, or data."""
     copies: list[Step] = []
     for number, (value, tensor) in enumerate(zip(network.outputs, network.output_tensors, strict=True)):
-        binding = Binding(Role.OUTPUT, number)
+        binding = PlanBinding(Role.OUTPUT, number)
         if places[value] != binding:
             words = (tensor.byte_size // 4,)
-            source = Tensor(places[value], DataType.UINT32, words, (1,), View.RAW)
-            output = Tensor(binding, DataType.UINT32, words, (1,))
+            source = PlanTensor(places[value], DataType.UINT32, words, (1,), View.RAW)
+            output = PlanTensor(binding, DataType.UINT32, words, (1,))
             copies.append(Map(f"output {number}", identity(source), output))
     return copies
 

@@ -20,12 +20,12 @@ from dmlgpu.compiler.plan import (
     Element,
     Map,
     Plan,
+    PlanTensor,
     Reduce,
     Reduction,
     Rows,
     Source,
     Stage,
-    Tensor,
     View,
     apply,
     constants,
@@ -192,7 +192,7 @@ class _Stable(_WithAxes):
         return Plan(desc.operator, (cls.of_rows(source, desc.axes, output),))
 
     @classmethod
-    def of_rows(cls, source: Tensor, axes: Sequence[int], output: Tensor) -> Rows:
+    def of_rows(cls, source: PlanTensor, axes: Sequence[int], output: PlanTensor) -> Rows:
         """Return the step for a tensor whose rows lie along axes."""
 
         def body(data_type: DataType, sources: Mapping[str, Source]) -> Body:
@@ -242,7 +242,7 @@ class ActivationHardmax1(_WithAxes):
         across, along = row_groups(source.sizes, sorted(desc.axes), [source, output])
         source, output = merge_tensor(source, across + along), merge_tensor(output, across + along)
         axes = tuple(range(len(across), source.rank))
-        first = Tensor.temporary("first", DataType.UINT32, row_sizes(source.sizes, axes))
+        first = PlanTensor.temporary("first", DataType.UINT32, row_sizes(source.sizes, axes))
         order = constants(order="descending", decreasing=False)
         argmax = Reduction("reduction/argmin", DataType.UINT32, 2, portable=True, constants=order, ordered=True)
         body = Element(

@@ -21,12 +21,12 @@ from dmlgpu.compiler.plan import (
     Body,
     Map,
     Plan,
+    PlanTensor,
     RegisterValue,
     Scatter,
     Sizes,
     Source,
     Step,
-    Tensor,
     View,
     constants,
     element,
@@ -212,7 +212,7 @@ def check_tensors(desc: Any) -> None:
 # ---- views
 
 
-def part_of(desc: Any, part: str, heads: Heads) -> Tensor | None:
+def part_of(desc: Any, part: str, heads: Heads) -> PlanTensor | None:
     """``query``, ``key`` or ``value`` as {batch, head, row, size of a head}; None where the past is all there is."""
     field = source_of(desc, part)
     if field is None:
@@ -226,14 +226,14 @@ def part_of(desc: Any, part: str, heads: Heads) -> Tensor | None:
     return replace(tensor, sizes=sizes, strides=(batch, head, row, element), offset=offset)
 
 
-def of_heads(tensor: Tensor, count: int) -> Tensor:
+def of_heads(tensor: PlanTensor, count: int) -> PlanTensor:
     """View {batch, row, head * size} as {batch, head, row, size}."""
     (batch, rows, hidden), (*strides, step) = tensor.sizes, tensor.strides
     size = hidden // count
     return replace(tensor, sizes=(batch, count, rows, size), strides=(strides[0], size * step, strides[1], step))
 
 
-def bias_part(desc: Any, part: str, heads: Heads) -> Tensor:
+def bias_part(desc: Any, part: str, heads: Heads) -> PlanTensor:
     """Return the part's bias over the part's dimensions."""
     tensor = last_dimensions(input_tensor(desc, "bias_tensor"), 1)
     (step,) = tensor.strides
@@ -248,7 +248,7 @@ def grouped(source: Source, group: int) -> Source:
 
     def split(node: Source) -> Source:
         sizes = (node.sizes[0], node.sizes[1] // group, group, *node.sizes[2:])
-        if not isinstance(node, Tensor):
+        if not isinstance(node, PlanTensor):
             return replace(node, sizes=sizes)
         batch, head, *rest = node.strides
         return replace(node, sizes=sizes, strides=(batch, group * head, head, *rest))
@@ -256,7 +256,7 @@ def grouped(source: Source, group: int) -> Source:
     return rewrite(source, split)
 
 
-def per_batch(tensor: Tensor, sizes: Sizes, first: int = 0) -> Tensor:
+def per_batch(tensor: PlanTensor, sizes: Sizes, first: int = 0) -> PlanTensor:
     """Return one number per sequence, the first at an offset, repeated over all other dimensions."""
     strides = (tensor.strides[-1], *(0 for _ in sizes[1:]))
     return replace(tensor, sizes=sizes, strides=strides, offset=tensor.offset + first * tensor.strides[-1])
@@ -356,7 +356,7 @@ class MultiheadAttention1(Lowering):
     @classmethod
     def lower(cls, desc: descs.MultiheadAttention1) -> Plan:
         """Copies into the present keys and values, then attention, in parts where rows are few."""
-        planner = _AttentionPlanner(desc)
+        planner = _AttentionLowering(desc)
         key, value = planner.rows("key"), planner.rows("value")
         attention = Attend(
             "",
@@ -370,14 +370,14 @@ class MultiheadAttention1(Lowering):
         return Plan(desc.operator, (*planner.steps, attention))
 
 
-class _AttentionPlanner:
+class _AttentionLowering:
     """The operands of one attention, and the steps that keep keys and values."""
 
     def __init__(self, desc: descs.MultiheadAttention1):
         self.desc, self.heads = desc, Heads.of(desc)
         self.steps: list[Step] = []
 
-    def part(self, part: str) -> Tensor | Body:
+    def part(self, part: str) -> PlanTensor | Body:
         """Return the queries, or the new keys or values, with their bias."""
         tensor = part_of(self.desc, part, self.heads)
         assert tensor is not None
@@ -388,10 +388,10 @@ class _AttentionPlanner:
 
     # ---- keys and values
 
-    def rows(self, part: str) -> Tensor | Body:
+    def rows(self, part: str) -> PlanTensor | Body:
         """Return all keys or values: as given, or past and new ones copied side by side."""
         present, past = f"output_present_{part}_tensor", f"past_{part}_tensor"
-        pieces: list[tuple[Tensor | Body, int]] = []
+        pieces: list[tuple[PlanTensor | Body, int]] = []
         if getattr(self.desc, past) is not None:
             pieces.append((last_dimensions(input_tensor(self.desc, past), 4), 0))
         if part_of(self.desc, part, self.heads) is not None:
@@ -410,16 +410,16 @@ class _AttentionPlanner:
             return rows
         return self._cached(pieces, rows)
 
-    def _temporary(self, sizes: tuple[int, ...]) -> Tensor:
-        return Tensor.temporary("rows", self.desc.output_tensor.data_type, sizes)
+    def _temporary(self, sizes: tuple[int, ...]) -> PlanTensor:
+        return PlanTensor.temporary("rows", self.desc.output_tensor.data_type, sizes)
 
-    def _copy(self, source: Tensor | Body, whole: Tensor, start: int, *, keeps_neighbours: bool) -> None:
+    def _copy(self, source: PlanTensor | Body, whole: PlanTensor, start: int, *, keeps_neighbours: bool) -> None:
         """Add a copy of some rows into a tensor of all rows, from a row on."""
-        body = identity(replace(source, view=View.RAW)) if isinstance(source, Tensor) else source
+        body = identity(replace(source, view=View.RAW)) if isinstance(source, PlanTensor) else source
         rows = replace(whole, sizes=source.sizes, offset=whole.offset + start * whole.strides[2])
         self.steps.append(Map("keep rows", body, rows, keeps_neighbours))
 
-    def _cached(self, pieces: list[tuple[Tensor | Body, int]], cache: Tensor) -> Tensor:
+    def _cached(self, pieces: list[tuple[PlanTensor | Body, int]], cache: PlanTensor) -> PlanTensor:
         """Add copies of past and new rows into the cache, and return it."""
         assert self.desc.past_sequence_lengths_tensor is not None
         for source, start in pieces:
@@ -457,10 +457,10 @@ class _AttentionPlanner:
         inside = element(UNPADDED, UINT32, sizes, portable=True, values=(), **self._bounds(sizes))
         return in_float32(UNPADDED_SCORE, sizes, values=values, score=score, inside=inside)
 
-    def _of_scores(self, field: str) -> Tensor:
+    def _of_scores(self, field: str) -> PlanTensor:
         return last_dimensions(input_tensor(self.desc, field), 4)
 
-    def _bounds(self, sizes: tuple[int, ...]) -> dict[str, Tensor]:
+    def _bounds(self, sizes: tuple[int, ...]) -> dict[str, PlanTensor]:
         """Return where each sequence's keys end, and where they start if the mask has that."""
         mask = input_tensor(self.desc, "mask_tensor")
         end = per_batch(mask, sizes)
@@ -479,11 +479,11 @@ class _AttentionPlanner:
 
     # ---- output
 
-    def output(self) -> Tensor:
+    def output(self) -> PlanTensor:
         """Return the output as {batch, shared head, head that shares it, query, value head size}."""
         output = of_heads(last_dimensions(output_tensor(self.desc), 3), self.heads.heads)
         tensor = grouped(output, self.heads.group)
-        assert isinstance(tensor, Tensor)
+        assert isinstance(tensor, PlanTensor)
         return tensor
 
 

@@ -27,10 +27,10 @@ from dmlgpu.compiler.plan import (
     Body,
     Map,
     Plan,
+    PlanTensor,
     Source,
     Stage,
     Step,
-    Tensor,
     apply,
     constants,
     in_float32,
@@ -93,7 +93,7 @@ class _Batch:
         axes: the dimensions that the statistics run over.
     """
 
-    tensors: dict[str, Tensor]
+    tensors: dict[str, PlanTensor]
     axes: tuple[int, ...]
     steps: list[Step] = field(default_factory=list)
 
@@ -130,13 +130,13 @@ class _Batch:
         """Return some of the tensors by name."""
         return {name: self.tensors[name] for name in names if name in self.tensors}
 
-    def reduce(self, stage: Stage, source: Source) -> dict[str, Tensor]:
+    def reduce(self, stage: Stage, source: Source) -> dict[str, PlanTensor]:
         """Add a reduction and return its results by name, each repeated along its row."""
         step, results = reduce_stage(stage, source, self.axes)
         self.steps.append(step)
         return results
 
-    def total(self, name: str, source: Source) -> Tensor:
+    def total(self, name: str, source: Source) -> PlanTensor:
         """Add a sum over the batch."""
         return self.reduce(Stage(name, TOTAL, 2), source)[name]
 
@@ -187,7 +187,7 @@ class BatchNormalizationTraining(Lowering):
         return batch.plan(desc.operator)
 
     @classmethod
-    def _body(cls, desc: descs.BatchNormalizationTraining, batch: _Batch, moments: Mapping[str, Tensor]) -> Body:
+    def _body(cls, desc: descs.BatchNormalizationTraining, batch: _Batch, moments: Mapping[str, PlanTensor]) -> Body:
         """Return the normalised elements, with the fused sum where there is one."""
         data_type = desc.output_tensor.data_type
         added = batch.tensors.get("fused_add")

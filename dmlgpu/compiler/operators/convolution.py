@@ -31,9 +31,9 @@ from dmlgpu.compiler.plan import (
     Convolution,
     Convolve,
     Plan,
+    PlanTensor,
     RegisterValue,
     Source,
-    Tensor,
     apply,
     constants,
     portable,
@@ -136,7 +136,7 @@ def _check_filter(desc: Any, dimension: int, expected: int, why: str) -> None:
 # ---- parts of plans
 
 
-def _grouped(tensor: Tensor, dimension: int, groups: int) -> Tensor:
+def _grouped(tensor: PlanTensor, dimension: int, groups: int) -> PlanTensor:
     """Split one of a tensor's dimensions into groups and the channels of each."""
     count, stride = tensor.sizes[dimension] // groups, tensor.strides[dimension]
     sizes = (*tensor.sizes[:dimension], groups, count, *tensor.sizes[dimension + 1 :])
@@ -144,11 +144,11 @@ def _grouped(tensor: Tensor, dimension: int, groups: int) -> Tensor:
     return replace(tensor, sizes=sizes, strides=strides)
 
 
-def _grouped_output(desc: Any) -> Tensor:
+def _grouped_output(desc: Any) -> PlanTensor:
     return _grouped(output_tensor(desc), 1, desc.group_count)
 
 
-def _of_output(tensor: Tensor, desc: Any) -> Tensor:
+def _of_output(tensor: PlanTensor, desc: Any) -> PlanTensor:
     """Repeat a scale, zero point or bias over the grouped output."""
     return _grouped(per_channel(tensor, desc.output_tensor.sizes), 1, desc.group_count)
 
@@ -239,7 +239,7 @@ class ConvolutionOperator(_Forward):
         return Plan(desc.operator, (step,))
 
     @classmethod
-    def _epilogue(cls, desc: descs.Convolution, output: Tensor) -> Body:
+    def _epilogue(cls, desc: descs.Convolution, output: PlanTensor) -> Body:
         held = RegisterValue.product(FLOAT32, output.sizes)
         if desc.bias_tensor is None:
             body = cast(held, output.data_type)
@@ -266,7 +266,7 @@ def _transposed(desc: descs.Convolution) -> Convolution:
     return Convolution(source, filters, windows, FLOAT32, desc.filter_tensor.owned_by_dml)
 
 
-def _operands(desc: descs.Convolution) -> tuple[Tensor, Tensor]:
+def _operands(desc: descs.Convolution) -> tuple[PlanTensor, PlanTensor]:
     """Return input and filter in groups; with mode CONVOLUTION the window is reversed."""
     source = _grouped(input_tensor(desc, "input_tensor"), 1, desc.group_count)
     filters = _grouped(input_tensor(desc, "filter_tensor"), 0, desc.group_count)
@@ -363,7 +363,7 @@ class QuantizedLinearConvolution(_Integers):
         return Plan(desc.operator, (step, Convolve("", cls.convolution(desc), body, output)))
 
     @classmethod
-    def _epilogue(cls, output: Tensor, parameters: Mapping[str, Tensor]) -> Body:
+    def _epilogue(cls, output: PlanTensor, parameters: Mapping[str, PlanTensor]) -> Body:
         total: Source = RegisterValue.product(INT32, output.sizes)
         if "bias_tensor" in parameters:
             total = apply(cls.shaders[1], INT32, output.sizes, portable=True, sum=total, bias=parameters["bias_tensor"])

@@ -13,7 +13,7 @@ from dmlgpu.catalog.enums import DataType, FeatureLevel, IsInfinityMode
 from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias
 from dmlgpu.common.errors import InvalidDescription
 from dmlgpu.compiler.operators.lowering import Lowering, input_tensor, invalid, lowering, output_tensor
-from dmlgpu.compiler.plan import Body, Constants, Map, Plan, Source, Tensor, View, apply, constants, portable
+from dmlgpu.compiler.plan import Body, Constants, Map, Plan, PlanTensor, Source, View, apply, constants, portable
 from dmlgpu.compiler.rewrites.sources import CONVERT, IDENTITY, identity
 
 SCALE_BIAS = "elementwise/scale_bias"
@@ -147,7 +147,7 @@ class Cast(ElementWise):
 _UNSIGNED = {8: DataType.UINT8, 16: DataType.UINT16, 32: DataType.UINT32, 64: DataType.UINT64}
 
 
-def as_bits(tensor: Tensor) -> Tensor:
+def as_bits(tensor: PlanTensor) -> PlanTensor:
     """Return the same elements as unsigned integers of their width."""
     return replace(tensor, data_type=_UNSIGNED[tensor.data_type.bits])
 

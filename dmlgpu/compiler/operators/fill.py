@@ -22,7 +22,7 @@ from dmlgpu.compiler.operators.lowering import (
     output_tensor,
     words_of,
 )
-from dmlgpu.compiler.plan import Body, Element, Map, Plan, Source, Tensor, View, apply, constants, element, portable
+from dmlgpu.compiler.plan import Body, Element, Map, Plan, PlanTensor, Source, View, apply, constants, element, portable
 from dmlgpu.compiler.rewrites.collapse import merge_dimensions
 
 FLOAT32 = DataType.FLOAT32
@@ -128,7 +128,7 @@ class OneHot(Lowering):
         return Plan(desc.operator, (Map("one hot", body, output),))
 
 
-def _splat(values: Tensor, number: int, output: Tensor) -> Tensor:
+def _splat(values: PlanTensor, number: int, output: PlanTensor) -> PlanTensor:
     """Repeat element 0 or 1 of a tensor, in row-major order, over the output."""
     running = max(dimension for dimension, size in enumerate(values.sizes) if size > 1)
     offset = values.offset + number * values.strides[running]
@@ -183,7 +183,7 @@ class DiagonalMatrix1(Lowering):
         return Plan(desc.operator, (Map("diagonal", body, output),))
 
 
-def _constant_bits(words: tuple[int, ...], output: Tensor) -> Body:
+def _constant_bits(words: tuple[int, ...], output: PlanTensor) -> Body:
     """Return a virtual tensor that has the same bits everywhere, for a choice between it and another one.
 
     Mesa takes a choice between the words of -1.0 and 0.0 for the negative of a boolean, which is -0.0 and not 0.0.
@@ -248,7 +248,7 @@ class RandomGenerator(Lowering):
         return Plan(desc.operator, tuple(steps))
 
     @classmethod
-    def _elements(cls, desc: descs.RandomGenerator) -> tuple[Body, Tensor]:
+    def _elements(cls, desc: descs.RandomGenerator) -> tuple[Body, PlanTensor]:
         output = output_tensor(desc)
         sizes, (strides, steps) = merge_dimensions(output.sizes, output.strides, packed_strides(output.sizes))
         output = replace(output, sizes=sizes, strides=strides)
@@ -259,7 +259,7 @@ class RandomGenerator(Lowering):
         return body, output
 
     @classmethod
-    def _next_state(cls, desc: descs.RandomGenerator) -> tuple[Body, Tensor]:
+    def _next_state(cls, desc: descs.RandomGenerator) -> tuple[Body, PlanTensor]:
         output = output_tensor(desc, "output_state_tensor")
         words = cls._state(desc, output.sizes)
         blocks = -(-math.prod(desc.output_tensor.sizes) // BLOCK_WORDS)
@@ -267,7 +267,7 @@ class RandomGenerator(Lowering):
         return element(cls.shaders[1], DataType.UINT32, output.sizes, portable=False, values=values, **words), output
 
     @classmethod
-    def _state(cls, desc: descs.RandomGenerator, sizes: tuple[int, ...]) -> dict[str, Tensor]:
+    def _state(cls, desc: descs.RandomGenerator, sizes: tuple[int, ...]) -> dict[str, PlanTensor]:
         """Return the words of the state, each a tensor of those sizes that repeats it."""
         state = input_tensor(desc, "input_state_tensor")
         return {f"state{word}": everywhere(state, sizes, word * state.strides[-1]) for word in range(STATE_WORDS)}

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from dmlgpu.catalog import descs
 from dmlgpu.compiler.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
-from dmlgpu.compiler.plan import Body, Lookup, Map, Plan, Scatter, Tensor, View, constants
+from dmlgpu.compiler.plan import Body, Lookup, Map, Plan, PlanTensor, Scatter, View, constants
 from dmlgpu.compiler.rewrites.collapse import merge_dimensions
 from dmlgpu.compiler.rewrites.sources import identity
 
@@ -87,19 +87,19 @@ def check_rank(desc: Any, field: str, needed: int, what: str) -> None:
 # ---- views
 
 
-def viewed(tensor: Tensor, sizes: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
+def viewed(tensor: PlanTensor, sizes: tuple[int, ...], strides: tuple[int, ...]) -> PlanTensor:
     """View the same memory with other sizes and strides."""
     return replace(tensor, sizes=sizes, strides=strides)
 
 
-def last_dimensions(tensor: Tensor, count: int) -> Tensor:
+def last_dimensions(tensor: PlanTensor, count: int) -> PlanTensor:
     """View a tensor with so many dimensions: leading ones, of size 1, are left out or added."""
     extra = max(count - tensor.rank, 0)
     first = max(tensor.rank - count, 0)
     return viewed(tensor, (1,) * extra + tensor.sizes[first:], (0,) * extra + tensor.strides[first:])
 
 
-def merged_around_axis(axis: int, *tensors: Tensor) -> tuple[int, list[Tensor]]:
+def merged_around_axis(axis: int, *tensors: PlanTensor) -> tuple[int, list[PlanTensor]]:
     """Return the axis and the tensors, equal in all other sizes, with the dimensions before and after it merged among
     themselves."""
     sizes = tensors[0].sizes
@@ -112,7 +112,7 @@ def merged_around_axis(axis: int, *tensors: Tensor) -> tuple[int, list[Tensor]]:
     return len(before), merged
 
 
-def shared_lookups(indices: Tensor, dimensions: range, axis: int | None = None) -> tuple[int | None, ...]:
+def shared_lookups(indices: PlanTensor, dimensions: range, axis: int | None = None) -> tuple[int | None, ...]:
     """Which of some dimensions may be packed: neighbours along those in which the index tensor is broadcast look up one
     index. None for the others, and for the axis that the indices go into."""
     return tuple(d if indices.strides[d] == 0 and d != axis else None for d in dimensions)
@@ -230,7 +230,7 @@ class Gather(Lowering):
         return Plan(desc.operator, (_gather(data, indices, output_tensor(desc), axis),))
 
 
-def _gather(data: Tensor, indices: Tensor, output: Tensor, batch: int) -> Map:
+def _gather(data: PlanTensor, indices: PlanTensor, output: PlanTensor, batch: int) -> Map:
     """Return a gather in batches; batch, tuple and window dimensions are merged among themselves.
 
     Args:
@@ -321,7 +321,7 @@ class ReverseSubsequences(Lowering):
         return Plan(desc.operator, (Map("reverse", body, output),))
 
 
-def _along_axis(file: str, axis: int, output: Tensor, data: Tensor, lookup: tuple[str, Tensor]) -> Body:
+def _along_axis(file: str, axis: int, output: PlanTensor, data: PlanTensor, lookup: tuple[str, PlanTensor]) -> Body:
     """Return a body that moves elements along an axis to where a tensor of lookups says."""
     return Lookup(
         file,

@@ -19,7 +19,7 @@ from dmlgpu.compiler.operators.lowering import (
     output_tensor,
     words_of,
 )
-from dmlgpu.compiler.plan import Body, Constants, Element, Map, Plan, Role, Source, Tensor, View, constants
+from dmlgpu.compiler.plan import Body, Constants, Element, Map, Plan, PlanTensor, Role, Source, View, constants
 from dmlgpu.compiler.rewrites.moves import Affine, Frame, Move, copy, merge_frame
 
 
@@ -32,8 +32,8 @@ class Moving(Lowering):
     def lower(cls, desc: Any) -> Plan:
         moves = cls.moves(desc)
         pieces = Counter(move.output for move in moves)
-        inputs = [Tensor.of(Role.INPUT, number, slot.tensor, View.RAW) for number, slot in enumerate(desc.inputs)]
-        outputs = [Tensor.of(Role.OUTPUT, number, slot.tensor) for number, slot in enumerate(desc.outputs)]
+        inputs = [PlanTensor.of(Role.INPUT, number, slot.tensor, View.RAW) for number, slot in enumerate(desc.inputs)]
+        outputs = [PlanTensor.of(Role.OUTPUT, number, slot.tensor) for number, slot in enumerate(desc.outputs)]
         steps = tuple(
             copy(move, inputs[move.input], outputs[move.output], keeps_neighbours=pieces[move.output] > 1)
             for move in moves
@@ -435,7 +435,7 @@ class Padding1(Lowering):
         return _plan(desc, body, frame, {"input": (frame.input, frame.follows)}, values)
 
 
-def _constant(desc: descs.Padding1, output: Tensor) -> Body:
+def _constant(desc: descs.Padding1, output: PlanTensor) -> Body:
     """Return a tensor of the output's sizes that holds the constant's bits everywhere, given as two words."""
     words = words_of(desc.padding_value, desc.padding_value_data_type)
     repeated = 0xFFFFFFFF // (2 ** min(output.data_type.bits, 32) - 1)  # narrow elements fill a word

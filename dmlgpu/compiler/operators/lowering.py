@@ -13,7 +13,7 @@ import numpy as np
 from dmlgpu.catalog.enums import DataType, FeatureLevel
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common.errors import InvalidDescription, OperatorNotImplemented
-from dmlgpu.compiler.plan import Plan, Role, Tensor, View
+from dmlgpu.compiler.plan import Plan, PlanTensor, Role, View
 from dmlgpu.compiler.rewrites.moves import Move
 
 MOST_PADDED = 2**31 - 1
@@ -174,26 +174,26 @@ def check_padded(desc: OperatorDesc, padded: Sequence[int]) -> None:
             raise invalid(desc, field, f"must give a padded dimension of at most {MOST_PADDED} elements, got {size}")
 
 
-def input_tensor(desc: OperatorDesc, field: str, view: View = View.COMPUTE) -> Tensor:
+def input_tensor(desc: OperatorDesc, field: str, view: View = View.COMPUTE) -> PlanTensor:
     """Return an input field's tensor as kernels read it."""
     return _tensor(desc, field, Role.INPUT, view)
 
 
-def output_tensor(desc: OperatorDesc, field: str = "output_tensor", view: View = View.COMPUTE) -> Tensor:
+def output_tensor(desc: OperatorDesc, field: str = "output_tensor", view: View = View.COMPUTE) -> PlanTensor:
     """Return an output field's tensor as kernels write it."""
     return _tensor(desc, field, Role.OUTPUT, view)
 
 
-def everywhere(tensor: Tensor, sizes: tuple[int, ...], element: int = 0) -> Tensor:
+def everywhere(tensor: PlanTensor, sizes: tuple[int, ...], element: int = 0) -> PlanTensor:
     """Repeat one element of a tensor, so many behind the first, over other sizes."""
     return replace(tensor, sizes=sizes, strides=(0,) * len(sizes), offset=tensor.offset + element)
 
 
-def _tensor(desc: OperatorDesc, field: str, role: Role, view: View) -> Tensor:
+def _tensor(desc: OperatorDesc, field: str, role: Role, view: View) -> PlanTensor:
     entries = desc.inputs if role is Role.INPUT else desc.outputs
     for number, (name, _, tensor) in enumerate(entries):
         if name == field and tensor is not None:
-            return Tensor.of(role, number, tensor, view)
+            return PlanTensor.of(role, number, tensor, view)
     raise KeyError(field)
 
 

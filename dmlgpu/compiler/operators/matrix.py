@@ -31,12 +31,12 @@ from dmlgpu.compiler.plan import (
     Body,
     Contract,
     Plan,
+    PlanTensor,
     Product,
     RegisterValue,
     Sizes,
     Source,
     Space,
-    Tensor,
     apply,
     constants,
     portable,
@@ -158,7 +158,7 @@ class Gemm(_MatrixProduct):
         return cls._softmax(desc, product, output)
 
     @classmethod
-    def _epilogue(cls, desc: descs.Gemm, output: Tensor) -> Body:
+    def _epilogue(cls, desc: descs.Gemm, output: PlanTensor) -> Body:
         held = RegisterValue.product(FLOAT32, output.sizes)
         if desc.c_tensor is None or np.float32(desc.beta) == 0:
             values = constants(compute=FLOAT32, alpha=desc.alpha)
@@ -168,9 +168,9 @@ class Gemm(_MatrixProduct):
         return portable(cls.shaders[0], output, values=values, product=held, c=c)
 
     @classmethod
-    def _softmax(cls, desc: descs.Gemm, product: Product, output: Tensor) -> Plan:
+    def _softmax(cls, desc: descs.Gemm, product: Product, output: PlanTensor) -> Plan:
         """Return the product, in a temporary tensor of the output's type, and the softmax of its rows."""
-        values = Tensor.temporary("product", output.data_type, output.sizes)
+        values = PlanTensor.temporary("product", output.data_type, output.sizes)
         contract = Contract("", product, cls._epilogue(desc, values), values)
         softmax = _standing_alone(desc)
         if isinstance(softmax, descs.ActivationSoftmax):
@@ -198,7 +198,7 @@ def _differences(desc: Any, name: str, sizes: Sizes, own: int, data_type: DataTy
     return difference(values, zero, data_type)
 
 
-def _parameter(tensor: Tensor, sizes: Sizes, own: int) -> Tensor:
+def _parameter(tensor: PlanTensor, sizes: Sizes, own: int) -> PlanTensor:
     """Return a scale or zero point, one or one per row or column, repeated over the dimensions of a matrix."""
     entries = max(tensor.sizes)
     stride = tensor.strides[tensor.sizes.index(entries)] if entries > 1 else 0

@@ -32,10 +32,10 @@ from dmlgpu.compiler.plan import (
     Element,
     Map,
     Plan,
+    PlanTensor,
     Source,
     Stage,
     Step,
-    Tensor,
     apply,
     constants,
     in_float32,
@@ -71,7 +71,7 @@ def normalized(data_type: DataType, epsilon: float, sources: Mapping[str, Source
     return apply(NORMALIZE, data_type, sizes, portable=True, values=values, input=source, **inputs)
 
 
-def broadcast(desc: OperatorDesc, fields: Mapping[str, str]) -> dict[str, Tensor]:
+def broadcast(desc: OperatorDesc, fields: Mapping[str, str]) -> dict[str, PlanTensor]:
     """Return the tensors of some fields, by other names, repeated to the sizes of the input; absent ones left out."""
     sizes = desc.inputs[0].tensor.sizes  # type: ignore[union-attr]
     present = {name: field for name, field in fields.items() if getattr(desc, field) is not None}
@@ -357,9 +357,9 @@ class _Windows:
         follows = tuple(None if d == axis else d for d in range(len(self.sizes)))
         return Element(WINDOW_SUM, FLOAT32, self.sizes, (("input", source),), values, follows=(follows,), portable=True)
 
-    def stored(self, body: Body) -> Tensor:
+    def stored(self, body: Body) -> PlanTensor:
         """Add a map into a temporary tensor, for what is read many times, and return that."""
-        stored = Tensor.temporary("sums", FLOAT32, self.sizes)
+        stored = PlanTensor.temporary("sums", FLOAT32, self.sizes)
         self.steps.append(Map(f"map {len(self.steps)}", body, stored))
         return stored
 
@@ -367,7 +367,7 @@ class _Windows:
         """Return the sum of squares over each element's region."""
         return self.sum(in_float32(SQUARE, self.sizes, input=source))
 
-    def plan(self, operator: str, body: Body, output: Tensor) -> Plan:
+    def plan(self, operator: str, body: Body, output: PlanTensor) -> Plan:
         """Return the plan that ends with a map into the output."""
         return Plan(operator, (*self.steps, Map("map", body, output)))
 

@@ -36,12 +36,12 @@ from dmlgpu.compiler.plan import (
     Element,
     Map,
     Plan,
+    PlanTensor,
     Pool,
     Reduce,
     Reduction,
     Scatter,
     Source,
-    Tensor,
     View,
     constants,
     element,
@@ -199,7 +199,7 @@ def _divisor(desc: Any, windows: Windows, divided: str) -> dict[str, Any]:
     }
 
 
-def _average(desc: Any, sums: Tensor, windows: Windows, data_type: DataType) -> Body:
+def _average(desc: Any, sums: PlanTensor, windows: Windows, data_type: DataType) -> Body:
     """Return sums divided by what counts, which may differ from position to position."""
     values = constants(**_divisor(desc, windows, "output"))
     return element(AVERAGE, data_type, sums.sizes, portable=True, values=values, sums=sums)
@@ -286,8 +286,8 @@ class LpPooling1(Pooling):
         power, root, size, maximum, *_ = cls.shaders
         is_safe = output.data_type is DataType.FLOAT16 and desc.p <= SAFE_POWER_OF_HALVES
         values, steps = constants(p=desc.p, scaled=not is_safe), []
-        scale: dict[str, Tensor] = {}
-        repeated_scale: dict[str, Tensor] = {}
+        scale: dict[str, PlanTensor] = {}
+        repeated_scale: dict[str, PlanTensor] = {}
         if not is_safe:
             largest = temporary(seen, FLOAT32, axes)
             sizes = in_float32(size, seen.sizes, input=seen)
@@ -398,7 +398,7 @@ class MaxPooling2(Pooling):
         return Plan(desc.operator, (finding, taken_from_places(pool, places), numbers))
 
     @classmethod
-    def _numbers(cls, desc: descs.MaxPooling2, places: Tensor, windows: Windows) -> Map:
+    def _numbers(cls, desc: descs.MaxPooling2, places: PlanTensor, windows: Windows) -> Map:
         output = output_tensor(desc, "output_indices_tensor")
         values = constants(**place_values(windows), steps=packed_strides(desc.input_tensor.sizes))
         numbers = element(cls.shaders[1], UINT32, output.sizes, values=values, places=places)
@@ -498,7 +498,7 @@ def _check_image(desc: Any, image: str) -> None:
     check_padded(desc, [sum(ends) for ends in zip(sizes, desc.start_padding, desc.end_padding, strict=True)])
 
 
-def _columns(tensor: Tensor, windows: Windows) -> Tensor:
+def _columns(tensor: PlanTensor, windows: Windows) -> PlanTensor:
     """View {N, C * places, positions} as {N, C, positions.., places..}."""
     batch, channels, block = tensor.strides
     places, positions = sizes_of(windows), positions_of(windows)

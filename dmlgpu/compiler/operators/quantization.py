@@ -29,12 +29,12 @@ from dmlgpu.compiler.plan import (
     Constants,
     Map,
     Plan,
+    PlanTensor,
     Reduce,
     Reduction,
     Role,
     Sizes,
     Source,
-    Tensor,
     apply,
     constants,
     element,
@@ -60,20 +60,26 @@ def _quantizing(data_type: DataType) -> Constants:
 
 
 def _linear(
-    file: str, output: Tensor, quantized: DataType, values: Constants, *, zero_point: Source | None, **inputs: Source
+    file: str,
+    output: PlanTensor,
+    quantized: DataType,
+    values: Constants,
+    *,
+    zero_point: Source | None,
+    **inputs: Source,
 ) -> Map:
     """Return the map of one of the two bodies, over elements with their scales and zero points."""
     inputs["zero_point"] = zero_point or no_zero_point(output.sizes, quantized)
     return Map("map", portable(file, output, values=values, **inputs), output)
 
 
-def _quantize(output: Tensor, source: Source, scale: Source, zero_point: Source | None) -> Map:
+def _quantize(output: PlanTensor, source: Source, scale: Source, zero_point: Source | None) -> Map:
     """Return the map that quantises a tensor; without a zero point it is 0."""
     values = _quantizing(output.data_type)
     return _linear(QUANTIZE, output, output.data_type, values, input=source, scale=scale, zero_point=zero_point)
 
 
-def _dequantize(output: Tensor, source: Source, scale: Source, zero_point: Source | None) -> Map:
+def _dequantize(output: PlanTensor, source: Source, scale: Source, zero_point: Source | None) -> Map:
     """Return the map that dequantises a tensor; without a zero point it is 0."""
     integer = DataType.INT64 if source.data_type.bits == 32 else INT32  # differences of 32-bit integers take 33 bits
     values = constants(compute=FLOAT32, integer=integer)
@@ -87,10 +93,10 @@ class _Linear(Lowering):
         step: the map over output, input, scale and zero point of equal sizes.
     """
 
-    step: ClassVar[staticmethod[[Tensor, Source, Source, Source | None], Map]]
+    step: ClassVar[staticmethod[[PlanTensor, Source, Source, Source | None], Map]]
 
     @classmethod
-    def tensors(cls, desc: Any) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    def tensors(cls, desc: Any) -> tuple[PlanTensor, PlanTensor, PlanTensor, PlanTensor | None]:
         """Return output, input, scale and zero point, of equal sizes, broadcast by their strides."""
         zero_point = None if desc.zero_point_tensor is None else input_tensor(desc, "zero_point_tensor")
         return output_tensor(desc), input_tensor(desc, "input_tensor"), input_tensor(desc, "scale_tensor"), zero_point
@@ -167,7 +173,7 @@ class _InBlocks(_Linear):
                 raise invalid(desc, f"quantization_tensors[{index}].data_type", reason)
 
     @classmethod
-    def tensors(cls, desc: Any) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    def tensors(cls, desc: Any) -> tuple[PlanTensor, PlanTensor, PlanTensor, PlanTensor | None]:
         """As views of equal sizes, whose split dimensions stand for blocks."""
         blocks = tuple(
             size // count
@@ -176,13 +182,13 @@ class _InBlocks(_Linear):
         whole = (output_tensor(desc), input_tensor(desc, "input_tensor"))
         output, values = (_split(tensor, blocks) for tensor in whole)
         scale, *zero = (
-            _repeat(Tensor.of(Role.INPUT, 1 + number, tensor), blocks)
+            _repeat(PlanTensor.of(Role.INPUT, 1 + number, tensor), blocks)
             for number, tensor in enumerate(desc.quantization_tensors)
         )
         return output, values, scale, zero[0] if zero else None
 
 
-def _split(tensor: Tensor, blocks: Sequence[int]) -> Tensor:
+def _split(tensor: PlanTensor, blocks: Sequence[int]) -> PlanTensor:
     """Split every dimension in two: the number of the block, the place in it."""
     dimensions = list(zip(tensor.sizes, tensor.strides, blocks, strict=True))
     sizes = tuple(part for size, _, block in dimensions for part in (size // block, block))
@@ -190,7 +196,7 @@ def _split(tensor: Tensor, blocks: Sequence[int]) -> Tensor:
     return replace(tensor, sizes=sizes, strides=strides)
 
 
-def _repeat(tensor: Tensor, blocks: Sequence[int]) -> Tensor:
+def _repeat(tensor: PlanTensor, blocks: Sequence[int]) -> PlanTensor:
     """Repeat a tensor that has one element per block for every place in the block."""
     sizes = tuple(part for size, block in zip(tensor.sizes, blocks, strict=True) for part in (size, block))
     strides = tuple(part for stride in tensor.strides for part in (stride, 0))
@@ -259,7 +265,7 @@ class ElementWiseQuantizedLinearAdd(Lowering):
     def lower(cls, desc: descs.ElementWiseQuantizedLinearAdd) -> Plan:
         """One map that gathers the parameters, one that computes."""
         output, count = output_tensor(desc), len(cls.scalars)
-        parameters = Tensor.temporary("parameters", FLOAT32, (count,))
+        parameters = PlanTensor.temporary("parameters", FLOAT32, (count,))
         sources = {name: cls._scalar(desc, name) for name in cls.scalars}
         names = constants(names=cls.scalars)
         gather = element(cls.shaders[1], FLOAT32, parameters.sizes, portable=True, values=names, **sources)
@@ -316,7 +322,7 @@ class DynamicQuantizeLinear(Lowering):
         values, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
         scale, zero = output_tensor(desc, "output_scale_tensor"), output_tensor(desc, "output_zero_point_tensor")
         ones = scale.sizes
-        span = Tensor.temporary("range", FLOAT32, ones, lanes=2)
+        span = PlanTensor.temporary("range", FLOAT32, ones, lanes=2)
         reduction = Reduction(cls.shaders[1], FLOAT32, 2, portable=True)
         find_range = Reduce("", reduction, values, tuple(range(values.rank)), span)
         smallest, largest = (everywhere(replace(span, lanes=1), ones, element) for element in (0, 1))
@@ -374,7 +380,7 @@ def check_per_channel(desc: Any, field: str, channels: int) -> None:
         raise invalid(desc, f"{field}.sizes", reason)
 
 
-def per_channel(tensor: Tensor, sizes: Sizes, dimension: int = 1) -> Tensor:
+def per_channel(tensor: PlanTensor, sizes: Sizes, dimension: int = 1) -> PlanTensor:
     """Repeat a scale or zero point over a tensor whose channels lie along a dimension."""
     axis = min(1, tensor.rank - 1)
     stride = tensor.strides[axis] if tensor.sizes[axis] > 1 else 0
@@ -401,7 +407,7 @@ class Parameter:
     """
 
     field: str
-    source: Tensor
+    source: PlanTensor
     first: int
 
     @property
@@ -419,7 +425,7 @@ class Parameter:
         """The dimension along which they lie."""
         return self.source.sizes.index(self.count)
 
-    def view(self, gathered: Tensor) -> Tensor:
+    def view(self, gathered: PlanTensor) -> PlanTensor:
         """Return the parameter as a part of the common tensor."""
         data_type = FLOAT32 if self.source.data_type.is_float else INT32
         return replace(gathered, data_type=data_type, sizes=(self.count,), offset=self.first)
@@ -436,10 +442,10 @@ def parameters_of(desc: Any, fields: Iterable[str]) -> tuple[Parameter, ...]:
     return tuple(parameters)
 
 
-def gather(parameters: tuple[Parameter, ...]) -> tuple[Map, Tensor]:
+def gather(parameters: tuple[Parameter, ...]) -> tuple[Map, PlanTensor]:
     """Return the step that copies parameters side by side into one tensor, and that tensor."""
     size = parameters[-1].first + parameters[-1].count
-    gathered = Tensor.temporary("parameters", DataType.UINT32, (size,))
+    gathered = PlanTensor.temporary("parameters", DataType.UINT32, (size,))
     sources = {parameter.name: parameter.source for parameter in parameters}
     values = constants(entries=parameters)
     body = element(GATHERED, DataType.UINT32, gathered.sizes, portable=True, values=values, **sources)

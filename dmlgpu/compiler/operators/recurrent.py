@@ -23,13 +23,13 @@ from dmlgpu.compiler.operators.lowering import (
 from dmlgpu.compiler.plan import (
     Body,
     Plan,
+    PlanTensor,
     Recurrence,
     RecurrentLayer,
     RegisterValue,
     Series,
     Sizes,
     Source,
-    Tensor,
     constants,
     in_float32,
 )
@@ -113,7 +113,7 @@ class Temporaries:
     states: Series
     scratch: Series
     lasts: Series | None
-    weights: Tensor
+    weights: PlanTensor
 
 
 @dataclass(frozen=True)
@@ -135,21 +135,21 @@ class TimeStep:
         return 1, len(self.directions), sequences, elements
 
     @property
-    def before(self) -> tuple[Tensor, ...]:
+    def before(self) -> tuple[PlanTensor, ...]:
         """The states before the step."""
         return parts_of(self._own(self.temporaries.states.at(0)))
 
     @property
-    def scratch(self) -> Tensor:
+    def scratch(self) -> PlanTensor:
         """Return a temporary tensor between kernels of the step: (part, direction, sequence, element)."""
         return self._own(self.temporaries.scratch.at(0))
 
-    def inputs(self, gate: int) -> Tensor:
+    def inputs(self, gate: int) -> PlanTensor:
         """Return the products of the step's inputs with a gate's weights, biases added."""
         gates = self._own(self.temporaries.inputs.at(0))
         return replace(gates, sizes=self.sizes, offset=gates.offset + gate * self.sizes[-1])
 
-    def parameter(self, field: str, entry: int) -> Tensor | None:
+    def parameter(self, field: str, entry: int) -> PlanTensor | None:
         """Return one of the vectors that a tensor holds per direction, one after the other; None where it is absent."""
         if getattr(self.layer.desc, field) is None:
             return None
@@ -168,12 +168,17 @@ class TimeStep:
         each = len(activations) // len(self.layer.backward)
         return activated(body, activations[self.directions.start * each + which])
 
-    def end(self, hidden: Tensor, sums: Mapping[int, RegisterValue], *states: Body) -> Recurrence:
+    def end(self, hidden: PlanTensor, sums: Mapping[int, RegisterValue], *states: Body) -> Recurrence:
         """Return the kernel that computes the states after the step; sequences that do not last keep those before."""
         return self.compute("step", hidden, sums, self._kept(states), self._own(self.temporaries.states.at(1)))
 
     def compute(
-        self, label: str, hidden: Tensor, sums: Mapping[int, RegisterValue], values: Sequence[Body], output: Tensor
+        self,
+        label: str,
+        hidden: PlanTensor,
+        sums: Mapping[int, RegisterValue],
+        values: Sequence[Body],
+        output: PlanTensor,
     ) -> Recurrence:
         """Return the step that computes values from products of a hidden state (see ``plan.Recurrence``)."""
         weights = self._own(self.temporaries.weights)
@@ -187,7 +192,7 @@ class TimeStep:
         pairs = zip(states, self.before, strict=True)
         return [in_float32(KEPT, self.sizes, lasts=lasts, value=after, other=before) for after, before in pairs]
 
-    def _own(self, tensor: Tensor) -> Tensor:
+    def _own(self, tensor: PlanTensor) -> PlanTensor:
         """Return the part of a tensor, whose second dimension is the direction, that belongs to these directions."""
         sizes = (tensor.sizes[0], len(self.directions), *tensor.sizes[2:])
         return replace(tensor, sizes=sizes, offset=tensor.offset + self.directions.start * tensor.strides[1])
@@ -234,11 +239,11 @@ def recurrent_layer(layer: Layer, cell: Cell, singles: Sequence[str]) -> Recurre
     )
 
 
-def _optional(desc: Any, field: str, tensor: Callable[[Any, str], Tensor]) -> Tensor | None:
+def _optional(desc: Any, field: str, tensor: Callable[[Any, str], PlanTensor]) -> PlanTensor | None:
     return None if getattr(desc, field) is None else tensor(desc, field)
 
 
-def _recurrent_weights(layer: Layer) -> Tensor:
+def _recurrent_weights(layer: Layer) -> PlanTensor:
     """Return the recurrent weights over (gate, direction, element, element before)."""
     weights = input_tensor(layer.desc, "recurrence_tensor")
     _, apart, row, column = weights.strides

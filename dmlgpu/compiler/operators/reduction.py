@@ -17,12 +17,12 @@ from dmlgpu.compiler.plan import (
     Compact,
     Map,
     Plan,
+    PlanTensor,
     Reduce,
     Reduction,
     Scan,
     Scanning,
     Sort,
-    Tensor,
     View,
     constants,
     element,
@@ -344,21 +344,21 @@ class TopK1(Lowering):
         source, decreasing = input_tensor(desc, "input_tensor"), desc.axis_direction is AxisDirection.DECREASING
         others = (size for dimension, size in enumerate(source.sizes) if dimension != desc.axis)
         lanes = record_lanes(source.data_type)
-        records = Tensor.temporary("sorted", DataType.UINT32, (*others, desc.k), view=View.RAW, lanes=lanes)
+        records = PlanTensor.temporary("sorted", DataType.UINT32, (*others, desc.k), view=View.RAW, lanes=lanes)
         places = _places(records, output_tensor(desc, "output_value_tensor").sizes, desc.axis)
         sort = Sort("", source, desc.axis, decreasing, records)
         return Plan(desc.operator, (sort, _values(desc, places), _indices(desc, places)))
 
 
-def _places(records: Tensor, sizes: tuple[int, ...], axis: int) -> Tensor:
+def _places(records: PlanTensor, sizes: tuple[int, ...], axis: int) -> PlanTensor:
     """Return the places in records, which have the axis last, as indices over dimensions of these sizes."""
     lanes, length = records.lanes, sizes[axis]
     others = packed_strides([1 if dimension == axis else size for dimension, size in enumerate(sizes)])
     strides = tuple(lanes if dimension == axis else lanes * length * stride for dimension, stride in enumerate(others))
-    return Tensor(records.binding, DataType.UINT32, sizes, strides, View.INDEX, offset=lanes // 2)
+    return PlanTensor(records.binding, DataType.UINT32, sizes, strides, View.INDEX, offset=lanes // 2)
 
 
-def _values(desc: descs.TopK1, places: Tensor) -> Map:
+def _values(desc: descs.TopK1, places: PlanTensor) -> Map:
     """Return the map that copies the elements at the places."""
     source, output = input_tensor(desc, "input_tensor", View.RAW), output_tensor(desc, "output_value_tensor")
     values = constants(axis=desc.axis)
@@ -366,10 +366,10 @@ def _values(desc: descs.TopK1, places: Tensor) -> Map:
     return Map("values", body, output)
 
 
-def _indices(desc: descs.TopK1, places: Tensor) -> Map:
+def _indices(desc: descs.TopK1, places: PlanTensor) -> Map:
     """Return the map that converts the places to the type of the index tensor."""
     output = output_tensor(desc, "output_index_tensor")
-    source = Tensor(places.binding, places.data_type, places.sizes, places.strides, offset=places.offset)
+    source = PlanTensor(places.binding, places.data_type, places.sizes, places.strides, offset=places.offset)
     return Map("indices", cast(source, output.data_type), output)
 
 

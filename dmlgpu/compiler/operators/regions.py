@@ -26,12 +26,12 @@ from dmlgpu.compiler.plan import (
     Loop,
     Map,
     Plan,
+    PlanTensor,
     RegionAxis,
     RegionGradient,
     Sampling,
     Sizes,
     Step,
-    Tensor,
     View,
     constants,
     element,
@@ -87,7 +87,7 @@ def _check_finite(desc: OperatorDesc, field: str) -> None:
         raise invalid(desc, field, f"must be finite, got {value}")
 
 
-def _region_inputs(desc: OperatorDesc) -> dict[str, Tensor]:
+def _region_inputs(desc: OperatorDesc) -> dict[str, PlanTensor]:
     """Return the regions, {regions, 4}, and the batches that they lie in, {regions}."""
     return {
         "roi": last_dimensions(input_tensor(desc, "roi_tensor"), 2),
@@ -158,7 +158,7 @@ class RoiPooling(Lowering):
         output, source = output_tensor(desc), input_tensor(desc, "input_tensor")
         values = constants(scale_bits=bits_of_float(desc.spatial_scale))
         roi = last_dimensions(input_tensor(desc, "roi_tensor"), 2)
-        places = Tensor.temporary("largest", UINT32, output.sizes)
+        places = PlanTensor.temporary("largest", UINT32, output.sizes)
         body = element(largest, UINT32, output.sizes, portable=True, values=values, input=source, roi=roi)
         values = constants(count=math.prod(source.sizes), steps=packed_strides(source.sizes))
         inputs = (

@@ -12,7 +12,7 @@ import numpy as np
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import AxisDirection, DataType, InterpolationMode
 from dmlgpu.compiler.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
-from dmlgpu.compiler.plan import Body, Map, Plan, Reduce, Reduction, Step, Tensor, View, portable
+from dmlgpu.compiler.plan import Body, Map, Plan, PlanTensor, Reduce, Reduction, Step, View, portable
 from dmlgpu.compiler.rewrites.resampling import (
     ANTIALIASED,
     ANTIALIASED_SUM,
@@ -94,7 +94,7 @@ def _rounded_up(desc: Any) -> dict[str, Any]:
 
 # ---- plans
 
-_Pass: TypeAlias = Callable[[Tensor], Body]
+_Pass: TypeAlias = Callable[[PlanTensor], Body]
 """What is made of the result of the pass before: of the same dimensions, or with a last one of taps to be added up."""
 
 
@@ -106,13 +106,13 @@ class _Passes:
         result: what there is so far.
     """
 
-    result: Tensor
+    result: PlanTensor
     steps: list[Step] = field(default_factory=list)
 
-    def run(self, work: _Pass, output: Tensor | None = None) -> None:
+    def run(self, work: _Pass, output: PlanTensor | None = None) -> None:
         """Add a pass into the output, or into a temporary tensor."""
         body, rank = work(self.result), self.result.rank
-        result = output or Tensor.temporary("pass", FLOAT32, body.sizes[:rank])
+        result = output or PlanTensor.temporary("pass", FLOAT32, body.sizes[:rank])
         if body.rank == rank:
             self.steps.append(Map("resample", replace(body, data_type=result.data_type), result))
         else:
@@ -121,7 +121,7 @@ class _Passes:
         self.result = result
 
 
-def _in_passes(operator: str, source: Tensor, works: Sequence[_Pass], output: Tensor) -> Plan:
+def _in_passes(operator: str, source: PlanTensor, works: Sequence[_Pass], output: PlanTensor) -> Plan:
     """Return the plan of some passes; integers are rounded behind the last."""
     passes = _Passes(source)
     for work in works[:-1]:
@@ -135,7 +135,7 @@ def _in_passes(operator: str, source: Tensor, works: Sequence[_Pass], output: Te
     return Plan(operator, tuple(passes.steps))
 
 
-def _copied(desc: Any, source: Tensor, output: Tensor) -> Plan:
+def _copied(desc: Any, source: PlanTensor, output: PlanTensor) -> Plan:
     """Return the plan of a copy, where nothing is resampled."""
     return Plan(desc.operator, (Map("copy", identity(replace(source, view=View.RAW)), output),))
 

@@ -9,7 +9,7 @@ import numpy as np
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.operators.lowering import Lowering, check_sizes, everywhere, input_tensor, invalid, output_tensor
-from dmlgpu.compiler.plan import Body, Map, Plan, Source, Tensor, apply, constants, in_float32
+from dmlgpu.compiler.plan import Body, Map, Plan, PlanTensor, Source, apply, constants, in_float32
 
 FLOAT32 = DataType.FLOAT32
 
@@ -41,7 +41,7 @@ class AdamOptimizer(Lowering):
         gradient = input_tensor(desc, "gradient_tensor")
         sizes, moments, steps = gradient.sizes, [], []
         for name, beta in (("first", desc.beta1), ("second", desc.beta2)):
-            moment = Tensor.temporary(f"{name} moment", FLOAT32, sizes)
+            moment = PlanTensor.temporary(f"{name} moment", FLOAT32, sizes)
             before = input_tensor(desc, f"input_{name}_moment_tensor")
             steps.append(Map(f"{name} moment", _moment(before, gradient, beta, squared=name == "second"), moment))
             moments.append(moment)
@@ -54,7 +54,7 @@ class AdamOptimizer(Lowering):
         return Plan(desc.operator, tuple(steps))
 
     @classmethod
-    def _parameters(cls, desc: descs.AdamOptimizer, moments: list[Tensor], data_type: DataType) -> Body:
+    def _parameters(cls, desc: descs.AdamOptimizer, moments: list[PlanTensor], data_type: DataType) -> Body:
         with np.errstate(divide="ignore"):  # -0 for a beta of 1, so that 1 - beta^step is 0 rather than -0
             logarithms = [-abs(float(np.log(np.float64(np.float32(beta))))) for beta in (desc.beta1, desc.beta2)]
         values = constants(

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, TypeVar
 
-from dmlgpu.compiler.plan.sources import Allocation, Binding, Tensor
+from dmlgpu.compiler.plan.sources import Allocation, PlanBinding, PlanTensor
 from dmlgpu.compiler.plan.steps import Repeat, Step
 
 AnyValue = TypeVar("AnyValue")
@@ -19,7 +19,7 @@ _WRITTEN = ("output", "count", "region_output", "singles")
 
 
 def replace_parts(value: AnyValue, cls: type[AnyPart], change: Callable[[AnyPart], Any]) -> AnyValue:
-    """Return a step, or a part of one, with ``change`` applied to every part of a class (Binding, Tensor).
+    """Return a step, or a part of one, with ``change`` applied to every part of a class (PlanBinding, PlanTensor).
 
     What holds nothing that changes is returned as it is, and what is shared stays shared.
     """
@@ -51,7 +51,7 @@ def replace_parts(value: AnyValue, cls: type[AnyPart], change: Callable[[AnyPart
     return visit(value)
 
 
-def tensors(value: Any) -> Iterator[Tensor]:
+def tensors(value: Any) -> Iterator[PlanTensor]:
     """Yield the tensors in memory of a step or of a part of one, shared ones once."""
     seen: set[int] = set()
     pending = [value]
@@ -60,14 +60,14 @@ def tensors(value: Any) -> Iterator[Tensor]:
         if id(part) in seen:
             continue
         seen.add(id(part))
-        if isinstance(part, Tensor):
+        if isinstance(part, PlanTensor):
             yield part
         else:
             parts = part if isinstance(part, tuple) else [getattr(part, name) for name in _fields(type(part))]
             pending.extend([part for part in parts if type(part) not in _PARTLESS])
 
 
-def signature(value: Any) -> tuple[Hashable | None, tuple[Binding, ...]]:
+def signature(value: Any) -> tuple[Hashable | None, tuple[PlanBinding, ...]]:
     """Return what a step or a part of one is but for its bindings, and these.
 
     Signatures of two are equal when they differ in nothing but which resources they bind: their bindings correspond to
@@ -75,13 +75,13 @@ def signature(value: Any) -> tuple[Hashable | None, tuple[Binding, ...]]:
     kind that cannot be compared bit by bit.
     """
     entries: list[Hashable] = []
-    bindings: dict[Binding, int] = {}
+    bindings: dict[PlanBinding, int] = {}
     seen: dict[int, int] = {}
     pending = [value]
     while pending:
         part = pending.pop()
         cls = type(part)
-        if cls is Binding:
+        if cls is PlanBinding:
             entries.append((cls, bindings.setdefault(part, len(bindings))))
         elif isinstance(part, tuple):
             entries.append((cls, len(part)))
@@ -99,14 +99,14 @@ def signature(value: Any) -> tuple[Hashable | None, tuple[Binding, ...]]:
     return tuple(entries), tuple(bindings)
 
 
-def written(step: Step) -> tuple[Tensor, ...]:
+def written(step: Step) -> tuple[PlanTensor, ...]:
     """Return the tensors that a step writes."""
     if isinstance(step, Repeat):
         return tuple(tensor for inner in step.steps for tensor in written(inner))
     return tuple(tensor for name in _WRITTEN for tensor in tensors(getattr(step, name, None)))
 
 
-def read(step: Step) -> tuple[Tensor, ...]:
+def read(step: Step) -> tuple[PlanTensor, ...]:
     """Return the tensors that a step reads."""
     if isinstance(step, Repeat):
         return tuple(tensor for inner in step.steps for tensor in read(inner))

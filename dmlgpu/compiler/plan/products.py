@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
-from dmlgpu.compiler.plan.sources import Binding, Body, RegisterValue, Sizes, Source, Tensor
+from dmlgpu.compiler.plan.sources import Body, PlanBinding, PlanTensor, RegisterValue, Sizes, Source
 from dmlgpu.compiler.plan.steps import Step
 from dmlgpu.compiler.plan.windows import Windows, positions_of
 
@@ -62,7 +62,7 @@ class Contract(Step):
 
     product: Product
     epilogue: Body
-    output: Tensor
+    output: PlanTensor
     keeps_neighbours: bool = False
 
 
@@ -71,10 +71,10 @@ class Convolution:
     """The operands of a ``Convolve``: a plain forward cross-correlation with its groups as a dimension of their own.
 
     Attributes:
-        input: {batch, groups, channels per group, spatial..}: a ``Tensor`` with any strides, an element-wise tree
+        input: {batch, groups, channels per group, spatial..}: a ``PlanTensor`` with any strides, an element-wise tree
             (integers less their zero points), or an element body (the input of a transposed convolution spread out).
-        filter: {groups, outputs per group, channels per group, window..}: a ``Tensor``, whose strides along the window
-            are negative where it is flipped, or an element-wise tree.
+        filter: {groups, outputs per group, channels per group, window..}: a ``PlanTensor``, whose strides along the
+            window are negative where it is flipped, or an element-wise tree.
         windows: one axis per spatial dimension (1 to 3). ``start`` may be negative: then the first elements are unused.
         accumulator: FLOAT32 (also for float16) or INT32.
         filter_owned: the filter depends on nothing but OWNED_BY_DML inputs.
@@ -103,9 +103,9 @@ class Pool(Step):
         output: {batch, channels, positions..}, of the input's type.
     """
 
-    input: Tensor
+    input: PlanTensor
     windows: Windows
-    output: Tensor
+    output: PlanTensor
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class Convolve(Step):
 
     convolution: Convolution
     epilogue: Body
-    output: Tensor
+    output: PlanTensor
     transposed: bool = False
 
 
@@ -152,7 +152,7 @@ class Attend(Step):
     value: Source
     score: Body
     visible: Body | None
-    output: Tensor
+    output: PlanTensor
 
     @property
     def rows(self) -> int:
@@ -192,11 +192,11 @@ class Recurrence(Step):
         output: over (state, direction, sequence, element).
     """
 
-    hidden: Tensor
-    weights: Tensor
+    hidden: PlanTensor
+    weights: PlanTensor
     sums: tuple[tuple[int, RegisterValue], ...]
     states: tuple[Body, ...]
-    output: Tensor
+    output: PlanTensor
 
 
 WORDS = 4
@@ -207,35 +207,35 @@ WORDS = 4
 class Series:
     """A temporary tensor with a block of (part, direction, sequence, element) for each of some time steps."""
 
-    binding: Binding
+    binding: PlanBinding
     data_type: DataType
     sizes: Sizes
 
     @classmethod
     def temporary(cls, label: str, data_type: DataType, sizes: Sizes) -> Series:
         """Return a series in new memory."""
-        return cls(Tensor.temporary(label, data_type, sizes).binding, data_type, sizes)
+        return cls(PlanTensor.temporary(label, data_type, sizes).binding, data_type, sizes)
 
     @property
     def block(self) -> int:
         """Words of a block."""
         return -(-packed_strides(self.sizes)[0] * self.sizes[0] // WORDS) * WORDS
 
-    def at(self, step: int) -> Tensor:
+    def at(self, step: int) -> PlanTensor:
         """Return a view of one block."""
         binding = replace(self.binding, offset=4 * self.block * step)
-        return Tensor(binding, self.data_type, self.sizes, packed_strides(self.sizes))
+        return PlanTensor(binding, self.data_type, self.sizes, packed_strides(self.sizes))
 
-    def during(self, first: int, steps: int, direction: int, *, reverse: bool = False) -> Tensor:
+    def during(self, first: int, steps: int, direction: int, *, reverse: bool = False) -> PlanTensor:
         """View some steps, in order or the last one first, over (step, sequence, element)."""
         _, apart, *strides = packed_strides(self.sizes)
         start = (first + steps - 1 if reverse else first) * self.block + direction * apart
         stride = -self.block if reverse else self.block
         sizes = (steps, *self.sizes[2:])
-        return Tensor(self.binding, self.data_type, sizes, (stride, *strides), offset=start)
+        return PlanTensor(self.binding, self.data_type, sizes, (stride, *strides), offset=start)
 
 
-def parts_of(tensor: Tensor) -> tuple[Tensor, ...]:
+def parts_of(tensor: PlanTensor) -> tuple[PlanTensor, ...]:
     """Return the tensors that lie along the first dimension."""
     sizes, stride = (1, *tensor.sizes[1:]), tensor.strides[0]
     return tuple(replace(tensor, sizes=sizes, offset=tensor.offset + part * stride) for part in range(tensor.sizes[0]))
@@ -266,18 +266,18 @@ class RecurrentLayer(Step):
     """
 
     backward: tuple[bool, ...]
-    input: Tensor
-    weights: Tensor
+    input: PlanTensor
+    weights: PlanTensor
     sums: tuple[Body, ...]
-    recurrence: Tensor
+    recurrence: PlanTensor
     initial: tuple[Body, ...]
-    lengths: Tensor | None
+    lengths: PlanTensor | None
     cells: tuple[tuple[int, tuple[Recurrence, ...]], ...]
     inputs: Series
     states: Series
     lasts: Series | None
-    output: Tensor | None
-    singles: tuple[tuple[str, Tensor | None], ...]
+    output: PlanTensor | None
+    singles: tuple[tuple[str, PlanTensor | None], ...]
 
     @property
     def time_steps(self) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.compiler.plan.sources import Body, Constants, RegisterValue, Sizes, Source, Tensor
+from dmlgpu.compiler.plan.sources import Body, Constants, PlanTensor, RegisterValue, Sizes, Source
 from dmlgpu.compiler.plan.steps import Step
 
 
@@ -47,7 +47,7 @@ class Reduce(Step):
     reduction: Reduction
     source: Source
     axes: tuple[int, ...]
-    output: Tensor
+    output: PlanTensor
     epilogue: Body | None = None
 
 
@@ -97,7 +97,7 @@ class Rows(Step):
     source: Source
     axes: tuple[int, ...]
     body: Body
-    output: Tensor
+    output: PlanTensor
 
 
 @dataclass(frozen=True)
@@ -130,9 +130,9 @@ class Scan(Step):
     """
 
     scanning: Scanning
-    source: Tensor
+    source: PlanTensor
     axis: int
-    output: Tensor
+    output: PlanTensor
 
 
 @dataclass(frozen=True)
@@ -147,15 +147,15 @@ class Compact(Step):
         count: the number of chosen elements, a UINT32 tensor of one element, seen raw.
     """
 
-    source: Tensor
+    source: PlanTensor
     predicate: str
     advance: str
     constants: Constants
-    output: Tensor
-    count: Tensor
+    output: PlanTensor
+    count: PlanTensor
 
 
-def repeated(tensor: Tensor, sizes: Sizes) -> Tensor:
+def repeated(tensor: PlanTensor, sizes: Sizes) -> PlanTensor:
     """Return a tensor repeated along the dimensions in which it has size 1 and ``sizes`` more: results of rows, say."""
     strides = tuple(0 if size == 1 else stride for size, stride in zip(tensor.sizes, tensor.strides, strict=True))
     return replace(tensor, sizes=sizes, strides=strides)
@@ -171,11 +171,11 @@ def stage_results(stages: tuple[Stage, ...], sizes: Sizes, axes: tuple[int, ...]
     return {name: RegisterValue(name, DataType.FLOAT32, sizes, axes) for stage in stages for name in stage.results}
 
 
-def reduce_stage(stage: Stage, source: Source, axes: tuple[int, ...]) -> tuple[Reduce, dict[str, Tensor]]:
+def reduce_stage(stage: Stage, source: Source, axes: tuple[int, ...]) -> tuple[Reduce, dict[str, PlanTensor]]:
     """Return a stage as a reduction of its own, and its results in a temporary tensor, each repeated along its row."""
     sizes = row_sizes(source.sizes, axes)
     lanes = 1 << (len(stage.results) - 1).bit_length()
-    result = Tensor.temporary(stage.name, DataType.FLOAT32, sizes, lanes=lanes)
+    result = PlanTensor.temporary(stage.name, DataType.FLOAT32, sizes, lanes=lanes)
     reduction = Reduction(stage.file, DataType.FLOAT32, stage.lanes, True, stage.constants, longest=stage.longest)
     strides = tuple(lanes * stride for stride in result.strides)
     results = {
@@ -192,11 +192,11 @@ RowBody = Callable[[DataType, Mapping[str, Source]], Body]
 def rows(
     stages: tuple[Stage, ...],
     body: RowBody,
-    source: Tensor,
+    source: PlanTensor,
     axes: Sequence[int],
-    output: Tensor,
+    output: PlanTensor,
     *,
-    others: Mapping[str, Tensor] | None = None,
+    others: Mapping[str, PlanTensor] | None = None,
 ) -> Rows:
     """Return the step for a tensor whose rows lie along axes.
 

@@ -37,7 +37,7 @@ class Allocation:
 
 
 @dataclass(frozen=True)
-class Binding:
+class PlanBinding:
     """One resource of a dispatch.
 
     Attributes:
@@ -64,7 +64,7 @@ class View(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class Tensor:
+class PlanTensor:
     """A tensor as a kernel reads or writes it.
 
     Attributes:
@@ -74,7 +74,7 @@ class Tensor:
             and offset count such elements.
     """
 
-    binding: Binding
+    binding: PlanBinding
     data_type: DataType
     sizes: Sizes
     strides: tuple[int, ...]
@@ -83,9 +83,9 @@ class Tensor:
     lanes: int = 1
 
     @classmethod
-    def of(cls, role: Role, index: int, desc: TensorDesc, view: View = View.COMPUTE) -> Tensor:
+    def of(cls, role: Role, index: int, desc: TensorDesc, view: View = View.COMPUTE) -> PlanTensor:
         """Return the tensor that a description puts into an input or output."""
-        return cls(Binding(role, index), desc.data_type, desc.sizes, desc.element_strides, view)
+        return cls(PlanBinding(role, index), desc.data_type, desc.sizes, desc.element_strides, view)
 
     @classmethod
     def temporary(
@@ -97,17 +97,17 @@ class Tensor:
         *,
         view: View = View.COMPUTE,
         lanes: int = 1,
-    ) -> Tensor:
+    ) -> PlanTensor:
         """Return a tensor in new memory that lives within one execution; packed without strides."""
-        binding = Binding(Role.TEMPORARY, Allocation(label))
+        binding = PlanBinding(Role.TEMPORARY, Allocation(label))
         return cls(binding, data_type, sizes, packed_strides(sizes) if strides is None else strides, view, lanes=lanes)
 
     @classmethod
     def persistent(
         cls, label: str, data_type: DataType, sizes: Sizes, strides: tuple[int, ...] | None = None
-    ) -> Tensor:
+    ) -> PlanTensor:
         """Return a tensor in new memory that initialisation fills; packed without strides."""
-        binding = Binding(Role.PERSISTENT, Allocation(label))
+        binding = PlanBinding(Role.PERSISTENT, Allocation(label))
         return cls(binding, data_type, sizes, packed_strides(sizes) if strides is None else strides)
 
     @property
@@ -227,7 +227,7 @@ class Affine:
         moved = ([(row, step) for row, step in enumerate(column) if step] for column in columns)
         return tuple(steps[0][0] if len(steps) == 1 and steps[0][1] == 1 else None for steps in moved)
 
-    def of(self, tensor: Tensor, sizes: Sizes) -> Tensor:
+    def of(self, tensor: PlanTensor, sizes: Sizes) -> PlanTensor:
         """Return a tensor in memory as a space of these sizes sees it: other strides and offset, the same elements."""
         offset = tensor.offset + sum(map(operator.mul, self.start, tensor.strides))
         strides = tuple(sum(map(operator.mul, column, tensor.strides)) for column in zip(*self.steps, strict=True))
@@ -367,13 +367,13 @@ class Lookup(Element):
 
 
 Virtual: TypeAlias = AffineView | Body
-Source: TypeAlias = Tensor | RegisterValue | AffineView | Body
+Source: TypeAlias = PlanTensor | RegisterValue | AffineView | Body
 
 
 def only_moves(source: Source) -> bool:
     """Return whether nothing is computed on a source's elements: their bits are moved, or they are indices."""
     match source:
-        case Tensor():
+        case PlanTensor():
             return source.view is not View.COMPUTE
         case RegisterValue():
             return False
@@ -394,7 +394,7 @@ def apply(
     return Apply(file, data_type, sizes, tuple(inputs.items()), values, portable)
 
 
-def portable(file: str, output: Tensor, values: Constants = (), **inputs: Source) -> Apply:
+def portable(file: str, output: PlanTensor, values: Constants = (), **inputs: Source) -> Apply:
     """Return an element-wise body of a tensor's type and sizes, whose text knows only the types of every adapter."""
     return Apply(file, output.data_type, output.sizes, tuple(inputs.items()), values, portable=True)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.compiler.plan.sources import Binding, Body, Constants, Tensor, constants
+from dmlgpu.compiler.plan.sources import Body, Constants, PlanBinding, PlanTensor, constants
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Map(Step):
     """
 
     body: Body
-    output: Tensor
+    output: PlanTensor
     keeps_neighbours: bool = False
 
 
@@ -51,7 +51,7 @@ class Repeat(Step):
 
     steps: tuple[Step, ...]
     turns: int
-    advances: tuple[tuple[Binding, int], ...]
+    advances: tuple[tuple[PlanBinding, int], ...]
 
 
 @dataclass(frozen=True)
@@ -90,10 +90,10 @@ class Sort(Step):
             axis with as many as are asked for.
     """
 
-    source: Tensor
+    source: PlanTensor
     axis: int
     decreasing: bool
-    output: Tensor
+    output: PlanTensor
 
 
 def record_lanes(data_type: DataType) -> int:
@@ -118,9 +118,9 @@ class Scatter(Step):
     """
 
     file: str
-    source: Tensor
-    inputs: tuple[tuple[str, Tensor], ...]
-    output: Tensor
+    source: PlanTensor
+    inputs: tuple[tuple[str, PlanTensor], ...]
+    output: PlanTensor
     constants: Constants
     follows: tuple[int | None, ...]
     distinct: bool = False
@@ -205,10 +205,10 @@ class RegionGradient(Step):
     """
 
     sampling: Sampling
-    gradient: Tensor
-    regions: Tensor
-    batches: Tensor
-    input: Tensor | None
+    gradient: PlanTensor
+    regions: PlanTensor
+    batches: PlanTensor
+    input: PlanTensor | None
     maximum: bool
-    output: Tensor | None
-    region_output: Tensor | None
+    output: PlanTensor | None
+    region_output: PlanTensor | None

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dmlgpu.compiler.plan.parts import read, written
 from dmlgpu.compiler.plan.products import Attend, Contract, Convolve, Pool, Product, Recurrence, RecurrentLayer
 from dmlgpu.compiler.plan.reductions import Compact, Reduce, Rows, Scan
-from dmlgpu.compiler.plan.sources import AffineView, Body, RegisterValue, Sizes, Source, Tensor, Virtual
+from dmlgpu.compiler.plan.sources import AffineView, Body, PlanTensor, RegisterValue, Sizes, Source, Virtual
 from dmlgpu.compiler.plan.steps import Map, Plan, RegionGradient, Repeat, Scatter, Sort, Step
 
 
@@ -48,10 +48,10 @@ def title(step: Step) -> str:
     return kind_of(step) if step.label in ("", kind_of(step)) else f"{kind_of(step)} {step.label}"
 
 
-def tensor_texts(tensors: Sequence[Tensor]) -> list[str]:
+def tensor_texts(tensors: Sequence[PlanTensor]) -> list[str]:
     """Return the texts of tensors, equal ones once: inputs by number, then what has no number."""
 
-    def place(tensor: Tensor) -> tuple[str, int, str]:
+    def place(tensor: PlanTensor) -> tuple[str, int, str]:
         index = tensor.binding.index
         return tensor.binding.role, index if isinstance(index, int) else 0, str(tensor)
 
@@ -77,7 +77,7 @@ class _Equations:
 
     def of(self, source: Source) -> str:
         """Return an expression for a source."""
-        if isinstance(source, Tensor):
+        if isinstance(source, PlanTensor):
             return str(source.binding)
         if isinstance(source, RegisterValue):
             return source.name
@@ -175,7 +175,7 @@ def _pool(step: Pool) -> list[str]:
     return [f"{step.output.binding} = largest of windows of {window} of {step.input.binding}"]
 
 
-def _of_sum(epilogue: Body, output: Tensor) -> list[str]:
+def _of_sum(epilogue: Body, output: PlanTensor) -> list[str]:
     expressions = _Equations(epilogue)
     result = expressions.of(epilogue)
     return [*expressions.lines, f"{output.binding} = {result}"]

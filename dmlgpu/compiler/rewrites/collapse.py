@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dmlgpu.compiler.plan import Body, Element, RegisterValue, Source, Tensor
+from dmlgpu.compiler.plan import Body, Element, PlanTensor, RegisterValue, Source
 from dmlgpu.compiler.rewrites.sources import AnySource, is_elementwise, leaves, rewrite
 
 Groups = tuple[tuple[int, ...], ...]
@@ -44,7 +44,7 @@ def merge_strides(strides: Sequence[int], groups: Groups) -> tuple[int, ...]:
     return tuple(strides[group[-1]] for group in groups)
 
 
-def merge_tensor(tensor: Tensor, groups: Groups) -> Tensor:
+def merge_tensor(tensor: PlanTensor, groups: Groups) -> PlanTensor:
     """Return the same elements of a tensor under merged dimensions."""
     return replace(tensor, sizes=merge_sizes(tensor.sizes, groups), strides=merge_strides(tensor.strides, groups))
 
@@ -64,7 +64,7 @@ def merge_tree(root: AnySource, groups: Groups) -> AnySource:
     """Return an element-wise tree under merged dimensions."""
 
     def merge(node: Source) -> Source:
-        if isinstance(node, Tensor):
+        if isinstance(node, PlanTensor):
             return merge_tensor(node, groups)
         sizes = merge_sizes(node.sizes, groups)
         if isinstance(node, RegisterValue):
@@ -78,7 +78,7 @@ def merge_tree(root: AnySource, groups: Groups) -> AnySource:
 
 
 def row_groups(
-    sizes: Sequence[int], axes: Sequence[int], tensors: Sequence[Tensor], across: Sequence[Tensor] = ()
+    sizes: Sequence[int], axes: Sequence[int], tensors: Sequence[PlanTensor], across: Sequence[PlanTensor] = ()
 ) -> tuple[Groups, Groups]:
     """Return the groups of the dimensions across rows, in order, and of those along them, in the order of ``axes``.
 
@@ -90,7 +90,7 @@ def row_groups(
     """
     outer = [dimension for dimension in range(len(sizes)) if dimension not in axes]
 
-    def groups(dimensions: Sequence[int], over: Sequence[Tensor]) -> Groups:
+    def groups(dimensions: Sequence[int], over: Sequence[PlanTensor]) -> Groups:
         if not dimensions:
             return ()
         strides = [[tensor.strides[dimension] for dimension in dimensions] for tensor in over]
@@ -100,7 +100,7 @@ def row_groups(
     return groups(outer, [*tensors, *across]), groups(list(axes), tensors)
 
 
-def collapse(body: Body, output: Tensor) -> tuple[Body, Tensor]:
+def collapse(body: Body, output: PlanTensor) -> tuple[Body, PlanTensor]:
     """Return an element-wise tree and its output with all mergeable dimensions merged; other trees as they are."""
     if not is_elementwise(body):
         return body, output

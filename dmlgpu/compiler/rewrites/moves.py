@@ -17,7 +17,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dmlgpu.compiler.plan import Affine, AffineView, Map, Tensor
+from dmlgpu.compiler.plan import Affine, AffineView, Map, PlanTensor
 from dmlgpu.compiler.rewrites.collapse import merge_tensor, mergeable
 from dmlgpu.compiler.rewrites.packing import WIDEST_UNIT_BITS, running_dimension
 from dmlgpu.compiler.rewrites.sources import identity
@@ -46,7 +46,9 @@ class Move:
         return Move(self.sizes, self.destination, self.source, self.output, self.input)
 
 
-def copy(move: Move, source: Tensor, output: Tensor, *, label: str = "copy", keeps_neighbours: bool = False) -> Map:
+def copy(
+    move: Move, source: PlanTensor, output: PlanTensor, *, label: str = "copy", keeps_neighbours: bool = False
+) -> Map:
     """Return the step that carries a move out.
 
     Args:
@@ -59,7 +61,7 @@ def copy(move: Move, source: Tensor, output: Tensor, *, label: str = "copy", kee
     return Map(label, identity(moved), move.destination.of(output, move.sizes), keeps_neighbours)
 
 
-def result_view(move: Move, source: Tensor, sizes: tuple[int, ...]) -> Tensor | None:
+def result_view(move: Move, source: PlanTensor, sizes: tuple[int, ...]) -> PlanTensor | None:
     """Return the output of a move as nothing but a view of its input, in the output's own dimensions.
 
     This is what a graph reads instead of the copy. ``result_view(move.reverse, output, input_sizes)`` is what it
@@ -82,7 +84,7 @@ def result_view(move: Move, source: Tensor, sizes: tuple[int, ...]) -> Tensor | 
     return replace(digits, sizes=sizes, strides=tuple(stride for stride in strides if stride is not None))
 
 
-def _joined_stride(weights: Sequence[int], digits: Tensor) -> int | None:
+def _joined_stride(weights: Sequence[int], digits: PlanTensor) -> int | None:
     """Return the stride of the coordinate that digits of these weights make up; None where they do not lie evenly."""
     moving = [d for d, weight in enumerate(weights) if weight and digits.sizes[d] > 1]
     if not moving:
@@ -101,8 +103,8 @@ class Frame:
         step: elements from one neighbour to the next; negative where it lies mirrored.
     """
 
-    input: Tensor
-    output: Tensor
+    input: PlanTensor
+    output: PlanTensor
     start: tuple[int, ...]
     step: tuple[int, ...]
 
@@ -165,7 +167,7 @@ def _cut_into_units(frame: Frame) -> Frame:
     )
 
 
-def _cut(tensor: Tensor, dimension: int, unit: int) -> Tensor:
+def _cut(tensor: PlanTensor, dimension: int, unit: int) -> PlanTensor:
     """Return a tensor with a dimension of stride 1 in two, the inner one of so many elements."""
     sizes, strides = tensor.sizes, tensor.strides
     return replace(

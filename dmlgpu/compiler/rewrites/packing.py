@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from dmlgpu.compiler.plan import Affine, AffineView, Body, RegisterValue, Role, Source, Tensor, View, only_moves
+from dmlgpu.compiler.plan import Affine, AffineView, Body, PlanTensor, RegisterValue, Role, Source, View, only_moves
 from dmlgpu.compiler.rewrites.sources import AnySource, nodes
 
 WIDEST_UNIT_BITS = 128
@@ -20,7 +20,7 @@ UNIT = 4
 
 
 @dataclass(frozen=True)
-class PackedTensor(Tensor):
+class PackedTensor(PlanTensor):
     """A tensor whose elements are units.
 
     Attributes:
@@ -43,14 +43,14 @@ def is_paired(source: Source) -> bool:
     return isinstance(source, PackedTensor) and source.paired
 
 
-def pack(body: Body, output: Tensor) -> tuple[Body, Tensor]:
+def pack(body: Body, output: PlanTensor) -> tuple[Body, PlanTensor]:
     """Return a tree and its output packed as widely as every tensor of it lets through; unchanged where none does."""
     dimension = running_dimension(output)
     packed = None if dimension is None else pack_along(body, output, dimension)
     return (body, output) if packed is None else packed
 
 
-def pack_along(body: Body, output: Tensor, dimension: int) -> tuple[Body, Tensor] | None:
+def pack_along(body: Body, output: PlanTensor, dimension: int) -> tuple[Body, PlanTensor] | None:
     """Pack as ``pack`` does, along a given dimension; None where some tensor lets no units through."""
     for lanes in _candidates(body, output):
         if packs_tensor(output, dimension, lanes) and packs_source(body, dimension, lanes):
@@ -58,7 +58,7 @@ def pack_along(body: Body, output: Tensor, dimension: int) -> tuple[Body, Tensor
     return None
 
 
-def _candidates(body: Body, output: Tensor) -> Sequence[int]:
+def _candidates(body: Body, output: PlanTensor) -> Sequence[int]:
     """Return the numbers of lanes to try, widest first."""
     bits = output.data_type.bits
     if body.moves:
@@ -68,12 +68,12 @@ def _candidates(body: Body, output: Tensor) -> Sequence[int]:
     return 4, 2
 
 
-def running_dimension(tensor: Tensor) -> int | None:
+def running_dimension(tensor: PlanTensor) -> int | None:
     """Return the dimension along which neighbours in memory lie."""
     return next((d for d in range(tensor.rank) if tensor.strides[d] == 1 and tensor.sizes[d] > 1), None)
 
 
-def packs_tensor(tensor: Tensor, dimension: int, lanes: int) -> bool:
+def packs_tensor(tensor: PlanTensor, dimension: int, lanes: int) -> bool:
     """Return whether every run of so many elements along a dimension is one aligned unit in memory."""
     others = (s for d, s in enumerate(tensor.strides) if d != dimension and tensor.sizes[d] > 1)
     return (
@@ -97,7 +97,7 @@ def in_pairs(source: AnySource) -> AnySource:
     return replace(source, paired=True)
 
 
-def _is_splat(source: Tensor | RegisterValue, dimension: int) -> bool:
+def _is_splat(source: PlanTensor | RegisterValue, dimension: int) -> bool:
     """Return whether all lanes of a unit are one element (a broadcast operand of arithmetic)."""
     if isinstance(source, RegisterValue):
         return dimension in source.repeated
@@ -124,12 +124,12 @@ def packs_source(source: Source, dimension: int, lanes: int) -> bool:
 
 def _is_computed_wide(source: Source) -> bool:
     """Return whether kernels compute on a source's elements in 64 bits."""
-    return source.data_type.bits == 64 and not (isinstance(source, Tensor) and source.view is View.INDEX)
+    return source.data_type.bits == 64 and not (isinstance(source, PlanTensor) and source.view is View.INDEX)
 
 
 def _packs_node(source: Source, dimension: int, lanes: int, packs: Callable[[Source, int], bool]) -> bool:
     match source:
-        case Tensor():
+        case PlanTensor():
             return _is_splat(source, dimension) or packs_tensor(source, dimension, lanes)
         case RegisterValue():
             return _is_splat(source, dimension) or source.sizes[dimension] % lanes == 0
@@ -140,7 +140,7 @@ def _packs_node(source: Source, dimension: int, lanes: int, packs: Callable[[Sou
     if source.sizes[dimension] % lanes:
         return False
     for position, child in enumerate(source.children):
-        if isinstance(child, Tensor) and child.view is View.INDEX:
+        if isinstance(child, PlanTensor) and child.view is View.INDEX:
             continue
         followed = source.follow(position, dimension)
         if followed is None or not packs(child, followed):
@@ -154,7 +154,7 @@ def _starts_whole_units(affine: Affine, followed: int, dimension: int, lanes: in
     return all(step % lanes == 0 for step in (affine.start[followed], *others))
 
 
-def pack_tensor(tensor: Tensor, dimension: int, lanes: int) -> PackedTensor:
+def pack_tensor(tensor: PlanTensor, dimension: int, lanes: int) -> PackedTensor:
     """Return the tensor in units of so many elements along a dimension."""
     sizes = tuple(n // lanes if d == dimension else n for d, n in enumerate(tensor.sizes))
     packed = PackedTensor(**{**vars(tensor), "sizes": sizes, "lanes": lanes})
@@ -170,7 +170,7 @@ def pack_source(source: AnySource, dimension: int, lanes: int) -> AnySource:
     memo: dict[tuple[int, int], Source] = {}
 
     def pack(source: Source, dimension: int | None) -> Source:
-        if isinstance(source, Tensor) and source.view is View.INDEX:
+        if isinstance(source, PlanTensor) and source.view is View.INDEX:
             return source
         assert dimension is not None
         key = (id(source), dimension)
@@ -184,7 +184,7 @@ def pack_source(source: AnySource, dimension: int, lanes: int) -> AnySource:
 def _pack_node(source: Source, dimension: int, lanes: int, pack: Callable[[Source, int | None], Source]) -> Source:
     sizes = tuple(n // lanes if d == dimension else n for d, n in enumerate(source.sizes))
     match source:
-        case Tensor():
+        case PlanTensor():
             return pack_tensor(source, dimension, lanes)
         case RegisterValue():
             return replace(source, sizes=sizes, lanes=lanes)

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import WORD_BITS, TensorDesc
-from dmlgpu.compiler.plan import Allocation, Binding, Contract, Map, Plan, Repeat, Role, Step, Tensor, View
+from dmlgpu.compiler.plan import Allocation, Contract, Map, Plan, PlanBinding, PlanTensor, Repeat, Role, Step, View
 from dmlgpu.compiler.plan.parts import replace_parts, tensors
 from dmlgpu.compiler.rewrites.sources import identity
 
@@ -62,23 +62,23 @@ def _through_copy(steps: tuple[Step, ...], number: int, output: TensorDesc) -> t
     """Return steps that work on a copy of an output, then store its elements."""
     copy = Allocation("padded output")
     words = (-(-output.physical_element_count * output.data_type.bits // WORD_BITS),)
-    before = Tensor(Binding(Role.OUTPUT, number), DataType.UINT32, words, (1,), View.RAW)
-    held = Binding(Role.TEMPORARY, copy)
+    before = PlanTensor(PlanBinding(Role.OUTPUT, number), DataType.UINT32, words, (1,), View.RAW)
+    held = PlanBinding(Role.TEMPORARY, copy)
 
-    def moved(binding: Binding) -> Binding:
+    def moved(binding: PlanBinding) -> PlanBinding:
         return replace(binding, role=Role.TEMPORARY, index=copy) if _is_output(binding, number) else binding
 
-    elements = Tensor.of(Role.OUTPUT, number, output, View.RAW)
+    elements = PlanTensor.of(Role.OUTPUT, number, output, View.RAW)
     return (
         Map("copy output", identity(before), replace(before, binding=held)),
-        *replace_parts(steps, Binding, moved),
+        *replace_parts(steps, PlanBinding, moved),
         Map("store elements", identity(replace(elements, binding=held)), elements, keeps_neighbours=True),
     )
 
 
-def _is_output(binding: Binding, number: int) -> bool:
+def _is_output(binding: PlanBinding, number: int) -> bool:
     return binding.role is Role.OUTPUT and binding.index == number
 
 
-def _lies_in(tensor: Tensor, number: int) -> bool:
+def _lies_in(tensor: PlanTensor, number: int) -> bool:
     return _is_output(tensor.binding, number)

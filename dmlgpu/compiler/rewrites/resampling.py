@@ -25,8 +25,8 @@ from dmlgpu.compiler.plan import (
     Constants,
     Element,
     Lookup,
+    PlanTensor,
     Source,
-    Tensor,
     View,
     constants,
 )
@@ -312,7 +312,7 @@ _INTEGERS = {8: DataType.UINT8, 16: DataType.UINT16, 32: DataType.UINT32}
 """By bits: what moves elements of any type as they are and, as numbers do, repeats one for a unit."""
 
 
-def split_repeats(body: Body, output: Tensor) -> tuple[Body, Tensor]:
+def split_repeats(body: Body, output: PlanTensor) -> tuple[Body, PlanTensor]:
     """Return an element-wise tree with nearest neighbours by whole factors among its leaves, and its output, with these
     as strides over split dimensions; other trees as they are, and those that repeat whole runs of neighbours."""
     factors: dict[int, int] = {}
@@ -333,7 +333,7 @@ def _gather(source: Source, factors: dict[int, int], seen: set[int]) -> bool:
     if id(source) in seen:
         return True
     seen.add(id(source))
-    if isinstance(source, Tensor):
+    if isinstance(source, PlanTensor):
         return source.view is not View.INDEX
     if _keeps_coordinates(source):
         return all(_gather(child, factors, seen) for child in source.children)
@@ -349,7 +349,7 @@ def _factors(source: Source) -> Factors | None:
     """Return how often a nearest neighbour, or an affine view of one, repeats the elements of a tensor in memory; None
     for another source, and where it does not repeat all equally often."""
     view, lookup = _view_of(source)
-    if not isinstance(lookup, Body) or lookup.file != NEAREST or not isinstance(lookup.children[0], Tensor):
+    if not isinstance(lookup, Body) or lookup.file != NEAREST or not isinstance(lookup.children[0], PlanTensor):
         return None
     values, factors = dict(lookup.constants), {}
     for axis in values["axes"]:
@@ -398,7 +398,7 @@ def _over_split(source: Source, sizes: tuple[int, ...], factors: Factors, memo: 
     if id(source) in memo:
         return memo[id(source)]
     result: Source
-    if isinstance(source, Tensor):
+    if isinstance(source, PlanTensor):
         result = replace(source, sizes=sizes, strides=_split(source.strides, factors, _steps))
     elif _keeps_coordinates(source):
         body = source.over([_over_split(child, sizes, factors, memo) for child in source.children])
@@ -411,14 +411,14 @@ def _over_split(source: Source, sizes: tuple[int, ...], factors: Factors, memo: 
     return result
 
 
-def _repeated(source: Source, sizes: tuple[int, ...], factors: Factors) -> Tensor:
+def _repeated(source: Source, sizes: tuple[int, ...], factors: Factors) -> PlanTensor:
     """Return the tensor that a nearest neighbour, or a view of one, sees over the split dimensions."""
     view, lookup = _view_of(source)
     assert isinstance(lookup, Body)
     axes = [axis.dimension for axis in dict(lookup.constants)["axes"]]
     moved = {view.steps[axis].index(1) for axis in axes}  # all the others of a column are 0
     (tensor,) = lookup.children
-    assert isinstance(tensor, Tensor)
+    assert isinstance(tensor, PlanTensor)
     seen = view.of(tensor, source.sizes)
     strides: list[int] = []
     for dimension, stride in enumerate(seen.strides):
@@ -431,7 +431,7 @@ def _repeated(source: Source, sizes: tuple[int, ...], factors: Factors) -> Tenso
 
 def _as_integers(source: Source, memo: dict[int, Source]) -> Any:
     """Return a tree that moves elements as one of integers with their bits."""
-    if isinstance(source, Tensor):
+    if isinstance(source, PlanTensor):
         return _integer(source)
     assert isinstance(source, Body)
     if id(source) not in memo:
@@ -442,7 +442,7 @@ def _as_integers(source: Source, memo: dict[int, Source]) -> Any:
     return memo[id(source)]
 
 
-def _integer(tensor: Tensor) -> Tensor:
+def _integer(tensor: PlanTensor) -> PlanTensor:
     if tensor.data_type.bits not in _INTEGERS:
         return tensor
     return replace(tensor, data_type=_INTEGERS[tensor.data_type.bits], view=View.COMPUTE)

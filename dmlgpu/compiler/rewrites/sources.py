@@ -13,10 +13,10 @@ from dmlgpu.compiler.plan import (
     Apply,
     Body,
     Element,
+    PlanTensor,
     RegisterValue,
     Sizes,
     Source,
-    Tensor,
     View,
     Virtual,
     apply,
@@ -49,9 +49,9 @@ def nodes(root: Source) -> Iterator[Source]:
             pending.extend(source.children)
 
 
-def leaves(root: Source) -> Iterator[Tensor]:
+def leaves(root: Source) -> Iterator[PlanTensor]:
     """Return the tensors in memory that a tree reads."""
-    return (source for source in nodes(root) if isinstance(source, Tensor))
+    return (source for source in nodes(root) if isinstance(source, PlanTensor))
 
 
 def rewrite(root: AnySource, change: Callable[[Source], Source]) -> AnySource:
@@ -107,7 +107,7 @@ def number(value: int, sizes: tuple[int, ...]) -> Body:
     return apply(NUMBER, DataType.FLOAT32, sizes, portable=True, values=constants(value=f"{value}.0f"))
 
 
-def as_type(source: Tensor, data_type: DataType) -> Body:
+def as_type(source: PlanTensor, data_type: DataType) -> Body:
     """Return a tensor converted to a type, or its bits where it has that type."""
     if source.data_type is data_type:
         return identity(replace(source, view=View.RAW))
@@ -118,7 +118,7 @@ def fold_views(root: AnySource) -> AnySource:
     """Return the tree with affine views of tensors in memory turned into tensors of other strides."""
 
     def fold(source: Source) -> Source:
-        if isinstance(source, AffineView) and isinstance(source.source, Tensor):
+        if isinstance(source, AffineView) and isinstance(source.source, PlanTensor):
             return source.affine.of(source.source, source.sizes)
         return source
 
@@ -140,7 +140,7 @@ def permuted(source: AnySource, order: Sequence[int]) -> AnySource:
     def permute_node(node: Source) -> Source:
         sizes = tuple(node.sizes[dimension] for dimension in order)
         match node:
-            case Tensor():
+            case PlanTensor():
                 return replace(node, sizes=sizes, strides=tuple(node.strides[dimension] for dimension in order))
             case RegisterValue():
                 return replace(node, sizes=sizes)
@@ -156,7 +156,7 @@ def stepped(source: AnySource, sizes: Sizes, start: Sequence[int], strides: Sequ
     """Return some elements of an element-wise tree: from ``start``, with a stride, along each dimension."""
 
     def step(node: Source) -> Source:
-        if isinstance(node, Tensor):
+        if isinstance(node, PlanTensor):
             return Affine.box(start, strides).of(node, sizes)
         return replace(node, sizes=sizes)
 
@@ -171,7 +171,7 @@ def split(source: AnySource, dimension: int, width: int) -> AnySource:
         return (*sizes[:dimension], sizes[dimension] // width, width, *sizes[after:])
 
     def split_node(node: Source) -> Source:
-        if not isinstance(node, Tensor):
+        if not isinstance(node, PlanTensor):
             return replace(node, sizes=split_sizes(node.sizes))
         stride = node.strides[dimension]
         strides = (*node.strides[:dimension], stride * width, stride, *node.strides[after:])
@@ -184,7 +184,7 @@ def computed(root: AnySource) -> AnySource:
     """Return the same source read as numbers."""
 
     def compute(source: Source) -> Source:
-        if isinstance(source, Tensor) and source.view is View.RAW:
+        if isinstance(source, PlanTensor) and source.view is View.RAW:
             return replace(source, view=View.COMPUTE)
         return source
 
@@ -194,12 +194,12 @@ def computed(root: AnySource) -> AnySource:
 def is_plain(root: Source) -> bool:
     """Return whether a tree has nothing but tensors in memory and functions of single elements, so that its dimensions
     may be split."""
-    return all(isinstance(node, Tensor | RegisterValue | Apply) for node in nodes(root))
+    return all(isinstance(node, PlanTensor | RegisterValue | Apply) for node in nodes(root))
 
 
 def is_elementwise(root: Source) -> bool:
     """Return whether every node of the tree keeps its coordinates, so that dimensions may be merged."""
-    return all(isinstance(node, Tensor | RegisterValue | Apply) or is_identity(node) for node in nodes(root))
+    return all(isinstance(node, PlanTensor | RegisterValue | Apply) or is_identity(node) for node in nodes(root))
 
 
 def is_identity(source: Source) -> bool:

@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from dmlgpu.compiler.plan import Affine, AffineView, Apply, RegisterValue, Sizes, Source, Tensor
+from dmlgpu.compiler.plan import Affine, AffineView, Apply, PlanTensor, RegisterValue, Sizes, Source
 from dmlgpu.compiler.rewrites.sources import identity, is_identity
 
 
-def affine_between(view: Tensor, written: Tensor) -> Affine | None:
+def affine_between(view: PlanTensor, written: PlanTensor) -> Affine | None:
     """Return the map from the coordinates of ``view`` to those of ``written`` that leads to the same elements.
 
     Args:
@@ -44,7 +44,7 @@ def affine_between(view: Tensor, written: Tensor) -> Affine | None:
     return Affine(start, steps)
 
 
-def _nested(tensor: Tensor) -> list[tuple[int, int]] | None:
+def _nested(tensor: PlanTensor) -> list[tuple[int, int]] | None:
     """Return the dimensions of a tensor and their strides, the largest first; None where elements overlap."""
     dimensions = sorted(
         ((dimension, stride) for dimension, stride in enumerate(tensor.strides) if tensor.sizes[dimension] > 1),
@@ -67,7 +67,7 @@ def _digits(distance: int, nested: list[tuple[int, int]], rank: int) -> tuple[in
     return None if rest else tuple(steps)
 
 
-def split(view: Tensor, written: Tensor) -> tuple[Sizes, Affine] | None:
+def split(view: PlanTensor, written: PlanTensor) -> tuple[Sizes, Affine] | None:
     """Return the space of a view with dimensions split where they run through several dimensions of ``written``, and
     the map from the split coordinates to the view's own. None where nothing is to be split.
     """
@@ -115,7 +115,7 @@ def is_same(affine: Affine, sizes: Sizes, other: Sizes) -> bool:
     return sizes == other and not any(affine.start) and unchanged
 
 
-def reindex(root: Source, sizes: Sizes, affine: Affine, replaced: Mapping[Tensor, Source] | None = None) -> Source:
+def reindex(root: Source, sizes: Sizes, affine: Affine, replaced: Mapping[PlanTensor, Source] | None = None) -> Source:
     """Return a source under the coordinates of another space.
 
     Args:
@@ -134,7 +134,7 @@ def reindex(root: Source, sizes: Sizes, affine: Affine, replaced: Mapping[Tensor
 
     def view(source: Source) -> Source:
         match source:
-            case Tensor():
+            case PlanTensor():
                 replacement = replaced.get(source) if replaced else None
                 return replacement or affine.of(source, sizes)
             case RegisterValue():

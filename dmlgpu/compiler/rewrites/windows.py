@@ -20,11 +20,11 @@ from dmlgpu.compiler.plan import (
     Body,
     Element,
     Map,
+    PlanTensor,
     Pool,
     Reduce,
     Reduction,
     Source,
-    Tensor,
     View,
     apply,
     constants,
@@ -90,18 +90,18 @@ def _body(file: str, source: Source, sizes: Sizes, windows: Windows, **values: b
 # ---- pooling
 
 
-def reduced(reduction: Reduction, seen: Body, output: Tensor, axes: int) -> Reduce:
+def reduced(reduction: Reduction, seen: Body, output: PlanTensor, axes: int) -> Reduce:
     """Return the step that reduces what windows see, along its last dimensions, to one number per position."""
     numbers = replace(output, sizes=output.sizes + (1,) * axes, strides=output.strides + (0,) * axes)
     return Reduce("", reduction, seen, tuple(range(seen.rank - axes, seen.rank)), numbers)
 
 
-def temporary(seen: Body, data_type: DataType, axes: int) -> Tensor:
+def temporary(seen: Body, data_type: DataType, axes: int) -> PlanTensor:
     """Return a temporary tensor for one number per position of the windows that a body sees."""
-    return Tensor.temporary("reduced", data_type, seen.sizes[: seen.rank - axes])
+    return PlanTensor.temporary("reduced", data_type, seen.sizes[: seen.rank - axes])
 
 
-def largest_places(source: Tensor, windows: Windows) -> tuple[Reduce, Tensor]:
+def largest_places(source: PlanTensor, windows: Windows) -> tuple[Reduce, PlanTensor]:
     """Return the step that finds the place in its window that each position chooses, and the numbers of the places.
 
     It is that of the largest element, the first of equal ones; the reduction compares ranks, in which padding is last.
@@ -128,7 +128,7 @@ def place_values(windows: Windows) -> dict[str, Any]:
     return {"lead": 2, "axes": windows, "count": math.prod(sizes_of(windows))}
 
 
-def taken_from_places(pool: Pool, places: Tensor) -> Map:
+def taken_from_places(pool: Pool, places: PlanTensor) -> Map:
     """Return the map that takes the elements of a pool from their places in the windows."""
     values, output = constants(**place_values(pool.windows)), pool.output
     inputs = {"input": replace(pool.input, view=View.RAW), "places": places}

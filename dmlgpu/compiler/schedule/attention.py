@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
-from dmlgpu.compiler.plan import Attend, Body, Map, RegisterValue, Source, Tensor, View, apply, constants, element
+from dmlgpu.compiler.plan import Attend, Body, Map, PlanTensor, RegisterValue, Source, View, apply, constants, element
 from dmlgpu.compiler.rewrites.packing import UNIT, pack_source, pack_tensor, packs_source
 from dmlgpu.compiler.rewrites.sources import CONVERT, identity
 from dmlgpu.compiler.schedule.launch import Launch, fold
@@ -38,7 +38,7 @@ MERGE = "attention/merge"
 
 @schedule_step.register
 def _attend(step: Attend, target: Target) -> ScheduledSteps:
-    return _AttentionPlanner(step, target).steps()
+    return _AttentionScheduler(step, target).steps()
 
 
 # ---- tiles and parts
@@ -206,7 +206,7 @@ LEAST_REUSE = 4
 """Times that an operand is read, from which on laying it out anew pays."""
 
 
-class _AttentionPlanner:
+class _AttentionScheduler:
     """The kernels of one attention."""
 
     def __init__(self, attention: Attend, target: Target):
@@ -223,17 +223,17 @@ class _AttentionPlanner:
             return self._kernels(self._epilogue(output), output, parts, share)
         units = -(-output.sizes[-1] // UNIT)
         sizes = (*output.sizes[:-1], UNIT * (units + 1))
-        partials = Tensor.temporary("parts", FLOAT32, (parts, *sizes))
+        partials = PlanTensor.temporary("parts", FLOAT32, (parts, *sizes))
         each = replace(partials, sizes=sizes, strides=partials.strides[1:])
         merge = Map("merge of parts", _merged(partials, output), output)
         return self._kernels(self._epilogue(each), partials, parts, share) + schedule_step(merge, self.target)
 
-    def _epilogue(self, output: Tensor) -> Body:
+    def _epilogue(self, output: PlanTensor) -> Body:
         """Return what stores a row's columns."""
         held = RegisterValue.product(FLOAT32, output.sizes)
         return apply(CONVERT, output.data_type, output.sizes, portable=True, input=held)
 
-    def _kernels(self, epilogue: Body, output: Tensor, parts: int, share: int) -> ScheduledSteps:
+    def _kernels(self, epilogue: Body, output: PlanTensor, parts: int, share: int) -> ScheduledSteps:
         attention, tile = self.attention, self.tile
         row_tiles, column_tiles = tile.groups(attention.rows, -(-attention.output.sizes[-1] // UNIT))
         blocks = -(-attention.keys // tile.block)
@@ -292,7 +292,7 @@ class _AttentionPlanner:
         if not in_units or reuse < LEAST_REUSE:
             return Operand(source, OperandLayout.SINGLE, batch, own, True)
         count = -(-math.prod(own) // UNIT) * UNIT
-        room = Tensor.temporary(what, FLOAT32, (*batch, size, count))
+        room = PlanTensor.temporary(what, FLOAT32, (*batch, size, count))
         strides = (*room.strides[:2], *packed_strides(own), count)
         self._lay_out(source, replace(room, sizes=source.sizes, strides=strides), what)
         return Operand(pack_tensor(room, 3, UNIT), OperandLayout.ACROSS, batch, (count,), False)
@@ -301,17 +301,17 @@ class _AttentionPlanner:
         """Return queries, keys or values in units of four along the head, laid out anew if they do not lie so, or if
         they would be converted again and again."""
         last = len(source.sizes) - 1
-        is_plain = isinstance(source, Tensor) and source.data_type is FLOAT32
+        is_plain = isinstance(source, PlanTensor) and source.data_type is FLOAT32
         if _packs_along(source) and (is_plain or reuse < LEAST_REUSE):
             return pack_source(source, last, UNIT)
         *outer, size = source.sizes
-        room = Tensor.temporary(what, FLOAT32, (*outer, -(-size // UNIT) * UNIT))
+        room = PlanTensor.temporary(what, FLOAT32, (*outer, -(-size // UNIT) * UNIT))
         self._lay_out(source, replace(room, sizes=source.sizes), what)
         return pack_tensor(room, last, UNIT)
 
-    def _lay_out(self, source: Source, room: Tensor, what: str) -> None:
+    def _lay_out(self, source: Source, room: PlanTensor, what: str) -> None:
         """Write an operand to another room, in float32. What lies between is of no account, and never stored."""
-        if isinstance(source, Tensor) and source.data_type is FLOAT32:
+        if isinstance(source, PlanTensor) and source.data_type is FLOAT32:
             body: Body = identity(replace(source, view=View.RAW))
         else:
             body = apply(CONVERT, FLOAT32, room.sizes, portable=True, input=source)
@@ -325,7 +325,7 @@ def _along(source: Source) -> Operand:
     return Operand(source, OperandLayout.ALONG, source.sizes[:2], source.sizes[2:last], True)
 
 
-def _merged(partials: Tensor, output: Tensor) -> Body:
+def _merged(partials: PlanTensor, output: PlanTensor) -> Body:
     """Return the rows of all parts together."""
     values = constants(parts=partials.sizes[0], top=partials.sizes[-1] - UNIT)
     return element(MERGE, output.data_type, output.sizes, portable=True, values=values, partials=partials)

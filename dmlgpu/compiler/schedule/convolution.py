@@ -25,11 +25,11 @@ from dmlgpu.compiler.plan import (
     Convolution,
     Convolve,
     Map,
+    PlanTensor,
     Product,
     Sizes,
     Source,
     Space,
-    Tensor,
     apply,
     constants,
     element,
@@ -69,7 +69,7 @@ def implicit_gemm(step: Convolve, target: Target, *, keeps_neighbours: bool = Fa
     return schedule_step(Contract(step.label, product, epilogue, output, keeps_neighbours), target)
 
 
-def _has_outputs_last(output: Tensor) -> bool:
+def _has_outputs_last(output: PlanTensor) -> bool:
     batch, _, outputs, *positions = output.sizes
     few = batch * math.prod(positions) < min(FEW_POSITIONS, outputs)
     return few or running_dimension(output) == OUTPUT
@@ -131,7 +131,7 @@ def _without_window(source: Source) -> Source:
     """Return a filter of one place without the window's dimensions."""
 
     def drop(node: Source) -> Source:
-        if isinstance(node, Tensor):
+        if isinstance(node, PlanTensor):
             return replace(node, sizes=node.sizes[:3], strides=node.strides[:3])
         return replace(node, sizes=node.sizes[:3])
 
@@ -151,7 +151,7 @@ def depthwise_fits(convolution: Convolution, target: Target) -> bool:
     return convolution.input.sizes[CHANNEL] == 1 and convolution.windows[-1].size <= MOST_ACROSS and below_limit
 
 
-def depthwise_steps(convolution: Convolution, epilogue: Body, output: Tensor, target: Target) -> ScheduledSteps:
+def depthwise_steps(convolution: Convolution, epilogue: Body, output: PlanTensor, target: Target) -> ScheduledSteps:
     """Return the steps that compute a convolution that fits: a single kernel.
 
     Args:
@@ -192,7 +192,7 @@ def _taps(convolution: Convolution, target: Target) -> tuple[Source, ScheduledSt
         return source, ScheduledSteps()
     units = -(-math.prod(window) // UNIT)
     strides = (outputs * units * UNIT, units * UNIT, 1, *packed_strides(window))
-    room = Tensor.persistent("taps", accumulator, source.sizes, strides)
+    room = PlanTensor.persistent("taps", accumulator, source.sizes, strides)
     read = replace(room, sizes=(groups, outputs, units), strides=(outputs * units, units, 1), lanes=UNIT)
     copied = apply(CONVERT, accumulator, source.sizes, portable=True, input=source)
     return read, schedule_step(Map("lay out taps", copied, room), target).because("windows are read in units of four")

@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import WORD_BITS
-from dmlgpu.compiler.plan import Body, Lookup, Map, Source, Tensor, View, row_sizes
+from dmlgpu.compiler.plan import Body, Lookup, Map, PlanTensor, Source, View, row_sizes
 from dmlgpu.compiler.rewrites.packing import UNIT, pack_tensor, packs_tensor, running_dimension
 from dmlgpu.compiler.rewrites.sources import is_identity
 from dmlgpu.compiler.schedule.launch import choose_walk, item_launch, loop_launch, map_launch
@@ -40,9 +40,9 @@ SQUARE = 8
 _LANES = {8: 4, 16: 4, 32: 4, 64: 2}
 
 
-def find_transpose(label: str, body: Body, output: Tensor, target: Target) -> ScheduledTranspose | None:
+def find_transpose(label: str, body: Body, output: PlanTensor, target: Target) -> ScheduledTranspose | None:
     """Return the copy as tiles, if it is a plain one whose two running dimensions differ and divide into tiles."""
-    if not is_identity(body) or not isinstance(source := body.inputs[0][1], Tensor) or source.view is not View.RAW:
+    if not is_identity(body) or not isinstance(source := body.inputs[0][1], PlanTensor) or source.view is not View.RAW:
         return None
     lanes = _LANES.get(output.data_type.bits)
     inner, outer = running_dimension(output), running_dimension(source)
@@ -76,9 +76,9 @@ MOST_PLANES = 8
 lavapipe, for elements of 8 to 64 bits."""
 
 
-def find_interleave(label: str, body: Body, output: Tensor, target: Target) -> ScheduledInterleave | None:
+def find_interleave(label: str, body: Body, output: PlanTensor, target: Target) -> ScheduledInterleave | None:
     """Return the copy in whole units, if it is a plain one between planes and dense groups of an element of each."""
-    if not is_identity(body) or not isinstance(source := body.inputs[0][1], Tensor) or source.view is not View.RAW:
+    if not is_identity(body) or not isinstance(source := body.inputs[0][1], PlanTensor) or source.view is not View.RAW:
         return None
     inner, outer, lanes = running_dimension(output), running_dimension(source), _LANES.get(output.data_type.bits)
     if lanes is None or inner is None or outer is None or inner == outer:
@@ -101,7 +101,7 @@ def find_interleave(label: str, body: Body, output: Tensor, target: Target) -> S
     return None
 
 
-def _joined(grouped: Tensor, dimension: int, planes: int) -> Tensor:
+def _joined(grouped: PlanTensor, dimension: int, planes: int) -> PlanTensor:
     """Return the elements of all groups one after the other, along the dimension of the groups."""
     count = grouped.sizes[planes]
     sizes = tuple({dimension: n * count, planes: 1}.get(d, n) for d, n in enumerate(grouped.sizes))
@@ -117,7 +117,7 @@ FEWEST_BLOCKS = 256
 """Blocks that keep all threads and lanes of an adapter busy."""
 
 
-def find_blocks(label: str, body: Body, output: Tensor, target: Target) -> ScheduledBlocks | None:
+def find_blocks(label: str, body: Body, output: PlanTensor, target: Target) -> ScheduledBlocks | None:
     """Return the blocks that a body already packed moves as a whole; None where copying them so does not pay."""
     if target.profile is not Profile.CPU or not isinstance(body, Lookup) or output.unit_bits < WORD_BITS:
         return None
@@ -141,19 +141,21 @@ SHORTEST_WORD_RUN = 8
 """Words of a run below which too many lie at its ends."""
 
 
-def run_of_words(body: Body, output: Tensor, target: Target) -> int | None:
+def run_of_words(body: Body, output: PlanTensor, target: Target) -> int | None:
     """Return the dimension along which a copy of bytes finds whole words; None where it finds few, for halves of words,
     where that gains nothing, and on GPUs."""
     run, is_bytes = running_dimension(output), WORD_BITS // output.unit_bits == UNIT
     if target.profile is not Profile.CPU or not is_bytes or run is None or not is_identity(body):
         return None
     source = body.children[0]
-    if not isinstance(source, Tensor) or source.strides[run] != 1 or source.unit_bits != output.unit_bits:
+    if not isinstance(source, PlanTensor) or source.strides[run] != 1 or source.unit_bits != output.unit_bits:
         return None
     return run if output.sizes[run] >= SHORTEST_WORD_RUN * UNIT else None
 
 
-def find_word_rows(step: Map, body: Body, output: Tensor, run: int | None, target: Target) -> ScheduledWordRows | None:
+def find_word_rows(
+    step: Map, body: Body, output: PlanTensor, run: int | None, target: Target
+) -> ScheduledWordRows | None:
     """Return the copy row by row; None if there are no such rows, or they share words. It goes through no word that is
     not its own, however many lie between the rows."""
     if run is None:
@@ -175,7 +177,7 @@ def find_word_rows(step: Map, body: Body, output: Tensor, run: int | None, targe
     return replace(rows, reason=f"each row has {count} {what} of its own{at_once}")
 
 
-def _own_blocks(output: Tensor, run: int, units: int) -> Tensor | None:
+def _own_blocks(output: PlanTensor, run: int, units: int) -> PlanTensor | None:
     """Return a tensor of bytes as one of blocks of so many; None where its rows share blocks."""
     count = -(-(output.offset % units + output.sizes[run]) // units)
     reach = count
@@ -188,21 +190,21 @@ def _own_blocks(output: Tensor, run: int, units: int) -> Tensor | None:
         reach += (output.sizes[dimension] - 1) * strides[dimension]
     strides[run] = 1
     sizes = tuple(count if d == run else size for d, size in enumerate(output.sizes))
-    return Tensor(output.binding, DataType.UINT32, sizes, tuple(strides))
+    return PlanTensor(output.binding, DataType.UINT32, sizes, tuple(strides))
 
 
-def _ends_in_blocks(source: Source, output: Tensor) -> bool:
+def _ends_in_blocks(source: Source, output: PlanTensor) -> bool:
     """Return whether what is bound holds whole 64-bit numbers of the source, and whole blocks of the output."""
-    assert isinstance(source, Tensor)
+    assert isinstance(source, PlanTensor)
     return source.reach % 8 == 0 and output.reach % 16 == 0
 
 
 # ---- bindings
 
 
-def tighten_binding(body: Body, output: Tensor) -> tuple[Body, Tensor]:
+def tighten_binding(body: Body, output: PlanTensor) -> tuple[Body, PlanTensor]:
     """Return a plain copy with both tensors bound from near their first elements on; other trees as they are."""
-    if not is_identity(body) or not isinstance(source := body.inputs[0][1], Tensor):
+    if not is_identity(body) or not isinstance(source := body.inputs[0][1], PlanTensor):
         return body, output
     if source.binding == output.binding:
         return body, output

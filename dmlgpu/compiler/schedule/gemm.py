@@ -25,11 +25,11 @@ from dmlgpu.compiler.plan import (
     Contract,
     Element,
     Map,
+    PlanTensor,
     Product,
     RegisterValue,
     Sizes,
     Space,
-    Tensor,
     apply,
     constants,
     element,
@@ -123,7 +123,7 @@ FEW_COLUMNS = 4
 MANY_ROWS = 16
 
 
-def _is_turned(space: Space, output: Tensor) -> bool:
+def _is_turned(space: Space, output: PlanTensor) -> bool:
     shape, running = Shape.of(space), running_dimension(output)
     if running is not None:
         first_row, first_column = len(space.batch), len(space.batch) + len(space.rows)
@@ -158,7 +158,7 @@ class _ProductPlanner:
         if parts == 1:
             last = self._contract(step.epilogue, step.output, share, parts, keeps_neighbours=step.keeps_neighbours)
         else:
-            partials = Tensor.temporary("partial sums", accumulator, (parts, *step.output.sizes))
+            partials = PlanTensor.temporary("partial sums", accumulator, (parts, *step.output.sizes))
             held = RegisterValue.product(accumulator, step.output.sizes)
             sums = apply(CONVERT, accumulator, step.output.sizes, portable=True, input=held)
             total = _with_sum(step.epilogue, _merged(partials))
@@ -176,7 +176,7 @@ class _ProductPlanner:
         return share, -(-size // share)
 
     def _contract(
-        self, epilogue: Body, output: Tensor, share: int, parts: int, *, keeps_neighbours: bool = False
+        self, epilogue: Body, output: PlanTensor, share: int, parts: int, *, keeps_neighbours: bool = False
     ) -> ScheduledSteps:
         product, choice, target = self.product, self.choice, self.target
         a, b = self.operands.a(), self.operands.b()
@@ -245,7 +245,7 @@ class _ProductPlanner:
         return UNROLLED if whole and self.target.profile is Profile.CPU else 1
 
     def _small_body(
-        self, operands: tuple[Operand, Operand], epilogue: Body, output: Tensor, *, share: int, parts: int
+        self, operands: tuple[Operand, Operand], epilogue: Body, output: PlanTensor, *, share: int, parts: int
     ) -> Body:
         """Return the whole of a ``small`` product as one tree: each output sums its products by itself."""
         a, b = operands
@@ -273,7 +273,7 @@ def _tile_text(choice: ProductChoice) -> str:
 # ---- sums that are not held in a tile
 
 
-def _merged(partials: Tensor) -> Body:
+def _merged(partials: PlanTensor) -> Body:
     """Return the sums of all parts."""
     parts, *sizes = partials.sizes
     follows = tuple(range(1, partials.rank))

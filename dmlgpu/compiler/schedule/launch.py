@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from dmlgpu.catalog.tensor_desc import WORD_BITS
 from dmlgpu.common.errors import NotSupported
-from dmlgpu.compiler.plan import Tensor
+from dmlgpu.compiler.plan import PlanTensor
 from dmlgpu.compiler.target import Profile, Target
 
 
@@ -129,12 +129,12 @@ class Walk:
             return "elements share 32-bit words with others far apart, and are stored by compare-exchange"
         return ""
 
-    def items(self, output: Tensor) -> int:
+    def items(self, output: PlanTensor) -> int:
         """Return the work items of the walk over a tensor: words, or units."""
         return -(-(self.first + self.count) * output.unit_bits // WORD_BITS) if self.by_words else self.count
 
 
-def choose_walk(output: Tensor, keeps_neighbours: bool = False) -> Walk:
+def choose_walk(output: PlanTensor, keeps_neighbours: bool = False) -> Walk:
     """Return units of whole words go in stride order without gaps; smaller ones by the words they lie in, if that is
     cheap.
 
@@ -155,14 +155,14 @@ def choose_walk(output: Tensor, keeps_neighbours: bool = False) -> Walk:
     return replace(nested, word=word, first=first, keeps_neighbours=keeps_neighbours)
 
 
-def _ordered(output: Tensor) -> tuple[list[int], tuple[Digit, ...]]:
+def _ordered(output: PlanTensor) -> tuple[list[int], tuple[Digit, ...]]:
     """Return the dimensions by stride, largest first, and the digits of those of size 1."""
     wide = [d for d in range(output.rank) if output.sizes[d] > 1]
     wide.sort(key=lambda d: -output.strides[d])
     return wide, tuple(Digit(d, 1, 0) for d in range(output.rank) if output.sizes[d] == 1)
 
 
-def _dense(output: Tensor, exchange: bool = False) -> Walk:
+def _dense(output: PlanTensor, exchange: bool = False) -> Walk:
     wide, digits = _ordered(output)
     stride, inner = 1, []
     for dimension in reversed(wide):
@@ -171,7 +171,7 @@ def _dense(output: Tensor, exchange: bool = False) -> Walk:
     return Walk(digits + tuple(reversed(inner)), stride, exchange=exchange)
 
 
-def _nested(output: Tensor) -> Walk | None:
+def _nested(output: PlanTensor) -> Walk | None:
     """Return the walk over memory; None when a stride lies within the span of the smaller ones."""
     wide, digits = _ordered(output)
     nested: list[Digit] = []

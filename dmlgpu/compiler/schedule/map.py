@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import NotSupported
-from dmlgpu.compiler.plan import Body, Map, Tensor, View, apply, constants, element
+from dmlgpu.compiler.plan import Body, Map, PlanTensor, View, apply, constants, element
 from dmlgpu.compiler.rewrites.collapse import collapse
 from dmlgpu.compiler.rewrites.packing import UNIT, pack
 from dmlgpu.compiler.rewrites.resampling import split_repeats
@@ -37,13 +37,13 @@ class MapProblem:
         self.step, self.target = step, target
 
     @functools.cached_property
-    def merged(self) -> tuple[Body, Tensor]:
+    def merged(self) -> tuple[Body, PlanTensor]:
         """Body and output with views folded into strides and dimensions merged."""
         folded, output = split_repeats(fold_views(self.step.body), self.step.output)
         return tighten_binding(*collapse(folded if folded.moves else computed(folded), output))
 
     @functools.cached_property
-    def packed(self) -> tuple[Body, Tensor]:
+    def packed(self) -> tuple[Body, PlanTensor]:
         """The same with elements as units."""
         body, output = pack(*self.merged)
         return body, replace(output, view=View.RAW if body.moves else View.COMPUTE)
@@ -129,7 +129,7 @@ def _check_loops(body: Body, target: Target) -> None:
                 )
 
 
-def _flat_hardmax(body: Body, output: Tensor) -> tuple[Body, Tensor]:
+def _flat_hardmax(body: Body, output: PlanTensor) -> tuple[Body, PlanTensor]:
     """Return what compares places in rows that no unit divides, and the output as one row, which units do; other maps
     as they are."""
     if body.file != HARDMAX or output.rank != 2 or dict(body.constants)["axes"] != (1,):
@@ -139,7 +139,7 @@ def _flat_hardmax(body: Body, output: Tensor) -> tuple[Body, Tensor]:
     if divides or columns < UNIT or output.strides != (columns, 1):
         return body, output
     (first,) = body.children
-    assert isinstance(first, Tensor)
+    assert isinstance(first, PlanTensor)
     places = replace(first, sizes=(rows,), strides=first.strides[:1], view=View.INDEX)
     flat = replace(output, sizes=(rows * columns,), strides=(1,))
     values = constants(columns=columns)
@@ -158,7 +158,7 @@ def _units(problem: MapProblem) -> ScheduledMap:
     return ScheduledMap(step.label, launch, output, body, walk, costly, run, reason=reason)
 
 
-def _why_units(output: Tensor) -> str:
+def _why_units(output: PlanTensor) -> str:
     if output.lanes > 1:
         return f"{output.lanes} neighbours lie together in all tensors, and become one unit"
     return "no unit of several elements fits all tensors"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dmlgpu.catalog.tensor_desc import aligned
-from dmlgpu.compiler.plan import Allocation, Binding, Role
+from dmlgpu.compiler.plan import Allocation, PlanBinding, Role
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class MemoryLayout:
     persistent: Arena
     least_temporary_size: int
 
-    def offset(self, binding: Binding) -> int:
+    def offset(self, binding: PlanBinding) -> int:
         """Return the byte of its resource at which an allocation begins."""
         assert isinstance(binding.index, Allocation)
         arena = self.temporary if binding.role is Role.TEMPORARY else self.persistent

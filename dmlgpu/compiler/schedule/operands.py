@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
-from dmlgpu.compiler.plan import Body, Map, Product, Sizes, Source, Space, Tensor, View, apply
+from dmlgpu.compiler.plan import Body, Map, PlanTensor, Product, Sizes, Source, Space, View, apply
 from dmlgpu.compiler.plan.windows import Windows
 from dmlgpu.compiler.rewrites.packing import UNIT, pack_source, pack_tensor, packs_source, packs_tensor
 from dmlgpu.compiler.rewrites.sources import CONVERT, identity, is_plain, leaves, rewrite, split
@@ -69,7 +69,7 @@ def packed(operand: Operand, layout: OperandLayout) -> Operand:
     return replace(operand, source=pack_source(operand.source, _dimension(operand, layout), UNIT), layout=layout)
 
 
-def pack_output(epilogue: Body, output: Tensor) -> tuple[Body, Tensor]:
+def pack_output(epilogue: Body, output: PlanTensor) -> tuple[Body, PlanTensor]:
     """Return epilogue and output in units of four along the last dimension, if both can be."""
     last = output.rank - 1
     own = len(epilogue.sizes) - 1
@@ -157,7 +157,7 @@ class ProductOperands:
         return fits and reuse >= self._least_reuse(operand, layout, owned)
 
     def _least_reuse(self, operand: Operand, layout: OperandLayout, owned: bool) -> float:
-        plain = isinstance(operand.source, Tensor) and operand.source.data_type.bits == DataType.FLOAT32.bits
+        plain = isinstance(operand.source, PlanTensor) and operand.source.data_type.bits == DataType.FLOAT32.bits
         if plain and layout is OperandLayout.ACROSS:
             return LEAST_REUSE_OF_PANELS if self._panels(operand)[0] > 1 else math.inf
         return LEAST_REUSE_OF_ROWS if plain and operand.own_first and not owned else LEAST_REUSE
@@ -177,10 +177,10 @@ class ProductOperands:
         strides = packed_strides(laid)
         batch_strides = tuple(stride if size > 1 else 0 for size, stride in zip(batch, strides, strict=False))
         inner_strides, own_strides = strides[len(batch) + 1 : -1], (strides[len(batch)], 1)
-        make = Tensor.persistent if owned else Tensor.temporary
+        make = PlanTensor.persistent if owned else PlanTensor.temporary
         room = make("operand laid out", self.product.accumulator, laid, strides)
 
-        def over(own: Sizes, own_strides: Sizes, batch_sizes: Sizes) -> Tensor:
+        def over(own: Sizes, own_strides: Sizes, batch_sizes: Sizes) -> PlanTensor:
             middle = ((own, own_strides), (inner, inner_strides))
             groups = middle if operand.own_first else middle[::-1]
             return replace(
@@ -210,10 +210,10 @@ class ProductOperands:
             return count // width, width
         return 1, -(-count // UNIT) * UNIT
 
-    def _copied(self, operand: Operand, written: Tensor) -> Body:
+    def _copied(self, operand: Operand, written: PlanTensor) -> Body:
         """Return what is written: bits where the type stays, else converted elements."""
         source = _narrowed(operand.source, written.sizes)
-        if isinstance(source, Tensor) and source.data_type is written.data_type:
+        if isinstance(source, PlanTensor) and source.data_type is written.data_type:
             return identity(replace(source, view=View.RAW))
         if isinstance(source, Body) and source.data_type is written.data_type:
             return source

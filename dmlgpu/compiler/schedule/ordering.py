@@ -19,7 +19,7 @@ from dataclasses import replace
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
 from dmlgpu.common.errors import NotSupported
-from dmlgpu.compiler.plan import Element, Map, Scatter, Sort, Tensor, View, record_lanes
+from dmlgpu.compiler.plan import Element, Map, PlanTensor, Scatter, Sort, View, record_lanes
 from dmlgpu.compiler.rewrites.collapse import merge_dimensions
 from dmlgpu.compiler.rewrites.packing import WIDEST_UNIT_BITS, pack_tensor, packs_tensor
 from dmlgpu.compiler.schedule.launch import Launch, Walk, choose_walk, fold, item_launch, loop_launch, map_launch
@@ -102,13 +102,13 @@ class _SortChain:
         *before, last = self.steps
         return ScheduledSteps((*before, replace(last, output=replace(last.output, binding=self.step.output.binding))))
 
-    def _records(self, *sizes: int) -> Tensor:
+    def _records(self, *sizes: int) -> PlanTensor:
         """Make room for the records of the next kernel."""
         lanes = record_lanes(self.source.data_type)
-        self.last = Tensor.temporary("records", DataType.UINT32, sizes, view=View.RAW, lanes=lanes)
+        self.last = PlanTensor.temporary("records", DataType.UINT32, sizes, view=View.RAW, lanes=lanes)
         return self.last
 
-    def _add_sort(self, label: str, source: Tensor, output: Tensor, schedule: SortSchedule, width: int) -> None:
+    def _add_sort(self, label: str, source: PlanTensor, output: PlanTensor, schedule: SortSchedule, width: int) -> None:
         walk, of_records = _walk(source, output, schedule, width), source is not self.source
         launch = _launch(walk, schedule, width, self.target)
         pairs = network(width, output.sizes[-1]) if schedule is SortSchedule.REGISTERS else ()
@@ -122,7 +122,7 @@ class _SortChain:
         output = self._records(*before, -(-length // group), 1)
         self._add_sort(f"best of {group}", self.source, output, SortSchedule.BEST, group)
 
-    def candidates(self, group: int) -> Tensor:
+    def candidates(self, group: int) -> PlanTensor:
         """Add the records of all elements of the groups whose best were found."""
         best = _as_line(self.last)
         *before, count = best.sizes
@@ -134,7 +134,7 @@ class _SortChain:
         )
         return output
 
-    def sort(self, source: Tensor, count: int) -> None:
+    def sort(self, source: PlanTensor, count: int) -> None:
         """Add the first records of every line, as one run."""
         *before, length = source.sizes
         schedule, width = choose_tile(length, self.source.data_type, self.target)
@@ -153,7 +153,7 @@ class _SortChain:
         self.steps.append(ScheduledMerge(f"merge to {length_of_merged}", launch, output, _flat(source), SHARE))
 
 
-def _walk(source: Tensor, output: Tensor, schedule: SortSchedule, width: int) -> Walk:
+def _walk(source: PlanTensor, output: PlanTensor, schedule: SortSchedule, width: int) -> Walk:
     """Return the walk over the parts of all lines, in the order in which the source lies in memory."""
     *before, parts, _ = output.sizes
     *strides, stride = source.strides
@@ -168,7 +168,7 @@ def _launch(walk: Walk, schedule: SortSchedule, width: int, target: Target) -> L
     return Launch(workgroup, 1, fold(walk.count, target), walk.count)
 
 
-def lines(source: Tensor, axis: int) -> Tensor:
+def lines(source: PlanTensor, axis: int) -> PlanTensor:
     """Return the tensor with its axis last and the other dimensions merged where possible, in their order."""
     others = [dimension for dimension in range(source.rank) if dimension != axis]
     sizes, (strides,) = merge_dimensions(
@@ -177,19 +177,19 @@ def lines(source: Tensor, axis: int) -> Tensor:
     return replace(source, sizes=(*sizes, source.sizes[axis]), strides=(*strides, source.strides[axis]))
 
 
-def _as_line(records: Tensor) -> Tensor:
+def _as_line(records: PlanTensor) -> PlanTensor:
     """Return the runs of a line one after the other."""
     *before, runs, length = records.sizes
     return _resized(records, *before, runs * length)
 
 
-def _flat(records: Tensor) -> Tensor:
+def _flat(records: PlanTensor) -> PlanTensor:
     """Return all lines along one dimension."""
     *before, runs, length = records.sizes
     return _resized(records, math.prod(before), runs, length)
 
 
-def _resized(records: Tensor, *sizes: int) -> Tensor:
+def _resized(records: PlanTensor, *sizes: int) -> PlanTensor:
     return replace(records, sizes=sizes, strides=packed_strides(sizes))
 
 
@@ -283,7 +283,7 @@ def _stored_at_once(problem: StepProblem[Scatter]) -> ScheduledSteps | None:
 def _marked(problem: StepProblem[Scatter]) -> ScheduledSteps:
     """Return the kernels that mark the last update of each element, and store it."""
     step, target = problem.step, problem.target
-    marks = Tensor.temporary("marks", DataType.UINT32, step.output.sizes)
+    marks = PlanTensor.temporary("marks", DataType.UINT32, step.output.sizes)
     clear = Map("clear marks", Element("layout/zero", DataType.UINT32, marks.sizes), marks)
     marked = replace(step, inputs=(*step.inputs, ("marks", marks)))
     steps = (

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import WORD_BITS
-from dmlgpu.compiler.plan import Pool, Step, Tensor, constants, element
+from dmlgpu.compiler.plan import PlanTensor, Pool, Step, constants, element
 from dmlgpu.compiler.plan.windows import Windows
 from dmlgpu.compiler.rewrites.packing import UNIT
 from dmlgpu.compiler.rewrites.windows import largest_places, taken_from_places
@@ -113,5 +113,5 @@ def _is_light(windows: Windows) -> bool:
     return share_none and math.prod(axis.size for axis in windows) <= FEW_PLACES
 
 
-def _bits(tensor: Tensor) -> Tensor:
+def _bits(tensor: PlanTensor) -> PlanTensor:
     return replace(tensor, data_type=_UNSIGNED[tensor.data_type.bits])

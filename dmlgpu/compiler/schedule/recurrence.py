@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dmlgpu.compiler.plan import Recurrence, Tensor
+from dmlgpu.compiler.plan import PlanTensor, Recurrence
 from dmlgpu.compiler.rewrites.packing import UNIT, pack_tensor, packs_tensor
 from dmlgpu.compiler.schedule.gemm import CHUNK
 from dmlgpu.compiler.schedule.launch import Launch, fold
@@ -49,14 +49,14 @@ def _recurrence(step: Recurrence, target: Target) -> ScheduledSteps:
     )
 
 
-def _is_wide(weights: Tensor, output: Tensor, target: Target) -> bool:
+def _is_wide(weights: PlanTensor, output: PlanTensor, target: Target) -> bool:
     """Return whether an invocation takes four elements of a state: CPU adapters like that, GPUs where there are
     enough."""
     enough = target.profile is Profile.CPU or math.prod(output.sizes[1:]) >= UNIT * BUSY[target.profile]
     return enough and packs_tensor(weights, ROW, UNIT)
 
 
-def _rows(output: Tensor, wide: int, target: Target) -> int:
+def _rows(output: PlanTensor, wide: int, target: Target) -> int:
     """Return as many sequences at once as leave enough invocations: they read the same weights."""
     _, directions, sequences, elements = output.sizes
     rows, invocations = 1, directions * sequences * elements // wide

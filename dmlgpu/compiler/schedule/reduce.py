@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import WORD_BITS, packed_strides
-from dmlgpu.compiler.plan import Body, Reduce, Reduction, Source, Tensor
+from dmlgpu.compiler.plan import Body, PlanTensor, Reduce, Reduction, Source
 from dmlgpu.compiler.rewrites.collapse import merge_tensor, merge_tree, row_groups
 from dmlgpu.compiler.rewrites.packing import pack_source, pack_tensor, packs_source, packs_tensor, running_dimension
 from dmlgpu.compiler.rewrites.sources import computed, fold_views, is_elementwise, leaves
@@ -130,7 +130,7 @@ class _ReduceKernel:
 
     step: Reduce
     source: Source
-    output: Tensor
+    output: PlanTensor
     schedule: ReduceSchedule
     of_partials: bool = False
 
@@ -168,7 +168,7 @@ class _ReduceKernel:
     def _group(self, target: Target) -> int:
         """Return the units that an invocation of a CPU adapter lifts at once: where it reads a tensor along its row,
         walks far enough, and has float64."""
-        is_plain = isinstance(self.source, Tensor) and not self.of_partials
+        is_plain = isinstance(self.source, PlanTensor) and not self.of_partials
         is_fit = target.profile is Profile.CPU and target.has("shader-f64")
         if not (self.step.reduction.file in ABSORBING and is_plain and is_fit):
             return 0
@@ -194,7 +194,7 @@ class _ReduceKernel:
         count = self.source.sizes[-1] if self.of_partials else math.prod(self.source.sizes[axis] for axis in axes)
         return (map_launch if count <= SHORT and not walk.by_words else loop_launch)(items, target)
 
-    def _walkers(self, across: int, count: int) -> Tensor:
+    def _walkers(self, across: int, count: int) -> PlanTensor:
         """Return the walks as units of a tensor: those of neighbouring rows side by side, those of a row far apart."""
         sizes = (*self.output.sizes[:across], count, *self.output.sizes[across + 1 :])
         others = (dimension for dimension in range(len(self.source.sizes)) if dimension != across)
@@ -202,12 +202,12 @@ class _ReduceKernel:
         strides, reach = [0] * len(sizes), 1
         for dimension in (across, *reversed(tuple(others)), *partials):
             strides[dimension], reach = reach, reach * sizes[dimension]
-        return Tensor(self.output.binding, DataType.UINT32, sizes, tuple(strides))
+        return PlanTensor(self.output.binding, DataType.UINT32, sizes, tuple(strides))
 
 
 def canonical(
-    source: Source, axes: Sequence[int], output: Tensor, *, ordered: bool = True, epilogue: Body | None = None
-) -> tuple[Source, tuple[int, ...], Tensor, Body | None]:
+    source: Source, axes: Sequence[int], output: PlanTensor, *, ordered: bool = True, epilogue: Body | None = None
+) -> tuple[Source, tuple[int, ...], PlanTensor, Body | None]:
     """Return the same reduction of an element-wise tree with merged dimensions: kept ones first, reduced ones last.
 
     Args:
@@ -216,7 +216,7 @@ def canonical(
         epilogue: a tree over the output.
     """
     reduced = sorted(axes)
-    if not ordered and isinstance(source, Tensor):
+    if not ordered and isinstance(source, PlanTensor):
         reduced.sort(key=lambda axis: -abs(source.strides[axis]))
     beside = () if epilogue is None else leaves(epilogue)
     others, rows = row_groups(source.sizes, reduced, list(leaves(source)), [output, *beside])
@@ -244,7 +244,7 @@ class _ReduceUnits:
     """
 
     source: Source
-    output: Tensor
+    output: PlanTensor
     parts: int
     schedule: ReduceSchedule
     together: int
@@ -287,7 +287,7 @@ def _across(problem: ReduceProblem, across: int | None) -> ScheduledSteps | None
 
 def _outer_dimension(source: Source, axes: tuple[int, ...]) -> int | None:
     """Return the kept dimension along which neighbours in memory lie, if they lie along one."""
-    if isinstance(source, Tensor):
+    if isinstance(source, PlanTensor):
         running = running_dimension(source)
         return running if running is not None and running < axes[0] else None
     return next((d for d in reversed(range(axes[0])) if _packed(source, d) is not None), None)
@@ -295,7 +295,7 @@ def _outer_dimension(source: Source, axes: tuple[int, ...]) -> int | None:
 
 def _packed(source: Source, dimension: int) -> Source | None:
     """Return the source in units along a dimension."""
-    if isinstance(source, Tensor) and not source.strides[dimension]:
+    if isinstance(source, PlanTensor) and not source.strides[dimension]:
         return None  # one element repeated is no unit
     for lanes in (4, 2):
         if packs_source(source, dimension, lanes):
@@ -321,12 +321,12 @@ def _shares(parts: int, together: int, target: Target) -> tuple[int, int]:
     return -(-parts // together) * together, together
 
 
-def _partials(reduction: Reduction, output: Tensor, units: _ReduceUnits) -> Tensor:
+def _partials(reduction: Reduction, output: PlanTensor, units: _ReduceUnits) -> PlanTensor:
     """Return the accumulators of every row: side by side as those of them that are computed side by side."""
     sizes = (*output.sizes, units.parts)
     outermost = (*packed_strides(output.sizes), math.prod(output.sizes))
     strides = outermost if units.across is not None else packed_strides(sizes)
-    return Tensor.temporary("partial results", reduction.accumulator, sizes, strides, lanes=reduction.lanes)
+    return PlanTensor.temporary("partial results", reduction.accumulator, sizes, strides, lanes=reduction.lanes)
 
 
 # ---- sizes

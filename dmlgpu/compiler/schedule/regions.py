@@ -13,13 +13,13 @@ from dmlgpu.compiler.plan import (
     Body,
     Loop,
     Map,
+    PlanTensor,
     Reduce,
     Reduction,
     RegionAxis,
     RegionGradient,
     Sizes,
     Source,
-    Tensor,
     constants,
     element,
 )
@@ -113,12 +113,12 @@ class Shares:
         return cls(high, wide, across, count)
 
 
-def in_shares(body: Body, output: Tensor, shares: Shares) -> Iterator[tuple[str, Body, Tensor]]:
+def in_shares(body: Body, output: PlanTensor, shares: Shares) -> Iterator[tuple[str, Body, PlanTensor]]:
     """Yield label, body and output of the kernel of each share; each but the first goes on from what came of those
     before, its input ``previous``. A body's own type holds what is between the shares."""
     between = output
     if shares.count > 1 and output.data_type is not body.data_type:
-        between = Tensor.temporary("shares", body.data_type, output.sizes)
+        between = PlanTensor.temporary("shares", body.data_type, output.sizes)
     for share in range(shares.count):
         result = output if share == shares.count - 1 else between
         inputs = {**dict(body.inputs), **({"previous": between} if share else {})}
@@ -170,7 +170,7 @@ class _Gradients:
         limit = self.target.loop_limit
         return most if limit is None else max(1, min(most, limit // (2 * iterations + 2)))
 
-    def tile(self, label: str, body: Body, tile: Sizes, output: Tensor, alike: int | None = None) -> None:
+    def tile(self, label: str, body: Body, tile: Sizes, output: PlanTensor, alike: int | None = None) -> None:
         """Add a kernel whose invocations compute a whole tile each.
 
         Args:
@@ -183,13 +183,13 @@ class _Gradients:
         by = "x".join(map(str, tile))
         self.steps += kernel.because(f"an invocation computes {by} elements, from what it reads only once")
 
-    def map(self, body: Body) -> Tensor:
+    def map(self, body: Body) -> PlanTensor:
         """Add a map into a temporary tensor."""
-        stored = Tensor.temporary("map", body.data_type, body.sizes)
+        stored = PlanTensor.temporary("map", body.data_type, body.sizes)
         self.steps += schedule_step(Map("map", body, stored), self.target)
         return stored
 
-    def sum(self, source: Tensor, output: Tensor) -> None:
+    def sum(self, source: PlanTensor, output: PlanTensor) -> None:
         """Add the sum over the dimensions that a tensor has beyond the output's."""
         axes = tuple(range(output.rank, source.rank))
         results = replace(output, sizes=output.sizes + (1,) * len(axes), strides=output.strides + (0,) * len(axes))
@@ -200,7 +200,7 @@ class _Gradients:
         """Return the input that numbers each output element's largest sample; nothing for means."""
         if not self.maximum:
             return {}
-        winner = Tensor.temporary("winner", DataType.UINT64, self.gradient.sizes)
+        winner = PlanTensor.temporary("winner", DataType.UINT64, self.gradient.sizes)
         inputs = {**self.input, **self.regions}
         tile = self._channels()
         values = self.sampling.values(tile=tile[1])
@@ -209,7 +209,7 @@ class _Gradients:
             self.tile(label, share, tile, output)
         return {"winner": winner}
 
-    def add_input_gradient(self, output: Tensor) -> None:
+    def add_input_gradient(self, output: PlanTensor) -> None:
         """Add the steps in which each element of the input sums its shares of the output elements that it touches."""
         tile, across = self._summed(output.sizes)
         rows, columns = (min(BLOCK, axis.outputs) for axis in self.sampling.axes)
@@ -233,13 +233,13 @@ class _Gradients:
         values = constants(
             maximum=self.maximum, block=BLOCK, group=group, share=share, shares=shares, tile=tile[1], across=across
         )
-        summed = output if shares == 1 else Tensor.temporary("shares", FLOAT32, (*output.sizes, shares))
+        summed = output if shares == 1 else PlanTensor.temporary("shares", FLOAT32, (*output.sizes, shares))
         body = element(GRADIENT, FLOAT32, summed.sizes, portable=True, values=values, **inputs)
         self.tile("input gradient", body, (*tile, 1)[: summed.rank], summed, alike=CHANNEL)
         if shares > 1:
             self.sum(summed, output)
 
-    def _reaching(self, touched: Tensor, group: int, batches: int | None) -> Tensor:
+    def _reaching(self, touched: PlanTensor, group: int, batches: int | None) -> PlanTensor:
         """Return, as bits, which of a group of regions touch an element along an axis, in each of some batches."""
         regions, blocks, spatial = touched.sizes
         sizes = (batches or 1, -(-regions // group), blocks, spatial)
@@ -247,9 +247,9 @@ class _Gradients:
         values = constants(group=group, batches=batches is not None)
         return self.map(element(REACHING, UINT32, sizes, portable=True, values=values, **inputs))
 
-    def _places(self) -> Tensor:
+    def _places(self) -> PlanTensor:
         """Return where the largest sample of each output element lies."""
-        places = Tensor.temporary("places", DataType.UINT64, self.gradient.sizes)
+        places = PlanTensor.temporary("places", DataType.UINT64, self.gradient.sizes)
         tile = self._channels()
         inputs = {"roi": self.regions["roi"], **self.winner}
         values = self.sampling.values(tile=tile[1])
@@ -269,29 +269,29 @@ class _Gradients:
         across = min(ACROSS, sizes[-1])
         return (1, min(CHANNELS_OF_MAXIMA, sizes[CHANNEL]), 1, across), across
 
-    def _weights(self, axis: RegionAxis) -> Tensor:
+    def _weights(self, axis: RegionAxis) -> PlanTensor:
         """Return the weights of elements along an axis in the output elements of each region."""
-        weights = Tensor.temporary("weights", FLOAT32, (self.gradient.sizes[0], axis.outputs, axis.spatial))
+        weights = PlanTensor.temporary("weights", FLOAT32, (self.gradient.sizes[0], axis.outputs, axis.spatial))
         tile = min(ELEMENTS, axis.spatial)
         values = self.sampling.values(axis=axis, tile=tile)
         body = element(WEIGHTS, FLOAT32, weights.sizes, portable=True, values=values, roi=self.regions["roi"])
         self.tile("weights", body, (1, 1, tile), weights)
         return weights
 
-    def _touched(self, weights: Tensor, across: int) -> Tensor:
+    def _touched(self, weights: PlanTensor, across: int) -> PlanTensor:
         """Return, as bits, in which of a block of output elements one of some neighbours along an axis has weight."""
         regions, outputs, spatial = weights.sizes
         sizes = (regions, -(-outputs // BLOCK), -(-spatial // across))
         values = constants(block=BLOCK, across=across)
         return self.map(element(TOUCHED, UINT32, sizes, portable=True, values=values, weights=weights))
 
-    def add_region_gradient(self, output: Tensor) -> None:
+    def add_region_gradient(self, output: PlanTensor) -> None:
         """Add the steps in which each number of a region sums the shares of all its samples."""
         shares = Shares(0, 0, 1, 1) if self.maximum else self.shares
         _, channels, *outputs = self.gradient.sizes
         together = self.turns(min(channels, IN_TURN), shares.iterations)
         sizes = (*output.sizes, -(-channels // together), *outputs, shares.count)
-        parts = Tensor.temporary("parts", FLOAT32, sizes)
+        parts = PlanTensor.temporary("parts", FLOAT32, sizes)
         values = self.sampling.values(maximum=self.maximum, shares=shares, channels=together)
         inputs = {"gradient": self.gradient, **self.input, **self.regions, **self.winner}
         body = element(REGIONS, FLOAT32, sizes, portable=True, values=values, **inputs)

@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from dmlgpu.catalog.tensor_desc import WORD_BITS
-from dmlgpu.compiler.plan import Map, Tensor, View, constants, element
+from dmlgpu.compiler.plan import Map, PlanTensor, View, constants, element
 from dmlgpu.compiler.rewrites.packing import UNIT, pack_tensor, packs_tensor, running_dimension
 from dmlgpu.compiler.rewrites.resampling import (
     ANTIALIASED_SUM,
@@ -45,7 +45,7 @@ def find_upsample(step: Map, target: Target) -> ScheduledUpsample | None:
     two axes, and units let it."""
     body = step.body
     output = replace(step.output, view=View.RAW if body.moves else View.COMPUTE)
-    if body.file not in (NEAREST, LINEAR) or not isinstance(source := body.inputs[0][1], Tensor):
+    if body.file not in (NEAREST, LINEAR) or not isinstance(source := body.inputs[0][1], PlanTensor):
         return None
     if body.file == LINEAR and not (source.data_type.is_float and output.data_type.is_float):
         return None
@@ -90,7 +90,7 @@ ROWS = 4
 def find_downsample(step: Map, target: Target) -> ScheduledDownsample | None:
     """Return the step that does what a map does, if it resamples a tensor in memory, antialiased, by a whole factor
     along an axis, and units let it."""
-    if step.body.file != ANTIALIASED_SUM or not isinstance(source := step.body.inputs[0][1], Tensor):
+    if step.body.file != ANTIALIASED_SUM or not isinstance(source := step.body.inputs[0][1], PlanTensor):
         return None
     output = replace(step.output, view=View.COMPUTE)
     (axis,) = dict(step.body.constants)["axes"]
@@ -132,7 +132,7 @@ UNITS, SINGLE = 2, 4
 def find_antialiased(step: Map, target: Target) -> ScheduledSteps | None:
     """Return the kernel that does what a map does, if it resamples a tensor in memory, antialiased, and words let
     it."""
-    if step.body.file != ANTIALIASED_SUM or not isinstance(source := step.body.inputs[0][1], Tensor):
+    if step.body.file != ANTIALIASED_SUM or not isinstance(source := step.body.inputs[0][1], PlanTensor):
         return None
     output, last = replace(step.output, view=View.COMPUTE), step.output.rank - 1
     values = dict(step.body.constants)

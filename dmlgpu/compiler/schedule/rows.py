@@ -16,12 +16,12 @@ from dmlgpu.catalog.tensor_desc import WORD_BITS
 from dmlgpu.compiler.plan import (
     Body,
     Map,
+    PlanTensor,
     RegisterValue,
     Rows,
     Source,
     Stage,
     Step,
-    Tensor,
     apply,
     reduce_stage,
     row_sizes,
@@ -37,7 +37,7 @@ from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.reductions import ReduceSchedule, ScheduledRows
 from dmlgpu.compiler.target import Profile, Target
 
-_Named: TypeAlias = tuple[tuple[str, Tensor], ...]
+_Named: TypeAlias = tuple[tuple[str, PlanTensor], ...]
 
 SUBGROUP = 8
 """Invocations of a workgroup that store rows together: a subgroup, or two of half as many; or that hold them, where all
@@ -212,7 +212,7 @@ def _held_by_subgroups(problem: RowsProblem) -> ScheduledSteps | None:
     return ScheduledSteps((kernel,))
 
 
-def _why_together(body: Body, output: Tensor, axes: tuple[int, ...], walk: Walk, target: Target) -> str:
+def _why_together(body: Body, output: PlanTensor, axes: tuple[int, ...], walk: Walk, target: Target) -> str:
     """Return what is gained where the invocations of a subgroup store their rows together; empty where it is nothing,
     or cannot be done."""
     in_step = target.profile is Profile.CPU and target.has("subgroup") and is_elementwise(body)
@@ -226,11 +226,11 @@ def _why_together(body: Body, output: Tensor, axes: tuple[int, ...], walk: Walk,
 
 def _read_once(
     source: Source, body: Body, axes: tuple[int, ...], *, together: bool
-) -> tuple[Body, Tensor | RegisterValue, _Named, _Named]:
+) -> tuple[Body, PlanTensor | RegisterValue, _Named, _Named]:
     """Return the body on what is reduced, the leaf that stands for this, and the leaves that are read once for a row
     and for rows that are stored together."""
-    if isinstance(source, Tensor | RegisterValue):
-        element: Tensor | RegisterValue = source
+    if isinstance(source, PlanTensor | RegisterValue):
+        element: PlanTensor | RegisterValue = source
     else:
         same = sameness()
         element = RegisterValue("unit", source.data_type, source.sizes, lanes=source.lanes)
@@ -240,14 +240,14 @@ def _read_once(
     return body, element, fixed, shared
 
 
-def shared_leaves(body: Body, axes: tuple[int, ...]) -> list[tuple[str, Tensor]]:
+def shared_leaves(body: Body, axes: tuple[int, ...]) -> list[tuple[str, PlanTensor]]:
     """Return the tensors in memory that differ along a row, but are the same in all rows, each with a name."""
     alone = {leaf for _, leaf in fixed_leaves(body, axes)}
     shared = [leaf for _, leaf in fixed_leaves(body, range(axes[0])) if leaf not in alone]
     return [(f"shared{number}", leaf) for number, leaf in enumerate(shared)]
 
 
-def _pack(body: Body, output: Tensor, axes: tuple[int, ...], target: Target) -> tuple[Body, Tensor, int | None]:
+def _pack(body: Body, output: PlanTensor, axes: tuple[int, ...], target: Target) -> tuple[Body, PlanTensor, int | None]:
     """Return all tensors in units along the rows, or else, for invocations that take whole rows, across them; and the
     dimension of these units."""
     dimensions = [axes[-1]]

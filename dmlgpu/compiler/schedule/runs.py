@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dmlgpu.catalog.tensor_desc import WORD_BITS
-from dmlgpu.compiler.plan import Apply, Body, Element, Source, Tensor, View, row_sizes
+from dmlgpu.compiler.plan import Apply, Body, Element, PlanTensor, Source, View, row_sizes
 from dmlgpu.compiler.rewrites.sources import is_elementwise, leaves, rewrite
 from dmlgpu.compiler.schedule.launch import choose_walk, loop_launch
 from dmlgpu.compiler.schedule.steps.maps import ScheduledRuns
@@ -25,17 +25,17 @@ LONGEST_STEP = 1024
 """Bytes from one unit of a run to the next above which memory is walked badly: 4 KiB made ADD half as fast."""
 
 
-def fixed_leaves(body: Body, axes: Sequence[int]) -> list[tuple[str, Tensor]]:
+def fixed_leaves(body: Body, axes: Sequence[int]) -> list[tuple[str, PlanTensor]]:
     """Return the tensors in memory of a tree that are the same along all these dimensions, each with a name."""
 
-    def is_fixed(tensor: Tensor) -> bool:
+    def is_fixed(tensor: PlanTensor) -> bool:
         return all(tensor.strides[axis] == 0 or tensor.sizes[axis] == 1 for axis in axes)
 
     tensors = dict.fromkeys(filter(is_fixed, leaves(body)))
     return [(f"fixed{number}", tensor) for number, tensor in enumerate(tensors)]
 
 
-def find_runs(label: str, body: Body, output: Tensor, target: Target) -> ScheduledRuns | None:
+def find_runs(label: str, body: Body, output: PlanTensor, target: Target) -> ScheduledRuns | None:
     """Return the map along the runs that save most reading, of a tree already packed; None where none pays."""
     if target.profile is not Profile.CPU or output.unit_bits < WORD_BITS or not _is_computed(body):
         return None
@@ -68,7 +68,7 @@ def _is_computed(body: Body) -> bool:
     return plain and isinstance(body, Apply) and is_elementwise(body)
 
 
-def _parts(output: Tensor, axis: int, target: Target) -> int | None:
+def _parts(output: PlanTensor, axis: int, target: Target) -> int | None:
     """Return into how many equal parts runs are cut, as few as give every lane of the adapter some and keep loops below
     its limit; None where that can't be."""
     units = output.sizes[axis]
@@ -85,20 +85,20 @@ def _divisors(number: int) -> list[int]:
     return [*small, *(number // n for n in small)]
 
 
-def _split(body: Body, output: Tensor, axis: int, parts: int) -> tuple[Body, Tensor, int]:
+def _split(body: Body, output: PlanTensor, axis: int, parts: int) -> tuple[Body, PlanTensor, int]:
     """Return the same with the run's dimension as two, the number of a part and the place in it; and the latter."""
     length = output.sizes[axis] // parts
 
     def split_sizes(sizes: tuple[int, ...]) -> tuple[int, ...]:
         return (*sizes[:axis], parts, length, *sizes[axis + 1 :])
 
-    def split_tensor(tensor: Tensor) -> Tensor:
+    def split_tensor(tensor: PlanTensor) -> PlanTensor:
         stride = tensor.strides[axis]
         strides = (*tensor.strides[:axis], stride * length, stride, *tensor.strides[axis + 1 :])
         return replace(tensor, sizes=split_sizes(tensor.sizes), strides=strides)
 
     def split(source: Source) -> Source:
-        if isinstance(source, Tensor):
+        if isinstance(source, PlanTensor):
             return split_tensor(source)
         sizes = split_sizes(source.sizes)
         if isinstance(source, Element):  # an identity, as all else keeps its coordinates

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
-from dmlgpu.compiler.plan import Compact, Constants, Map, Scan, Scanning, Source, Tensor, View, apply, row_sizes
+from dmlgpu.compiler.plan import Compact, Constants, Map, PlanTensor, Scan, Scanning, Source, View, apply, row_sizes
 from dmlgpu.compiler.rewrites.collapse import merge_dimensions
 from dmlgpu.compiler.rewrites.packing import pack_tensor, packs_tensor
 from dmlgpu.compiler.rewrites.sources import identity
@@ -79,7 +79,7 @@ def _compact(step: Compact, target: Target) -> ScheduledSteps:
     return steps.because(_why(1, units, whole))
 
 
-def canonical(source: Tensor, axis: int, output: Tensor) -> tuple[Tensor, Tensor]:
+def canonical(source: PlanTensor, axis: int, output: PlanTensor) -> tuple[PlanTensor, PlanTensor]:
     """Return the same lines with merged dimensions: those across lines, in the order of the output's memory, then
     the axis."""
     across = [dimension for dimension in range(source.rank) if dimension != axis]
@@ -95,7 +95,7 @@ def canonical(source: Tensor, axis: int, output: Tensor) -> tuple[Tensor, Tensor
     )
 
 
-def _pack(source: Tensor, output: Tensor, schedule: ScanSchedule) -> tuple[Tensor, Tensor, bool]:
+def _pack(source: PlanTensor, output: PlanTensor, schedule: ScanSchedule) -> tuple[PlanTensor, PlanTensor, bool]:
     """Return both tensors in units along the lines, or else, for invocations that take whole blocks, across them."""
     axis = source.rank - 1
     dimensions = (axis, axis - 1) if schedule is ScanSchedule.SERIAL else (axis,)
@@ -118,12 +118,12 @@ class _BlockedScan:
     element: DataType
     source: Source
     axes: tuple[int, ...]
-    output: Tensor
+    output: PlanTensor
     schedule: ScanSchedule
     length: int
     blocks: int
     advance: str = STORE
-    starts: Tensor | None = None
+    starts: PlanTensor | None = None
     of_totals: bool = False
     across: bool = False
     constants: Constants = ()
@@ -139,13 +139,13 @@ class _BlockedScan:
         blocks = math.prod(self.line_sizes) * self.blocks
         is_serial = self.schedule is ScanSchedule.SERIAL
         launch = loop_launch(blocks, target) if is_serial else tree_launch(blocks, self.length, target)
-        lines = Tensor(self.output.binding, DataType.UINT32, self.line_sizes, packed_strides(self.line_sizes))
+        lines = PlanTensor(self.output.binding, DataType.UINT32, self.line_sizes, packed_strides(self.line_sizes))
         label = " ".join(part for part in parts if part)
         held, walk = units_held(self.length), choose_walk(lines)
         return ScheduledSteps((ScheduledScan(label, launch, walk=walk, held=held, **vars(self)),))
 
 
-def _in_blocks(whole: _BlockedScan, target: Target, totals: Tensor | None = None) -> ScheduledSteps:
+def _in_blocks(whole: _BlockedScan, target: Target, totals: PlanTensor | None = None) -> ScheduledSteps:
     """Return a scan as it is where a line is one block; else totals of the blocks, their scan, and the scan from there
     on.
 
@@ -161,12 +161,12 @@ def _in_blocks(whole: _BlockedScan, target: Target, totals: Tensor | None = None
     return first.scheduled("totals", target) + before + last.scheduled("from", target)
 
 
-def _block_totals(whole: _BlockedScan) -> Tensor:
+def _block_totals(whole: _BlockedScan) -> PlanTensor:
     """Make room for the accumulators of the blocks: lines along the first dimension, side by side, blocks along the
     last one."""
     lines = math.prod(whole.line_sizes) * (whole.source.lanes if whole.across else 1)
     between = (1,) * (len(whole.source.sizes) - 2)
-    return Tensor.temporary(
+    return PlanTensor.temporary(
         "totals of blocks",
         whole.scanning.accumulator,
         (lines, *between, whole.blocks),
@@ -175,7 +175,7 @@ def _block_totals(whole: _BlockedScan) -> Tensor:
     )
 
 
-def _scan_of_totals(whole: _BlockedScan, totals: Tensor, target: Target) -> _BlockedScan:
+def _scan_of_totals(whole: _BlockedScan, totals: PlanTensor, target: Target) -> _BlockedScan:
     """Return the scan that puts what lies before each block in the place of what the block adds up to."""
     scanning = replace(whole.scanning, exclusive=True, decreasing=False)
     schedule = choose_schedule(totals, totals, target)
@@ -260,7 +260,7 @@ SCAN_SCHEDULES: tuple[Candidate[ScanProblem, ScanSchedule], ...] = (
 """The schedules of scans, in the order in which they are tried."""
 
 
-def choose_schedule(source: Tensor, output: Tensor, target: Target) -> ScanSchedule:
+def choose_schedule(source: PlanTensor, output: PlanTensor, target: Target) -> ScanSchedule:
     """Return who takes a block of a line along the last dimension."""
     stride = max(source.strides[-1], output.strides[-1])
     return first_fitting(SCAN_SCHEDULES, ScanProblem(source.sizes[-1], stride, target))

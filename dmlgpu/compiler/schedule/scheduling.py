@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import NotSupported
-from dmlgpu.compiler.plan import MOST_KERNELS, Allocation, Binding, Map, Plan, Repeat, Role, Step, Tensor, View
+from dmlgpu.compiler.plan import MOST_KERNELS, Allocation, Map, Plan, PlanBinding, PlanTensor, Repeat, Role, Step, View
 from dmlgpu.compiler.plan.parts import read, replace_parts, tensors, written
 from dmlgpu.compiler.rewrites.sources import identity
 from dmlgpu.compiler.schedule.memory import MemoryLayout, Use, lay_out, lay_out_persistent, least_size
@@ -85,19 +85,19 @@ def _keep_owned(steps: ScheduledSteps, inputs: Sequence[TensorDesc | None], targ
         if desc is None or not desc.owned_by_dml or number not in read:
             continue
         words = (desc.byte_size // 4,)
-        source = Tensor(Binding(Role.INPUT, number), DataType.UINT32, words, (1,), View.RAW)
-        place = Tensor.persistent("owned input", DataType.UINT32, words)
+        source = PlanTensor(PlanBinding(Role.INPUT, number), DataType.UINT32, words, (1,), View.RAW)
+        place = PlanTensor.persistent("owned input", DataType.UINT32, words)
         owned[number] = place.binding.index
         copies += schedule_step(Map(f"own input {number}", identity(source), place), target)
 
-    def moved(binding: Binding) -> Binding:
+    def moved(binding: PlanBinding) -> PlanBinding:
         if binding.role is not Role.INPUT or binding.index not in owned:
             return binding
         return replace(binding, role=Role.PERSISTENT, index=owned[binding.index])
 
     if not owned:
         return steps
-    redirected = tuple(replace_parts(step, Binding, moved) for step in steps.steps)
+    redirected = tuple(replace_parts(step, PlanBinding, moved) for step in steps.steps)
     return ScheduledSteps(redirected, steps.initialization) + copies.as_initialization
 
 

@@ -12,9 +12,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from dmlgpu.compiler.plan import Affine, Binding, Body, Contract, Map, Reduce, Rows, Scan, Sizes, Source, Step, Tensor
+from dmlgpu.compiler.plan import (
+    Affine,
+    Body,
+    Contract,
+    Map,
+    PlanBinding,
+    PlanTensor,
+    Reduce,
+    Rows,
+    Scan,
+    Sizes,
+    Source,
+    Step,
+)
 from dmlgpu.compiler.plan.parts import replace_parts, tensors
-from dmlgpu.compiler.rewrites.sources import identity
+from dmlgpu.compiler.rewrites.sources import fold_views, identity
 from dmlgpu.compiler.rewrites.spaces import reindex
 from dmlgpu.compiler.target import MAX_SLOTS, Target
 
@@ -28,7 +41,7 @@ ALIGNMENT = 16
 """Bytes between the places where a binding may start: those of a tensor's, so that every unit stays aligned."""
 
 
-def tightened(tensor: Tensor) -> Tensor:
+def tightened(tensor: PlanTensor) -> PlanTensor:
     """Return the same elements, in a binding that starts less than 16 bytes before the first of them in memory."""
     first = tensor.offset + sum(
         (size - 1) * stride for size, stride in zip(tensor.sizes, tensor.strides, strict=True) if stride < 0
@@ -55,47 +68,67 @@ def in_parts(step: Step, target: Target) -> tuple[Step, ...]:
     def fits_bindings(part: Step) -> bool:
         return max(_bound(part).values()) <= limit
 
-    whole = (step,)
-    parts = whole if isinstance(step, Contract) else _split(step, fits_bindings)
+    parts: tuple[Step, ...] = (step,)
+    if not isinstance(step, Contract):
+        for dimension in _dimensions(step)[:1]:
+            step = _part(step, (dimension, 0, _output(step).sizes[dimension]))  # all of it, bound tightly
+        parts = (step,) if fits_bindings(step) else _split(step, fits_bindings)
     if len(parts) > 1 or fits_slots(step):
         return parts
     return _split(step, fits_slots)
 
 
 def _split(step: Step, fits: Callable[[Step], bool]) -> tuple[Step, ...]:
-    """Return parts of a step that fit, along as few dimensions as possible; itself if there are none."""
-    for dimension in _dimensions(step):
+    """Return the fewest parts of a step that fit, along one dimension or two; itself if there are none."""
+    dimensions = _dimensions(step)
+    smallest = step
+    for dimension in dimensions:
+        smallest = _part(smallest, (dimension, 0, 1))
+    if not fits(smallest):
+        return (step,)
+    for dimension in dimensions:
         parts = _along(step, dimension, fits)
         if parts is not None:
             return parts
+    for dimension in dimensions:
+        if _output(step).sizes[dimension] > MOST_PARTS // 2:
+            continue
+        slices = _slices(step, dimension, 1)
+        for other in _dimensions(slices[0]):
+            first = _along(slices[0], other, fits)
+            if first is not None and len(slices) * len(first) <= MOST_PARTS:
+                inner = [_along(each, other, fits) for each in slices]
+                return tuple(itertools.chain(*(parts or () for parts in inner))) if all(inner) else (step,)
     return (step,)
 
 
 def _along(step: Step, dimension: int, fits: Callable[[Step], bool]) -> tuple[Step, ...] | None:
-    """Return the fewest parts along a dimension that fit; where single slices do not, these split further."""
+    """Return the fewest parts along a dimension that fit; None if there are none."""
     size, count = _output(step).sizes[dimension], 2
     while count <= MOST_PARTS:
-        length = -(-size // min(count, size))
-        parts = [_part(step, (dimension, start, min(length, size - start))) for start in range(0, size, length)]
+        parts = _slices(step, dimension, -(-size // min(count, size)))
         if all(map(fits, parts)):
-            return tuple(parts)
-        if length == 1:
-            split = [(part,) if fits(part) else _split(part, fits) for part in parts]
-            fit = sum(map(len, split)) <= MOST_PARTS and all(len(some) > 1 or fits(some[0]) for some in split)
-            return tuple(itertools.chain(*split)) if fit else None
+            return parts
+        if count >= size:
+            return None
         count *= 2
     return None
 
 
-def _bound(step: Step) -> dict[Binding, int]:
+def _slices(step: Step, dimension: int, length: int) -> tuple[Step, ...]:
+    size = _output(step).sizes[dimension]
+    return tuple(_part(step, (dimension, start, min(length, size - start))) for start in range(0, size, length))
+
+
+def _bound(step: Step) -> dict[PlanBinding, int]:
     """Return the bytes that a step binds of each resource."""
-    bound: dict[Binding, int] = {}
+    bound: dict[PlanBinding, int] = {}
     for tensor in tensors(step):
         bound[tensor.binding] = max(bound.get(tensor.binding, 0), tensor.reach)
     return bound
 
 
-def _output(step: Step) -> Tensor:
+def _output(step: Step) -> PlanTensor:
     match step:
         case Map() | Reduce() | Rows() | Scan() | Contract():
             return step.output
@@ -129,7 +162,7 @@ def _keeps_neighbours(step: Step) -> bool:
     return isinstance(step, Map | Contract)
 
 
-def _has_own_words(output: Tensor, axis: int) -> bool:
+def _has_own_words(output: PlanTensor, axis: int) -> bool:
     """Return whether slices along an axis lie apart in memory, in words of their own."""
     stride = abs(output.strides[axis])
     others = (
@@ -142,7 +175,7 @@ def _has_own_words(output: Tensor, axis: int) -> bool:
 
 def _part(step: Step, cut: Cut) -> Step:
     """Return what a step computes of a part of its output, bound near what it reads and writes."""
-    return replace_parts(_cut(step, cut), Tensor, tightened)
+    return replace_parts(_cut(step, cut), PlanTensor, tightened)
 
 
 @functools.singledispatch
@@ -207,7 +240,8 @@ def _seen(source: Source, cut: Cut) -> Source:
     """Return a source over a part of its space."""
     dimension, start, count = cut
     rank = len(source.sizes)
-    return reindex(source, _with(source.sizes, dimension, count), Affine.box(_with((0,) * rank, dimension, start)))
+    first = Affine.box(_with((0,) * rank, dimension, start))
+    return fold_views(reindex(source, _with(source.sizes, dimension, count), first))
 
 
 def _seen_body(body: Body, cut: Cut) -> Body:
@@ -215,7 +249,7 @@ def _seen_body(body: Body, cut: Cut) -> Body:
     return seen if isinstance(seen, Body) else identity(seen)
 
 
-def _view(tensor: Tensor, cut: Cut) -> Tensor:
+def _view(tensor: PlanTensor, cut: Cut) -> PlanTensor:
     dimension, start, count = cut
     sizes = _with(tensor.sizes, dimension, count)
     return replace(tensor, sizes=sizes, offset=tensor.offset + start * tensor.strides[dimension])

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.compiler.plan import Body, RegisterValue, Sizes, Source, Tensor, apply
+from dmlgpu.compiler.plan import Body, PlanTensor, RegisterValue, Sizes, Source, apply
 from dmlgpu.compiler.plan.windows import WindowAxis, Windows
 from dmlgpu.compiler.rewrites.packing import (
     UNIT,
@@ -42,7 +42,7 @@ def tiles(
     body: Body,
     tile: Sizes,
     epilogue: Body,
-    output: Tensor,
+    output: PlanTensor,
     *,
     target: Target,
     launch: Callable[[int, Target], Launch] = tile_launch,
@@ -65,7 +65,7 @@ def tiles(
     return ScheduledSteps((ScheduledTiles(label, launch(walk.count, target), output, body, tile, epilogue, walk),))
 
 
-def _walk(tile: Sizes, output: Tensor, first: int | None) -> Walk:
+def _walk(tile: Sizes, output: PlanTensor, first: int | None) -> Walk:
     """Return the order of the tiles: neighbours along the first dimension side by side, then neighbours in memory."""
     units = (*tile[:-1], tile[-1] // output.lanes)
     sizes = tuple(-(-size // count) for size, count in zip(output.sizes, units, strict=True))

@@ -19,17 +19,17 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.plan import (
     MOST_KERNELS,
-    Binding,
     Body,
     Contract,
     Map,
+    PlanBinding,
+    PlanTensor,
     Product,
     Recurrence,
     RecurrentLayer,
     Repeat,
     Space,
     Step,
-    Tensor,
     View,
     apply,
     constants,
@@ -107,14 +107,14 @@ class _Unrolled:
             )
         return -(-count // parts)
 
-    def _weights(self) -> Tensor:
+    def _weights(self) -> PlanTensor:
         """Return the recurrent weights, copied into a better layout where that pays."""
         weights = self.layer.recurrence
         gates, _, elements, _ = weights.sizes
         if self.layer.time_steps < LEAST_REUSE or 4 * math.prod(weights.sizes) > self.target.max_binding_size:
             return weights
         square = elements * elements
-        laid = Tensor.temporary("weights", FLOAT32, weights.sizes, (square, gates * square, 1, elements))
+        laid = PlanTensor.temporary("weights", FLOAT32, weights.sizes, (square, gates * square, 1, elements))
         self.steps.append(Map("lay out weights", as_type(weights, FLOAT32), laid))
         return laid
 
@@ -131,7 +131,7 @@ class _Unrolled:
             body = element(LASTS, lasting.data_type, lasting.sizes, values=values, lengths=layer.lengths)
             self.steps.append(Map("sequences that last", body, lasting))
 
-    def _run(self, first: int, count: int, weights: Tensor) -> None:
+    def _run(self, first: int, count: int, weights: PlanTensor) -> None:
         """Add some time steps, and before them what they share."""
         layer = self.layer
         for direction in range(len(layer.backward)):
@@ -144,14 +144,14 @@ class _Unrolled:
         advances = tuple((series.at(at).binding, 4 * series.block) for series, at in moving)
         self.steps.append(Repeat("steps", steps, count, advances))
 
-    def _from(self, kernel: Recurrence, first: int, weights: Tensor, direction: int) -> Recurrence:
+    def _from(self, kernel: Recurrence, first: int, weights: PlanTensor, direction: int) -> Recurrence:
         """Return a kernel of the first time step as one of another, with weights as they are laid out."""
         own = replace(weights, sizes=kernel.weights.sizes, offset=weights.offset + direction * weights.strides[1])
         lasts = self.layer.lasts
         if lasts is None or first == 0:
             return replace(kernel, weights=own)
         before, now = lasts.at(0).binding, lasts.at(first).binding
-        moved: Recurrence = replace_parts(kernel, Binding, lambda binding: now if binding == before else binding)
+        moved: Recurrence = replace_parts(kernel, PlanBinding, lambda binding: now if binding == before else binding)
         return replace(moved, weights=own)
 
     def _multiply_inputs(self, first: int, count: int, direction: int) -> None:
@@ -166,7 +166,7 @@ class _Unrolled:
         sums = stepped(self.layer.sums[direction], output.sizes, (0, 0, 0), (1, 1, 1))
         self.steps.append(Contract("", product, sums, output))
 
-    def _inputs(self, first: int, count: int, direction: int) -> Tensor:
+    def _inputs(self, first: int, count: int, direction: int) -> PlanTensor:
         """Return the inputs of some time steps over (time step, sequence, element), in the order of execution."""
         inputs, last = self.layer.input, self.layer.time_steps - 1
         _, step, *strides = inputs.strides
@@ -188,7 +188,7 @@ class _Unrolled:
             body = self._while_lasting(state, first, direction, output.data_type)
             self.steps.append(Map("output sequence", body, output, keeps_neighbours=output.sizes != whole.sizes))
 
-    def _while_lasting(self, state: Tensor, first: int, direction: int, data_type: DataType) -> Body:
+    def _while_lasting(self, state: PlanTensor, first: int, direction: int, data_type: DataType) -> Body:
         """Return the hidden states of time steps, 0 where the sequence is over."""
         if self.layer.lasts is None:
             return as_type(state, data_type)

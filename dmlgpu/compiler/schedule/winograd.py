@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.compiler.plan import Body, Contract, Convolution, Product, Sizes, Space, Tensor, constants, element
+from dmlgpu.compiler.plan import Body, Contract, Convolution, PlanTensor, Product, Sizes, Space, constants, element
 from dmlgpu.compiler.rewrites.packing import UNIT, pack_tensor, packs_tensor
 from dmlgpu.compiler.schedule.gemm_choice import Shape, expected_cost
 from dmlgpu.compiler.schedule.scheduling import schedule_step
@@ -176,7 +176,7 @@ def winograd_pays(convolution: Convolution, target: Target, tile: int) -> bool:
 
 
 def winograd_steps(
-    convolution: Convolution, epilogue: Body, output: Tensor, target: Target, tile: int
+    convolution: Convolution, epilogue: Body, output: PlanTensor, target: Target, tile: int
 ) -> ScheduledSteps:
     """Return the steps that compute a convolution that fits.
 
@@ -188,8 +188,10 @@ def winograd_steps(
         tile: 2 or 4.
     """
     sides = _Sides.of(convolution, tile)
-    filters = (Tensor.persistent if convolution.filter_owned else Tensor.temporary)("filters", FLOAT32, sides.filters)
-    patches = Tensor.temporary("patches", FLOAT32, sides.patches)
+    filters = (PlanTensor.persistent if convolution.filter_owned else PlanTensor.temporary)(
+        "filters", FLOAT32, sides.filters
+    )
+    patches = PlanTensor.temporary("patches", FLOAT32, sides.patches)
     c, a = sides.columns, sides.patch**2
     patches = replace(patches, strides=(c, sides.channels * a * c, a * c, 1))
     product, results = _product(sides, filters, patches, target)
@@ -202,7 +204,7 @@ def winograd_steps(
     )
 
 
-def _filters(convolution: Convolution, sides: _Sides, filters: Tensor, target: Target) -> ScheduledSteps:
+def _filters(convolution: Convolution, sides: _Sides, filters: PlanTensor, target: Target) -> ScheduledSteps:
     rows = tuple(map(terms, TRANSFORMS[sides.tile].filter))
     values = constants(rows=rows, outputs=sides.outputs)
     body = element(FILTERS, FLOAT32, filters.sizes, portable=True, values=values, taps=convolution.filter)
@@ -211,7 +213,7 @@ def _filters(convolution: Convolution, sides: _Sides, filters: Tensor, target: T
     )
 
 
-def _patches(convolution: Convolution, sides: _Sides, patches: Tensor, target: Target) -> ScheduledSteps:
+def _patches(convolution: Convolution, sides: _Sides, patches: PlanTensor, target: Target) -> ScheduledSteps:
     vertical, horizontal = convolution.windows
     side_by_side = _side_by_side(sides, target)
     source, across = packed_patch(convolution.input, horizontal, sides.tile * side_by_side, target)
@@ -238,7 +240,7 @@ def _side_by_side(sides: _Sides, target: Target) -> int:
     return UNIT if target.profile is Profile.CPU and sides.across % UNIT == 0 else 1
 
 
-def _product(sides: _Sides, filters: Tensor, patches: Tensor, target: Target) -> tuple[Contract, Tensor]:
+def _product(sides: _Sides, filters: PlanTensor, patches: PlanTensor, target: Target) -> tuple[Contract, PlanTensor]:
     """Return the products, and their results by outputs and tiles.
 
     Rows are the outputs and columns the tiles, or the other way round where that promises to be faster.
@@ -248,7 +250,7 @@ def _product(sides: _Sides, filters: Tensor, patches: Tensor, target: Target) ->
     rows, columns = (count, outputs) if turned else (outputs, count)
     a, b = (patches, filters) if turned else (filters, patches)
     space = Space(sides.results[:2], (rows,), (columns,), (sides.channels,))
-    results = Tensor.temporary("results", FLOAT32, (*sides.results[:2], rows, columns))
+    results = PlanTensor.temporary("results", FLOAT32, (*sides.results[:2], rows, columns))
     product = Contract("", Product(space, _turned(a), b, FLOAT32), unchanged(FLOAT32, results.sizes), results)
     return product, _turned(results) if turned else results
 
@@ -258,7 +260,7 @@ def _cost(sides: _Sides, rows: int, columns: int, target: Target) -> float:
     return expected_cost(Shape(sides.patch**2 * sides.groups, rows, columns, sides.channels), target)
 
 
-def _turned(matrices: Tensor) -> Tensor:
+def _turned(matrices: PlanTensor) -> PlanTensor:
     """Return a tensor of matrices with rows and columns exchanged."""
     first, second, rows, columns = range(4)
     order = (first, second, columns, rows)
@@ -266,7 +268,7 @@ def _turned(matrices: Tensor) -> Tensor:
     return replace(matrices, sizes=sizes, strides=strides)
 
 
-def _results(sides: _Sides, results: Tensor, epilogue: Body, output: Tensor, target: Target) -> ScheduledSteps:
+def _results(sides: _Sides, results: PlanTensor, epilogue: Body, output: PlanTensor, target: Target) -> ScheduledSteps:
     last = results.rank - 1
     side_by_side = _side_by_side(sides, target) if packs_tensor(results, last, UNIT) else 1
     values = constants(

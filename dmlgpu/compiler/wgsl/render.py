@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from dmlgpu.common.errors import NotSupported
-from dmlgpu.compiler.plan import Allocation, Binding
+from dmlgpu.compiler.plan import Allocation, PlanBinding
 from dmlgpu.compiler.plan.parts import signature
-from dmlgpu.compiler.program import Copy, Kernel, Program, Slot
+from dmlgpu.compiler.program import Copy, Program, RenderedKernel, Slot
 from dmlgpu.compiler.schedule.memory import MemoryLayout
 from dmlgpu.compiler.schedule.steps.base import AnyScheduled, Schedule, Scheduled, ScheduledRepeat
 from dmlgpu.compiler.target import MAX_SLOTS, Target
@@ -18,7 +18,7 @@ from dmlgpu.compiler.wgsl.spreading import Part, parts_of, slots_of, spread
 from dmlgpu.compiler.wgsl.steps import render_step
 from dmlgpu.compiler.wgsl.writer import ShaderWriter
 
-Rendered: TypeAlias = tuple[str, tuple[Binding, ...], tuple[Part, ...]]
+Rendered: TypeAlias = tuple[str, tuple[PlanBinding, ...], tuple[Part, ...]]
 """Text, and in the order of the slots what each binds: a resource, and the part of it."""
 
 
@@ -45,7 +45,7 @@ def render(schedule: Schedule) -> Program:
     )
 
 
-def _kernels(schedule: Schedule, step: AnyScheduled, texts: _Texts) -> Iterator[Kernel]:
+def _kernels(schedule: Schedule, step: AnyScheduled, texts: _Texts) -> Iterator[RenderedKernel]:
     """Yield the kernels of a step, turn after turn."""
     repeat = step if isinstance(step, ScheduledRepeat) else ScheduledRepeat((step,), 1, ())
     advances = dict(repeat.advances)
@@ -57,10 +57,10 @@ def _kernels(schedule: Schedule, step: AnyScheduled, texts: _Texts) -> Iterator[
                 _slot(binding, part, turn * advances.get(binding, 0), schedule.memory)
                 for binding, part in zip(bindings, parts, strict=True)
             )
-            yield Kernel(label, text, slots, kernel.launch.grid, copy=_copy(kernel, bindings))
+            yield RenderedKernel(label, text, slots, kernel.launch.grid, copy=_copy(kernel, bindings))
 
 
-def _copy(step: Scheduled, bindings: Sequence[Binding]) -> Copy | None:
+def _copy(step: Scheduled, bindings: Sequence[PlanBinding]) -> Copy | None:
     """Return a step that copies words, and does nothing else, as a copy between its slots."""
     source = step.copied
     if source is None:
@@ -75,7 +75,7 @@ class _Texts:
 
     def __init__(self, target: Target, doubles: bool):
         self._target, self._doubles = target, doubles
-        self._rendered: dict[Hashable, tuple[Rendered, tuple[Binding, ...]]] = {}
+        self._rendered: dict[Hashable, tuple[Rendered, tuple[PlanBinding, ...]]] = {}
 
     def of(self, step: Scheduled) -> Rendered:
         """Return what is rendered for a step."""
@@ -113,7 +113,7 @@ def _rendered(step: Scheduled, target: Target, doubles: bool) -> Rendered:
     )
 
 
-def _slot(binding: Binding, part: Part, moved: int, memory: MemoryLayout) -> Slot:
+def _slot(binding: PlanBinding, part: Part, moved: int, memory: MemoryLayout) -> Slot:
     offset = binding.offset + moved + part.offset
     if isinstance(binding.index, Allocation):
         return Slot(binding.role, 0, memory.offset(binding) + offset, part.size, part.is_continued)

@@ -13,7 +13,7 @@ from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.aliasing import known_bindings
 from dmlgpu.compiler.plan import Role
-from dmlgpu.compiler.program import Bindings, Kernel, Program, Slot
+from dmlgpu.compiler.program import Bindings, Program, RenderedKernel, Slot
 from dmlgpu.compiler.wgsl import templates
 
 WORDS: Final = {"u32": 1, "atomic<u32>": 1, "vec2<u32>": 2, "u64": 2, "vec4<u32>": 4, "vec2<u64>": 4, "vec4<u64>": 8}
@@ -124,13 +124,13 @@ shared_texts: Final[Cache[tuple[str, Bindings, Bindings, frozenset[tuple[int, in
 def share_known(program: Program) -> Program:
     """Return the program with one binding for slots that meet wherever its resources lie."""
 
-    def shared(kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
+    def shared(kernels: tuple[RenderedKernel, ...]) -> tuple[RenderedKernel, ...]:
         return tuple(share(program.operator, kernel, known_bindings(kernel.slots)) for kernel in kernels)
 
     return replace(program, kernels=shared(program.kernels), initialization=shared(program.initialization))
 
 
-def share(operator: str, kernel: Kernel, bindings: Bindings) -> Kernel:
+def share(operator: str, kernel: RenderedKernel, bindings: Bindings) -> RenderedKernel:
     """Return the kernel with these bindings: its own ones and more slots that share.
 
     Raises:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import NotSupported
-from dmlgpu.compiler.plan import Tensor, View
+from dmlgpu.compiler.plan import PlanTensor, View
 from dmlgpu.compiler.rewrites.packing import PackedTensor
 from dmlgpu.compiler.target import Target
 
@@ -133,7 +133,7 @@ class TensorAccess:
         return {64: 1, 128: 2}.get(self.unit_bits, 0)
 
 
-def access(tensor: Tensor, target: Target, portable: bool = False) -> TensorAccess:
+def access(tensor: PlanTensor, target: Target, portable: bool = False) -> TensorAccess:
     """Return how a kernel for ``target`` accesses a tensor."""
     kind = Scalar.U32 if tensor.view is not View.COMPUTE else scalar_of(tensor.data_type, target, portable)
     splat = isinstance(tensor, PackedTensor) and tensor.broadcast

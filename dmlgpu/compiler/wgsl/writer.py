@@ -11,7 +11,18 @@ from typing import Any
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import WORD_BITS
 from dmlgpu.common.errors import NotSupported
-from dmlgpu.compiler.plan import AffineView, Apply, Binding, Body, Lookup, RegisterValue, Source, Tensor, View, Virtual
+from dmlgpu.compiler.plan import (
+    AffineView,
+    Apply,
+    Body,
+    Lookup,
+    PlanBinding,
+    PlanTensor,
+    RegisterValue,
+    Source,
+    View,
+    Virtual,
+)
 from dmlgpu.compiler.rewrites.packing import is_paired
 from dmlgpu.compiler.schedule.steps.base import Scheduled
 from dmlgpu.compiler.target import Target
@@ -53,7 +64,7 @@ _BETWEEN = {
 class BoundBuffer:
     """One storage variable of a kernel: a resource, seen in blocks of one width."""
 
-    binding: Binding
+    binding: PlanBinding
     block: str
 
 
@@ -93,13 +104,13 @@ class ShaderWriter:
 
     # ---- tensors in memory
 
-    def _slot(self, tensor: Tensor, block: str) -> int:
+    def _slot(self, tensor: PlanTensor, block: str) -> int:
         buffer = BoundBuffer(tensor.binding, block)
         if buffer not in self.buffers:
             self.buffers.append(buffer)
         return self.buffers.index(buffer)
 
-    def _address(self, name: str, tensor: Tensor, a: TensorAccess, block: str) -> dict[str, Any]:
+    def _address(self, name: str, tensor: PlanTensor, a: TensorAccess, block: str) -> dict[str, Any]:
         """Return the template values that say where the units of a tensor lie."""
         terms = [
             (dimension, stride % MODULUS)
@@ -118,7 +129,7 @@ class ShaderWriter:
             "unit_bits": a.unit_bits,
         }
 
-    def load(self, name: str, tensor: Tensor, portable: bool = False) -> str:
+    def load(self, name: str, tensor: PlanTensor, portable: bool = False) -> str:
         """Return the accessor of an input: ``<name>_load``, which gives two units where they are paired, or
         ``<name>_index`` for indices."""
         a = access(tensor, self.target, portable)
@@ -129,7 +140,7 @@ class ShaderWriter:
         file = "access/load_pair" if is_paired(tensor) else "access/load"
         return templates.render(file, decoded=decode(a), **values)
 
-    def words(self, name: str, tensor: Tensor, *counts: int) -> str:
+    def words(self, name: str, tensor: PlanTensor, *counts: int) -> str:
         """Return ``<name>_words<count>``, which read so many words at once, for an input of units below a word whose
         accessor is there already."""
         count = WORD_BITS // tensor.unit_bits
@@ -142,19 +153,19 @@ class ShaderWriter:
             last=tensor.reach * 8 // WORD_BITS - 1,
         )
 
-    def doubles(self, name: str, tensor: Tensor) -> str:
+    def doubles(self, name: str, tensor: PlanTensor) -> str:
         """Return ``<name>_doubles``, which reads 16 neighbouring bytes, for a tensor of bytes; for adapters with 64-bit
         integers."""
         values = self._address(name, tensor, access(tensor, self.target), "u64") | {"shift": 1}
         return templates.render("access/doubles_at", count=8, last=tensor.reach // 8 - 1, **values)
 
-    def wide_store(self, tensor: Tensor) -> tuple[str, dict[str, Any]]:
+    def wide_store(self, tensor: PlanTensor) -> tuple[str, dict[str, Any]]:
         """Return the place of an output of bytes that is written in blocks of 16, and the template values that
         schedules need of it; for adapters with 64-bit integers."""
         values = self._address("output", tensor, access(tensor, self.target), "vec2<u64>") | {"shift": 2}
         return templates.render("access/types", **values) + templates.render("access/place", **values), values
 
-    def store(self, tensor: Tensor, portable: bool = False, atomic: bool = False) -> tuple[str, dict[str, Any]]:
+    def store(self, tensor: PlanTensor, portable: bool = False, atomic: bool = False) -> tuple[str, dict[str, Any]]:
         """Return the accessor of the output, and the template values that schedules need of it."""
         a = access(tensor, self.target, portable)
         block = PAIR if is_paired(tensor) else a.block
@@ -188,7 +199,7 @@ class ShaderWriter:
 
     def source(self, name: str, source: Source, raw: bool, portable: bool) -> str:
         """Return the accessor of a source, in memory or virtual."""
-        if isinstance(source, Tensor):
+        if isinstance(source, PlanTensor):
             return self.load(name, source, portable)
         if isinstance(source, RegisterValue):
             raise TypeError(f"{source.name} is held in registers, where only element-wise bodies find it")
@@ -284,7 +295,7 @@ class ShaderWriter:
         text = templates.render("access/epilogue", values=region.values, result=result, product=product)
         return "".join(region.accessors) + text
 
-    def element_of(self, body: Body, arguments: Mapping[Tensor | RegisterValue, str]) -> str:
+    def element_of(self, body: Body, arguments: Mapping[PlanTensor | RegisterValue, str]) -> str:
         """Return text that defines ``element(at, ...)`` for an element-wise tree, with more arguments: the units, in
         float32, of some of its leaves, under these names."""
         region = _RegionWriter(self, raw=False, arguments=arguments)
@@ -293,7 +304,7 @@ class ShaderWriter:
         text = templates.render("access/region", parameters=parameters, values=region.values, result=result)
         return "".join(region.accessors) + text
 
-    def elements(self, bodies: Sequence[Body], arguments: Mapping[Tensor | RegisterValue, str]) -> str:
+    def elements(self, bodies: Sequence[Body], arguments: Mapping[PlanTensor | RegisterValue, str]) -> str:
         """Return text that defines ``elements(at, ...)``: the same for several trees at once, with an array of their
         units."""
         region = _RegionWriter(self, raw=False, arguments=arguments)
@@ -302,7 +313,7 @@ class ShaderWriter:
         text = templates.render("access/elements", parameters=parameters, values=region.values, results=results)
         return "".join(region.accessors) + text
 
-    def _parameters(self, arguments: Mapping[Tensor | RegisterValue, str], lanes: int) -> list[tuple[str, str]]:
+    def _parameters(self, arguments: Mapping[PlanTensor | RegisterValue, str], lanes: int) -> list[tuple[str, str]]:
         """Return the names and types of units, of so many lanes, that a region gets as arguments."""
         return [
             (name, vector(scalar_of(leaf.data_type, self.target, portable=True), lanes))
@@ -338,7 +349,9 @@ class ShaderWriter:
 class _RegionWriter:
     """The values of one region, in the order they are computed."""
 
-    def __init__(self, writer: ShaderWriter, raw: bool, arguments: Mapping[Tensor | RegisterValue, str] | None = None):
+    def __init__(
+        self, writer: ShaderWriter, raw: bool, arguments: Mapping[PlanTensor | RegisterValue, str] | None = None
+    ):
         self.writer, self.raw, self.arguments = writer, raw, arguments or {}
         self.accessors: list[str] = []
         self.values: list[tuple[str, str]] = []
@@ -366,7 +379,7 @@ class _RegionWriter:
             source.name
             if isinstance(source, RegisterValue)
             else self.arguments.get(source)
-            if isinstance(source, Tensor)
+            if isinstance(source, PlanTensor)
             else None
         )
         if argument is not None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dmlgpu.compiler import wgsl
 from dmlgpu.compiler.plan import Role
-from dmlgpu.compiler.program import Kernel, Program, Slot
+from dmlgpu.compiler.program import Program, RenderedKernel, Slot
 from dmlgpu.compiler.wgsl.linker import link
 from dmlgpu.runtime.executor import Range, Resources, ShaderBackend
 
@@ -262,7 +262,7 @@ class FunctionRun:
         grid = (min(groups, ROW), -(-groups // ROW), 1)
         slots = tuple(Slot(Role.INPUT, number, 0, self.size) for number in range(len(self._ranges)))
         text = kernel(function, len(operands), units, immediates, prelude)
-        shader = Kernel(function, text, slots, grid)
+        shader = RenderedKernel(function, text, slots, grid)
         program = Program(function, (shader,), immediates=immediates)
         self.kernels = program.summaries
         self._work = backend.prepare(program).bind(Resources(tuple(self._ranges), ()))

@@ -16,7 +16,7 @@ from dmlgpu.common.errors import InvalidArgument, NotSupported, ShaderError
 from dmlgpu.compiler import aliasing
 from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.plan import Role
-from dmlgpu.compiler.program import Kernel, Slot
+from dmlgpu.compiler.program import RenderedKernel, Slot
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.compiler.wgsl import linker, templates
 from dmlgpu.compiler.wgsl.sharing import share, shared_texts
@@ -86,7 +86,7 @@ def shaders(name: str, target: Target) -> tuple[str, ...]:
     return tuple(kernel.wgsl for kernel in _kernels_of(case_of(name).desc, target))
 
 
-def _kernels_of(desc: OperatorDesc, target: Target) -> tuple[Kernel, ...]:
+def _kernels_of(desc: OperatorDesc, target: Target) -> tuple[RenderedKernel, ...]:
     try:
         program = compiler.compile_operator(desc, target)
     except NotSupported:

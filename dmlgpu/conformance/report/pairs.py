@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dmlgpu.conformance.drivers.pairwise import AdapterPair, Agreement, Comparison
-from dmlgpu.conformance.running.outcome import bound_text, counted
+from dmlgpu.conformance.running.outcome import counted, error_text
 
 
 @dataclass(frozen=True)
@@ -124,6 +124,6 @@ def difference(pair: AdapterPair) -> str:
     output, *position = apart.worst
     return (
         f"{apart.wrong:,} of {counted(apart.elements, 'element')}; the worst, at {position} of output {output}: "
-        f"{' and '.join(apart.values)}; {bound_text(apart.of_bound)}, at most {apart.max_ulp:.3g} ULP, "
-        f"allowed {apart.allowed:.3g} ({pair.tolerance})"
+        f"{' and '.join(apart.values)}; "
+        f"{error_text(apart.of_bound, apart.max_ulp, apart.allowed, pair.tolerance)}"
     )

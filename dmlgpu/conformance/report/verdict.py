@@ -8,10 +8,15 @@ from functools import cached_property
 
 from dmlgpu.conformance.report.model import Report, kind_of
 from dmlgpu.conformance.report.pairs import PairReport
+from dmlgpu.conformance.report.suspects import ShaderCounts, Suspect, simplest, sorts_text
 from dmlgpu.conformance.running.outcome import Outcome, Status, counted
 
 NAMES = 3
 """Runs, and operators of each, that are named; of others it is said how many there are."""
+
+
+NO_OPERATORS = ("pair", "pattern", "graph", "chain", "hazard", "size")
+"""How names of cases of several operators begin."""
 
 
 @dataclass(frozen=True)
@@ -46,14 +51,20 @@ def _wrong_runs(report: Report) -> Iterator[str]:
     for number, run in enumerate(report.runs):
         bad = [outcome for outcome in run.outcomes if kind_of(outcome.status) == "bad"]
         if bad:
-            names = _some(sorted({outcome.operator for outcome in bad}), "operator")
+            names = _subjects(sorted({outcome.operator for outcome in bad}))
             went = "went wrong " if not texts else ""
-            texts.append(
-                f"{len(bad):,} of {counted(len(run.outcomes), 'case')} {went}on {report.labels[number]}: {names}"
-            )
+            cases = counted(len(run.outcomes), "case")
+            texts.append(f"{len(bad):,} of {cases} {went}on {report.labels[number]}: {sorts_text(bad)} in {names}")
     yield from texts[:NAMES]
     if len(texts) > NAMES:
         yield f"and cases of {counted(len(texts) - NAMES, 'more run')}"
+
+
+def _subjects(stems: Sequence[str]) -> str:
+    """The operators of cases, then what graphs and programs are called by, which are no operators."""
+    operators = [stem for stem in stems if stem not in NO_OPERATORS]
+    others = [f"cases '{stem}'" for stem in stems if stem in NO_OPERATORS]
+    return ", ".join(filter(None, (_some(operators, "operator") if operators else "", *others)))
 
 
 def _disagreements(report: Report) -> Iterator[str]:
@@ -125,7 +136,7 @@ class Cause:
     Attributes:
         number: of the run.
         status: theirs.
-        text: why, in the words of the first: the reason of an expected failure, the feature that is missing, or what
+        text: why, in the words of the simplest: the reason of an expected failure, the feature that is missing, or what
             went wrong.
         outcomes: by name.
     """
@@ -147,8 +158,8 @@ class Cause:
 
     @property
     def message(self) -> str:
-        """What the driver or the compiler said to the first, in its lines; empty where that is one line or none."""
-        lines = [_printable(line) for line in self.outcomes[0].message.splitlines()]
+        """What the driver or the compiler said to the simplest, in its lines; empty where that is one line or none."""
+        lines = [_printable(line) for line in self.simplest.message.splitlines()]
         return "\n".join(lines) if len(list(filter(None, lines))) > 1 else ""
 
     @cached_property
@@ -156,6 +167,11 @@ class Cause:
         """Those that one error of compiling fails, by name; none for other causes and where it fails only one."""
         names = tuple(outcome.case for outcome in self.outcomes if outcome.compile_error)
         return names if len(names) > 1 else ()
+
+    @cached_property
+    def simplest(self) -> Outcome:
+        """The case to look at first: of plain numbers, with few elements."""
+        return simplest(self.outcomes)
 
     @cached_property
     def worst(self) -> Outcome:
@@ -172,8 +188,15 @@ def causes(report: Report) -> tuple[Cause, ...]:
         cause = (outcome.compile_error or outcome.operator) if kind == "bad" else _why(outcome)
         outcomes_of.setdefault((kind, number, outcome.status, cause), []).append(outcome)
     return tuple(
-        Cause(number, status, _why(outcomes[0]), tuple(outcomes))
+        Cause(number, status, _why(simplest(outcomes)), tuple(outcomes))
         for (_, number, status, _), outcomes in sorted(outcomes_of.items(), key=lambda entry: entry[0])
+    )
+
+
+def suspects(report: Report) -> tuple[tuple[int, Suspect], ...]:
+    """The shader files that failing cases have in common, the most telling first, each with the number of its run."""
+    return tuple(
+        (number, suspect) for number, run in enumerate(report.runs) for suspect in ShaderCounts(run.outcomes).suspects()
     )
 
 

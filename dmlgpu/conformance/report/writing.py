@@ -38,7 +38,7 @@ from dmlgpu.conformance.report.model import (
     selection_of,
 )
 from dmlgpu.conformance.report.pairs import PairReport, difference
-from dmlgpu.conformance.report.verdict import Cause, causes, of_kind, verdict
+from dmlgpu.conformance.report.verdict import Cause, causes, of_kind, suspects, verdict
 from dmlgpu.conformance.running.outcome import Outcome, Status, bound_text, counted, moment_text, share_text, ulp_text
 from dmlgpu.conformance.running.records import RecordedRun
 
@@ -167,6 +167,7 @@ def as_html(report: Report) -> str:
         features=features(report),
         limits=limits(report),
         facts=run_facts(report),
+        suspects=suspects(report),
         pairs=[PairReport(comparison) for comparison in report.comparisons],
         difference=difference,
         data=packed(report),
@@ -216,6 +217,7 @@ def as_markdown(report: Report) -> str:
         bad=of_kind(report_causes, "bad"),
         known=of_kind(report_causes, "known"),
         refused=of_kind(report_causes, "refused"),
+        suspects=suspects(report),
         differences=tuple(_differences(report)),
         pairs=[PairReport(comparison) for comparison in report.comparisons],
         difference=difference,
@@ -223,7 +225,7 @@ def as_markdown(report: Report) -> str:
         names=_names,
         escape=_escape,
         code=_code,
-        again=lambda cause: reproduce(report.runs[cause.number], cause.worst),
+        again=lambda cause: reproduce(report.runs[cause.number], cause.simplest),
         bound_text=bound_text,
         counted=counted,
         moment_text=moment_text,

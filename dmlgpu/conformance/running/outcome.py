@@ -62,6 +62,16 @@ def ulp_text(distance: float | None) -> str:
     return "not comparable" if math.isinf(distance) else f"{_number(distance)} ULP"
 
 
+def error_text(error: float | None, max_ulp: float | None, bound: float, tolerance: str) -> str:
+    """How far off a wrong result is, and what is allowed: ``3.2 times the tolerance, 12 ULP off, allowed difference
+    1e-6 (2 ULP)``, ``not comparable (NaN or infinity), must be exact``."""
+    of_bound = "" if error is None or math.isinf(error) else bound_text(error)
+    is_far = max_ulp is not None and math.isinf(max_ulp)
+    distance = "not comparable (NaN or infinity)" if is_far else "" if max_ulp is None else f"{ulp_text(max_ulp)} off"
+    allowed = f"allowed difference {bound:g}" + (f" ({tolerance})" if tolerance else "") if bound else "must be exact"
+    return ", ".join(filter(None, (of_bound, distance, allowed)))
+
+
 def counted(count: int, noun: str) -> str:
     """``1 case``, ``1,200 cases``; in ``1 of 4 elements`` it is the whole that decides."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
@@ -266,9 +276,7 @@ class Outcome:
         source = f" from {', '.join(self.inputs)}" if self.inputs else ""
         return (
             f"{wrong_text(self.wrong, self.elements)}; the worst, at {list(self.worst)}: expected {self.expected}, "
-            f"got {self.got}{source}; "
-            f"{bound_text(self.of_bound)}, at most {ulp_text(self.max_ulp)}, "
-            f"allowed difference {self.bound or 0.0:g} ({self.tolerance})"
+            f"got {self.got}{source}; {error_text(self.of_bound, self.max_ulp, self.bound or 0.0, self.tolerance)}"
         )
 
     @classmethod

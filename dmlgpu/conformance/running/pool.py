@@ -100,12 +100,25 @@ def _summary(outcome: Outcome) -> str:
     return ", ".join(filter(None, (outcome.status, bound_text(outcome.of_bound), bits)))
 
 
-def run_cases(job: Job, names: Sequence[str], workers: int = 1) -> Iterator[Outcome]:
+def run_cases(
+    job: Job, names: Sequence[str], workers: int = 1, started: Callable[[str], object] = lambda name: None
+) -> Iterator[Outcome]:
     """Run cases in several children at once; outcomes come in the order in which they end.
 
     A caller that stops early, or an exception in it, ends the children.
+
+    Args:
+        job: what to run on what.
+        names: the cases.
+        workers: how many children.
+        started: is told the name of each case that begins, from another thread.
     """
-    return map_unordered([WorkerProcess(job) for _ in range(min(workers, len(names)))], names, run_repeatedly)
+
+    def run(worker: WorkerProcess, name: str) -> Outcome:
+        started(name)
+        return run_repeatedly(worker, name)
+
+    return map_unordered([WorkerProcess(job) for _ in range(min(workers, len(names)))], names, run)
 
 
 class PoolWorker(Protocol):

@@ -213,7 +213,9 @@ class GraphSuite(Suite):
         reference computes."""
         start = time.perf_counter()
         expected = GraphExpectation.of(name)
-        verdicts = _told("fused", expected.verdicts(device, ())) + _told("no pass", expected.verdicts(device, PASSES))
+        verdicts = _told("fused", expected.verdicts(device, ())) + _told(
+            "compiled without passes", expected.verdicts(device, PASSES)
+        )
         if device.adapter.backend != "NumPy":
             with _other_schedules(device) as profile:
                 verdicts += _told(f"fused, {profile} schedules", expected.verdicts(device, ()))
@@ -236,7 +238,7 @@ class GraphSuite(Suite):
 def _told(how: str, verdicts: Iterable[Verdict]) -> list[Verdict]:
     """Return verdicts that say which output of which compilation is wrong."""
     return [
-        replace(verdict, problem="" if verdict.ok else f"graph output {number}, {how}")
+        replace(verdict, problem="" if verdict.ok else f"output {number}, {how}")
         for number, verdict in enumerate(verdicts)
     ]
 

@@ -12,10 +12,12 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import hashlib
+import re
 from collections.abc import Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import Protocol
 
+from dmlgpu import catalog as schema
 from dmlgpu.catalog import search
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.conformance.running.outcome import Outcome
@@ -107,12 +109,14 @@ def suite_option(name: str) -> list[str]:
 def select(suite: Suite, profile: str, patterns: Sequence[str] = ()) -> tuple[str, ...]:
     """The names of a profile's cases that match one of some patterns, all where there are none.
 
-    A whole name that the profile leaves out is accepted too, so that what a report prints can be run again.
+    A whole name that the profile leaves out is accepted too, so that what a report prints can be run again. A pattern
+    without wildcards is a case's whole name, else whole words of names, and a part of names where no name has it so:
+    ``add`` finds ``element_wise_add1-...`` and not ``padded``, ``arg`` finds ``argmin-...``.
 
     Args:
         suite: the suite.
         profile: one of its profiles.
-        patterns: a part of a name each, or a shell pattern for all of it (see ``matches``).
+        patterns: words or a part of a name each, or a shell pattern for all of it (see ``matches``).
 
     Raises:
         InvalidArgument: when the suite has no such profile, or a pattern matches nothing; the message says what is like
@@ -124,13 +128,45 @@ def select(suite: Suite, profile: str, patterns: Sequence[str] = ()) -> tuple[st
     selected = set() if patterns else set(names)
     others: list[str] = []
     for pattern in patterns:
-        matching = {name for name in names if matches(name, pattern)}
+        matching = _matching(names, pattern)
         if not matching and not suite.has(pattern):
             hint = _hint(suite, profile, pattern)
             raise InvalidArgument(f"no case of the profile {profile!r} matches {pattern!r}{hint}")
         selected |= matching
         others += [] if matching else [pattern]
     return tuple(dict.fromkeys([*(name for name in names if name in selected), *others]))
+
+
+def _matching(names: Sequence[str], pattern: str) -> set[str]:
+    """The names that a pattern finds: the one that it is, else those that have it as words, else as a part."""
+    if pattern in names:
+        return {pattern}
+    parts = {name for name in names if matches(name, pattern)}
+    words = _words(pattern)
+    return {name for name in parts if words.search(name.lower())} or parts
+
+
+def _words(pattern: str) -> re.Pattern[str]:
+    """Finds a pattern where it begins and ends as words do; an operator's version may follow: ``add`` in ``add1``."""
+    before = r"(?<![a-z0-9])" if pattern[:1].isalnum() else ""
+    after = r"(?![a-z0-9])" if pattern[-1:].isalnum() else ""
+    version = r"\d*" if pattern[-1:].isalpha() else ""
+    return re.compile(f"{before}{re.escape(pattern.lower())}{version}{after}")
+
+
+def operator_pattern(suite: Suite, word: str) -> str:
+    """The pattern for all cases of an operator; a case's name and a shell pattern stay what they are.
+
+    Raises:
+        InvalidArgument: for what is neither; the message offers names that others have for it, or similar ones.
+    """
+    if any(sign in word for sign in "*?[") or suite.has(word):
+        return word
+    try:
+        return f"{schema.operator(word).stem}-*"
+    except InvalidArgument as error:
+        place = f"--suite {word.lower()} is a suite" if word.lower() in _entries() else "-k looks for words in names"
+        raise InvalidArgument(f"{error}; {place}") from None
 
 
 def _hint(suite: Suite, profile: str, pattern: str) -> str:

@@ -222,7 +222,7 @@ class OnnxRunner(DispatchRunner):
                 Tensor(array, device=self._device) if model_input.data_type.bits >= 8 else array
             )
             events.append(OnnxBound(model_input.name, True, _resource_kind(bound), _onnx_type(model_input), shape))
-        names = self._session.outputs
+        names = [declared.name for declared in self._session.outputs]
         self._outputs = {name: command.tensors[name] for name in names if name in command.tensors}
         return (*events, *(self._output_event(name, command.tensors.get(name)) for name in names))
 

@@ -39,8 +39,7 @@ class OnnxBackendModel(BackendRep):
         names = [declared.name for declared in self.session.inputs]
         feeds = inputs if isinstance(inputs, Mapping) else dict(zip(names, inputs, strict=False))
         results = self.session.run({name: np.asarray(array) for name, array in feeds.items()})
-        outputs = [results[name] for name in self.session.outputs]
-        return namedtupledict("Outputs", list(self.session.outputs))(*outputs)
+        return namedtupledict("Outputs", list(results))(*results.values())
 
 
 class DmlBackend(Backend):

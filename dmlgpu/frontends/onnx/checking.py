@@ -1,15 +1,18 @@
-"""Every node of a model on a device against the reference, and against onnxruntime or, without it, ONNX's reference."""
+"""Every node of a model on a device against the reference, and against onnxruntime or, without it, ONNX's reference.
+
+Where onnxruntime differs, ONNX's reference is asked, too, as a third witness.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from onnx import ModelProto, NodeProto, ValueInfoProto
+from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
 from onnx.reference import ReferenceEvaluator
 
 from dmlgpu.common.errors import DmlError
@@ -32,6 +35,9 @@ class Divergence:
         error: the largest difference.
         inputs: of the node, as the device computed them.
         actual, expected: the output.
+        witness: where onnxruntime differs, whom ONNX's reference agrees with: ``dmlgpu``, ``onnxruntime``, ``both``
+            (it lies between) or ``neither``; empty elsewhere, and where it cannot run the model.
+        cause: a known cause; empty where none is known.
     """
 
     node: str
@@ -42,9 +48,18 @@ class Divergence:
     inputs: Mapping[str, Array]
     actual: Array
     expected: Array
+    witness: str = ""
+    cause: str = ""
+
+    def __str__(self) -> str:
+        """Return what differs from what, by how much, what the witness says, and the cause if it is known."""
+        where = f"{self.op_type} {self.node!r}: output" if self.node else "the model, run as a whole: output"
+        witness = f"; ONNX's reference agrees with {self.witness}" if self.witness else ""
+        cause = f"; known cause: {self.cause}" if self.cause else ""
+        return f"{where} {self.output!r} differs from the {self.against} by up to {self.error:.3g}{witness}{cause}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ModelCheck:
     """What a check found.
 
@@ -57,6 +72,25 @@ class ModelCheck:
     against: Mapping[str, str]
     compared: int
     divergences: tuple[Divergence, ...]
+
+    @property
+    def faults(self) -> tuple[Divergence, ...]:
+        """The divergences but those in which ONNX's reference agrees with dmlgpu, against onnxruntime."""
+        return tuple(divergence for divergence in self.divergences if divergence.witness != "dmlgpu")
+
+    def __repr__(self) -> str:
+        lines = [
+            f"{name} cannot run the model: {why}" if why else f"compared with {name}"
+            for name, why in self.against.items()
+        ]
+        if not self.divergences:
+            return "\n".join([*lines, f"{self.compared} outputs of nodes agree"])
+        differing = self.faults or self.divergences
+        count = len({divergence.output for divergence in differing})
+        lines += [str(differing[0]), f"{count} of {self.compared} outputs of nodes differ"]
+        if not self.faults:
+            lines[-1] += " from onnxruntime's; in all of them ONNX's reference agrees with dmlgpu"
+        return "\n".join(lines)
 
 
 def check(
@@ -79,8 +113,10 @@ def check(
     opened = _opened(model, nodes)
     results = load(opened, device).run(inputs)
     whole = load(model, device).run(inputs)
-    others, against = {}, {}
-    for name, run in (("reference", _by_reference), _other()):
+    others: dict[str, dict[str, Array]] = {}
+    against: dict[str, str] = {}
+
+    def ask(name: str, run: Callable[[ModelProto, Mapping[str, Any]], dict[str, Array]]) -> None:
         try:
             others[name] = run(opened, inputs)
             against[name] = ""
@@ -88,6 +124,9 @@ def check(
             if isinstance(error, DmlError):
                 raise
             against[name] = " ".join(str(error).split())[:200]
+
+    ask("reference", _by_reference)
+    ask(*_other())
     known = {**{name: np.asarray(array) for name, array in inputs.items()}, **results}
     divergences = [
         Divergence(
@@ -105,7 +144,58 @@ def check(
         for other, expected in others.items()
         if name in expected and not _agree(array, expected[name], rtol, atol)
     ]
+    if any(divergence.against == "onnxruntime" for divergence in divergences):
+        ask("onnx", _by_onnx)
+        types = {tensor.name: TensorProto.DataType.Name(tensor.data_type).lower() for tensor in model.graph.initializer}
+        types |= {name: array.dtype.name for name, array in known.items()}
+        divergences = [
+            replace(
+                divergence,
+                witness=_witness(divergence, others.get("onnx", {}).get(divergence.output), rtol, atol),
+                cause=_cause(nodes[divergence.output], types) if divergence.output in nodes else "",
+            )
+            if divergence.against == "onnxruntime"
+            else divergence
+            for divergence in divergences
+        ]
     return ModelCheck(against, len(results), tuple(divergences))
+
+
+def _witness(divergence: Divergence, output: Any, rtol: float, atol: float) -> str:
+    """Return whom ONNX's reference, which computed an output, agrees with."""
+    if output is None:
+        return ""
+    agrees = {
+        "dmlgpu": _agree(divergence.actual, output, rtol, atol),
+        "onnxruntime": _agree(np.asarray(divergence.expected), output, rtol, atol),
+    }
+    if all(agrees.values()):
+        return "both"
+    return next((name for name, does in agrees.items() if does), "neither")
+
+
+_PRODUCTS = {
+    "ConvInteger": (0, 1),
+    "DynamicQuantizeMatMul": (None, 1),
+    "MatMulInteger": (0, 1),
+    "MatMulIntegerToFloat": (0, 1),
+    "QLinearConv": (0, 3),
+    "QLinearMatMul": (0, 3),
+}
+"""The two factors among the inputs of products of 8 bits; None for one that the operator quantizes to uint8."""
+
+
+def _cause(node: NodeProto, types: Mapping[str, str]) -> str:
+    """Return why onnxruntime is known to differ; ``types`` are those of tensors by name."""
+    if node.op_type not in _PRODUCTS or len(node.input) <= max(filter(None, _PRODUCTS[node.op_type])):
+        return ""
+    factors = ["uint8" if place is None else types.get(node.input[place]) for place in _PRODUCTS[node.op_type]]
+    if factors != ["uint8", "int8"]:
+        return ""
+    return (
+        "onnxruntime's kernels for processors without VNNI add pairs of uint8 x int8 products in 16 bits, which "
+        "saturates; weights quantized with reduce_range=True avoid it"
+    )
 
 
 def _opened(model: ModelProto, nodes: Mapping[str, NodeProto]) -> ModelProto:

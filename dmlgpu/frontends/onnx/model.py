@@ -6,14 +6,15 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+import numpy as np
 import onnx
 import onnx.checker
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.common.errors import InvalidArgument, ModelError, NotSupported, abridged
+from dmlgpu.common.errors import InvalidArgument, InvalidState, ModelError, NotSupported, abridged
 from dmlgpu.frontends.onnx import registry
 from dmlgpu.frontends.onnx.elements import data_type_of, embed_external
 from dmlgpu.frontends.onnx.registry import Versions, plain_domain
@@ -52,6 +53,24 @@ class Declared:
     is_bool: bool
     shape: tuple[int | str | None, ...] | None
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """NumPy's type of the elements.
+
+        Raises:
+            InvalidState: the model declares no type, which it may leave out for outputs.
+        """
+        if self.data_type is DataType.UNKNOWN:
+            raise InvalidState(f"{self.name!r}: the model declares no type")
+        return np.dtype(np.bool_) if self.is_bool else self.data_type.numpy
+
+    def __str__(self) -> str:
+        """Return ``x: float32[batch, 3]``; ``?`` for a dimension of any size, ``[...]`` for any shape."""
+        name = "bool" if self.is_bool else self.data_type.name.lower()
+        if self.shape is None:
+            return f"{self.name}: {name}[...]"
+        return f"{self.name}: {name}[{', '.join('?' if size is None else str(size) for size in self.shape)}]"
+
 
 @dataclass(frozen=True)
 class OnnxModel:
@@ -67,6 +86,7 @@ class OnnxModel:
         weights: the initializers, and other constants, those of bodies included.
         folded: nodes that are in ``weights``.
         declared_outputs: what the model says of its outputs.
+        source: what it was read from.
     """
 
     name: str
@@ -78,6 +98,7 @@ class OnnxModel:
     variable: tuple[Declared, ...] = ()
     folded: tuple[Folded, ...] = ()
     declared_outputs: tuple[Declared, ...] = ()
+    source: Source | None = None
 
     @property
     def graph(self) -> RunGraph:
@@ -155,7 +176,7 @@ def read(
     replaceable = [info.name for info in variable]
     nodes, weights, normalized = with_normalized_filters(nodes, weights, outputs, replaceable)
     folded = (*inliner.folded, *normalized)
-    return OnnxModel(name, tuple(nodes), versions, inputs, outputs, weights, variable, folded, declared_outputs)
+    return OnnxModel(name, tuple(nodes), versions, inputs, outputs, weights, variable, folded, declared_outputs, source)
 
 
 def parsed(source: Source) -> ModelProto:
@@ -224,7 +245,9 @@ def _checkable(proto: ModelProto) -> ModelProto:
     vague = [number for number, output in enumerate(proto.graph.output) if _is_vague(output)]
     exempt = any(next(_exempt(scope), None) for scope in (proto, *proto.functions))
     listed = {info.name for info in proto.graph.input}
-    unlisted = proto.ir_version < _OVERRIDES_SINCE and any(one.name not in listed for one in proto.graph.initializer)
+    unlisted = proto.ir_version < _OVERRIDES_SINCE and any(
+        tensor.name not in listed for tensor in proto.graph.initializer
+    )
     if not external and not vague and not exempt and not unlisted:
         return proto
     light = ModelProto()

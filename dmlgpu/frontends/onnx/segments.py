@@ -20,14 +20,14 @@ from dmlgpu.frontends.onnx import watching
 from dmlgpu.frontends.onnx.elements import as_held
 from dmlgpu.frontends.onnx.placement import NodeKernels, Placed, Placement, Placing
 from dmlgpu.frontends.onnx.values import Bounds, Recipe, Shape
-from dmlgpu.frontends.onnx.watching import Watch
+from dmlgpu.frontends.onnx.watching import RunObserver
 from dmlgpu.runtime.buffer import Buffer
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.executor import Range, Resources
 from dmlgpu.runtime.operator import CompiledOperator
 from dmlgpu.tensors.graphs.expression import Expression
 from dmlgpu.tensors.graphs.graph import Graph
-from dmlgpu.tensors.session import KEEPING, Bytes, Kept, Place, Prepared, session_of
+from dmlgpu.tensors.session import LEAVES_OUTPUT_UNTOUCHED, Bytes, OwnedBuffer, Place, Prepared, session_of
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.types import bytes_of, elements_of
 
@@ -61,7 +61,7 @@ class Weights:
         self._device = device
         self._arrays: dict[int, tuple[Array, DataType]] = {}
         self._buffers: dict[int, Buffer] = {}
-        self._laid_out: WeakValueDictionary[Hashable, Kept] = WeakValueDictionary()
+        self._laid_out: WeakValueDictionary[Hashable, OwnedBuffer] = WeakValueDictionary()
 
     def number_of(self, array: Array, data_type: DataType) -> int:
         """Return the number under which an array is known from now on."""
@@ -88,11 +88,11 @@ class Weights:
         shape = array.shape or (1,)
         return TensorDesc(data_type, shape).encode(as_held(array, data_type).reshape(shape)).tobytes()
 
-    def laid_out(self, key: Hashable) -> Kept | None:
+    def laid_out(self, key: Hashable) -> OwnedBuffer | None:
         """Return the memory that an equal initialization filled for another compiled graph that is in use."""
         return self._laid_out.get(key)
 
-    def keep_laid_out(self, key: Hashable, resource: Kept) -> None:
+    def keep_laid_out(self, key: Hashable, resource: OwnedBuffer) -> None:
         """Remember what an initialization fills."""
         self._laid_out[key] = resource
 
@@ -195,11 +195,11 @@ class Segment:
             self._prepared = session_of(compiled.device).prepared(
                 compiled,
                 self._initialized(compiled),
-                any(isinstance(desc, OperatorDesc) and desc.operator in KEEPING for desc in origins),
+                any(isinstance(desc, OperatorDesc) and desc.operator in LEAVES_OUTPUT_UNTOUCHED for desc in origins),
             )
         return self._prepared
 
-    def _initialized(self, compiled: CompiledOperator) -> Kept | None:
+    def _initialized(self, compiled: CompiledOperator) -> OwnedBuffer | None:
         """Return the persistent resource; that of another graph where its initialization is the same."""
         executable, device = compiled._executable, compiled.device
         owned = [number if port.owned else None for port, number in zip(compiled.inputs, self.weights, strict=True)]
@@ -217,7 +217,7 @@ class Segment:
             resource = self.store.laid_out(key)
             if resource is not None:
                 return resource
-        resource = Kept(device._state, executable.persistent_size, "persistent resource")
+        resource = OwnedBuffer(device._state, executable.persistent_size, "persistent resource")
         weights = [None if number is None else self.store.buffer(number) for number in owned]
         resources = Resources(
             tuple(None if weight is None else Range(weight._memory, 0, weight.size) for weight in weights),
@@ -294,7 +294,7 @@ class Segment:
             assert raw is not None
             slots.put(slot, elements_of(raw, data_type, sizes))
 
-    def _timed(self, watch: Watch, prepared: Prepared, sources: Sequence[Tensor | None]) -> list[Buffer | None]:
+    def _timed(self, watch: RunObserver, prepared: Prepared, sources: Sequence[Tensor | None]) -> list[Buffer | None]:
         """Run the graph with every kernel timed; return its outputs."""
         device, executable = self.compiled.device, prepared.executable
         pool = session_of(device).pool

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +14,17 @@ from dmlgpu.frontends.onnx.mapping import TIME_LIMIT, MapOptions, MappedSession,
 from dmlgpu.frontends.onnx.model import Declared, OnnxModel, Source, check_supported, read
 from dmlgpu.frontends.onnx.placement import Placement
 from dmlgpu.frontends.onnx.runner import Runner
-from dmlgpu.frontends.onnx.segments import RunInput, Weights
+from dmlgpu.frontends.onnx.segments import RunInput, Segment, Weights
+from dmlgpu.frontends.onnx.watching import RunProfile, watched_by
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.shared import as_device
 from dmlgpu.tensors.tensor import Tensor
 
+if TYPE_CHECKING:
+    from dmlgpu.frontends.onnx.checking import ModelCheck
+
 Array = NDArray[Any]
+Shapes = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,54 @@ class Bound:
 
     tensor: Tensor
     updated_by: str | None
+
+
+@dataclass(frozen=True)
+class CompileProgress:
+    """A graph that ``Session.compile`` is about to compile, or has compiled; ``print`` shows it as a sentence.
+
+    Attributes:
+        number: which of the shapes it is for, from 1 on.
+        count: how many shapes there are.
+        nodes: operators of the graph.
+        kernels: what it became; 0 before, and on ``numpy``.
+        seconds: how long it took; None before.
+    """
+
+    number: int
+    count: int
+    nodes: int
+    kernels: int = 0
+    seconds: float | None = None
+
+    def __str__(self) -> str:
+        """Return a sentence."""
+        what = f"shapes {self.number} of {self.count}: "
+        if self.seconds is None:
+            return f"{what}compiling {self.nodes} operators"
+        kernels = f" to {self.kernels} kernels" if self.kernels else ""
+        return f"{what}compiled {self.nodes} operators{kernels} in {self.seconds:.1f} s"
+
+
+@dataclass
+class _CompileWatch:
+    """Tells ``progress`` of what is compiled."""
+
+    progress: Callable[[CompileProgress], Any]
+    number: int
+    count: int
+    times: bool = False
+
+    def compiling(self, segment: Segment) -> None:
+        self.progress(CompileProgress(self.number, self.count, len(segment.graph.nodes)))
+
+    def compiled(self, segment: Segment, start: float, seconds: float) -> None:
+        program = segment.compiled.program
+        kernels = 0 if program is None else len(program.kernels)
+        self.progress(CompileProgress(self.number, self.count, len(segment.graph.nodes), kernels, seconds))
+
+    def ran(self, segment: Segment, start: float, kernels: Sequence[tuple[str, float]]) -> None:
+        pass
 
 
 class Session:
@@ -52,15 +105,19 @@ class Session:
         self._runner = Runner(device, model.graph, Weights(device), strict=strict)
         self._bound: dict[str, Bound] = {}
 
+    def __repr__(self) -> str:
+        inputs, outputs = (", ".join(map(str, declared)) for declared in (self.inputs, self.outputs))
+        return f"<Session {self._model.name!r}: {inputs} -> {outputs}; on '{self.device.adapter}'>"
+
     @property
     def inputs(self) -> tuple[Declared, ...]:
         """What ``run`` must be given, as the model declares it; initializers that are inputs, too, may be given."""
         return self._model.inputs
 
     @property
-    def outputs(self) -> tuple[str, ...]:
-        """The names of what ``run`` returns."""
-        return self._model.outputs
+    def outputs(self) -> tuple[Declared, ...]:
+        """What ``run`` returns, as the model declares it."""
+        return self._model.declared_outputs
 
     @property
     def placement(self) -> tuple[Placement, ...]:
@@ -137,8 +194,8 @@ class Session:
         if declared is None:
             names = ", ".join(info.name for info in self.inputs)
             raise InvalidArgument(f"{self._label}: name must be one of the inputs {names}, got {shown(name)}")
-        if updated_by is not None and updated_by not in self.outputs:
-            names = ", ".join(self.outputs)
+        if updated_by is not None and updated_by not in self._model.outputs:
+            names = ", ".join(self._model.outputs)
             raise InvalidArgument(
                 f"{self._label}: updated_by must be one of the outputs {names}, got {shown(updated_by)}"
             )
@@ -180,16 +237,131 @@ class Session:
         """Compute as ``run``, and leave outputs on the device: tensors, but for those the host knows."""
         return {name: fed.held for name, fed in self._run(inputs, outputs).items()}
 
+    def compile(
+        self, shapes: Shapes | Sequence[Shapes], *, progress: Callable[[CompileProgress], Any] | None = None
+    ) -> None:
+        """Compile for shapes ahead of time, by runs on zeros; runs with these shapes then compile nothing.
+
+            session.compile([{"x": (1, 3, 48, 192)}, {"x": (8, 3, 48, 192)}], progress=print)
+            session.compile({"batch": 8})
+
+        Where elements decide about shapes, what zeros lead to is compiled; give arrays for such inputs. Bound inputs
+        stay as they are. Streams of random numbers go on as after any run.
+
+        Args:
+            shapes: shapes by name of inputs, or an array in the place of a shape, or sizes by name of dimensions;
+                several of these in a list. Inputs that the model declares with numbers, and bound ones, need none.
+            progress: is called with each graph before and after it is compiled.
+
+        Raises:
+            InvalidArgument: a name that is neither an input's nor a dimension's, a size that is missing, or a shape
+                that the input cannot have.
+            DmlError: as ``run``.
+        """
+        entries = list(shapes) if isinstance(shapes, Sequence) else [shapes]
+        if not all(isinstance(entry, Mapping) for entry in entries):
+            raise InvalidArgument(
+                f"{self._label}: shapes must be a mapping from names to shapes, or a list of such, got {shown(shapes)}"
+            )
+        runs = [self._run_inputs(self._zeros(entry)) for entry in entries]
+        for number, values in enumerate(runs, 1):
+            watch = None if progress is None else _CompileWatch(progress, number, len(runs))
+            with watched_by(watch):
+                self._runner.run(values)
+
+    def profile(self, inputs: Mapping[str, Any], *, repeat: int = 1) -> RunProfile:
+        """Run with every kernel timed by itself, after a run that compiles.
+
+            print(session.profile({"x": array}, repeat=20))
+
+        Args:
+            inputs: as for ``run``.
+            repeat: how many runs are timed.
+
+        Returns:
+            A profile, which shows its kernels as a table; ``trace()`` returns it in Chrome's format.
+
+        Raises:
+            InvalidArgument: ``repeat`` is below 1.
+            DmlError: as ``run``.
+        """
+        if repeat < 1:
+            raise InvalidArgument(f"{self._label}: repeat must be at least 1, got {shown(repeat)}")
+        values = self._run_inputs(inputs)
+        self._runner.run(values)
+        profile = RunProfile()
+        with watched_by(profile):
+            for _ in range(repeat):
+                self._runner.run(values)
+        profile.runs = repeat
+        return profile
+
+    def check(self, inputs: Mapping[str, Any], *, rtol: float = 1e-3, atol: float = 1e-5) -> ModelCheck:
+        """Compare every node with the reference, with onnxruntime and with ONNX's reference; see ``checking.check``.
+
+        Args:
+            inputs: as for ``run``.
+            rtol: greatest difference, as a share of the output's largest magnitude.
+            atol: greatest difference that never counts.
+
+        Raises:
+            DmlError: as ``load`` and ``run``.
+        """
+        from dmlgpu.frontends.onnx.checking import check  # noqa: PLC0415 - it loads ONNX's reference
+
+        self._run_inputs(inputs)
+        assert self._model.source is not None
+        bound = {name: tensor for name, tensor in self.bound.items() if name not in inputs}
+        arrays = {
+            info.name: _as_array(self._run_input(info, {**bound, **inputs}[info.name]))
+            for info in (*self.inputs, *self._model.variable)
+            if info.name in bound or info.name in inputs
+        }
+        return check(self._model.source, self.device, arrays, rtol=rtol, atol=atol)
+
+    def _zeros(self, shapes: Shapes) -> dict[str, Any]:
+        """Return inputs of shapes that ``compile`` was given."""
+        declared = {info.name: info for info in (*self.inputs, *self._model.variable)}
+        symbols = {size for info in declared.values() for size in info.shape or () if isinstance(size, str)}
+        for name in shapes:
+            if name not in declared and name not in symbols:
+                names = ", ".join((*declared, *sorted(symbols)))
+                raise InvalidArgument(
+                    f"{self._label}: shapes must name inputs or dimensions ({names}), got {shown(name)}"
+                )
+        sizes = {name: size for name, size in shapes.items() if name not in declared}
+        arrays: dict[str, Any] = {}
+        for info in self.inputs:
+            shape = shapes.get(info.name)
+            if isinstance(shape, np.ndarray | Tensor):
+                arrays[info.name] = shape
+                continue
+            if shape is None:
+                if info.name in self._bound:
+                    continue
+                shape = [sizes.get(size) if isinstance(size, str) else size for size in info.shape or (None,)]
+            if not isinstance(shape, Sequence) or not all(isinstance(size, int) and size >= 0 for size in shape):
+                raise InvalidArgument(f"{self._label}: shapes must give input '{info}' a shape, got {shown(shape)}")
+            arrays[info.name] = np.zeros(shape, info.dtype)
+        return arrays
+
     def _run(
         self, inputs: Mapping[str, Any], outputs: Sequence[str] | None, fetch: bool = False
     ) -> dict[str, RunInput]:
         updates = {bound.updated_by: name for name, bound in self._bound.items() if bound.updated_by is not None}
-        requested = tuple(name for name in self.outputs if name not in updates) if outputs is None else tuple(outputs)
+        names = self._model.outputs
+        if isinstance(outputs, Mapping):
+            raise InvalidArgument(f"{self._label}: run(inputs, outputs=None): the arguments are swapped")
+        if isinstance(outputs, str):
+            raise InvalidArgument(
+                f"{self._label}: outputs must be a list of names, got {outputs!r}; pass [{outputs!r}]"
+            )
+        requested = tuple(name for name in names if name not in updates) if outputs is None else tuple(outputs)
         for name in requested:
-            if name not in self.outputs:
-                raise InvalidArgument(f"{self._label}: outputs must be of {', '.join(self.outputs)}, got {shown(name)}")
+            if name not in names:
+                raise InvalidArgument(f"{self._label}: unknown output {shown(name)}; the model has: {', '.join(names)}")
         results = self._runner.run(self._run_inputs(inputs), fetch)
-        by_name = dict(zip(self.outputs, results, strict=True))
+        by_name = dict(zip(names, results, strict=True))
         for output, name in updates.items():
             self._bound[name] = Bound(self._on_device(name, by_name[output]), output)
         return {name: by_name[name] for name in requested}
@@ -207,11 +379,13 @@ class Session:
         names = [info.name for info in declared]
         for name in inputs:
             if name not in names:
-                raise InvalidArgument(f"{self._label}: inputs must be named {', '.join(names)}, got {shown(name)}")
+                raise InvalidArgument(
+                    f"{self._label}: unknown input {shown(name)}; the model has: {', '.join(names) or 'none'}"
+                )
         missing = [info.name for info in self.inputs if info.name not in inputs and info.name not in self._bound]
         if missing:
             listed = ", ".join(map(repr, missing))
-            raise InvalidArgument(f"{self._label}: inputs must have {listed}, got {shown(list(inputs))}")
+            raise InvalidArgument(f"{self._label}: missing input{'s' if len(missing) > 1 else ''} {listed}")
         symbols: dict[str, tuple[int, str]] = {}
         values: list[RunInput | None] = []
         for info in declared:
@@ -241,11 +415,14 @@ class Session:
                 )
             return RunInput(tensor.sizes, tensor.data_type, info.is_bool, tensor.to(self.device))
         array = np.asarray(tensor)
-        expected = np.dtype(np.bool_) if info.is_bool else info.data_type.numpy
+        expected = info.dtype
         if info.data_type.bits < 8 and array.dtype.name == info.data_type.name.lower():
             array = array.astype(expected)
         if array.dtype != expected:
-            raise InvalidArgument(f"{self._label}: input {info.name!r} must be of {expected}, got {array.dtype}")
+            raise InvalidArgument(
+                f"{self._label}: input {info.name!r} must be of {expected}, got {array.dtype}; "
+                f"pass array.astype(np.{expected.type.__name__})"
+            )
         held: Any = array.astype(np.uint8) if info.is_bool else np.ascontiguousarray(array).reshape(array.shape)
         if info.data_type.bits < 8 and array.size:
             held = Tensor(held, info.data_type, device=self.device)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dmlgpu.frontends.onnx.segments import Segment
 
 
-class Watch(Protocol):
+class RunObserver(Protocol):
     """What is told of segments while it watches; nothing is told twice."""
 
     times: bool
@@ -29,17 +29,17 @@ class Watch(Protocol):
         """It ran, begun at a time; its kernels in order, each with its seconds. Told where ``times`` is set."""
 
 
-_WATCH: ContextVar[Watch | None] = ContextVar("watch", default=None)
+_WATCH: ContextVar[RunObserver | None] = ContextVar("watch", default=None)
 
 
-def current() -> Watch | None:
+def current() -> RunObserver | None:
     """Return who watches in this thread."""
     return _WATCH.get()
 
 
 @contextmanager
-def watched_by(watch: Watch) -> Iterator[None]:
-    """Have runs in this thread tell what they do."""
+def watched_by(watch: RunObserver | None) -> Iterator[None]:
+    """Have runs in this thread tell what they do; None leaves them unwatched."""
     token = _WATCH.set(watch)
     try:
         yield
@@ -55,20 +55,34 @@ def timed(device: Any, label: str, work: Sequence[Any]) -> list[tuple[str, float
     return [(label, times.seconds)]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class RunProfile:
-    """Gathers what runs do while it watches.
+    """Gathers what runs do while it watches; shown as a table by kernel.
 
     Attributes:
         spans: what the host waited for or did: name, start in seconds of ``time.perf_counter``, duration.
         kernels: what the device did: label, start, duration; kernels of a segment one behind the other.
         segments: what ran, a segment for each time.
+        runs: how many runs of the model it is of.
     """
 
     times: bool = True
     spans: list[tuple[str, float, float]] = field(default_factory=list)
     kernels: list[tuple[str, float, float]] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)
+    runs: int = 1
+
+    def __repr__(self) -> str:
+        rows = self.by_kernel().items()
+        total = sum(seconds for _, (_, seconds) in rows)
+        what = f"{self.runs} {'run' if self.runs == 1 else 'runs'}"
+        lines = [f"{what}: {len(self.kernels)} kernels, {total * 1e3:.3f} ms, each timed by itself"]
+        lines += [f"{'ms':>10} {'%':>6} {'times':>6}  kernel"] if rows else []
+        lines += [
+            f"{seconds * 1e3:10.3f} {100 * seconds / (total or 1.0):6.1f} {count:6}  {label}"
+            for label, (count, seconds) in rows
+        ]
+        return "\n".join(lines)
 
     def compiling(self, segment: Segment) -> None:
         """Take note of nothing: ``compiled`` tells how long it took."""

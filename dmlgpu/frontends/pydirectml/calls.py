@@ -18,7 +18,7 @@ from typing import Annotated, Any, ParamSpec, TypeVar, Union
 
 import numpy as np
 
-from dmlgpu.common import coercion as kinds
+from dmlgpu.common import coercion
 from dmlgpu.common.errors import AdapterNotFound, InvalidArgument, InvalidDescription, NotSupported, shown
 
 
@@ -62,8 +62,8 @@ def reporting() -> Iterator[None]:
 Parameters = ParamSpec("Parameters")
 Returned = TypeVar("Returned")
 
-UINT64 = kinds.between(0, 2**64 - 1)
-INT32 = kinds.between(-(2**31), 2**31 - 1)
+UINT64 = coercion.between(0, 2**64 - 1)
+INT32 = coercion.between(-(2**31), 2**31 - 1)
 
 
 class _Required:
@@ -81,22 +81,22 @@ def uint32(value: Any) -> int:
     return _UINT32(int(value) if isinstance(value, bool | np.bool_) else value)
 
 
-_UINT32 = kinds.between(0, 2**32 - 1)
+_UINT32 = coercion.between(0, 2**32 - 1)
 
 
 def real(value: Any) -> float:
     """Take real numbers, and booleans."""
-    return float(value) if isinstance(value, bool | np.bool_) else kinds.real(value)
+    return float(value) if isinstance(value, bool | np.bool_) else coercion.real(value)
 
 
 def truth(value: Any) -> bool:
     """Take booleans, numbers and None, which is False."""
     if value is not None and not isinstance(value, bool | np.bool_ | numbers.Number):
-        raise kinds.CoercionError("a bool", value)
+        raise coercion.CoercionError("a bool", value)
     return bool(value)
 
 
-_SIMPLE: dict[Any, kinds.Converter[Any]] = {int: uint32, float: real, bool: truth}
+_SIMPLE: dict[Any, coercion.Converter[Any]] = {int: uint32, float: real, bool: truth}
 _PLURALS = {int: "integers", float: "numbers"}
 
 
@@ -112,7 +112,7 @@ def surface(function: Callable[Parameters, Returned], label: str = "") -> Callab
     """
     signature = inspect.signature(function)
     title = label or function.__qualname__.removesuffix(".__init__")
-    converters: dict[str, kinds.Converter[Any]] = {}
+    converters: dict[str, coercion.Converter[Any]] = {}
 
     @functools.wraps(function)
     def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
@@ -158,7 +158,7 @@ def _names(signature: inspect.Signature) -> str:
     return f"({', '.join(taken)})"
 
 
-def argument(label: str, name: str, convert: kinds.Converter[Any], value: Any) -> Any:
+def argument(label: str, name: str, convert: coercion.Converter[Any], value: Any) -> Any:
     """Return an argument as its kind.
 
     Raises:
@@ -166,26 +166,26 @@ def argument(label: str, name: str, convert: kinds.Converter[Any], value: Any) -
     """
     try:
         return convert(value)
-    except kinds.CoercionError as wrong:
+    except coercion.CoercionError as wrong:
         raise WrongArgument(f"{label}: {name}{wrong.where} {wrong.describe()}") from None
 
 
-def converter(hint: Any) -> kinds.Converter[Any]:
+def converter(hint: Any) -> coercion.Converter[Any]:
     """Return the converter for an annotation: a number, an enumeration, a class, an optional one or a sequence."""
     if typing.get_origin(hint) is Annotated:
-        conversion: kinds.Converter[Any] = hint.__metadata__[0]
+        conversion: coercion.Converter[Any] = hint.__metadata__[0]
         return conversion
     if hint in _SIMPLE:
         return _SIMPLE[hint]
     if typing.get_origin(hint) in (Union, types.UnionType):
         (kind,) = (part for part in typing.get_args(hint) if part is not type(None))
-        return kinds.optional(converter(kind))
+        return coercion.optional(converter(kind))
     if typing.get_origin(hint) is Sequence:
         (kind,) = typing.get_args(hint)
-        return kinds.tuple_of(converter(kind), _plural(kind))
+        return coercion.tuple_of(converter(kind), _plural(kind))
     if not isinstance(hint, type):
         raise TypeError(f"no kind of PyDirectML's: {shown(hint)}")
-    return kinds.instance_of(hint, _described(hint))
+    return coercion.instance_of(hint, _described(hint))
 
 
 def _described(cls: type[Any]) -> str:

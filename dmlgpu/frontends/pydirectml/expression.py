@@ -10,7 +10,7 @@ import numpy as np
 
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias
-from dmlgpu.common import coercion as kinds
+from dmlgpu.common import coercion
 from dmlgpu.common.errors import InvalidDescription
 from dmlgpu.frontends.pydirectml.calls import InvalidCall, real, reporting, surface
 from dmlgpu.frontends.pydirectml.enums import OperatorType
@@ -136,7 +136,7 @@ def _scaled(
 ) -> Expression:
     try:
         scale, bias = scale_bias(real(number))
-    except kinds.CoercionError:
+    except coercion.CoercionError:
         return NotImplemented
     with reporting():
         return wrap(function(unwrap(expression), scale_bias=ScaleBias(scale, bias)))

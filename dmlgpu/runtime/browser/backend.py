@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dmlgpu.common.cache import Cache
 from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidArgument, OutOfMemory
 from dmlgpu.compiler import aliasing
-from dmlgpu.compiler.program import Kernel, Program, parameter_bytes
+from dmlgpu.compiler.program import Program, RenderedKernel, parameter_bytes
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.compiler.wgsl.sharing import share
 from dmlgpu.runtime.browser import facts, frames
@@ -124,7 +124,9 @@ class BrowserBackend(RenderedBackend):
         self._tell(program.summaries)
         return BrowserExecutable(self, program)
 
-    def bind(self, operator: str, kernel: Kernel, pipeline: Any, resources: Resources, immediates: bool) -> PageWork:
+    def bind(
+        self, operator: str, kernel: RenderedKernel, pipeline: Any, resources: Resources, immediates: bool
+    ) -> PageWork:
         """Return one dispatch of a kernel; it is rendered anew, once, if slots have to share a binding."""
         bound = [bound_range(operator, kernel, slot, resources, self.alignment) for slot in kernel.slots]
         ranges = [(buffer.number, start, size) for buffer, start, size in bound]

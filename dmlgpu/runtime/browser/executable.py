@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.common.errors import ShaderError
-from dmlgpu.compiler.program import Kernel, Program
+from dmlgpu.compiler.program import Program, RenderedKernel
 from dmlgpu.runtime.browser.link import Link, printable
 from dmlgpu.runtime.rendered import (
     ProgramExecutable,
@@ -62,7 +62,7 @@ class PagePipelines:
         """Estimate the bytes that the pipeline of a text takes."""
         return _BYTES_PER_CHARACTER * len(wgsl)
 
-    def get_all(self, operator: str, kernels: Sequence[Kernel]) -> list[Pipeline]:
+    def get_all(self, operator: str, kernels: Sequence[RenderedKernel]) -> list[Pipeline]:
         """Return kernels' pipelines. The page makes all that are new at a time, which costs one round trip.
 
         Raises:
@@ -77,7 +77,7 @@ class PagePipelines:
             pipelines |= self._made(operator, missing)
         return [pipelines[key] for key in keys]
 
-    def _made(self, operator: str, missing: dict[Key, Kernel]) -> dict[Key, Pipeline]:
+    def _made(self, operator: str, missing: dict[Key, RenderedKernel]) -> dict[Key, Pipeline]:
         commands: list[list[Any]] = []
         texts, start = [], 0
         for (text, bindings), kernel in missing.items():
@@ -96,7 +96,7 @@ class PagePipelines:
         return pipelines
 
 
-def compile_error(operator: str, kernel: Kernel, adapter: str, refusal: object) -> str:
+def compile_error(operator: str, kernel: RenderedKernel, adapter: str, refusal: object) -> str:
     """Return the text of a ShaderError, from the page's report.
 
     Args:

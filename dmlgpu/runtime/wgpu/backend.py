@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dmlgpu.common.cache import Cache
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.compiler.plan import Role
-from dmlgpu.compiler.program import Kernel, Program, Slot
+from dmlgpu.compiler.program import Program, RenderedKernel, Slot
 from dmlgpu.compiler.target import MAX_SLOTS, AdapterInfo, Target
 from dmlgpu.runtime.executor import Range, Resources, Timing
 from dmlgpu.runtime.rendered import RenderedBackend
@@ -142,7 +142,7 @@ class GpuBackend(RenderedBackend):
             label=label,
         )
 
-    def _warm_up(self, program: Program, kernels: Sequence[Kernel]) -> int:
+    def _warm_up(self, program: Program, kernels: Sequence[RenderedKernel]) -> int:
         """Have the driver translate new pipelines now: some do so at the first dispatch, and an empty one will do.
 
         Nobody waits for it: the driver works while Python prepares the next operator. Returns the serial number.

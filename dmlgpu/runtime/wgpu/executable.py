@@ -14,7 +14,7 @@ import wgpu
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.common.timings import Timings
 from dmlgpu.compiler import aliasing
-from dmlgpu.compiler.program import Kernel, Program, parameter_bytes
+from dmlgpu.compiler.program import Program, RenderedKernel, parameter_bytes
 from dmlgpu.compiler.target import PARAMETER_BYTES
 from dmlgpu.runtime.executor import Resources
 from dmlgpu.runtime.rendered import (
@@ -49,7 +49,9 @@ class Binder:
         self._uniforms: Cache[tuple[int, ...], Any] = Cache(_UNIFORM_LIMITS)
         self._copies = context.info.is_software and (os.cpu_count() or 1) <= MOST_PROCESSORS
 
-    def bind(self, operator: str, kernel: Kernel, pipeline: Any, resources: Resources, immediates: bool) -> Work:
+    def bind(
+        self, operator: str, kernel: RenderedKernel, pipeline: Any, resources: Resources, immediates: bool
+    ) -> Work:
         """Return one dispatch of a kernel on resources, or a copy that does the same faster. Where ranges meet of which
         that was not known, the kernel is rendered and compiled anew, once, for slots that share a binding.
 
@@ -93,7 +95,7 @@ class Binder:
         parameters = _block(bases) if immediates else None
         return KernelWork(pipeline, group, parameters, *kernel.grid, guard, kernel.label)
 
-    def _copy(self, kernel: Kernel, ranges: Sequence[tuple[GpuBuffer, int, int]]) -> CopyWork | None:
+    def _copy(self, kernel: RenderedKernel, ranges: Sequence[tuple[GpuBuffer, int, int]]) -> CopyWork | None:
         """Return a copy between buffers that does a kernel's work, if that is possible and faster."""
         copy = kernel.copy
         if copy is None or not self._copies or copy.size < LEAST_COPY:

@@ -15,7 +15,7 @@ import wgpu
 
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.common.errors import ShaderError
-from dmlgpu.compiler.program import Kernel
+from dmlgpu.compiler.program import RenderedKernel
 from dmlgpu.compiler.target import PARAMETER_BYTES, AdapterInfo
 from dmlgpu.runtime.rendered import shader_error
 from dmlgpu.runtime.wgpu import native, releases
@@ -72,12 +72,14 @@ class GpuPipelines:
         """Return the bind-group layout of kernels with so many bindings. Hold the context's lock."""
         return self._layout(bindings, immediates)[0]
 
-    def get(self, operator: str, kernel: Kernel, immediates: bool) -> Any:
+    def get(self, operator: str, kernel: RenderedKernel, immediates: bool) -> Any:
         """Return a kernel's pipeline. Raises as ``get_all``."""
         (pipeline,), _ = self.get_all(operator, [kernel], immediates)
         return pipeline
 
-    def get_all(self, operator: str, kernels: Sequence[Kernel], immediates: bool) -> tuple[list[Any], list[Kernel]]:
+    def get_all(
+        self, operator: str, kernels: Sequence[RenderedKernel], immediates: bool
+    ) -> tuple[list[Any], list[RenderedKernel]]:
         """Return kernels' pipelines, and those of the kernels that have brought a new one.
 
         New ones are made in parallel and without the context's lock, so that other threads use the device meanwhile;
@@ -89,11 +91,11 @@ class GpuPipelines:
         """
         keys = [(kernel.wgsl, kernel.binding_count, immediates) for kernel in kernels]
         pipelines = {key: pipeline for key in dict.fromkeys(keys) if (pipeline := self.cache.get(key)) is not None}
-        missing: dict[_Key, Kernel] = {}
+        missing: dict[_Key, RenderedKernel] = {}
         for key, kernel in zip(keys, kernels, strict=True):
             if key not in pipelines:
                 missing.setdefault(key, kernel)
-        new: list[Kernel] = []
+        new: list[RenderedKernel] = []
         if missing:
             with self._context.lock if self._is_serial else contextlib.nullcontext():
                 missing_pipelines, new = self._made(operator, missing, immediates)
@@ -101,8 +103,8 @@ class GpuPipelines:
         return [pipelines[key] for key in keys], new
 
     def _made(
-        self, operator: str, missing: Mapping[_Key, Kernel], immediates: bool
-    ) -> tuple[dict[_Key, Any], list[Kernel]]:
+        self, operator: str, missing: Mapping[_Key, RenderedKernel], immediates: bool
+    ) -> tuple[dict[_Key, Any], list[RenderedKernel]]:
         """Return pipelines that the cache lacks, and the kernels of new ones."""
         with self._context.lock:
             self._context.check()
@@ -135,7 +137,7 @@ class GpuPipelines:
                 native.release(pipeline)
             self._context.deferred.run()
 
-    def _compile(self, operator: str, kernel: Kernel, layout: Any) -> Any:
+    def _compile(self, operator: str, kernel: RenderedKernel, layout: Any) -> Any:
         device = self._context.device
         try:
             module = device.create_shader_module(label=kernel.label, code=kernel.wgsl)
@@ -180,7 +182,7 @@ def bytes_per_character(info: AdapterInfo) -> int:
     return OTHER_BYTES_PER_CHARACTER
 
 
-def compile_error(operator: str, kernel: Kernel, adapter: str, error: Exception) -> str:
+def compile_error(operator: str, kernel: RenderedKernel, adapter: str, error: Exception) -> str:
     """Return the text of a ShaderError, from wgpu's report."""
     text = str(error)
     place = re.search(r"┌─ .*:(\d+):\d+", text)

@@ -14,7 +14,7 @@ from dmlgpu.catalog import descs, validation
 from dmlgpu.catalog.enums import DataType, ExecutionFlags, FeatureLevel, TensorFlags
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, TensorDesc
-from dmlgpu.common import coercion as kinds
+from dmlgpu.common import coercion
 from dmlgpu.common.errors import (
     DmlError,
     InvalidArgument,
@@ -37,15 +37,15 @@ from dmlgpu.tensors.graphs.nodes import Array, BuiltNode, InputNode, describe, e
 from dmlgpu.tensors.graphs.policy import Policy, as_policy, packed
 from dmlgpu.tensors.memory import NOTHING, NodeMemory, Origin, Recorder, caller, current_caller
 from dmlgpu.tensors.preparation import EmptyOperand, short
-from dmlgpu.tensors.strided import Strided
+from dmlgpu.tensors.strided import TensorBase
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.types import TypeLike, as_data_type
 
-_NAME = kinds.optional(kinds.text)
-_SIZES = kinds.tuple_of(kinds.integer, "integers")
-_OUTPUTS = kinds.tuple_of(kinds.instance_of(Tensor, "a Tensor"), "Tensors")
-_INPUTS = kinds.tuple_of(kinds.optional(kinds.instance_of(Tensor, "a Tensor")), "Tensors or None")
-_DESC = kinds.instance_of(OperatorDesc, "an OperatorDesc")
+_NAME = coercion.optional(coercion.text)
+_SIZES = coercion.tuple_of(coercion.integer, "integers")
+_OUTPUTS = coercion.tuple_of(coercion.instance_of(Tensor, "a Tensor"), "Tensors")
+_INPUTS = coercion.tuple_of(coercion.optional(coercion.instance_of(Tensor, "a Tensor")), "Tensors or None")
+_DESC = coercion.instance_of(OperatorDesc, "an OperatorDesc")
 
 
 RULES = ("directmlx", "numpy")
@@ -84,7 +84,7 @@ class Graph(Recorder):
         rules: str = "directmlx",
     ):
         self._device = None if device is None else as_device("Graph", device)
-        self.name = kinds.argument("Graph", "name", _NAME, name)
+        self.name = coercion.argument("Graph", "name", _NAME, name)
         self._policy = as_policy(policy)
         if not isinstance(rules, str) or rules not in RULES:
             raise InvalidArgument(f"Graph: rules must be one of {', '.join(RULES)}, got {shown_value(rules)}")
@@ -129,11 +129,11 @@ class Graph(Recorder):
             InvalidArgument: another input has the name.
         """
         data_type = as_data_type("input", "dtype", dtype)
-        name = kinds.argument("input", "name", _NAME, name)
-        owned = kinds.argument("input", "owned", kinds.boolean, owned)
+        name = coercion.argument("input", "name", _NAME, name)
+        owned = coercion.argument("input", "owned", coercion.boolean, owned)
         flags = TensorFlags.OWNED_BY_DML if owned else TensorFlags.NONE
         if not isinstance(desc, TensorDesc):
-            sizes = kinds.argument("input", "desc", _SIZES, desc)
+            sizes = coercion.argument("input", "desc", _SIZES, desc)
             if not sizes:
                 raise InvalidArgument(f"{self._label}: desc must be a TensorDesc or sizes, at least one, got none")
             desc = self._policy(data_type, flags, sizes)
@@ -158,7 +158,7 @@ class Graph(Recorder):
         Raises:
             InvalidArgument: the array is of no type of DirectML's, or holds what the type cannot.
         """
-        name = kinds.argument("constant", "name", _NAME, name)
+        name = coercion.argument("constant", "name", _NAME, name)
         desc, data, is_boolean = encoded("constant", array, dtype)
         self.nodes.append(BuiltNode(desc, (), self._full_name(name), caller(), data))
         return self._tensor(Origin("constant", len(self.nodes) - 1), desc, is_boolean)
@@ -271,7 +271,7 @@ class Graph(Recorder):
         with np.errstate(over="ignore"):
             return self.constant(np.array([value], data_type.numpy), data_type)
 
-    def _operand_of(self, label: str, tensor: Strided) -> Strided:
+    def _operand_of(self, label: str, tensor: TensorBase) -> TensorBase:
         """Return an operand as a node reads it: one that lies on a device becomes a constant, and a view that begins
         behind the first element a SLICE1, which the compiler makes part of the node.
 
@@ -283,7 +283,7 @@ class Graph(Recorder):
             return self.constant(tensor.numpy().astype(tensor.data_type.numpy).reshape(tensor.sizes), tensor.data_type)
         return self._sliced(label, tensor) if tensor.offset else tensor
 
-    def _describe_foreign(self, tensor: Strided, is_first: bool) -> str | None:
+    def _describe_foreign(self, tensor: TensorBase, is_first: bool) -> str | None:
         """Return why a tensor cannot be an operand; None if it can."""
         if not isinstance(tensor.buffer, NodeMemory) or tensor.buffer.graph is self:
             return None
@@ -293,7 +293,7 @@ class Graph(Recorder):
         where = f" on {device.description}" if device is not None and device is not self._device else ""
         return f"must be a tensor of {self._label}, got one of {other}{where}"
 
-    def _sliced(self, label: str, tensor: Strided) -> Strided:
+    def _sliced(self, label: str, tensor: TensorBase) -> TensorBase:
         """Add a SLICE1 for a view that begins behind the first element of its memory."""
         sizes, strides, whole = tensor.sizes or (1,), tensor.strides or (1,), tensor.buffer.desc
         if tensor.data_type.bits < 8 or len(sizes) == MAX_DIMENSIONS:
@@ -338,8 +338,8 @@ class Graph(Recorder):
             InvalidDescription: the operator's rules are broken; the message ends with the caller's line.
             InvalidArgument: another number of inputs, or one of another graph.
         """
-        tensors = kinds.argument("append", "inputs", _INPUTS, inputs)
-        desc = kinds.argument("append", "desc", _DESC, desc)
+        tensors = coercion.argument("append", "inputs", _INPUTS, inputs)
+        desc = coercion.argument("append", "desc", _DESC, desc)
         try:
             self._validate(desc)
         except InvalidDescription as error:
@@ -361,10 +361,10 @@ class Graph(Recorder):
         operators.check(desc, level)
 
     def _add_node(
-        self, desc: OperatorDesc, inputs: Sequence[Strided | None], name: str | None
+        self, desc: OperatorDesc, inputs: Sequence[TensorBase | None], name: str | None
     ) -> tuple[Tensor | None, ...]:
         """Add an operator as the next node."""
-        name = kinds.argument("append", "name", _NAME, name)
+        name = coercion.argument("append", "name", _NAME, name)
         number = len(self.nodes)
         origins = tuple(None if tensor is None else tensor.origin for tensor in inputs)
         self.nodes.append(BuiltNode(desc, origins, self._full_name(name), caller()))
@@ -385,7 +385,7 @@ class Graph(Recorder):
 
     def scope(self, name: str) -> AbstractContextManager[None]:
         """Put a name before those of the nodes that are added inside (DirectMLX: CreateNameScope), joined by ``_``."""
-        return self._within(kinds.argument("scope", "name", kinds.text, name))
+        return self._within(coercion.argument("scope", "name", coercion.text, name))
 
     @contextmanager
     def _within(self, name: str) -> Iterator[None]:
@@ -439,7 +439,7 @@ class Graph(Recorder):
 
     def _check_outputs(self, values: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Return the outputs, checked."""
-        outputs = kinds.argument(self._label, "outputs", _OUTPUTS, values)
+        outputs = coercion.argument(self._label, "outputs", _OUTPUTS, values)
         if not outputs:
             raise InvalidArgument(f"{self._label}: outputs must be a sequence of at least one Tensor, got none")
         for number, output in enumerate(outputs):
@@ -545,14 +545,14 @@ class NodeCall(OperatorCall):
         self._graph, self.has_tensors = graph, False
         super().__init__(caller, kind, values)
 
-    def _tensor_of(self, array: Any) -> Strided:
+    def _tensor_of(self, array: Any) -> TensorBase:
         return self._graph.constant(array)
 
     def _bind_number(self, value: int | float, data_type: DataType) -> Any:
         self.places.append(self._graph._number(value, data_type))
         return self.places[-1].desc
 
-    def _bind(self, field: str, name: str, tensor: Strided) -> Any:
+    def _bind(self, field: str, name: str, tensor: TensorBase) -> Any:
         foreign = self._graph._describe_foreign(tensor, not self.has_tensors)
         if foreign is not None:
             entry = name.removeprefix(short(field))

@@ -13,7 +13,7 @@ from dmlgpu.catalog import operator
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.common import coercion as kinds
+from dmlgpu.common import coercion
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.compiler.graph.description import (
     ConstantNode,
@@ -149,7 +149,7 @@ def _without_unread(desc: OperatorDesc, number: int, read: set[Origin]) -> Opera
 
 Array: TypeAlias = NDArray[Any]
 
-_TYPES = {one.numpy: one for one in DataType if one is not DataType.UNKNOWN and one.bits >= 8}
+_TYPES = {member.numpy: member for member in DataType if member is not DataType.UNKNOWN and member.bits >= 8}
 
 
 def _numbers(value: Any) -> Array:
@@ -159,7 +159,7 @@ def _numbers(value: Any) -> Array:
     except Exception:  # whatever a foreign __array__ raises
         array = np.empty(0)
     if array.dtype.kind not in "biuf" or not array.size:
-        raise kinds.CoercionError("an array of numbers, at least one", value)
+        raise coercion.CoercionError("an array of numbers, at least one", value)
     return array
 
 
@@ -174,7 +174,7 @@ def encoded(caller: str, array: Any, dtype: Any) -> tuple[TensorDesc, bytes, boo
     Raises:
         InvalidArgument: the array is of no type of DirectML's, or holds what the type cannot.
     """
-    numbers = kinds.argument(caller, "array", _numbers, array)
+    numbers = coercion.argument(caller, "array", _numbers, array)
     is_boolean = numbers.dtype == bool if dtype is None else is_boolean_type(dtype)
     if is_boolean:
         numbers, dtype = np.asarray(numbers != 0), DataType.UINT8

@@ -12,7 +12,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
 
-from dmlgpu.common import coercion as kinds
+from dmlgpu.common import coercion
 from dmlgpu.common.cache import Cache, CacheInfo, CacheLimits
 from dmlgpu.common.errors import InvalidArgument, InvalidState, shown
 from dmlgpu.compiler.graph.description import GraphDesc
@@ -21,7 +21,7 @@ from dmlgpu.runtime.operator import CompiledOperator
 from dmlgpu.runtime.shared import as_device
 from dmlgpu.tensors.graphs.graph import Graph
 from dmlgpu.tensors.memory import recorded_by, recorder
-from dmlgpu.tensors.strided import Strided
+from dmlgpu.tensors.strided import TensorBase
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.tracing.trace import Trace, Traced, as_tensor, finish, flatten, mapped
 
@@ -31,7 +31,7 @@ Result = TypeVar("Result")
 CACHED = 64
 """Most graphs that a compiled function keeps, unless it is told otherwise."""
 
-_SIZE = kinds.between(1, kinds.UINT64_MAX)
+_SIZE = coercion.between(1, coercion.UINT64_MAX)
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class CompiledFunction(Generic[Parameters, Result]):
             raise InvalidArgument(f"compile: function must be callable, got {shown(function, typed=True)}")
         if device is not None and not isinstance(device, Device | str):
             as_device("compile", device)
-        size = kinds.argument("compile", "cache_size", _SIZE, cache_size)
+        size = coercion.argument("compile", "cache_size", _SIZE, cache_size)
         self._function, self._device = function, device
         self._name = str(getattr(function, "__name__", type(function).__name__))
         self._cache: Cache[Any, Traced] = Cache(CacheLimits(size, size))
@@ -147,11 +147,11 @@ class CompiledFunction(Generic[Parameters, Result]):
             for number, value in enumerate(args)
         ]
         parts += [(key, flatten(name, key, value, leaves)) for key, value in sorted(kwargs.items())]
-        device = next((leaf.device for _, leaf in leaves if isinstance(leaf, Strided)), None)
+        device = next((leaf.device for _, leaf in leaves if isinstance(leaf, TensorBase)), None)
         if device is None:
             device = as_device(name, self._device)
         for path, leaf in leaves:
-            if isinstance(leaf, Strided) and leaf.device is not device:
+            if isinstance(leaf, TensorBase) and leaf.device is not device:
                 raise InvalidArgument(
                     f"{name}: {path} must be on the device of the other arguments, '{device.adapter}', got one on "
                     f"another, '{leaf.device.adapter}'; x.to(device) copies it"
@@ -168,7 +168,7 @@ class CompiledFunction(Generic[Parameters, Result]):
             except ValueError:  # nothing is assigned yet
                 values.append(None)
         values += [self._globals.get(name) for name in self._names]
-        held = [value if isinstance(value, Strided) else None for value in values]
+        held = [value if isinstance(value, TensorBase) else None for value in values]
         return held + [None if value is None else value.buffer for value in held]
 
     def _traced(self, call: _Arguments) -> Traced:
@@ -196,7 +196,7 @@ class CompiledFunction(Generic[Parameters, Result]):
 
         args = mapped(call.args, stand_in)
         kwargs = {key: mapped(value, stand_in) for key, value in sorted(call.kwargs.items())}
-        trace.watch([value for value in watched if isinstance(value, Strided)])
+        trace.watch([value for value in watched if isinstance(value, TensorBase)])
         try:
             with recorded_by(trace):
                 result = self._function(*args, **kwargs)

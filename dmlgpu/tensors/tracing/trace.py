@@ -20,8 +20,8 @@ from dmlgpu.tensors.graphs.graph import Graph, NodeCall
 from dmlgpu.tensors.graphs.nodes import unread
 from dmlgpu.tensors.memory import NodeMemory, Origin, in_package, recorder
 from dmlgpu.tensors.memory import caller as line_of_caller
-from dmlgpu.tensors.session import KEEPING, Place, Prepared, session_of
-from dmlgpu.tensors.strided import Strided, behind_binding
+from dmlgpu.tensors.session import LEAVES_OUTPUT_UNTOUCHED, Place, Prepared, session_of
+from dmlgpu.tensors.strided import TensorBase, behind_binding
 from dmlgpu.tensors.tensor import Tensor
 
 _CALLS = {
@@ -47,7 +47,7 @@ class Trace(Graph):
 
     Attributes:
         feeds: what is bound to each input of the graph: an argument, by number, or a tensor from outside.
-        keeping: what operators write whose outputs must be zeros before (``session.KEEPING``).
+        keeping: what operators write whose outputs must be zeros before (``session.LEAVES_OUTPUT_UNTOUCHED``).
     """
 
     is_traced = True
@@ -55,12 +55,12 @@ class Trace(Graph):
 
     def __init__(self, name: str, device: Device):
         super().__init__(device, name, rules="numpy")
-        self.feeds: list[int | Strided] = []
+        self.feeds: list[int | TensorBase] = []
         self.keeping: list[Tensor] = []
         self._outside: dict[Any, NodeMemory] = {}  # by identity of buffers, which `feeds` keeps alive
-        self._slices: dict[Any, Strided] = {}
+        self._slices: dict[Any, TensorBase] = {}
         self._numbers: dict[Any, Tensor] = {}
-        self._foreign: list[tuple[Strided, Any]] = []
+        self._foreign: list[tuple[TensorBase, Any]] = []
 
     # ---- tensors ----------------------------------------------------------------------------------------------------
 
@@ -70,7 +70,7 @@ class Trace(Graph):
         self.watch([stand_in])
         return stand_in
 
-    def _input(self, feed: int | Strided, tensor: Strided, path: str | None = None) -> NodeMemory:
+    def _input(self, feed: int | TensorBase, tensor: TensorBase, path: str | None = None) -> NodeMemory:
         """Add an input of the graph, for what is bound where a tensor begins or up to 15 bytes before."""
         self.feeds.append(feed)
         before = behind_binding(tensor)
@@ -81,7 +81,7 @@ class Trace(Graph):
         node = self.input(desc, name=path)
         return NodeMemory(self, node.origin, desc, feed if isinstance(feed, int) else None)
 
-    def resolved(self, label: str, tensor: Strided) -> Strided:
+    def resolved(self, label: str, tensor: TensorBase) -> TensorBase:
         """Return a tensor of the function as one of the graph: what comes from outside becomes an input.
 
         Raises:
@@ -111,7 +111,7 @@ class Trace(Graph):
             f"another, '{device.adapter}'"
         )
 
-    def _describe_foreign(self, tensor: Strided, is_first: bool) -> str | None:
+    def _describe_foreign(self, tensor: TensorBase, is_first: bool) -> str | None:
         if isinstance(tensor.buffer, NodeMemory) or is_first or tensor.device is self.device:
             return None
         return (
@@ -119,7 +119,7 @@ class Trace(Graph):
             f"'{tensor.device.adapter}'; x.to(device) copies it"
         )
 
-    def _operand_of(self, label: str, tensor: Strided) -> Strided:
+    def _operand_of(self, label: str, tensor: TensorBase) -> TensorBase:
         tensor = self.resolved(label, tensor)
         if not tensor.offset:
             return tensor
@@ -142,7 +142,7 @@ class Trace(Graph):
             outputs = super()._append(call, desc, name)
         except (InvalidDescription, NotSupported) as error:
             raise call.in_words(error) from error
-        if desc.operator in KEEPING:
+        if desc.operator in LEAVES_OUTPUT_UNTOUCHED:
             self.keeping += [output for output in outputs if output is not None]
         return outputs
 
@@ -166,7 +166,7 @@ class Trace(Graph):
             "not be assigned to, since that would happen once, when it is traced; x.copy() makes another"
         )
 
-    def watch(self, tensors: Sequence[Strided]) -> None:
+    def watch(self, tensors: Sequence[TensorBase]) -> None:
         """Take note of tensors that the function must not assign to."""
         self._foreign += [(tensor, tensor.buffer) for tensor in tensors]
 
@@ -186,7 +186,7 @@ class Trace(Graph):
         )
 
 
-def place(tensor: Strided) -> Place:
+def place(tensor: TensorBase) -> Place:
     """Return where a tensor is bound."""
     return tensor.buffer._memory, (tensor.offset - behind_binding(tensor)) * tensor.data_type.bits // 8
 
@@ -206,7 +206,7 @@ def flatten(caller: str, path: str, value: Any, leaves: list[tuple[str, Any]]) -
         InvalidArgument: a value that cannot be hashed; names caller and ``path``.
         InvalidState: a tensor is released.
     """
-    if isinstance(value, Strided):
+    if isinstance(value, TensorBase):
         if value.buffer.released:
             raise InvalidState(f"{caller}: {path}, {value.data_type.name} {list(value.sizes)}, is released")
         leaves.append((path, value))
@@ -260,7 +260,7 @@ def check_result(caller: str, value: Any) -> None:
     Raises:
         InvalidArgument: names the function.
     """
-    if not isinstance(value, (Strided, np.ndarray, *_RESULTS)):
+    if not isinstance(value, (TensorBase, np.ndarray, *_RESULTS)):
         raise InvalidArgument(
             f"{caller}: results must be Tensors, arrays, numbers, texts or None, in tuples, lists and dicts, "
             f"got {shown(value, typed=True)}"
@@ -297,7 +297,7 @@ class Traced:
     outputs: tuple[Tensor, ...]
     operator: CompiledOperator | None
     prepared: Prepared | None
-    feeds: tuple[int | Strided, ...]
+    feeds: tuple[int | TensorBase, ...]
     arguments: tuple[Tensor, ...]
     result: Any
     watched: tuple[Any, ...] = field(repr=False)

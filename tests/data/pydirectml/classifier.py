@@ -70,6 +70,6 @@ scores = dml.gemm(row, matrix, bias, trans_b=dml.MatrixTransform.TRANSPOSE, alph
 probabilities = dml.activation_soft_max(scores)
 
 model = builder.build(dml.ExecutionFlags.NONE, [probabilities, both])
-found = device.compute(model, bindings, [probabilities, both])
-np.savez(sys.argv[2], probabilities=np.array(found[0], np.float32), features=np.array(found[1]))
-print("class", int(np.argmax(found[0])))
+results = device.compute(model, bindings, [probabilities, both])
+np.savez(sys.argv[2], probabilities=np.array(results[0], np.float32), features=np.array(results[1]))
+print("class", int(np.argmax(results[0])))

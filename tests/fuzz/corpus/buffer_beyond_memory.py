@@ -8,6 +8,6 @@ from tests.fuzz.monitor import Refused
 def replay(monitor):
     device = open_device(monitor.adapter)
     for size in (2**40, 2**62, 2**63 - 4, 2**63, 2**64, 2**70):
-        made = monitor.call(device.create_buffer, size)
-        monitor.check(isinstance(made, Refused) and isinstance(made.error, DmlError), "accepted", "create_buffer")
+        buffer = monitor.call(device.create_buffer, size)
+        monitor.check(isinstance(buffer, Refused) and isinstance(buffer.error, DmlError), "accepted", "create_buffer")
     check_usable(device, monitor)

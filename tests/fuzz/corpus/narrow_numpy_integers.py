@@ -20,11 +20,11 @@ def replay(monitor):
     compiled = device.compile_operator(device.create_operator(identity))
     table = device.create_binding_table(compiled)
     beyond.append(monitor.call(table.bind_inputs, [BufferBinding(buffer, np.uint8(240), np.uint8(32))]))
-    for one in beyond:
-        refused = isinstance(one, Refused) and isinstance(one.error, InvalidArgument)
-        monitor.check(refused, "accepted", "check_range", repr(one))
-    made = monitor.call(device.create_buffer, np.uint8(200))
-    monitor.check(not isinstance(made, Refused), "refused", "Device.create_buffer", repr(made))
+    for outcome in beyond:
+        refused = isinstance(outcome, Refused) and isinstance(outcome.error, InvalidArgument)
+        monitor.check(refused, "accepted", "check_range", repr(outcome))
+    small_buffer = monitor.call(device.create_buffer, np.uint8(200))
+    monitor.check(not isinstance(small_buffer, Refused), "refused", "Device.create_buffer", repr(small_buffer))
     rest = monitor.call(other.read, np.uint8(200))
     monitor.check(getattr(rest, "size", 0) == 824, "wrong result", "Buffer.read", repr(rest))
     check_usable(device, monitor)

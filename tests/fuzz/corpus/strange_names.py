@@ -12,11 +12,11 @@ def replay(monitor):
     fence = device.create_fence()
     for value in VALUES:
         monitor.call(device.create_buffer, 64, value)
-        for one in (fence, device):
-            monitor.call(type(one).name.fset, one, value)
-            monitor.call(repr, one)
-            monitor.call(one.set_private_data, value, 1)
-            monitor.call(one.get_private_data, value)
+        for device_object in (fence, device):
+            monitor.call(type(device_object).name.fset, device_object, value)
+            monitor.call(repr, device_object)
+            monitor.call(device_object.set_private_data, value, 1)
+            monitor.call(device_object.get_private_data, value)
         device.name = fence.name = None
         monitor.call(open_device, monitor.adapter, disabled_features=value)
         monitor.call(open_device, monitor.adapter, memory_budget=value)

@@ -151,8 +151,10 @@ def pad(draw: Draw) -> NodeCase:
     if draw.version < 11:
         return draw.case(x, mode=mode, pads=pads, value=draw.maybe(1.5), exact=True)
     value = draw.array(x.dtype.name, (), -3, 3) if mode == "constant" and draw.chance(0.6) else None
-    given = integers(*(axis - (x.ndim if draw.chance(0.3) else 0) for axis in axes))
-    return draw.case(x, integers(*pads), value, given if axes != list(range(x.ndim)) else None, mode=mode, exact=True)
+    axes_input = integers(*(axis - (x.ndim if draw.chance(0.3) else 0) for axis in axes))
+    return draw.case(
+        x, integers(*pads), value, axes_input if axes != list(range(x.ndim)) else None, mode=mode, exact=True
+    )
 
 
 @generator("CenterCropPad")

@@ -88,7 +88,7 @@ def draw_version(rng: random.Random, versions: Sequence[int]) -> int:
 def build(
     cases: Sequence[NodeCase],
     rng: random.Random,
-    wanted: Callable[[int, int], bool] = lambda node, position: True,
+    is_result: Callable[[int, int], bool] = lambda node, position: True,
     computed: Sequence[Outputs] = (),
     malformed: str = "",
 ) -> Drawn:
@@ -97,7 +97,7 @@ def build(
     Args:
         cases: the nodes; an array that is one of ``computed`` is an edge.
         rng: decides what is a constant and what an input of the run.
-        wanted: whether an output of a node is an output of the model.
+        is_result: whether an output of a node is an output of the model.
         computed: the outputs of the nodes, where they are known.
         malformed: what is wrong on purpose.
     """
@@ -135,7 +135,7 @@ def build(
         outer = [(name_of(array, share), name) for name, array in case.captured.items()]
         nodes += [helper.make_node("Identity", [known], [name]) for known, name in outer]
         outputs = ["" if at in case.absent else f"n{number}_{at}" for at in range(case.outputs)]
-        results |= {name: (number, at) for at, name in enumerate(outputs) if name and wanted(number, at)}
+        results |= {name: (number, at) for at, name in enumerate(outputs) if name and is_result(number, at)}
         node = helper.make_node(
             case.op_type, inputs, outputs, domain=case.domain, name=f"node{number}", **case.attributes
         )
@@ -316,8 +316,8 @@ def malformed(case: NodeCase, rng: random.Random) -> tuple[NodeCase, str]:
     """The node with an attribute or an input that is not as it should be, and what it is."""
     inputs, attributes = list(case.inputs), dict(case.attributes)
     plain = [name for name, value in attributes.items() if isinstance(value, int | float | str | list | bytes)]
-    given = [at for at, array in enumerate(inputs) if array is not None and array.dtype.kind in "fiub"]
-    if plain and (not given or rng.random() < 0.5):
+    numeric = [at for at, array in enumerate(inputs) if array is not None and array.dtype.kind in "fiub"]
+    if plain and (not numeric or rng.random() < 0.5):
         name = rng.choice(plain)
         if rng.random() < 0.07:
             del attributes[name]
@@ -325,11 +325,11 @@ def malformed(case: NodeCase, rng: random.Random) -> tuple[NodeCase, str]:
         kind = "flag" if attributes[name] in (0, 1) else "attribute"
         attributes[name] = _wrong_attribute(attributes[name], rng)
         return replace(case, attributes=attributes), f"{kind} {name} {attributes[name]!r:.40}"
-    if not given:
+    if not numeric:
         return case, "nothing"
-    at = rng.choice(given)
+    at = rng.choice(numeric)
     # Small integers decide about shapes most of the time.
-    small = [at for at in given if inputs[at].dtype.kind in "iu" and inputs[at].size <= 8]  # type: ignore[union-attr]
+    small = [at for at in numeric if inputs[at].dtype.kind in "iu" and inputs[at].size <= 8]  # type: ignore[union-attr]
     if small and rng.random() < 0.6:
         at = rng.choice(small)
     array = inputs[at]

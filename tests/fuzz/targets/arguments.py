@@ -42,8 +42,8 @@ class Arguments(LifeCycle):
             changed[place] = value
         else:
             changed[place] = strange(self.rng)
-        given = [value for key, value in changed.items() if isinstance(key, int)]
-        result = super().call(function, *given, **{key: changed[key] for key in kwargs})
+        positional = [value for key, value in changed.items() if isinstance(key, int)]
+        result = super().call(function, *positional, **{key: changed[key] for key in kwargs})
         # What was accepted is something else than the shadows know.
         return result if isinstance(result, Refused) else SKIPPED
 

@@ -75,9 +75,11 @@ def _stems() -> tuple[str, ...]:
 def _check_value(desc: OperatorDesc, monitor: Monitor) -> None:
     """A description is a value: it can be copied, compared, pickled and shown."""
     copies = (monitor.call(copy.copy, desc), monitor.call(lambda: pickle.loads(pickle.dumps(desc))))
-    for one in copies:
+    for duplicate in copies:
         monitor.check(
-            isinstance(one, Refused) or (one == desc and hash(one) == hash(desc)), "unequal copy", desc.operator
+            isinstance(duplicate, Refused) or (duplicate == desc and hash(duplicate) == hash(desc)),
+            "unequal copy",
+            desc.operator,
         )
     monitor.call(repr, desc)
 
@@ -118,9 +120,9 @@ class Close(Tolerance):
         if expected.dtype.kind != "f":
             return expected == got
         with np.errstate(all="ignore"):  # NaN that signal, too
-            wanted, found = expected.astype(np.float64), got.astype(np.float64)
-            finite = np.isfinite(wanted)
-            near = np.abs(wanted - found) <= 0.05 * np.abs(wanted[finite]).max(initial=1.0)
+            reference, result = expected.astype(np.float64), got.astype(np.float64)
+            finite = np.isfinite(reference)
+            near = np.abs(reference - result) <= 0.05 * np.abs(reference[finite]).max(initial=1.0)
         return near | (ulp_distance(expected, got) <= 16)
 
     def __str__(self) -> str:

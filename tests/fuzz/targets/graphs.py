@@ -32,12 +32,12 @@ MOST_INPUTS = 1000
 def run(seed: int, monitor: Monitor) -> None:
     """Compile one graph, for a device and for a target that is made up; run it if it is small."""
     rng = random.Random(f"graphs {seed}")
-    given = random_graph(rng) if rng.random() < 0.6 else graph_of(draw_case(rng), rng)
-    monitor.subject = lambda: shown(given.graph, 3000)
+    example = random_graph(rng) if rng.random() < 0.6 else graph_of(draw_case(rng), rng)
+    monitor.subject = lambda: shown(example.graph, 3000)
     valid = rng.random() < 0.4
     if valid:
-        given = rearranged(given, rng)
-    graph = given.graph if valid else mutate(given.graph, rng, monitor)
+        example = rearranged(example, rng)
+    graph = example.graph if valid else mutate(example.graph, rng, monitor)
     if isinstance(graph, Refused):
         return
     disabled: Any = rng.sample(PASSES, rng.randrange(len(PASSES) + 1))
@@ -50,16 +50,16 @@ def run(seed: int, monitor: Monitor) -> None:
     compiled = monitor.call(device.compile_graph, graph, disabled_passes=disabled)
     if isinstance(compiled, Refused):
         # Not every operator takes tensors that are owned, nor a copy every type; those of the suite do.
-        expected = not (valid and given.exact) or isinstance(compiled.error, NotSupported | OutOfMemory)
+        expected = not (valid and example.exact) or isinstance(compiled.error, NotSupported | OutOfMemory)
         monitor.check(expected, "refused", "compile_graph", str(compiled.error))
         return
     target = draw_target(rng)
     monitor.call(lambda: compile_network(resolve(graph), target, disabled))
     if graph.input_count > MOST_INPUTS or _bytes(graph) > MOST_BYTES:
         return
-    inputs = _inputs(given, graph.input_count)
+    inputs = _inputs(example, graph.input_count)
     results = monitor.call(run_graph, compiled, inputs, rng.randrange(256))
-    if not isinstance(results, Refused) and (monitor.adapter == "numpy" or (valid and given.exact)):
+    if not isinstance(results, Refused) and (monitor.adapter == "numpy" or (valid and example.exact)):
         _check_results(graph, inputs, results, monitor)
     check_usable(device, monitor)
 
@@ -78,8 +78,8 @@ def _bytes(graph: GraphDesc) -> int:
     return sum(max(s.tensor.byte_size, 8 * s.tensor.element_count) for s in slots if s.tensor is not None)
 
 
-def _inputs(given: Given, count: int) -> list[np.ndarray]:
-    some = given.inputs or (np.arange(16, dtype=np.uint8),)
+def _inputs(example: Given, count: int) -> list[np.ndarray]:
+    some = example.inputs or (np.arange(16, dtype=np.uint8),)
     return [some[number % len(some)] for number in range(count)]
 
 
@@ -95,19 +95,19 @@ def _check_results(
         return
     if expected is None:
         return
-    for number, (wanted, found) in enumerate(zip(expected, results, strict=True)):
-        same = np.array_equal(wanted, found, equal_nan=wanted.dtype.kind == "f")
-        monitor.check(same, "wrong result", "graph", f"output {number}: expected {wanted}, got {found}")
+    for number, (want, got) in enumerate(zip(expected, results, strict=True)):
+        same = np.array_equal(want, got, equal_nan=want.dtype.kind == "f")
+        monitor.check(same, "wrong result", "graph", f"output {number}: expected {want}, got {got}")
 
 
 def _one_by_one(graph: GraphDesc, inputs: list[np.ndarray]) -> list[np.ndarray] | None:
     """The outputs of a graph from its nodes, each by itself on the reference; None where bytes are left undefined."""
-    made: dict[tuple[int, int], np.ndarray] = {}
+    results: dict[tuple[int, int], np.ndarray] = {}
     outputs: dict[tuple[int, int], np.ndarray] = {}
     waiting = []
     for number, node in enumerate(graph.nodes):
         if isinstance(node, ConstantNode):
-            made[number, 0] = np.frombuffer(node.data, np.uint8)
+            results[number, 0] = np.frombuffer(node.data, np.uint8)
         else:
             waiting.append((number, node.desc))
     feeds = {(edge.to_node, edge.to_input): edge for edge in (*graph.input_edges, *graph.intermediate_edges)}
@@ -119,7 +119,7 @@ def _one_by_one(graph: GraphDesc, inputs: list[np.ndarray]) -> list[np.ndarray] 
             if edge is None
             else inputs[edge.graph_input]
             if isinstance(edge, InputEdge)
-            else made.get((edge.from_node, edge.from_output))
+            else results.get((edge.from_node, edge.from_output))
             for edge in edges
         ]
         if any(edge is not None and raw is None for edge, raw in zip(edges, raws, strict=True)):
@@ -135,6 +135,6 @@ def _one_by_one(graph: GraphDesc, inputs: list[np.ndarray]) -> list[np.ndarray] 
                 if 8 * slot.tensor.byte_size != slot.tensor.element_count * slot.tensor.data_type.bits:
                     return None
                 outputs[number, position] = next(computed)
-                made[number, position] = slot.tensor.encode(outputs[number, position])
+                results[number, position] = slot.tensor.encode(outputs[number, position])
     ends = {edge.graph_output: edge for edge in graph.output_edges}
     return [outputs[ends[number].from_node, ends[number].from_output] for number in range(graph.output_count)]

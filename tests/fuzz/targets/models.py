@@ -35,10 +35,10 @@ def run(seed: int, monitor: Monitor) -> None:
         folder = Path(name) / "model"
         for examples in EXAMPLES:
             shutil.copytree(examples, folder, dirs_exist_ok=True)
-        given = _model(rng)
+        model = _model(rng)
         is_spoilt = rng.random() < 0.2
         # A file that is damaged is reached only by a model that is not refused before.
-        changed = given if is_spoilt and rng.random() < 0.5 else mutated(given, rng, _examples())
+        changed = model if is_spoilt and rng.random() < 0.5 else mutated(model, rng, _examples())
         (folder / "model.json").write_bytes(spelled(changed, rng))
         if is_spoilt:
             _spoil_file(folder, rng)
@@ -52,14 +52,16 @@ def replay(file: Path, monitor: Monitor) -> None:
     with _inside(file.parent), tempfile.TemporaryDirectory(prefix="dmlgpu-fuzz-out-") as name:
         outside = _files(file.parent.parent)
         model = monitor.call(dxdispatch.load, file)
-        size = 0 if isinstance(model, Refused) else sum(one.allocated_size for one in model.resources.values())
+        size = (
+            0 if isinstance(model, Refused) else sum(resource.allocated_size for resource in model.resources.values())
+        )
         if not isinstance(model, Refused) and size <= MOST_BYTES:
             device = shared_device(monitor.adapter)
             timing = dxdispatch.TimingOptions(iterations=random.Random(text).randrange(1, 4), repeat=2)
             monitor.call(dxdispatch.execute, model, device, output_directory=Path(name) / "out", timing=timing)
             check_usable(device, monitor)
         changed = sorted(map(str, _files(file.parent.parent) ^ outside))
-        changed += [str(one) for one in _files(Path(name)) if not one.is_relative_to(Path(name) / "out")]
+        changed += [str(file) for file in _files(Path(name)) if not file.is_relative_to(Path(name) / "out")]
         monitor.check(not changed, "file outside", "dxdispatch.execute", ", ".join(changed))
 
 

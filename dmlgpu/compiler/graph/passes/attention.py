@@ -5,7 +5,19 @@ from __future__ import annotations
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.graph.passes.epilogues import with_epilogue
 from dmlgpu.compiler.graph.passes.rewriting import Rewriting, element_wise_leaves, memory_of
-from dmlgpu.compiler.plan import Affine, Attend, Body, Contract, Map, RegisterValue, Role, Rows, Sizes, Source, Tensor
+from dmlgpu.compiler.plan import (
+    Affine,
+    Attend,
+    Body,
+    Contract,
+    Map,
+    PlanTensor,
+    RegisterValue,
+    Role,
+    Rows,
+    Sizes,
+    Source,
+)
 from dmlgpu.compiler.rewrites.sources import CONVERT
 from dmlgpu.compiler.rewrites.spaces import affine_between, is_same, reindex
 
@@ -24,13 +36,13 @@ def fuse_attention(rewriting: Rewriting) -> None:
 def _fuse(rewriting: Rewriting, number: int, weighted: Contract) -> None:
     """Replace what ends in a product with weights, if it is attention."""
     weights = weighted.product.a
-    if not isinstance(weights, Tensor) or not _is_plain(weighted):
+    if not isinstance(weights, PlanTensor) or not _is_plain(weighted):
         return
     place = _only_producer(rewriting, number, weights)
     rows = None if place is None else rewriting.step(place)
     if place is None or not isinstance(rows, Rows) or not _is_softmax(rows) or not _is_whole(weights, rows.output):
         return
-    match = _scores(rewriting, place, rows.source) if isinstance(rows.source, Tensor) else None
+    match = _scores(rewriting, place, rows.source) if isinstance(rows.source, PlanTensor) else None
     if match is None:
         return
     scores, replaced = match
@@ -43,7 +55,7 @@ def _fuse(rewriting: Rewriting, number: int, weighted: Contract) -> None:
     rewriting.note(NAME, weighted.label, f"with {scores.label} and {rows.label}: scores are never stored")
 
 
-def _only_producer(rewriting: Rewriting, reader: int, tensor: Tensor) -> int | None:
+def _only_producer(rewriting: Rewriting, reader: int, tensor: PlanTensor) -> int | None:
     """Return the step that computes a tensor which one step alone reads."""
     memory = memory_of(tensor)
     if memory[0] is not Role.TEMPORARY or rewriting.readers(memory) != {reader}:
@@ -51,7 +63,7 @@ def _only_producer(rewriting: Rewriting, reader: int, tensor: Tensor) -> int | N
     return rewriting.producer(memory)
 
 
-def _scores(rewriting: Rewriting, reader: int, tensor: Tensor) -> tuple[Contract, tuple[int, ...]] | None:
+def _scores(rewriting: Rewriting, reader: int, tensor: PlanTensor) -> tuple[Contract, tuple[int, ...]] | None:
     """Return the product whose results are the scores, scaled and masked, and the steps that it takes the place of."""
     place = _only_producer(rewriting, reader, tensor)
     if place is None:
@@ -84,7 +96,7 @@ def _is_plain(product: Contract) -> bool:
     return body.file in (CONVERT, SCALED) and scale == 1.0 and isinstance(body.children[0], RegisterValue)
 
 
-def _is_whole(tensor: Tensor, written: Tensor) -> bool:
+def _is_whole(tensor: PlanTensor, written: PlanTensor) -> bool:
     """Return whether a tensor is what was written, under the same coordinates."""
     affine = affine_between(tensor, written)
     return affine is not None and is_same(affine, tensor.sizes, written.sizes)
@@ -132,6 +144,6 @@ def _picking(columns: Sizes, rank: int) -> Affine:
     return Affine((0,) * len(columns), steps)
 
 
-def _tensor(source: Source) -> Tensor:
-    assert isinstance(source, Tensor)
+def _tensor(source: Source) -> PlanTensor:
+    assert isinstance(source, PlanTensor)
     return source

@@ -14,13 +14,13 @@ from dmlgpu.compiler.plan import (
     Contract,
     Convolve,
     Map,
+    PlanTensor,
     Reduce,
     RegisterValue,
     Role,
     Rows,
     Source,
     Step,
-    Tensor,
     View,
 )
 from dmlgpu.compiler.rewrites.collapse import collapse
@@ -71,7 +71,7 @@ def _fuse_inside_border(rewriting: Rewriting, number: int, step: Map) -> None:
     """Fill the output of PADDING with its constant, and write what lies inside where that is computed."""
     inputs, values = dict(step.body.inputs), dict(step.body.constants)
     leaf, border = inputs.get("input"), inputs.get("border")
-    if step.body.file != SURROUNDED or not isinstance(leaf, Tensor) or not isinstance(border, Body):
+    if step.body.file != SURROUNDED or not isinstance(leaf, PlanTensor) or not isinstance(border, Body):
         return
     producer = rewriting.producer(memory_of(leaf)) if leaf.binding.role is Role.TEMPORARY else None
     is_read_elsewhere = rewriting.readers(memory_of(leaf)) != {number}
@@ -95,7 +95,7 @@ def _takes_epilogue(writer: Step) -> bool:
     return writer.output.lanes == 1 and writer.output.data_type.bits == WORD_BITS
 
 
-def with_epilogue(writer: Contract | Convolve | Rows | Reduce, step: Map, leaf: Tensor) -> Step | None:
+def with_epilogue(writer: Contract | Convolve | Rows | Reduce, step: Map, leaf: PlanTensor) -> Step | None:
     """Return a step that computes what a map computes of its output; None where no coordinates say it."""
     shares_words = step.keeps_neighbours and step.output.data_type.bits < WORD_BITS
     if leaf.view is View.INDEX or (shares_words and not isinstance(writer, Contract)):
@@ -111,7 +111,7 @@ def with_epilogue(writer: Contract | Convolve | Rows | Reduce, step: Map, leaf: 
     return None
 
 
-def _seen(body: Body, whole: Tensor, affine: Affine, writer: Contract | Convolve | Rows | Reduce) -> Source:
+def _seen(body: Body, whole: PlanTensor, affine: Affine, writer: Contract | Convolve | Rows | Reduce) -> Source:
     """Return what a map computes, in the coordinates of what a step stores and on the value that it holds."""
     before: Source
     if isinstance(writer, Reduce):
@@ -122,7 +122,7 @@ def _seen(body: Body, whole: Tensor, affine: Affine, writer: Contract | Convolve
     return simplified(reindex(computed(body), writer.output.sizes, affine, values))
 
 
-def _stored(writer: Contract | Convolve | Rows | Reduce, step: Map, tree: Source, output: Tensor) -> Step | None:
+def _stored(writer: Contract | Convolve | Rows | Reduce, step: Map, tree: Source, output: PlanTensor) -> Step | None:
     """Return a step that stores something else, elsewhere."""
     if not is_fusable(tree) or not isinstance(tree, Body):
         return None

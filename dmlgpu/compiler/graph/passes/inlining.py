@@ -14,7 +14,7 @@ from dmlgpu.compiler.graph.passes.rewriting import (
     refined,
     simplified,
 )
-from dmlgpu.compiler.plan import Body, Contract, Convolve, Map, Reduce, Role, Rows, Source, Step, Tensor, View
+from dmlgpu.compiler.plan import Body, Contract, Convolve, Map, PlanTensor, Reduce, Role, Rows, Source, Step, View
 from dmlgpu.compiler.plan.parts import read
 from dmlgpu.compiler.rewrites.sources import (
     IDENTITY,
@@ -75,7 +75,7 @@ def is_fusable(root: Source) -> bool:
     return is_elementwise(root) and is_small(root)
 
 
-def producer_of(rewriting: Rewriting, number: int, leaf: Tensor) -> tuple[int, Map] | None:
+def producer_of(rewriting: Rewriting, number: int, leaf: PlanTensor) -> tuple[int, Map] | None:
     """Return the map that writes what a step reads, with its number, if it may be computed later just as well."""
     if leaf.binding.role not in (Role.TEMPORARY, Role.OUTPUT) or leaf.view is View.INDEX:
         return None
@@ -88,12 +88,12 @@ def producer_of(rewriting: Rewriting, number: int, leaf: Tensor) -> tuple[int, M
     return producer, step
 
 
-def vanishes(rewriting: Rewriting, leaf: Tensor) -> bool:
+def vanishes(rewriting: Rewriting, leaf: PlanTensor) -> bool:
     """Return whether nobody needs a value in memory once its only reader computes it."""
     return leaf.binding.role is Role.TEMPORARY and len(rewriting.readers(memory_of(leaf))) == 1
 
 
-def reason_to_keep(rewriting: Rewriting, writer: Map, leaf: Tensor, *, repeats: bool) -> str | None:
+def reason_to_keep(rewriting: Rewriting, writer: Map, leaf: PlanTensor, *, repeats: bool) -> str | None:
     """Return why computing a value where it is read costs more than writing and reading it; None where it costs less.
 
     Args:
@@ -114,7 +114,7 @@ def reason_to_keep(rewriting: Rewriting, writer: Map, leaf: Tensor, *, repeats: 
     return None
 
 
-def inlined(tree: Source, leaf: Tensor, writer: Map) -> Source | None:
+def inlined(tree: Source, leaf: PlanTensor, writer: Map) -> Source | None:
     """Return a tree with a map's body in the place of a leaf; None where no affine map leads from the leaf to what the
     map writes, or the tree becomes too large."""
     affine = affine_between(leaf, writer.output)
@@ -182,7 +182,7 @@ def _fuse_map(rewriting: Rewriting, number: int) -> bool:
 
 
 def _fused_map(
-    rewriting: Rewriting, step: Map | Reduce, leaf: Tensor, writer: Map, *, is_direct: bool
+    rewriting: Rewriting, step: Map | Reduce, leaf: PlanTensor, writer: Map, *, is_direct: bool
 ) -> Map | Reduce | str:
     """Return a step with the body of a map in place of what that writes; or why it is kept."""
     if is_direct and is_fusable(writer.body):
@@ -205,7 +205,7 @@ def _tree(step: Map | Reduce) -> Source:
     return step.body if isinstance(step, Map) else step.source
 
 
-def _inlined(step: Map | Reduce, leaf: Tensor, writer: Map) -> Map | Reduce | None:
+def _inlined(step: Map | Reduce, leaf: PlanTensor, writer: Map) -> Map | Reduce | None:
     """Return a step with an element-wise body in place of a leaf; None where no coordinates say it."""
     if affine_between(leaf, writer.output) is None:
         parted = split(leaf, writer.output) if isinstance(step, Map) and is_fusable(step.body) else None
@@ -276,7 +276,7 @@ def _fuse_one(rewriting: Rewriting, number: int) -> bool:
     return False
 
 
-def _fused(rewriting: Rewriting, place: _Place, leaf: Tensor, writer: Map) -> Step | str:
+def _fused(rewriting: Rewriting, place: _Place, leaf: PlanTensor, writer: Map) -> Step | str:
     """Return a step with the body of a map in place of what that writes; or why it is kept."""
     if not is_fusable(writer.body):
         return "changes coordinates"

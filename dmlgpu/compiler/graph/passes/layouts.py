@@ -10,7 +10,7 @@ from typing import TypeAlias
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
 from dmlgpu.compiler.graph.passes.rewriting import Rewriting, memory_of, simplified
-from dmlgpu.compiler.plan import Convolve, Map, Repeat, Role, Step, Tensor
+from dmlgpu.compiler.plan import Convolve, Map, PlanTensor, Repeat, Role, Step
 from dmlgpu.compiler.plan.parts import read, replace_parts, written
 from dmlgpu.compiler.rewrites.sources import leaves
 from dmlgpu.compiler.rewrites.spaces import affine_between
@@ -39,7 +39,7 @@ def read_through_copies(rewriting: Rewriting) -> None:
                 rewriting.note(VIEWS, label, f"read as a view by {step.label}")
 
 
-def _copied(rewriting: Rewriting, number: int, tensor: Tensor) -> Tensor | None:
+def _copied(rewriting: Rewriting, number: int, tensor: PlanTensor) -> PlanTensor | None:
     """Return what a tensor is a copy of, under the tensor's own coordinates; None where it is no copy."""
     if tensor.binding.role not in (Role.TEMPORARY, Role.OUTPUT):
         return None
@@ -50,21 +50,21 @@ def _copied(rewriting: Rewriting, number: int, tensor: Tensor) -> Tensor | None:
     if not isinstance(copy, Map) or copy.keeps_neighbours:
         return None
     source = simplified(copy.body)
-    affine = affine_between(tensor, copy.output) if isinstance(source, Tensor) else None
-    if affine is None or not isinstance(source, Tensor):
+    affine = affine_between(tensor, copy.output) if isinstance(source, PlanTensor) else None
+    if affine is None or not isinstance(source, PlanTensor):
         return None
     viewed = replace(affine.of(source, tensor.sizes), view=tensor.view)
     return viewed if all(stride >= 0 for stride in viewed.strides) else None
 
 
-def _reading(step: Step, tensor: Tensor, source: Tensor) -> Step:
+def _reading(step: Step, tensor: PlanTensor, source: PlanTensor) -> Step:
     """Return a step that reads another tensor."""
     outputs = written(step)
 
-    def change(part: Tensor) -> Tensor:
+    def change(part: PlanTensor) -> PlanTensor:
         return source if part == tensor and not any(part is output for output in outputs) else part
 
-    return replace_parts(step, Tensor, change)
+    return replace_parts(step, PlanTensor, change)
 
 
 LAYOUTS = "layouts"
@@ -98,22 +98,22 @@ def _lay_out(rewriting: Rewriting, number: int, step: Convolve, savings: Savings
     laid = _channels_last(written)
     moved = {tensor: place.of(laid, tensor.sizes) for tensor, place in places.items() if place is not None}
     for number_of_reader, reader in readers.items():
-        rewriting.replace(number_of_reader, replace_parts(reader, Tensor, lambda tensor: moved.get(tensor, tensor)))
+        rewriting.replace(number_of_reader, replace_parts(reader, PlanTensor, lambda tensor: moved.get(tensor, tensor)))
     rewriting.replace(number, replace(step, output=laid))
     rewriting.note(LAYOUTS, step.label, "stored with channels innermost")
 
 
-def _inputs(step: Step) -> set[Tensor]:
+def _inputs(step: Step) -> set[PlanTensor]:
     """Return the tensors over which a convolution's windows slide."""
     return set(leaves(step.convolution.input)) if isinstance(step, Convolve) and not step.transposed else set()
 
 
-def _is_whole(tensor: Tensor) -> bool:
+def _is_whole(tensor: PlanTensor) -> bool:
     """Return whether a tensor fills its memory."""
     return tensor.offset == tensor.binding.offset == 0 and tensor.units == math.prod(tensor.sizes)
 
 
-def _channels_last(written: Tensor) -> Tensor:
+def _channels_last(written: PlanTensor) -> PlanTensor:
     """Return {images, groups, outputs of each, positions ..} with the channels of all groups side by side."""
     images, groups, outputs, *positions = written.sizes
     image, *along, group, output = packed_strides((images, *positions, groups, outputs))

@@ -13,7 +13,7 @@ import numpy as np
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.graph.passes.rewriting import Note
-from dmlgpu.compiler.plan import Apply, Body, Plan, Role, Source, Step, Tensor, View, apply, constants
+from dmlgpu.compiler.plan import Apply, Body, Plan, PlanTensor, Role, Source, Step, View, apply, constants
 from dmlgpu.compiler.plan.parts import replace_parts
 from dmlgpu.compiler.rewrites.sources import rewrite
 
@@ -42,10 +42,10 @@ def write_numbers(plan: Plan, data: Sequence[bytes], notes: list[Note]) -> Plan:
         notes: what was done is added.
     """
 
-    tensors: list[Tensor] = []
+    tensors: list[PlanTensor] = []
 
     def number(source: Source) -> Source:
-        if not isinstance(source, Tensor) or source.binding.role is not Role.CONSTANT:
+        if not isinstance(source, PlanTensor) or source.binding.role is not Role.CONSTANT:
             return source
         repeats = all(size == 1 or stride == 0 for size, stride in zip(source.sizes, source.strides, strict=True))
         if not repeats or source.view is not View.COMPUTE or source.data_type not in _TYPES:
@@ -76,7 +76,7 @@ def _is_subnormal(value: float | int, data_type: DataType) -> bool:
     return isinstance(value, float) and 0 < abs(value) < float(np.finfo(data_type.numpy).tiny)
 
 
-def _value(tensor: Tensor, data: Sequence[bytes]) -> float | int:
+def _value(tensor: PlanTensor, data: Sequence[bytes]) -> float | int:
     """Return the element that a tensor repeats."""
     assert isinstance(tensor.binding.index, int)
     width = tensor.data_type.bits // 8

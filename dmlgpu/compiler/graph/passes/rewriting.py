@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from dmlgpu.compiler.plan import Affine, AffineView, Allocation, Apply, Body, Map, Role, Sizes, Source, Step, Tensor
+from dmlgpu.compiler.plan import Affine, AffineView, Allocation, Apply, Body, Map, PlanTensor, Role, Sizes, Source, Step
 from dmlgpu.compiler.plan.parts import read, written
 from dmlgpu.compiler.rewrites.sources import identity, is_elementwise, is_identity, rewrite
 from dmlgpu.compiler.rewrites.spaces import reindex
@@ -16,7 +16,7 @@ Memory: TypeAlias = tuple[Role, int | Allocation]
 """A resource of a plan, whatever part of it is bound."""
 
 
-def memory_of(tensor: Tensor) -> Memory:
+def memory_of(tensor: PlanTensor) -> Memory:
     """Return the resource that a tensor lies in."""
     return tensor.binding.role, tensor.binding.index
 
@@ -139,17 +139,17 @@ class Rewriting:
         self.notes.append(Note(pass_name, subject, text))
 
 
-def element_wise_leaves(root: Source) -> Iterator[Tensor]:
+def element_wise_leaves(root: Source) -> Iterator[PlanTensor]:
     """Yield the tensors that a tree reads through nothing but element-wise bodies and affine views, equal ones once."""
     seen: set[int] = set()
-    tensors: set[Tensor] = set()
+    tensors: set[PlanTensor] = set()
     pending = [root]
     while pending:
         source = pending.pop()
         if id(source) in seen:
             continue
         seen.add(id(source))
-        if isinstance(source, Tensor):
+        if isinstance(source, PlanTensor):
             if source not in tensors:
                 tensors.add(source)
                 yield source

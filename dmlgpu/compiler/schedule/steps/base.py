@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from dmlgpu.compiler.plan import Binding, Role, Tensor
+from dmlgpu.compiler.plan import PlanBinding, PlanTensor, Role
 from dmlgpu.compiler.plan.parts import replace_parts, tensors
 from dmlgpu.compiler.schedule.launch import Launch
 from dmlgpu.compiler.schedule.memory import MemoryLayout
@@ -26,7 +26,7 @@ class Scheduled:
 
     label: str
     launch: Launch
-    output: Tensor
+    output: PlanTensor
     reason: str = field(default="", compare=False, kw_only=True)
 
     @property
@@ -45,15 +45,15 @@ class Scheduled:
         return self.output.lanes
 
     @functools.cached_property
-    def bound(self) -> dict[Binding, int]:
+    def bound(self) -> dict[PlanBinding, int]:
         """The bytes that are bound of each resource: up to the end of the last tensor in it, in whole words."""
-        sizes: dict[Binding, int] = {}
+        sizes: dict[PlanBinding, int] = {}
         for tensor in (self.output, *tensors(self)):
             sizes[tensor.binding] = max(sizes.get(tensor.binding, 0), tensor.reach)
         return sizes
 
     @property
-    def copied(self) -> Tensor | None:
+    def copied(self) -> PlanTensor | None:
         """The tensor whose words become the output's as they lie, if that is all that the step does; else None."""
         return None
 
@@ -64,7 +64,7 @@ class ScheduledRepeat:
 
     steps: tuple[Scheduled, ...]
     turns: int
-    advances: tuple[tuple[Binding, int], ...]
+    advances: tuple[tuple[PlanBinding, int], ...]
 
 
 AnyScheduled = Scheduled | ScheduledRepeat
@@ -103,11 +103,11 @@ class ScheduledSteps:
     def as_initialization(self) -> ScheduledSteps:
         """The same steps, executed once; what is temporary for them lies in the persistent resource, too."""
 
-        def persistent(binding: Binding) -> Binding:
+        def persistent(binding: PlanBinding) -> PlanBinding:
             return replace(binding, role=Role.PERSISTENT) if binding.role is Role.TEMPORARY else binding
 
         steps = (*self.initialization, *self.steps)
-        return ScheduledSteps((), tuple(replace_parts(step, Binding, persistent) for step in steps))
+        return ScheduledSteps((), tuple(replace_parts(step, PlanBinding, persistent) for step in steps))
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dmlgpu.catalog.tensor_desc import WORD_BITS, packed_strides
-from dmlgpu.compiler.plan import Body, Tensor, View
+from dmlgpu.compiler.plan import Body, PlanTensor, View
 from dmlgpu.compiler.rewrites.packing import running_dimension
 from dmlgpu.compiler.rewrites.sources import is_identity
 from dmlgpu.compiler.schedule.launch import Walk
@@ -35,20 +35,20 @@ class ScheduledMap(Scheduled):
     words: int = WORDS
 
     @property
-    def copied(self) -> Tensor | None:
+    def copied(self) -> PlanTensor | None:
         """The tensor whose units, side by side in memory, become the output's, where that is all and they are whole
         words; else None."""
         if not is_identity(self.body) or self.output.unit_bits % WORD_BITS:
             return None
         source = self.body.inputs[0][1]
-        if not isinstance(source, Tensor) or source.binding == self.output.binding:
+        if not isinstance(source, PlanTensor) or source.binding == self.output.binding:
             return None
         output, raw = self.output, source.view is View.RAW and self.output.view is View.RAW
         alike = (source.data_type, source.sizes, source.lanes) == (output.data_type, output.sizes, output.lanes)
         return source if raw and alike and _is_dense(source) and _is_dense(output) else None
 
 
-def _is_dense(tensor: Tensor) -> bool:
+def _is_dense(tensor: PlanTensor) -> bool:
     """Return whether units lie in memory in their own order and without gaps."""
     packed = packed_strides(tensor.sizes)
     return all(tensor.sizes[d] == 1 or tensor.strides[d] == packed[d] for d in range(tensor.rank))
@@ -107,7 +107,7 @@ class ScheduledRuns(Scheduled):
     body: Body
     walk: Walk
     axis: int
-    fixed: tuple[tuple[str, Tensor], ...] = ()
+    fixed: tuple[tuple[str, PlanTensor], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class ScheduledTranspose(Scheduled):
         digits: how the number of a tile gives its coordinates, fastest first.
     """
 
-    source: Tensor
+    source: PlanTensor
     source_dimension: int
     output_dimension: int
     digits: tuple[TileDigit, ...]
@@ -149,7 +149,7 @@ class ScheduledInterleave(Scheduled):
         splits: groups become planes, not planes groups.
     """
 
-    source: Tensor
+    source: PlanTensor
     walk: Walk
     dimension: int
     planes: int
@@ -213,8 +213,8 @@ class ScheduledUpsample(Scheduled):
         columns, rows: how both dimensions are resampled; rows may be None.
     """
 
-    source: Tensor
-    units: Tensor
+    source: PlanTensor
+    units: PlanTensor
     walk: Walk
     columns: Pattern
     rows: Pattern | None
@@ -257,8 +257,8 @@ class ScheduledDownsample(Scheduled):
         rows: output elements that an invocation makes along the axis where units lie across it; else 1.
     """
 
-    source: Tensor
-    units: Tensor
+    source: PlanTensor
+    units: PlanTensor
     walk: Walk
     stencil: Stencil
     rows: int

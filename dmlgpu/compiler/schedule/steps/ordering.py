@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from dmlgpu.compiler.plan import Constants, Tensor
+from dmlgpu.compiler.plan import Constants, PlanTensor
 from dmlgpu.compiler.schedule.launch import Walk
 from dmlgpu.compiler.schedule.steps.base import Scheduled
 
@@ -32,7 +32,7 @@ class ScheduledSort(Scheduled):
         network: REGISTERS: the pairs of records that are put in order, one after the other.
     """
 
-    source: Tensor
+    source: PlanTensor
     schedule: SortSchedule
     walk: Walk
     width: int
@@ -58,8 +58,8 @@ class ScheduledCandidates(Scheduled):
         decreasing: the largest element comes first.
     """
 
-    source: Tensor
-    best: Tensor
+    source: PlanTensor
+    best: PlanTensor
     walk: Walk
     group: int
     decreasing: bool
@@ -78,7 +78,7 @@ class ScheduledMerge(Scheduled):
         share: records of a merged run that one invocation takes.
     """
 
-    source: Tensor
+    source: PlanTensor
     share: int
 
     @property
@@ -106,8 +106,8 @@ class ScheduledScatter(Scheduled):
     """
 
     file: str
-    source: Tensor
-    inputs: tuple[tuple[str, Tensor], ...]
+    source: PlanTensor
+    inputs: tuple[tuple[str, PlanTensor], ...]
     schedule: ScatterSchedule
     constants: Constants = ()
     run: tuple[int, int] | None = None

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.compiler.plan import Body, RegisterValue, Sizes, Source, Space, Tensor
+from dmlgpu.compiler.plan import Body, PlanTensor, RegisterValue, Sizes, Source, Space
 from dmlgpu.compiler.plan.windows import WindowAxis, Windows
 from dmlgpu.compiler.rewrites.packing import UNIT, is_paired
 from dmlgpu.compiler.schedule.launch import Walk
@@ -189,7 +189,7 @@ class Operand:
             return Fetch(self.window.axis.size, False)
         if self.layout is OperandLayout.SINGLE:
             last_inner = self.inner_at + len(self.source.sizes) - len(self.batch) - len(self.own) - 1
-            return Fetch(1, isinstance(self.source, Tensor) and self.source.strides[last_inner] == 1)
+            return Fetch(1, isinstance(self.source, PlanTensor) and self.source.strides[last_inner] == 1)
         return Fetch(
             UNIT if self.layout is OperandLayout.ALONG else 1,
             self.layout is OperandLayout.ALONG,
@@ -372,8 +372,8 @@ class ScheduledRecurrence(Scheduled):
         chunk: products that are added up one after the other.
     """
 
-    hidden: Tensor
-    weights: Tensor
+    hidden: PlanTensor
+    weights: PlanTensor
     sums: tuple[tuple[int, RegisterValue], ...]
     states: tuple[Body, ...]
     along: bool

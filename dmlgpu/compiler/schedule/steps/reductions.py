@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.compiler.plan import Body, Constants, RegisterValue, Scanning, Source, Stage, Tensor
+from dmlgpu.compiler.plan import Body, Constants, PlanTensor, RegisterValue, Scanning, Source, Stage
 from dmlgpu.compiler.schedule.launch import Walk
 from dmlgpu.compiler.schedule.steps.base import Scheduled
 
@@ -97,9 +97,9 @@ class ScheduledRows(Scheduled):
     source: Source
     axes: tuple[int, ...]
     body: Body
-    element: Tensor | RegisterValue
-    fixed: tuple[tuple[str, Tensor], ...]
-    shared: tuple[tuple[str, Tensor], ...]
+    element: PlanTensor | RegisterValue
+    fixed: tuple[tuple[str, PlanTensor], ...]
+    shared: tuple[tuple[str, PlanTensor], ...]
     schedule: ReduceSchedule
     walk: Walk
     across: bool = False
@@ -181,7 +181,7 @@ class ScheduledScan(Scheduled):
     held: int
     blocks: int
     advance: str
-    starts: Tensor | None = None
+    starts: PlanTensor | None = None
     of_totals: bool = False
     across: bool = False
     constants: Constants = ()

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dmlgpu.catalog.tensor_desc import WORD_BITS
-from dmlgpu.compiler.plan import Tensor, View
+from dmlgpu.compiler.plan import PlanTensor, View
 from dmlgpu.compiler.rewrites.packing import is_paired
 from dmlgpu.compiler.schedule.steps.maps import (
     Pattern,
@@ -35,7 +35,7 @@ def _map(step: ScheduledMap, writer: ShaderWriter) -> str:
     if step.run is None:
         return text + templates.render("schedules/map", **values)
     (source,) = step.body.children
-    assert isinstance(source, Tensor)
+    assert isinstance(source, PlanTensor)
     values |= {"run": step.run, "size": step.output.sizes[step.run], "words": step.words}
     values["total"] = step.walk.items(step.output)
     return text + writer.words("input", source, 1, step.words) + templates.render("schedules/map_words", **values)
@@ -44,7 +44,7 @@ def _map(step: ScheduledMap, writer: ShaderWriter) -> str:
 @render_step.register
 def _word_rows(step: ScheduledWordRows, writer: ShaderWriter) -> str:
     (source,) = step.body.children
-    assert isinstance(source, Tensor)
+    assert isinstance(source, PlanTensor)
     options = {"walk": step.walk, "launch": step.launch, "run": step.run, "first": step.first}
     options["size"] = step.output.sizes[step.run]
     if step.wide:
@@ -130,7 +130,7 @@ def _upsample(step: ScheduledUpsample, writer: ShaderWriter) -> str:
     )
 
 
-def _upsampled_units(pattern: Pattern, units: Tensor) -> list[str]:
+def _upsampled_units(pattern: Pattern, units: PlanTensor) -> list[str]:
     """Return the units that lie between the elements of a unit and their neighbours."""
     bits, is_raw = units.data_type.bits, units.view is View.RAW
     middle = [

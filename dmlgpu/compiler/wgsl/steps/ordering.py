@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dmlgpu.compiler.plan import Tensor
+from dmlgpu.compiler.plan import PlanTensor
 from dmlgpu.compiler.schedule.steps.ordering import (
     ScatterSchedule,
     ScheduledCandidates,
@@ -45,12 +45,12 @@ def _merge(step: ScheduledMerge, writer: ShaderWriter) -> str:
     return text + templates.render("schedules/sort_merge", share=step.share, shares=shares, **values)
 
 
-def _record(records: Tensor) -> str:
+def _record(records: PlanTensor) -> str:
     """Return what a record is."""
     return templates.render("sorting/record" if records.lanes == 2 else "sorting/record_wide")
 
 
-def _stored(writer: ShaderWriter, records: Tensor) -> str:
+def _stored(writer: ShaderWriter, records: PlanTensor) -> str:
     """Return ``item``, which reads a record of a line."""
     return writer.load("records", records) + templates.render("schedules/sort_item_of_records", records=records)
 

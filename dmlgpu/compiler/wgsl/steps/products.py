@@ -8,7 +8,7 @@ from typing import Any
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import WORD_BITS
-from dmlgpu.compiler.plan import Tensor
+from dmlgpu.compiler.plan import PlanTensor
 from dmlgpu.compiler.rewrites.packing import UNIT, is_paired
 from dmlgpu.compiler.schedule.steps.products import (
     Operand,
@@ -63,7 +63,7 @@ def operand(writer: ShaderWriter, name: str, operand: Operand, *, inner: int, wi
     return text + "".join(templates.render(f"schedules/{file}", **values) for file in _FETCH[operand.layout])
 
 
-def keep(output: Tensor, values: dict[str, Any]) -> str:
+def keep(output: PlanTensor, values: dict[str, Any]) -> str:
     """Return what stores the outputs of an invocation, in pairs of units, in units or lane by lane."""
     how = "pair" if is_paired(output) else "unit" if output.lanes == UNIT else "lanes"
     return templates.render(f"schedules/gemm_keep_{how}", **values)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.compiler.plan import Body, RegisterValue, Source, Stage, Tensor, apply, stage_results
+from dmlgpu.compiler.plan import Body, PlanTensor, RegisterValue, Source, Stage, apply, stage_results
 from dmlgpu.compiler.rewrites.sources import nodes
 from dmlgpu.compiler.schedule.steps.reductions import (
     ReduceSchedule,
@@ -133,7 +133,7 @@ def _rows(step: ScheduledRows, writer: ShaderWriter) -> str:
         for stage, run in zip(step.stages, runs, strict=True)
     )
     results = stage_results(step.stages, output.sizes, step.axes)
-    names: dict[Tensor | RegisterValue, str] = {step.element: "unit"}
+    names: dict[PlanTensor | RegisterValue, str] = {step.element: "unit"}
     names |= {held: name for name, held in results.items()}
     names |= {leaf: name for name, leaf in read_once}
     text += writer.element_of(step.body, names)

@@ -33,7 +33,7 @@ from dmlgpu.conformance.cases.families.matrix import (
     scales,
     ties_and_saturation,
 )
-from dmlgpu.conformance.cases.families.pooling import SlidingWindow
+from dmlgpu.conformance.cases.families.pooling import DrawnWindow
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
 from dmlgpu.conformance.cases.layouts import EDGE_SIZES, TensorLayout
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
@@ -236,7 +236,7 @@ def _draw(key: Key, rng: np.random.Generator) -> _Geometry:
     if key.variant not in (BACKWARD, APART):
         names = ("window", "strides", "dilations", "start_padding", "end_padding")
         positions = tuple(
-            SlidingWindow(size, *(axis[name] for name in names)).positions
+            DrawnWindow(size, *(axis[name] for name in names)).positions
             for size, axis in zip(spatial, axes, strict=True)
         )
     work = key.sizes[0] * key.sizes[1] * math.prod(window) * math.prod(positions)

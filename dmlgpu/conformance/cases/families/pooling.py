@@ -25,7 +25,7 @@ from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound, Ulp
 
 
 @dataclass(frozen=True)
-class SlidingWindow:
+class DrawnWindow:
     """A window that slides along one spatial dimension.
 
     Attributes:
@@ -60,7 +60,7 @@ class SlidingWindow:
         return all(any(0 <= at < self.spatial for at in range(at, at + self.reach, self.dilation)) for at in firsts)
 
 
-Windows = tuple[SlidingWindow, ...]
+Windows = tuple[DrawnWindow, ...]
 """Along each spatial dimension."""
 
 
@@ -116,16 +116,16 @@ class _WindowCases(OperatorCases):
         return windows, fields
 
 
-def _draw_window(key: Key, rng: np.random.Generator, spatial: int) -> SlidingWindow:
+def _draw_window(key: Key, rng: np.random.Generator, spatial: int) -> DrawnWindow:
     """A window that sees something at every position; only the variant DILATED has dilations."""
     stride = int(rng.integers(1, 4))
     if key.variant == WHOLE or math.prod(key.sizes) > MOST:
-        return SlidingWindow(spatial, spatial if key.variant == WHOLE or rng.integers(2) else min(spatial, 3), stride)
+        return DrawnWindow(spatial, spatial if key.variant == WHOLE or rng.integers(2) else min(spatial, 3), stride)
     dilation = int(rng.integers(2, 4)) if key.variant == DILATED else 1
     size = int(rng.integers(1, min((spatial - 1) // dilation + 1, 7) + 1))
     most = (size - 1) * dilation
     start, end = (most, most) if key.variant == PADDED else map(int, rng.integers(0, most + 1, 2))
-    window = SlidingWindow(spatial, size, stride, dilation, start, end)
+    window = DrawnWindow(spatial, size, stride, dilation, start, end)
     return window if window.always_sees_input else replace(window, start=0, end=0)
 
 
@@ -396,7 +396,7 @@ class _FoldingCases(OperatorCases):
         return batch, channels * math.prod(sizes_of(windows)), math.prod(positions_of(windows))
 
 
-def _draw_folding_window(key: Key, rng: np.random.Generator, spatial: int) -> SlidingWindow:
+def _draw_folding_window(key: Key, rng: np.random.Generator, spatial: int) -> DrawnWindow:
     """A window with steps and padding along a dimension."""
     dilation = int(rng.integers(2, 4)) if key.variant == DILATED else 1
     # Few elements along each of many axes: columns grow with their product.
@@ -404,7 +404,7 @@ def _draw_folding_window(key: Key, rng: np.random.Generator, spatial: int) -> Sl
     size = int(rng.integers(1, min((spatial - 1) // dilation + 1, most) + 1))
     reach = (size - 1) * dilation + 1
     start, end = map(int, rng.integers(0, (2 * reach if key.variant == PADDED else reach) + 1, 2))
-    return SlidingWindow(spatial, size, int(rng.integers(1, 4)), dilation, start, end)
+    return DrawnWindow(spatial, size, int(rng.integers(1, 4)), dilation, start, end)
 
 
 @cases(descs.Unfold)

@@ -1,0 +1,142 @@
+"""A kernel of one's own, ready to be measured: compiled, bound to sets of buffers, judged by expressions in NumPy."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from dmlgpu.bench.counting import Counts
+from dmlgpu.bench.prepared import BufferSets, Init, Readiness, ResultCheck, compare_all, set_count, verdict_of
+from dmlgpu.bench.workload import Array, Contents, KernelBuffer, OwnKernel, Workload, fill
+from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.executor import Range
+from dmlgpu.tensors.kernels import Kernel
+
+_UNIFORM_BYTES = 16
+
+
+def kernel_arrays(workload: Workload) -> dict[str, Array]:
+    """Return the elements of every buffer before the first dispatch, by name: seeded numbers, files, zeros in outputs.
+
+    Raises:
+        InvalidArgument: a file cannot be read any more.
+    """
+    assert workload.kernel is not None
+    rng = np.random.default_rng(zlib.crc32(workload.name.encode()))
+    return {buffer.name: _elements(rng, buffer) for buffer in workload.kernel.buffers}
+
+
+def _elements(rng: np.random.Generator, buffer: KernelBuffer) -> Array:
+    if buffer.file:
+        try:
+            return np.ascontiguousarray(np.load(buffer.file, allow_pickle=False))
+        except (OSError, ValueError) as error:
+            raise InvalidArgument(f"{buffer.name}: {buffer.file} cannot be read: {error}") from None
+    if buffer.is_output:
+        return np.zeros(buffer.tensor.sizes, buffer.tensor.data_type.numpy)
+    return fill(rng, buffer.tensor, Contents())
+
+
+def expected_results(kernel: OwnKernel, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """Return what the expressions compute of the outputs that have one.
+
+    Raises:
+        InvalidArgument: an expression fails, or gives another number of elements than the output has.
+    """
+    scope = {"np": np, **kernel.constants, **kernel.uniforms, **arrays}
+    results = {}
+    for buffer in kernel.buffers:
+        if buffer.name not in kernel.references:
+            continue
+        text = kernel.references[buffer.name]
+        try:
+            with np.errstate(all="ignore"):
+                value = np.asarray(eval(text, scope))
+        except Exception as error:
+            raise InvalidArgument(f"--reference {buffer.name}={text!r} fails: {error}") from None
+        if value.size != buffer.tensor.element_count:
+            raise InvalidArgument(
+                f"--reference {buffer.name}={text!r} must have the shape of the output, {list(buffer.tensor.sizes)}, "
+                f"got {list(value.shape)}"
+            )
+        results[buffer.name] = value.reshape(buffer.tensor.sizes).astype(buffer.tensor.data_type.numpy)
+    return results
+
+
+class PreparedKernel(BufferSets):
+    """A kernel of one's own with its buffers.
+
+    Args:
+        device: where it runs.
+        workload: what, made by ``kernel_files.kernel_workload``.
+        clock: returns seconds.
+        checked: whether results are compared with the expressions in NumPy.
+
+    Raises:
+        ShaderError: it does not compile.
+        NotSupported: the adapter runs no shaders, or allows less than the kernel needs.
+        InvalidArgument: see ``expected_results``.
+        OutOfMemory: there is no memory.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        workload: Workload,
+        *,
+        clock: Callable[[], float] = time.perf_counter,
+        checked: bool = True,
+    ):
+        super().__init__(device, clock)
+        own = workload.kernel
+        assert own is not None
+        kernel = Kernel(own.source, own.entry_point, constants=own.constants)
+        start = clock()
+        shader = kernel.compile(device)
+        total = clock() - start
+        arrays = kernel_arrays(workload)
+        raw = {buffer.number: _padded(arrays[buffer.name], 4) for buffer in own.buffers}
+        uniforms = {binding.number: binding.name for binding in kernel.bindings if binding.kind == "uniform"}
+        raw |= {number: _padded(own.uniforms[name], _UNIFORM_BYTES) for number, name in uniforms.items()}
+        set_size = sum(data.size for data in raw.values())
+        sets = set_count(set_size)
+        ranges: list[dict[int, Range[Any]]] = []
+        for _ in range(sets):
+            ranges.append({number: self._filled(data) for number, data in raw.items()})
+            self._work.append(device.backend.record(shader.bind(ranges[-1], own.grid)))
+        cold = self._first()
+        moved = sum(array.nbytes for array in arrays.values())
+        x, y, z = own.grid
+        self.readiness = Readiness(
+            Init(total),
+            cold,
+            self._check(own, arrays, ranges[0]) if checked else ResultCheck("unchecked"),
+            Counts(moved, 0, kernels=1),
+            (f"{own.entry_point} {x} x {y} x {z}",),
+            sets,
+            set_size * sets,
+        )
+
+    def _check(self, own: OwnKernel, arrays: Mapping[str, Array], ranges: Mapping[int, Range[Any]]) -> ResultCheck:
+        """Compare what the first set's outputs hold after one dispatch with the expressions."""
+        if not own.references:
+            return ResultCheck("unchecked", "--reference EXPRESSION compares results with NumPy")
+        expected = expected_results(own, arrays)
+        buffers = [buffer for buffer in own.buffers if buffer.name in expected]
+        results = []
+        for buffer in buffers:
+            place = ranges[buffer.number]
+            results.append(buffer.tensor.decode(self._device.backend.read(place.buffer, 0, place.size)))
+        verdicts = compare_all([expected[buffer.name] for buffer in buffers], results, own.tolerance)
+        return verdict_of(verdicts, [buffer.name for buffer in buffers])
+
+
+def _padded(array: Array, unit: int) -> Array:
+    """Return an array's bytes, and zeros up to a whole number of units."""
+    raw = np.frombuffer(array.tobytes(), np.uint8)
+    return np.concatenate([raw, np.zeros(-raw.size % unit, np.uint8)])

@@ -1,0 +1,121 @@
+"""``dmlgpu show FILE.wgsl``: what a kernel of one's own declares, and whether it compiles."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from dmlgpu.bench.kernel_files import read_kernel_source
+from dmlgpu.cli import tables
+from dmlgpu.cli.devices import choose_adapter
+from dmlgpu.common.errors import DmlError, InvalidArgument
+from dmlgpu.runtime import shader_source
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.executor import ShaderBackend
+from dmlgpu.tensors.kernels import Kernel
+
+_USES = {"uniform": "--uniform", "read-only-storage": "--input", "storage": "--output"}
+"""The options of ``dmlgpu bench`` that say what is bound."""
+
+
+@dataclass(frozen=True)
+class EntryPoint:
+    """A compute shader of a file.
+
+    Attributes:
+        name: of the function.
+        workgroup: its workgroup size, as it is written.
+        compiles: whether it does; None where the adapter runs no shaders.
+        text: the same as a sentence; of a failure, with the compiler's lines.
+    """
+
+    name: str
+    workgroup: str
+    compiles: bool | None
+    text: str
+
+
+def show_kernel(path: Path, adapter: str | None, *, as_text: bool) -> None:
+    """Print the declarations of a kernel, and whether it compiles on an adapter.
+
+    Raises:
+        InvalidArgument: there is no such file, or it holds no kernel.
+        AdapterNotFound: no adapter matches.
+        typer.Exit: it does not compile.
+    """
+    source = read_kernel_source(path)
+    plain = shader_source.without_comments(source)
+    names = shader_source.entry_points(plain)
+    if not names:
+        raise InvalidArgument(f"{path} has no @compute function")
+    try:
+        kernels = [Kernel(source, name) for name in names]
+    except InvalidArgument as error:
+        raise InvalidArgument(f"{path}: {error}") from None
+    device = Device(choose_adapter(adapter))
+    entries = [
+        EntryPoint(kernel.name, shader_source.workgroup_text(plain, kernel.name), *_compiled(kernel, device))
+        for kernel in kernels
+    ]
+    overrides = shader_source.override_declarations(plain)
+    if as_text:
+        _print(path, device, entries, kernels[0], overrides)
+    else:
+        print(json.dumps(_as_json(path, device, entries, kernels[0], overrides), indent=2, ensure_ascii=False))
+    if any(entry.compiles is False for entry in entries):
+        raise typer.Exit(1)
+
+
+def _compiled(kernel: Kernel, device: Device) -> tuple[bool | None, str]:
+    """Return whether a kernel compiles, None where the adapter runs no shaders, and a sentence."""
+    try:
+        kernel.compile(device)
+    except DmlError as error:
+        return (False if isinstance(device.backend, ShaderBackend) else None), str(error)
+    return True, f"{kernel.name} compiles"
+
+
+def _print(path: Path, device: Device, entries: list[EntryPoint], kernel: Kernel, overrides: tuple[str, ...]) -> None:
+    tables.facts(
+        f"{path} on '{device.adapter}'",
+        [
+            ("entry points", "\n".join(f"{entry.name}, workgroups of {entry.workgroup}" for entry in entries)),
+            ("overrides", "\n".join(overrides)),
+        ],
+    )
+    if kernel.bindings:
+        print()
+        rows = [
+            (str(binding.number), binding.name, binding.type, _access(binding.kind), _USES[binding.kind])
+            for binding in kernel.bindings
+        ]
+        tables.table(("", "binding", "type", "access", "bench"), rows, right=(0,))
+    print()
+    for entry in entries:
+        print(entry.text)
+
+
+def _access(kind: str) -> str:
+    return {"storage": "read_write", "read-only-storage": "read"}.get(kind, kind)
+
+
+def _as_json(
+    path: Path, device: Device, entries: list[EntryPoint], kernel: Kernel, overrides: tuple[str, ...]
+) -> dict[str, Any]:
+    return {
+        "adapter": str(device.adapter),
+        "kernel": str(path),
+        "entry_points": [
+            {"name": entry.name, "workgroup_size": entry.workgroup, "compiles": entry.compiles, "text": entry.text}
+            for entry in entries
+        ],
+        "bindings": [
+            {"number": item.number, "name": item.name, "type": item.type, "access": _access(item.kind)}
+            for item in kernel.bindings
+        ],
+        "overrides": list(overrides),
+    }

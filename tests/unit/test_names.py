@@ -1,0 +1,110 @@
+"""Names of the package: class names are unique, and locals name what they hold."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "dmlgpu"
+FOLDERS = ("dmlgpu", "tests", "scripts", "benchmarks")
+
+EMPTY = frozenset({"one", "found", "given", "made", "wanted", "told", "asked", "kept", "here", "so_far"})
+"""Names of locals and parameters that say nothing of what they hold."""
+
+MIRRORED = "pydirectml has a class of this name, and dmlgpu.frontends.pydirectml mirrors that package"
+
+SHARED_CLASS_NAMES = dict.fromkeys(
+    (
+        "ConvolutionDirection",
+        "ConvolutionMode",
+        "Device",
+        "ExecutionFlags",
+        "InterpolationMode",
+        "MatrixTransform",
+        "PaddingMode",
+        "RecurrentNetworkDirection",
+        "Size2D",
+        "TensorDesc",
+        "TensorFlags",
+    ),
+    MIRRORED,
+)
+"""Class names that several modules of the package define, with the reason."""
+
+
+def empty_names(source: str) -> Iterator[tuple[int, str]]:
+    """Yield line and name of each variable and parameter with an empty name.
+
+    Fields of classes are left out: some of them are keys of a documented file format.
+    """
+    tree = ast.parse(source)
+    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    fields = {id(line.target) for cls in classes for line in cls.body if isinstance(line, ast.AnnAssign)}
+    for node in ast.walk(tree):
+        match node:
+            case (
+                ast.Name(id=name, ctx=ast.Store())
+                | ast.arg(arg=name)
+                | ast.MatchAs(name=str(name))
+                | ast.MatchStar(name=str(name))
+                | ast.ExceptHandler(name=str(name))
+            ) if name in EMPTY and id(node) not in fields:
+                yield node.lineno, name
+
+
+def class_names(source: str) -> Iterator[str]:
+    """Yield the name of each class that a module defines, nested ones included."""
+    return (node.name for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ClassDef))
+
+
+def python_files(folder: Path) -> list[Path]:
+    files = sorted(folder.rglob("*.py"))
+    assert files
+    return files
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_variables_name_what_they_hold(folder: str) -> None:
+    assert [
+        f"{file.relative_to(ROOT)}:{line}: {name}"
+        for file in python_files(ROOT / folder)
+        for line, name in empty_names(file.read_text(encoding="utf-8"))
+    ] == [], "use the noun of what the variable holds"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "one = 1",
+        "(given := 1)",
+        "def f(given): ...",
+        "lambda *, told=1: 0",
+        "[found for found in x]",
+        "for made, _ in x: ...",
+        "with x as kept: ...",
+        "try: ...\nexcept E as found: ...",
+        "match x:\n    case [asked, *_]: ...",
+        "match x:\n    case [_, *wanted]: ...",
+    ],
+)
+def test_empty_names_are_recognized(source: str) -> None:
+    assert len(list(empty_names(source))) == 1
+
+
+def test_other_names_pass() -> None:
+    assert list(empty_names("class A:\n    kept: int\ntensor = one(given).found")) == []
+
+
+def test_class_names_are_unique() -> None:
+    modules = defaultdict(list)
+    for file in python_files(PACKAGE):
+        for name in class_names(file.read_text(encoding="utf-8")):
+            modules[name].append(str(file.relative_to(ROOT)))
+    shared = {name: files for name, files in modules.items() if len(files) > 1}
+    assert {name: files for name, files in shared.items() if name not in SHARED_CLASS_NAMES} == {}, "rename one"
+    assert sorted(SHARED_CLASS_NAMES.keys() - shared) == [], "no longer shared: remove them from SHARED_CLASS_NAMES"
