@@ -103,7 +103,7 @@ def in_parallel(adapter: str) -> Iterator[Result]:
     backend: Any = Device(adapter).backend
     kernels, cores = distinct_kernels(backend.target), pipelines.cores()
 
-    def made(threads: int) -> Call:
+    def measured(threads: int) -> Call:
         def run(_: int) -> None:
             pipelines.cores = lambda: threads
             backend.pipeline_cache.clear()
@@ -113,7 +113,7 @@ def in_parallel(adapter: str) -> Iterator[Result]:
         return run
 
     name = f"{len(kernels)} pipelines by 1 thread / by {cores}"
-    yield Result(name, ratio(made(1), made(cores)), at_least=1.3 if cores > 1 else None)
+    yield Result(name, ratio(measured(1), measured(cores)), at_least=1.3 if cores > 1 else None)
 
 
 def mixed(count: int) -> GraphDesc:

@@ -78,6 +78,8 @@ if TYPE_CHECKING:
     from dmlgpu.runtime.operator import OperatorInitializer as OperatorInitializer
     from dmlgpu.runtime.shared import default_device as default_device
     from dmlgpu.tensors import directmlx as directmlx
+    from dmlgpu.tensors.array_like import Float64Warning as Float64Warning
+    from dmlgpu.tensors.array_like import set_float64 as set_float64
     from dmlgpu.tensors.graphs.expression import Expression as Expression
     from dmlgpu.tensors.graphs.graph import Graph as Graph
     from dmlgpu.tensors.kernels import ElementwiseKernel as ElementwiseKernel
@@ -88,6 +90,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "tensors.array_like": ("Float64Warning", "set_float64"),
     "tensors.tensor": ("Tensor",),
     "tensors.graphs.expression": ("Expression",),
     "tensors.graphs.graph": ("Graph",),

@@ -108,7 +108,7 @@ def without(record: object) -> object:
 
 
 @dataclass(frozen=True)
-class Found:
+class SpeedResults:
     """What was measured on one adapter.
 
     Attributes:
@@ -124,7 +124,7 @@ class Found:
     curves: tuple[Sweep, ...]
 
 
-def found_in(runs: Sequence[BenchRun]) -> Found:
+def found_in(runs: Sequence[BenchRun]) -> SpeedResults:
     """Put runs together."""
     (adapter,) = {label for run in runs for label in run.facts["adapters"]}
     alone = {
@@ -137,7 +137,7 @@ def found_in(runs: Sequence[BenchRun]) -> Found:
     ours = {
         name: measurement for (name, where, schedule), measurement in alone.items() if where == adapter and not schedule
     }
-    return Found(adapter, runs, ours, sweeps(list(alone.values())))
+    return SpeedResults(adapter, runs, ours, sweeps(list(alone.values())))
 
 
 def page(text: str, runs: Sequence[BenchRun], *, draw: bool = True) -> str:
@@ -159,7 +159,7 @@ def between(text: str, title: str, lines: Sequence[str]) -> str:
     return f"{before}{begin}\n{body}\n\n{end}{after}"
 
 
-def machine(results: Found) -> Iterator[str]:
+def machine(results: SpeedResults) -> Iterator[str]:
     """What everything was measured on."""
     facts = results.runs[-1].facts
     info, ceilings = facts["adapters"][results.adapter]["adapter"], results.runs[-1].ceilings(results.adapter)
@@ -184,7 +184,7 @@ def machine(results: Found) -> Iterator[str]:
         yield f"**Wrong results: {', '.join(wrong)}.**"
 
 
-def rows(results: Found) -> Iterator[str]:
+def rows(results: SpeedResults) -> Iterator[str]:
     """A table of the rows of the suite ``families``."""
     yield "| row | time | GB/s | GFLOP/s | reached | beyond that, the time goes to |"
     yield "|---|--:|--:|--:|--:|---|"
@@ -230,7 +230,7 @@ def peers(runs: Sequence[BenchRun]) -> Iterator[str]:
     yield contestants.summary(contestants.compare_peers(run)) + "."
 
 
-def families(results: Found, *, draw: bool) -> Iterator[str]:
+def families(results: SpeedResults, *, draw: bool) -> Iterator[str]:
     """A section per family that has a range of sizes: its plot, its table, where it breaks even."""
     said = break_evens(results.curves)
     first = True

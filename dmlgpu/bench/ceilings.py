@@ -304,7 +304,23 @@ class CachedCeilings:
         """Why the ceilings may be too low, in words; empty where nothing speaks against them."""
         if self.taken <= machine_load.BUSY:
             return ""
-        return f"others took {100 * self.taken:.0f} % of the processor while they were measured, so they are too low"
+        return f"others took {100 * self.taken:.0f} % of the CPU while they were measured, so they are too low"
+
+    def best_with(self, other: CachedCeilings) -> CachedCeilings:
+        """Return the higher rates and the shorter times of both; others were busy as in the quieter of both."""
+        ours, theirs = self.ceilings, other.ceilings
+        best = Ceilings(
+            max(ours.copy, theirs.copy),
+            max(ours.multiply_add, theirs.multiply_add),
+            min(ours.launch, theirs.launch),
+            min(ours.submission, theirs.submission),
+            theirs.source,
+        )
+        return CachedCeilings(best, min(self.taken, other.taken))
+
+
+_CLEARLY_LESS = 0.75
+"""The share of what others took at that time that they may take at most, if it is worth measuring again."""
 
 
 def load_ceilings(info: AdapterInfo, folder: Path | None = None) -> CachedCeilings | None:
@@ -331,8 +347,10 @@ def save_ceilings(info: AdapterInfo, cached: CachedCeilings, folder: Path | None
 def known_ceilings(
     info: AdapterInfo, measure: Callable[[], Ceilings], before: machine_load.MachineLoad, *, again: bool = False
 ) -> CachedCeilings:
-    """Return the ceilings that are kept for an adapter; else measure and keep them, as where the machine was busy when
-    they were measured and is not any more. Raises what ``measure`` raises.
+    """Return the ceilings that are kept for an adapter; else measure and keep them.
+
+    They are measured again where the machine was busy when they were measured, and is not any more or clearly less.
+    While it is busy, the best of both counts, since others only make ceilings lower. Raises what ``measure`` raises.
 
     Args:
         info: the adapter.
@@ -341,8 +359,9 @@ def known_ceilings(
         again: whether they are measured in any case.
     """
     cached = None if again else load_ceilings(info)
-    if cached is None or (cached.taken > machine_load.BUSY and before.taken <= machine_load.BUSY):
+    if cached is None or (cached.doubt and before.taken <= max(machine_load.BUSY, _CLEARLY_LESS * cached.taken)):
         measured = measure()
-        cached = CachedCeilings(measured, max(before.taken, machine_load.measure_load().taken))
+        latest = CachedCeilings(measured, max(before.taken, machine_load.measure_load().taken))
+        cached = latest if cached is None or not latest.doubt else cached.best_with(latest)
         save_ceilings(info, cached)
     return cached

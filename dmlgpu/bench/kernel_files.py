@@ -67,8 +67,8 @@ def kernel_workload(path: Path, options: KernelOptions) -> Workload:
     uniforms = _uniforms(name, kernel, options.uniforms)
     known = {buffer.name for buffer in buffers} | set(uniforms) | set(kernel.constants)
     shapes = [[_shape(buffer) for buffer in buffers if buffer.is_output is kind] for kind in (False, True)]
-    given = [*options.defines, *options.uniforms, *([f"grid={options.grid}"] if options.grid else ())]
-    words = [name, *([options.entry_point] if options.entry_point else ()), *shapes[0], "->", *shapes[1], *given]
+    settings = [*options.defines, *options.uniforms, *([f"grid={options.grid}"] if options.grid else ())]
+    words = [name, *([options.entry_point] if options.entry_point else ()), *shapes[0], "->", *shapes[1], *settings]
     return Workload(
         " ".join(words),
         "KERNEL",

@@ -148,7 +148,9 @@ FORMULAS: Mapping[str, Formula] = {
 
 
 def has_formula(workload: Workload) -> bool:
-    """Return whether a workload is a row of the table or a map that has a formula."""
+    """Return whether a workload is a row of the table or a map that has a formula, or a kernel with expressions."""
+    if workload.kernel is not None:
+        return bool(workload.kernel.references)
     return bool(workload.sizes) and workload.operator in FORMULAS
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dmlgpu.bench.counting import Counts
-from dmlgpu.bench.prepared import BufferSets, Init, Readiness, ResultCheck, compare_all, set_count, verdict_of
+from dmlgpu.bench.prepared import BufferSets, Init, Readiness, ResultCheck, Sample, compare_all, set_count, verdict_of
 from dmlgpu.bench.workload import Array, Contents, KernelBuffer, OwnKernel, Workload, fill
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.runtime.device import Device
@@ -134,6 +134,41 @@ class PreparedKernel(BufferSets):
             results.append(buffer.tensor.decode(self._device.backend.read(place.buffer, 0, place.size)))
         verdicts = compare_all([expected[buffer.name] for buffer in buffers], results, own.tolerance)
         return verdict_of(verdicts, [buffer.name for buffer in buffers])
+
+
+class KernelReference:
+    """What a kernel's expressions compute, in plain NumPy.
+
+    Raises:
+        InvalidArgument: see ``expected_results``.
+    """
+
+    def __init__(self, workload: Workload, *, clock: Callable[[], float] = time.perf_counter):
+        assert workload.kernel is not None
+        self._kernel, self._clock, self._number = workload.kernel, clock, 0
+        arrays = kernel_arrays(workload)
+        size = sum(array.nbytes for array in arrays.values())
+        self._sets = [{name: array.copy() for name, array in arrays.items()} for _ in range(set_count(size))]
+        start = clock()
+        self._once()
+        cold, counts = clock() - start, Counts(size, 0)
+        sets = len(self._sets)
+        self.readiness = Readiness(Init(0.0), cold, ResultCheck("unchecked"), counts, ("NumPy",), sets, sets * size)
+
+    def round(self, calls: int) -> Sample:
+        """Compute it so many times."""
+        cpu, start = time.thread_time(), self._clock()
+        for _ in range(calls):
+            self._once()
+        return Sample(None, (self._clock() - start) / calls, (time.thread_time() - cpu) / calls)
+
+    def close(self) -> None:
+        """Forget the arrays."""
+        self._sets.clear()
+
+    def _once(self) -> None:
+        self._number += 1
+        expected_results(self._kernel, self._sets[self._number % len(self._sets)])
 
 
 def _padded(array: Array, unit: int) -> Array:

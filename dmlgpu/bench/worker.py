@@ -19,7 +19,7 @@ from typing import Any
 from dmlgpu.bench.ceilings import Ceilings, measure_ceilings
 from dmlgpu.bench.numpy_baseline import NumpyBaseline
 from dmlgpu.bench.prepared import PreparedOnnxModel, PreparedOperator, PreparedWorkload, Sample
-from dmlgpu.bench.prepared_kernel import PreparedKernel
+from dmlgpu.bench.prepared_kernel import KernelReference, PreparedKernel
 from dmlgpu.bench.workload import Workload
 from dmlgpu.common.errors import DmlError, NotSupported
 from dmlgpu.common.processes import (
@@ -159,10 +159,10 @@ Prepare = Callable[[Device, Workload, bool, bool], PreparedWorkload]
 
 def prepare(device: Device, workload: Workload, checked: bool, plain: bool) -> PreparedWorkload:
     """Make a workload ready on a device, or in plain NumPy."""
+    if workload.kernel is not None:
+        return KernelReference(workload) if plain else PreparedKernel(device, workload, checked=checked)
     if plain:
         return NumpyBaseline(workload)
-    if workload.kernel is not None:
-        return PreparedKernel(device, workload, checked=checked)
     kind = PreparedOnnxModel if workload.model else PreparedOperator
     return kind(device, workload, checked=checked)
 

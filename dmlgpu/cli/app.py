@@ -183,14 +183,14 @@ app.command()(run_app.run)
 def test(
     *,
     operators: Annotated[
-        list[str] | None, subject("[OPERATOR]...", "Only the cases of these operators, such as GEMM; or a case's name.")
+        list[str] | None, subject("OPERATOR", "Only the cases of these operators, such as GEMM; or a case's name.")
     ] = None,
     also: Annotated[
         list[str] | None,
         typer.Option(
             "--operator",
             metavar="NAME",
-            help="The same as an option; may be repeated.",
+            help="Only this operator's cases, as OPERATOR; may be repeated.",
             autocompletion=complete_operators,
         ),
     ] = None,
@@ -229,7 +229,8 @@ def test(
             "-n",
             min=1,
             max=64,
-            help="Processes at once; by default the cores, at most 8 on software adapters and 4 on graphics cards.",
+            help="Processes at once; by default the cores, at most 8 on software adapters, 4 on graphics "
+            "cards, and one for every 4 GiB of memory.",
             show_default=False,
         ),
     ] = None,
@@ -272,7 +273,7 @@ def test(
     \b
     Examples:
       dmlgpu test
-      dmlgpu test GEMM softmax1 --profile standard
+      dmlgpu test GEMM activation_softmax1 --profile standard
       dmlgpu test --adapter all --profile standard -o results.jsonl
       dmlgpu test --junit results.xml
       dmlgpu test --drivers all -o results.jsonl
@@ -378,7 +379,7 @@ def tune(
     elif take is not None:
         module.take(adapter, take)
     else:
-        module.tune(module.asked(what or [], sizes or [], types or []), adapter, budget, record)
+        module.tune(module.find_requested(what or [], sizes or [], types or []), adapter, budget, record)
 
 
 @app.command()

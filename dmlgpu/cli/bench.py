@@ -147,6 +147,11 @@ def _check(request: BenchRequest) -> None:
     """
     if request.plot is not None:
         scaling.check_path(request.plot)
+    for kernel in (subject.workload.kernel for subject in request.subjects):
+        if request.numpy and kernel is not None and not kernel.references:
+            raise InvalidArgument(
+                "--numpy measures a kernel's --reference: give --reference EXPRESSION, such as 'a + b'"
+            )
     for name in (name for subject in request.subjects for name in subject.schedules):
         if name not in (ALL, *SCHEDULE_NAMES):
             raise InvalidArgument(f"a schedule must be one of {', '.join((ALL, *SCHEDULE_NAMES))}, got {name!r}")

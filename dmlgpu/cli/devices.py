@@ -120,12 +120,12 @@ def facts_of(info: AdapterInfo) -> list[tuple[str, str]]:
 
 
 def _half_precision(info: AdapterInfo) -> tuple[str, ...]:
-    """Why float16 is computed with in 32 bits on an adapter that has the feature for 16."""
+    """Why float16 is computed with in 32 bits on an adapter that has the feature for 16; nothing for others."""
     if "shader-f16" not in info.features or info.backend == "NumPy":
         return ()
     return (
-        "FLOAT16: 32-bit arithmetic is more accurate, so shader-f16 is used only where",
-        "ALLOW_HALF_PRECISION_COMPUTATION allows it, as in DirectML",
+        "FLOAT16 uses shader-f16 only with the flag ALLOW_HALF_PRECISION_COMPUTATION, as in DirectML: 16-bit "
+        "arithmetic loses digits",
     )
 
 

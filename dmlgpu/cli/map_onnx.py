@@ -193,7 +193,7 @@ def _warn(text: str) -> None:
 
 @contextlib.contextmanager
 def _progress(count: int) -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal, elsewhere a line now and then; the function is told how many files are done and failed."""
+    """Show a bar on a terminal, elsewhere a line now and then; call the function with the files done and failed."""
     console = Console(stderr=True)
     if console.is_terminal:
         columns: Sequence[Any] = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
@@ -204,12 +204,12 @@ def _progress(count: int) -> Iterator[Callable[[int, int], None]]:
                 task, completed=done, description=f"{failed} failed" if failed else ""
             )
         return
-    last_line = time.monotonic()
+    last_report = time.monotonic()
 
     def show(done: int, failed: int) -> None:
-        nonlocal last_line
-        if time.monotonic() - last_line >= INTERVAL:
-            last_line = time.monotonic()
+        nonlocal last_report
+        if time.monotonic() - last_report >= INTERVAL:
+            last_report = time.monotonic()
             print(f"{done} of {count} files, {failed} failed", file=sys.stderr, flush=True)
 
     yield show

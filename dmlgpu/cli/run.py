@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import statistics
 import sys
 import time
@@ -57,6 +58,11 @@ def run(
         AdapterNotFound: no adapter matches.
         DmlError: the device refuses the model.
     """
+    if model.suffix.lower() == ".py":
+        raise InvalidArgument(
+            f"run: model must be a .onnx or DxDispatch's .json file, got a Python script; for one that imports "
+            f"pydirectml: python -m dmlgpu.frontends.pydirectml {shlex.quote(str(model))}"
+        )
     onnx, dispatch = OnnxRunOptions(**options), dispatching or DispatchOptions()
     if onnx != OnnxRunOptions() and (model.suffix.lower() != ".onnx" or dispatch != DispatchOptions()):
         wrong = model.name if model.suffix.lower() != ".onnx" else "options of DxDispatch's beside them"

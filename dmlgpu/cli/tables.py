@@ -121,7 +121,8 @@ def laid_out(columns: Row, rows: Sequence[Row], right: Sequence[int], width: int
             break
 
     def lines_of(row: Row) -> Iterator[str]:
-        yield from (row[column] for column in above if row[column])
+        for column in above:
+            yield from _wrapped(row[column], width)
         cells = [_wrapped(row[column], widths[column]) for column in table_columns]
         for line in itertools.zip_longest(*cells, fillvalue=""):
             aligned = (
@@ -167,8 +168,8 @@ INTERVAL = 10.0
 """Seconds between two lines where nobody watches a terminal."""
 
 
-LEAST_ELAPSED = 3.0
-"""Seconds after which the time that is left can be estimated."""
+LEAST_ELAPSED, LEAST_DONE = 3.0, 10
+"""Seconds, and cases or per cent of them, after which the time that is left can be estimated."""
 
 
 class Progress:
@@ -227,7 +228,7 @@ class Progress:
         elapsed = now - self._start
         if self._done == self.count:
             return f"{text}, in {elapsed:.0f} s"
-        if self._done and elapsed >= LEAST_ELAPSED:
+        if elapsed >= LEAST_ELAPSED and self._done >= min(LEAST_DONE, self.count * LEAST_DONE / 100):
             text += f", about {_duration(elapsed / self._done * (self.count - self._done))} left"
         return f"{text}: {self._running}" if self._running and self._file.isatty() else text
 

@@ -22,6 +22,7 @@ from dmlgpu.cli.main import invocation
 from dmlgpu.cli.tables import Progress
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.common.files import growing_file, whole_file
+from dmlgpu.common.memory import host_memory
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.conformance.drivers.discovery import LocatedAdapter, in_environment
 from dmlgpu.conformance.drivers.pairwise import AdapterPair, Agreement, Comparison, expected_to_disagree, outlier
@@ -157,6 +158,9 @@ class ConformanceRequest:
 MOST_WORKERS = 8
 """Processes at once by default: each holds a device and the largest tensors of its case."""
 
+MEMORY_OF_WORKER = 4 << 30
+"""Bytes of the host's memory for each: the largest cases take over 2 GiB."""
+
 MOST_ON_GPU = 4
 """Likewise on a graphics card, whose processes mostly wait for each other."""
 
@@ -167,7 +171,8 @@ def default_workers(info: AdapterInfo, adapters: int = 1) -> int:
         return 1
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     on_cpu = info.is_software or info == NUMPY_ADAPTER
-    return max(1, min(cores, MOST_WORKERS if on_cpu else MOST_ON_GPU) // adapters)
+    in_memory = (host_memory() or MOST_WORKERS * MEMORY_OF_WORKER) // MEMORY_OF_WORKER
+    return max(1, min(cores, in_memory, MOST_WORKERS if on_cpu else MOST_ON_GPU) // adapters)
 
 
 class FailurePrinter:

@@ -26,7 +26,7 @@ from dmlgpu.runtime.device import Device
 DEFAULT_SUITE = "tune"
 
 
-def asked(what: Sequence[str], sizes: Sequence[str], types: Sequence[str]) -> list[Workload]:
+def find_requested(what: Sequence[str], sizes: Sequence[str], types: Sequence[str]) -> list[Workload]:
     """Return what is to be tuned.
 
     Args:

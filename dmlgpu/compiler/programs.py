@@ -69,15 +69,16 @@ def of_network(network: Network, target: Target, disabled: Collection[str] = ())
 
 
 def _found_or_made(key: str, make: Callable[[], Program]) -> Program:
-    """Return the program of a key, from the cache or compiled and cached."""
-    if files is None:
-        return make()
+    """Return the program of a key, from the cache or compiled and cached; all that is not rendering is planning."""
     start = time.perf_counter()
-    program = files.load(key)
+    program = None if files is None else files.load(key)
     if program is not None:
         return replace(program, timings=Timings(planning=time.perf_counter() - start))
     program = make()
-    files.save(key, program)
+    rendering = program.timings.rendering
+    program = replace(program, timings=Timings(time.perf_counter() - start - rendering, rendering))
+    if files is not None:
+        files.save(key, program)
     return program
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Sequence, Set
 from typing import Any, Self, overload
 
@@ -251,6 +252,7 @@ class Device(DmlObject):
             ShaderError: the driver refuses a shader, which is a bug of dmlgpu.
         """
         self._state.check()
+        start = time.perf_counter()
         expect_child("compile_operator", "operator", operator, Operator, self._state)
         preserve_padding = coercion.argument("compile_operator", "preserve_padding", coercion.boolean, preserve_padding)
         flags = coercion.argument("compile_operator", "flags", _FLAGS, flags)
@@ -267,6 +269,7 @@ class Device(DmlObject):
             in_place=loader.operator(desc.operator).in_place,
         )
         compiled.name = operator.name
+        compiled._took(time.perf_counter() - start)
         return compiled
 
     def compile_graph(
@@ -293,6 +296,7 @@ class Device(DmlObject):
             NotSupported: the adapter lacks what a node needs.
         """
         self._state.check()
+        start = time.perf_counter()
         flags = coercion.argument("compile_graph", "flags", _FLAGS, flags)
         disabled = _names("compile_graph", "disabled_passes", disabled_passes)
         if not isinstance(graph, GraphDesc):
@@ -315,6 +319,7 @@ class Device(DmlObject):
             flags=flags,
         )
         compiled.name = graph.name
+        compiled._took(time.perf_counter() - start)
         return compiled
 
     def create_operator_initializer(self, operators: Sequence[CompiledOperator] = ()) -> OperatorInitializer:

@@ -78,6 +78,10 @@ class Executable(Protocol):
         """How long making it took, or None where nothing is compiled; once it is over."""
         return None
 
+    def took(self, seconds: float) -> None:
+        """Note how long making it took with all that came before: what no other part has is planning."""
+        return None  # nothing is compiled
+
     def bind(self, resources: Resources) -> Sequence[Dispatch]:
         """Return the work of one execution on these resources."""
 

@@ -126,11 +126,16 @@ class CompiledOperator(DeviceChild):
     def timings(self) -> Timings | None:
         """Times of compiling it, or None on the adapter ``numpy``, which compiles nothing.
 
-        Some drivers go on translating in the background when compiling is over. Asked while they do, this waits, once,
-        and counts what it waits for.
+        Some drivers go on translating in the background when compiling is over. What the first call, or whoever asks
+        for these times, waits for that counts as the driver's.
         """
         self._state.check()
         return self._state.call_unlocked(lambda: self._executable.timings)
+
+    def _took(self, seconds: float) -> None:
+        """Note how long making it took altogether."""
+        if self.program is not None:
+            self._executable.took(seconds)
 
     @property
     def is_initialized(self) -> bool:

@@ -97,6 +97,13 @@ class ProgramExecutable(Executable):
         """How long making it took."""
         return self._timings
 
+    def took(self, seconds: float) -> None:
+        """See ``Executable``; of a program that was in memory already, planning and rendering were earlier."""
+        timings = self._timings
+        rendering = timings.rendering if timings.total <= seconds else 0.0
+        planning = max(seconds - timings.driver - timings.upload - rendering, 0.0)
+        self._timings = replace(timings, planning=planning, rendering=rendering)
+
     def bind(self, resources: Resources) -> Sequence[Dispatch]:
         """Return the dispatches of one execution on these resources.
 

@@ -13,6 +13,7 @@ from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias
 from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.tensors.array_like import as_operand
 from dmlgpu.tensors.integers import power, shifted
 from dmlgpu.tensors.memory import NodeMemory, current_caller
 from dmlgpu.tensors.promotion import promoted
@@ -64,7 +65,6 @@ class Arithmetic:
     """
 
     __slots__ = ()
-    __array_ufunc__ = None  # NumPy's arrays leave operators to tensors
 
     data_type: DataType
     is_boolean: bool
@@ -88,7 +88,9 @@ class Arithmetic:
     def _pair(self, symbol: str, kind: type[OperatorDesc], other: Any, swapped: bool = False) -> Any:
         """Apply an operator on a and b."""
         if not (isinstance(other, Arithmetic | np.ndarray) or is_number(other)):
-            return NotImplemented
+            other = self._array_beside(f"a {symbol} b", other)
+            if other is None:
+                return NotImplemented
         if self._is_strict:
             scale_bias = self._scale_bias(symbol, other, swapped)
             if scale_bias is not None:
@@ -97,6 +99,14 @@ class Arithmetic:
                 )
         first, second = self._alike(f"a {symbol} b", other, swapped)
         return self._operator(f"a {symbol} b", kind, a_tensor=first, b_tensor=second)
+
+    def _array_beside(self, caller: str, other: Any) -> Any:
+        """Return a list or a foreign array as an array, a list in the tensor's floating-point type; None for others."""
+        array = as_operand(caller, "b", other)
+        if not isinstance(array, np.ndarray):
+            return None
+        is_listed = isinstance(other, list | tuple) and self.data_type.is_float and array.dtype.kind in "iuf"
+        return array.astype(self.data_type.numpy) if is_listed else array
 
     def _scale_bias(self, symbol: str, number: Any, swapped: bool) -> ScaleBias | None:
         """Return what a number beside ``+ - * /`` becomes in DirectMLX; None for tensors, exact integers and zeros to

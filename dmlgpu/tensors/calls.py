@@ -13,6 +13,7 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.shared import as_device
+from dmlgpu.tensors.array_like import as_operand
 from dmlgpu.tensors.execution import check_device
 from dmlgpu.tensors.memory import current_caller, unrecorded
 from dmlgpu.tensors.tensor import Tensor
@@ -32,6 +33,10 @@ Result = TypeVar("Result")
 
 _INNER = "Tensor", "a ", "-a", "~a", "abs(a)"
 """How messages of tensors' own methods and operators begin."""
+
+
+_PLAIN = frozenset({Tensor, np.ndarray, float, int, bool, type(None)})
+"""Types of operands that need no conversion."""
 
 
 def caller() -> str:
@@ -72,6 +77,7 @@ def eager(function: Callable[Parameters, Result]) -> Callable[Parameters, Result
     code = function.__code__
     count = code.co_argcount + code.co_kwonlyargcount
     operands = {parameter for parameter in code.co_varnames[:count] if "Operand" in function.__annotations__[parameter]}
+    sequences = {parameter for parameter in operands if "Sequence" in function.__annotations__[parameter]}
     places = tuple(number for number, parameter in enumerate(code.co_varnames[:count]) if parameter in operands)
 
     @functools.wraps(function)
@@ -83,6 +89,19 @@ def eager(function: Callable[Parameters, Result]) -> Callable[Parameters, Result
             device: Any = kwargs.get("device")
             values = [args[place] for place in places if place < len(args)]
             values += [value for key, value in kwargs.items() if key in operands]
+            if not all(type(value) in _PLAIN for value in values):
+                positions = dict.fromkeys(places)
+                converted: Any = [
+                    as_operand(name, code.co_varnames[place], value, code.co_varnames[place] in sequences)
+                    if place in positions
+                    else value
+                    for place, value in enumerate(args)
+                ]
+                args = tuple(converted)  # type: ignore[assignment]
+                for key in kwargs.keys() & operands:
+                    kwargs[key] = as_operand(name, key, kwargs[key], key in sequences)
+                values = [args[place] for place in places if place < len(args)]
+                values += [value for key, value in kwargs.items() if key in operands]
             has_arrays, first = _look(values)
             if device is not None:
                 device = kwargs["device"] = as_device(name, device)

@@ -14,6 +14,7 @@ from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, TENSOR_ALIGNMENT, TensorD
 from dmlgpu.common import coercion
 from dmlgpu.common.errors import DmlError, InvalidArgument, InvalidDescription, NotSupported, shown
 from dmlgpu.runtime.shared import as_device
+from dmlgpu.tensors.array_like import has_float64, in_float32, warn_of_float32
 from dmlgpu.tensors.memory import NOTHING, NodeMemory, Recorder, current_caller, recorder, unrecorded
 from dmlgpu.tensors.preparation import (
     EmptyOperand,
@@ -290,14 +291,8 @@ def call_op(
     ]
     try:
         if graph is not None or trace is not None:
-            target = trace if graph is None or (trace is not None and graph.is_traced) else graph
-            if not isinstance(target, Recorder):
-                raise InvalidArgument(f"{label}: graph must be a Graph or None, got {type(target).__name__}")
-            if target.is_traced and trace is None:
-                target._refuse_reading()
-            return target._call(
-                label, kind, values, types=types, sizes=sizes, absent=absent, boolean=boolean, name=name, device=device
-            )
+            options: Any = {"types": types, "sizes": sizes, "absent": absent, "boolean": boolean, "name": name}
+            return _record(graph, trace, label, kind, values, device=device, **options)
         call = DeviceCall(label, kind, values, first, device)
     except EmptyOperand:
         data_type, empty = empty_result(label, kind, values, types)
@@ -307,7 +302,15 @@ def call_op(
     key = call.key(types, sizes, absent)
     prepared = None if key is None else call.session.compiled.get(key)
     if prepared is None:
-        prepared = call.compile(key, types, sizes, absent)
+        try:
+            prepared = call.compile(key, types, sizes, absent)
+        except InvalidArgument:
+            if not has_float64(values):
+                raise
+            options = {"types": types, "sizes": sizes, "requested": requested, "device": device, "caller": label}
+            results = call_op(kind, in_float32(label, values), **options)
+            warn_of_float32(label)
+            return results
     buffers = call.session.execute(call.device, prepared, call.places, label)
     is_scalar, result_class = first is not None and call.is_scalar, TensorBase.result_class
     return tuple(
@@ -320,6 +323,30 @@ def call_op(
             for buffer, desc in zip(buffers, prepared.outputs, strict=True)
         ]
     )
+
+
+def _record(
+    graph: Recorder | None,
+    trace: Recorder | None,
+    label: str,
+    kind: type[OperatorDesc],
+    values: Mapping[str, Any],
+    **options: Any,
+) -> tuple[Any, ...]:
+    """Add a call to a graph or to the function that is being traced, whose operands of float64 may be converted."""
+    target = trace if graph is None or (trace is not None and graph.is_traced) else graph
+    if not isinstance(target, Recorder):
+        raise InvalidArgument(f"{label}: graph must be a Graph or None, got {type(target).__name__}")
+    if target.is_traced and trace is None:
+        target._refuse_reading()
+    try:
+        return target._call(label, kind, values, **options)
+    except InvalidArgument:
+        if not (target.is_traced and has_float64(values)):
+            raise
+        results = target._call(label, kind, in_float32(label, values), **options)
+    warn_of_float32(label)
+    return results
 
 
 def _call_on_arrays(kind: type[OperatorDesc], values: Mapping[str, Any], **options: Any) -> tuple[Any, ...]:

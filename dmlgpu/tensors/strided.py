@@ -267,7 +267,14 @@ class TensorBase:
     def __bool__(self) -> bool:
         if isinstance(self.buffer, NodeMemory) and not self.buffer.graph.is_traced:
             raise TypeError(f"{self!r} has no truth value before it is computed; compare such tensors with `is`")
+        if self.size > 1:
+            raise InvalidArgument(
+                f"the truth value of a tensor of {self.size} elements is ambiguous; use dmlgpu.array.any(x) or all(x)"
+            )
         return bool(self.item())
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec and self.size == 1 else format(str(self), spec)
 
     def __int__(self) -> int:
         return int(self.item())

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import ModuleType
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -263,6 +263,87 @@ class Tensor(TensorBase, Arithmetic):
     def __rmatmul__(self, other: Any) -> Tensor:
         return matmul(self._beside(other), self) if isinstance(other, Tensor | np.ndarray) else NotImplemented
 
+    # ---- functions of ``dmlgpu.ops`` as methods ---------------------------------------------------------------------
+
+    def sum(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
+        """Return the sum along axes; see ``dmlgpu.ops.sum``."""
+        return _ops().sum(self, axis, keepdims)
+
+    def mean(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
+        """Return the mean along axes; see ``dmlgpu.ops.mean``."""
+        return _ops().mean(self, axis, keepdims)
+
+    def prod(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
+        """Return the product along axes; see ``dmlgpu.ops.prod``."""
+        return _ops().prod(self, axis, keepdims)
+
+    def max(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
+        """Return the largest elements along axes; see ``dmlgpu.ops.max``."""
+        return _ops().max(self, axis, keepdims)
+
+    def min(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
+        """Return the smallest elements along axes; see ``dmlgpu.ops.min``."""
+        return _ops().min(self, axis, keepdims)
+
+    def argmax(self, axis: int | None = None, keepdims: bool = False) -> Tensor:
+        """Return the indices of the largest elements; see ``dmlgpu.ops.argmax``."""
+        return _ops().argmax(self, axis, keepdims)
+
+    def argmin(self, axis: int | None = None, keepdims: bool = False) -> Tensor:
+        """Return the indices of the smallest elements; see ``dmlgpu.ops.argmin``."""
+        return _ops().argmin(self, axis, keepdims)
+
+    def softmax(self, axis: int | Sequence[int] = -1) -> Tensor:
+        """Return exponentials normalized along an axis; see ``dmlgpu.ops.softmax``."""
+        return _ops().softmax(self, axis)
+
+    def exp(self) -> Tensor:
+        """Return the exponential of each element."""
+        return _ops().exp(self)
+
+    def log(self) -> Tensor:
+        """Return the natural logarithm of each element."""
+        return _ops().log(self)
+
+    def sqrt(self) -> Tensor:
+        """Return the square root of each element."""
+        return _ops().sqrt(self)
+
+    def clip(self, min: float | None = None, max: float | None = None) -> Tensor:
+        """Return the elements limited to a range; see ``dmlgpu.ops.clip``."""
+        return _ops().clip(self, min, max)
+
+    def permute(self, *axes: Any) -> Tensor:
+        """Return the view with its dimensions in another order: ``transpose`` by PyTorch's name."""
+        return self.transpose(*axes)
+
+    def flatten(self) -> Tensor:
+        """Return the elements in one dimension, in row-major order."""
+        return self.reshape(-1)
+
+    def float(self) -> Tensor:
+        """Return the elements as float32."""
+        return self.astype(DataType.FLOAT32)
+
+    def half(self) -> Tensor:
+        """Return the elements as float16."""
+        return self.astype(DataType.FLOAT16)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        """Compute NumPy's functions by the operator or the function of ``dmlgpu.ops`` of the same name."""
+        name = ufunc.__name__
+        if method != "__call__" or options:
+            raise TypeError(f"numpy.{name} of a Tensor takes no options; use dmlgpu.ops, or x.numpy()")
+        if name in _OPERATORS:
+            forward, reverse = _OPERATORS[name]
+            if isinstance(inputs[0], Tensor):
+                return getattr(inputs[0], forward)(inputs[1])
+            return getattr(inputs[1], reverse)(inputs[0])
+        function = getattr(_ops(), _FUNCTIONS.get(name, name), None)
+        if function is None:
+            raise TypeError(f"dmlgpu.ops has no function {name!r} for numpy.{name} of a Tensor; x.numpy() copies it")
+        return function(*inputs)
+
     def _chosen(self, condition: Tensor, other: Any) -> Tensor:
         """Return the elements where a condition holds, else those of ``other``, a tensor or a number.
 
@@ -286,6 +367,39 @@ class Tensor(TensorBase, Arithmetic):
 
 
 TensorBase.result_class = Tensor
+
+Axes: TypeAlias = int | Sequence[int] | None
+
+_OPERATORS = {
+    "add": ("__add__", "__radd__"),
+    "subtract": ("__sub__", "__rsub__"),
+    "multiply": ("__mul__", "__rmul__"),
+    "divide": ("__truediv__", "__rtruediv__"),
+    "floor_divide": ("__floordiv__", "__rfloordiv__"),
+    "remainder": ("__mod__", "__rmod__"),
+    "power": ("__pow__", "__rpow__"),
+    "matmul": ("__matmul__", "__rmatmul__"),
+    "bitwise_and": ("__and__", "__rand__"),
+    "bitwise_or": ("__or__", "__ror__"),
+    "bitwise_xor": ("__xor__", "__rxor__"),
+    "left_shift": ("__lshift__", "__rlshift__"),
+    "right_shift": ("__rshift__", "__rrshift__"),
+    "equal": ("__eq__", "__eq__"),
+    "not_equal": ("__ne__", "__ne__"),
+    "less": ("__lt__", "__gt__"),
+    "less_equal": ("__le__", "__ge__"),
+    "greater": ("__gt__", "__lt__"),
+    "greater_equal": ("__ge__", "__le__"),
+}
+"""Python's operators by NumPy's names of their functions, and those of swapped operands."""
+
+_FUNCTIONS = {"absolute": "abs", "arccos": "acos", "arcsin": "asin", "arctan": "atan"}
+"""Names of ``dmlgpu.ops`` that differ from NumPy's."""
+
+
+def _ops() -> Any:
+    """Return ``dmlgpu.ops``, which is built on tensors."""
+    return importlib.import_module("dmlgpu.ops")
 
 
 def take(x: Tensor, indices: Tensor, axis: int, caller: str) -> Tensor:

@@ -13,12 +13,12 @@ filters = rng.integers(-128, 128, (3, 2, 3, 3)).astype(np.int8)
 bias = np.array([-500, 0, 900], np.int32).reshape(1, 3, 1, 1)  # in units of both scales' product
 
 
-def one(value, data_type):
+def scalar(value, data_type):
     return np.full((1, 1, 1, 1), value, data_type)
 
 
-input_scale, filter_scale, output_scale = one(0.5, np.float32), one(0.25, np.float32), one(64, np.float32)
-input_zero, filter_zero, output_zero = one(128, np.uint8), one(0, np.int8), one(128, np.uint8)
+input_scale, filter_scale, output_scale = scalar(0.5, np.float32), scalar(0.25, np.float32), scalar(64, np.float32)
+input_zero, filter_zero, output_zero = scalar(128, np.uint8), scalar(0, np.int8), scalar(128, np.uint8)
 
 padded = np.pad(images.astype(np.int64) - 128, ((0, 0), (0, 0), (1, 1), (1, 1)))
 windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))

@@ -10,12 +10,12 @@ a = rng.integers(0, 256, (1, 1, 3, 8)).astype(np.uint8)
 b = rng.integers(0, 256, (1, 1, 8, 2)).astype(np.uint8)
 
 
-def one(value, data_type):
+def scalar(value, data_type):
     return np.full((1, 1, 1, 1), value, data_type)
 
 
-scales = one(0.5, np.float32), one(0.25, np.float32), one(128, np.float32)
-zeros = one(120, np.uint8), one(131, np.uint8), one(100, np.uint8)
+scales = scalar(0.5, np.float32), scalar(0.25, np.float32), scalar(128, np.float32)
+zeros = scalar(120, np.uint8), scalar(131, np.uint8), scalar(100, np.uint8)
 real = (a.astype(np.int64) - 120) @ (b.astype(np.int64) - 131) * (0.5 * 0.25)
 expected = np.clip(np.rint(real / 128) + 100, 0, 255).astype(np.uint8)
 

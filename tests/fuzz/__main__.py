@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.fuzz import child
 from tests.fuzz.campaign import Tally, run_seeds
-from tests.fuzz.monitor import Finding, Found, Monitor
+from tests.fuzz.monitor import Finding, FindingRaised, Monitor
 from tests.fuzz.targets import TARGETS, WITHOUT_GPU, load
 
 ADAPTERS = ("numpy", "gpu")
@@ -43,7 +43,7 @@ def again(target: str, adapter: str, seed: int) -> int:
     monitor.seed = seed
     try:
         load(target).run(seed, monitor)
-    except Found as finding:
+    except FindingRaised as finding:
         print(finding, *getattr(finding, "__notes__", ()), sep="\n")  # Hypothesis notes the steps that lead there
         return 1
     print(f"nothing found in {monitor.calls} calls")

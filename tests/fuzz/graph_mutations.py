@@ -22,7 +22,7 @@ EDGES = ("input_edges", "intermediate_edges", "output_edges")
 
 
 @dataclass(frozen=True)
-class Given:
+class GraphExample:
     """A valid graph and the bytes of its inputs.
 
     Attributes:
@@ -36,14 +36,14 @@ class Given:
     exact: bool
 
 
-def random_graph(rng: random.Random) -> Given:
+def random_graph(rng: random.Random) -> GraphExample:
     """A graph of the conformance suite."""
     key = RandomGraph(rng.choice(list(LARGEST)), rng.choice((1, 2, 3, 4, 6, 9)), rng.randrange(10**6))
     example = random_example(key)
-    return Given(example.graph, tuple(input.view(np.uint8) for input in example.inputs), True)
+    return GraphExample(example.graph, tuple(input.view(np.uint8) for input in example.inputs), True)
 
 
-def graph_of(case: Case, rng: random.Random) -> Given:
+def graph_of(case: Case, rng: random.Random) -> GraphExample:
     """A graph of an operator's case; some inputs are constants, copies follow some outputs."""
     arrays = case.fill(np.random.default_rng(rng.randrange(2**32)))
     nodes: list[Any] = [OperatorNode(case.desc, rng.choice((None, "operator")))]
@@ -68,7 +68,7 @@ def graph_of(case: Case, rng: random.Random) -> Given:
             nodes.append(OperatorNode(_copy(slot.tensor)))
         ends.append(OutputEdge(*source, len(ends)))
     graph = GraphDesc(len(inputs), len(ends), tuple(nodes), tuple(into), tuple(inner), tuple(ends))
-    return Given(graph, tuple(inputs), False)
+    return GraphExample(graph, tuple(inputs), False)
 
 
 def _copy(tensor: TensorDesc) -> Any:
@@ -76,7 +76,7 @@ def _copy(tensor: TensorDesc) -> Any:
     return description_mutations.descs.ElementWiseIdentity(input_tensor=tensor, output_tensor=tensor, scale_bias=None)
 
 
-def rearranged(example: Given, rng: random.Random) -> Given:
+def rearranged(example: GraphExample, rng: random.Random) -> GraphExample:
     """The same computation: nodes and edges in another order, inputs that are constants or owned."""
     graph = example.graph
     order = rng.sample(range(len(graph.nodes)), len(graph.nodes))

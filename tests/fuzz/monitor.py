@@ -65,7 +65,7 @@ class Finding:
         return asdict(self)
 
 
-class Found(Exception):
+class FindingRaised(Exception):
     """Raised at a finding where a run is to end there, so that Hypothesis makes the example smaller."""
 
     def __init__(self, finding: Finding):
@@ -91,7 +91,7 @@ class Monitor:
 
     Args:
         target, adapter: what is tried on what.
-        strict: whether a finding ends the run (``Found``).
+        strict: whether a finding ends the run (``FindingRaised``).
 
     Attributes:
         seed: what is tried, for the findings.
@@ -147,7 +147,7 @@ class Monitor:
 
     def note_exception(self, error: BaseException) -> None:
         """Note an exception that must not have been raised."""
-        if isinstance(error, Found):
+        if isinstance(error, FindingRaised):
             raise error
         last = "".join(traceback.format_exception(error, limit=-4))
         self.note(type(error).__name__, place_of(error), last[-3000:])
@@ -160,7 +160,7 @@ class Monitor:
         with self._lock:
             self.findings.append(finding)
         if self.strict:
-            raise Found(finding)
+            raise FindingRaised(finding)
 
     def check(self, condition: bool, kind: str, place: str, detail: str = "") -> None:
         """Note a finding unless a condition holds."""

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dmlgpu import Device, ShaderError
+from dmlgpu.bench.ceilings import CachedCeilings, Ceilings, save_ceilings
 from dmlgpu.bench.kernel_files import kernel_workload
 from dmlgpu.bench.prepared_kernel import PreparedKernel
 from dmlgpu.bench.specs import KernelOptions
@@ -80,3 +81,19 @@ def test_show_compiles(backend: GpuBackend, tmp_path: Path) -> None:
     path.write_text(ADD.replace("a[id.x] + b[id.x]", "a[id.x] + nothing"))
     result = run_here("show", path, "-a", adapter)
     assert result.returncode == 1 and "does not compile" in result.stdout and "nothing" in result.stdout
+
+
+def test_the_command_as_it_is_typed(backend: GpuBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dmlgpu.bench.ceilings.cache_folder", lambda: tmp_path / "cache")
+    save_ceilings(backend.info, CachedCeilings(Ceilings(1e10, 1e10, 1e-6, 1e-6, "gpu"), 0.0))
+    path, results = tmp_path / "my.wgsl", tmp_path / "r.jsonl"
+    path.write_text(ADD)
+    adapter = ("-a", str(backend.info), "--budget", "0", "-o", results)
+    words = ("bench", path, "--input", "64K:f32", "--input", "64K:float32", "--output", "64K:float32", *adapter)
+    result = run_here(*words, "--reference", "a + b", "--numpy")
+    assert result.returncode == 0, result.stderr
+    assert "my.wgsl 65536:float32 65536:float32 -> 65536:float32 on " in result.stdout
+    assert "of the copy rate" in result.stdout and "right: ok" in result.stdout and "on NumPy" in result.stdout
+    assert run_here("bench", "compare", results, results).stdout.startswith("2 same\n")
+    result = run_here(*words, "--reference", "a - b")
+    assert result.returncode == 1 and "the worst is [" in result.stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from gpu_programs import add, kernel, output_slot, program
 
 import dmlgpu
 from dmlgpu import DataType, Device, TensorDesc, Timings
-from dmlgpu.common.errors import DeviceRemoved, ShaderError
+from dmlgpu.common.errors import DeviceRemoved, NotSupported, ShaderError
 from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.ops import directml as functions
@@ -151,8 +152,14 @@ def test_timings_count_the_translation_once(fresh: GpuBackend, monkeypatch: pyte
     executable = fresh.prepare(sums(fresh, [1, 2]))
     executable_timings = executable._timings
     waited: list[int] = []
+
+    def wait(serial: int) -> None:
+        waited.append(serial)
+        fresh._queue._count_waiting(time.perf_counter() - 0.25)
+
+    executable._translation, fresh._queue._translations = None, []
     monkeypatch.setattr(fresh._queue, "is_done", lambda serial: False)
-    monkeypatch.setattr(fresh._queue, "wait", waited.append)
+    monkeypatch.setattr(fresh._queue, "wait", wait)
     executable.translated_by(fresh._queue, 7)
     timings = executable.timings
     assert waited == [7]
@@ -160,6 +167,62 @@ def test_timings_count_the_translation_once(fresh: GpuBackend, monkeypatch: pyte
     assert (timings.upload, timings.planning) == (executable_timings.upload, executable_timings.planning)
     assert executable.timings == timings
     assert waited == [7]
+
+
+@pytest.mark.parametrize("asked_before", [False, True])
+def test_timings_of_a_function_add_up_to_its_first_call(adapter: AdapterInfo, asked_before: bool) -> None:
+    device = Device(adapter)
+    x = dmlgpu.Tensor(np.ones((3, 29 + asked_before), np.float32), device=device)  # sizes that nothing else has
+
+    @dmlgpu.compile
+    def layer(x: dmlgpu.Tensor) -> dmlgpu.Tensor:
+        return dmlgpu.ops.softmax(dmlgpu.ops.tanh(x) * 3 + 1, axis=-1)
+
+    start = time.perf_counter()
+    before = layer.operator(x).timings if asked_before else None
+    layer(x).numpy()
+    seconds = time.perf_counter() - start
+    timings = layer.operator(x).timings
+    assert timings is not None and before in (None, timings)
+    assert timings.total <= seconds
+    if adapter.backend == "Vulkan":  # OpenGL's drivers translate in the first dispatch itself
+        assert timings.total > 0.5 * seconds  # the rest is the run, and reading the result
+
+
+def test_timings_of_a_session_add_up_to_its_first_run(adapter: AdapterInfo) -> None:
+    onnx = pytest.importorskip("onnx")
+    info = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["rows", 31]) for name in ("x", "y")]
+    nodes = [onnx.helper.make_node("Softmax", ["x"], ["z"]), onnx.helper.make_node("Tanh", ["z"], ["y"])]
+    graph = onnx.helper.make_graph(nodes, "m", info[:1], info[1:])
+    session = dmlgpu.load(onnx.helper.make_model(graph, ir_version=9), Device(adapter))
+    assert session.timings is None
+    start = time.perf_counter()
+    session.run({"x": np.ones((7, 31), np.float32)})
+    seconds = time.perf_counter() - start
+    timings = session.timings
+    assert timings is not None and timings.total <= seconds
+    if adapter.backend == "Vulkan":
+        assert timings.total > 0.5 * seconds
+    session.run({"x": np.ones((7, 31), np.float32)})
+    assert session.timings == timings
+
+
+def test_what_was_compiled_before_takes_no_time(adapter: AdapterInfo) -> None:
+    device = Device(adapter)
+    operators = [device.compile_operator(device.create_operator(RELU)) for _ in range(2)]
+    start = time.perf_counter()
+    again = device.compile_operator(device.create_operator(RELU))
+    seconds = time.perf_counter() - start
+    assert operators[0].timings is not None and again.timings is not None
+    assert again.timings.total <= seconds
+
+
+def test_functions_explain_themselves(adapter: AdapterInfo) -> None:
+    layer = dmlgpu.compile(lambda x: dmlgpu.ops.relu(x) + 1)
+    explanation = layer.explain(dmlgpu.Tensor(np.ones(8, np.float32), device=Device(adapter)))
+    assert len(explanation.kernels) == 1
+    with pytest.raises(NotSupported, match=r"explain: 'NumPy: .*' runs no kernels; pass tensors of another device"):
+        layer.explain(dmlgpu.Tensor(np.ones(8, np.float32), device="numpy"))
 
 
 def test_the_adapter_numpy_compiles_nothing() -> None:

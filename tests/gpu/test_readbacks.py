@@ -40,7 +40,7 @@ def device(request: pytest.FixtureRequest, new_device: Callable[..., Device]) ->
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+def creations(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Counts wgpu's objects as they are made, by class."""
     counts: Counter[str] = Counter()
     original = GPUObjectBase._ot.increase

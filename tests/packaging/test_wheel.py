@@ -89,7 +89,7 @@ def test_contents(wheel):
     assert {
         "dmlgpu/py.typed",
         "dmlgpu/catalog/descs.pyi",
-        "dmlgpu/tensors/graphs/functions.pyi",
+        "dmlgpu/onnxruntime.pyi",
         "dmlgpu/ops/directml.pyi",
         "dmlgpu/catalog/operators.json",
         "dmlgpu/catalog/enums.json",

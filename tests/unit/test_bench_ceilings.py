@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from dmlgpu.bench import machine_load
+from dmlgpu.bench import ceilings, machine_load
 from dmlgpu.bench.ceilings import (
     CachedCeilings,
     Ceilings,
@@ -121,3 +121,44 @@ def test_what_is_doubtful_is_said():
     ]
     assert load_warnings(idle, idle, 0.2) == ["the last rounds were 20 % slower than the first"]
     assert load_warnings(idle, idle, -0.2) == ["the last rounds were 20 % faster than the first"]
+
+
+# ---- measured while the machine is busy
+
+
+def load(taken):
+    return machine_load.MachineLoad(taken, None, 2)
+
+
+def rates(copy, launch):
+    return Ceilings(copy, 10.0 * copy, launch, 2.0 * launch, "gpu")
+
+
+@pytest.fixture
+def known(tmp_path, monkeypatch):
+    """Ceilings as they are kept, or measured while others take some share of the CPU; says whether they were."""
+    monkeypatch.setattr(ceilings, "cache_folder", lambda: tmp_path)
+
+    def known_while(taken, measured):
+        calls = []
+        monkeypatch.setattr(machine_load, "measure_load", lambda: load(taken))
+        cached = ceilings.known_ceilings(NUMPY_ADAPTER, lambda: calls.append(1) or measured, load(taken))
+        return cached, bool(calls)
+
+    return known_while
+
+
+def test_ceilings_of_a_busy_machine_are_measured_again_when_it_is_idle(known):
+    assert known(0.5, rates(4.4, 1.0))[1]
+    cached, was_measured = known(0.01, rates(13.5, 0.5))
+    assert was_measured and cached.ceilings == rates(13.5, 0.5) and not cached.doubt
+    assert known(0.5, rates(1.0, 9.0)) == (cached, False)
+    assert known(0.0, rates(99.0, 0.1)) == (cached, False)
+
+
+def test_the_best_counts_while_the_machine_is_less_busy_but_not_idle(known):
+    known(0.6, rates(4.0, 1.0))
+    assert known(0.55, rates(9.0, 9.0))[1] is False
+    cached, was_measured = known(0.3, rates(3.0, 0.5))
+    assert was_measured and cached.taken == 0.3 and cached.doubt
+    assert (cached.ceilings.copy, cached.ceilings.launch) == (4.0, 0.5)

@@ -5,10 +5,15 @@ import json
 import numpy as np
 import pytest
 
+from dmlgpu.bench.ceilings import CachedCeilings, Ceilings, save_ceilings
 from dmlgpu.bench.kernel_files import kernel_workload
+from dmlgpu.bench.numpy_baseline import has_formula
 from dmlgpu.bench.prepared_kernel import expected_results, kernel_arrays
 from dmlgpu.bench.specs import KernelOptions, is_kernel_output
+from dmlgpu.bench.worker import prepare
 from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
 from tests.unit.cli_process import run_here
 
 ADD = """
@@ -170,3 +175,23 @@ def test_show_tells_declarations_without_a_gpu(scale):
 def test_show_refuses_what_is_for_operators(add):
     result = run_here("show", add, "--wgsl")
     assert result.returncode == 2 and "of a kernel in WGSL, show takes --adapter and --json" in result.stderr
+
+
+def test_numpy_beside_measures_the_reference(add):
+    workload = kernel_workload(add, options(references=("a + b",)))
+    assert has_formula(workload) and not has_formula(kernel_workload(add, options()))
+    prepared = prepare(Device(NUMPY_ADAPTER), workload, True, True)
+    assert prepared.readiness.counts.bytes == 3 * 4096 and prepared.round(2).wall > 0
+    result = run_here("bench", add, "--input", "4", "--input", "4", "--output", "4", "--numpy", "-a", "numpy")
+    assert result.returncode == 2 and "--numpy measures a kernel's --reference: give --reference" in result.stderr
+
+
+def test_results_of_kernels_are_written_and_compared(add, tmp_path, monkeypatch):
+    """Without a GPU they are refused with a sentence, which `bench compare` reads."""
+    monkeypatch.setattr("dmlgpu.bench.ceilings.cache_folder", lambda: tmp_path / "cache")
+    save_ceilings(NUMPY_ADAPTER, CachedCeilings(Ceilings(1e10, 1e10, 1e-6, 1e-6, "wall clock"), 0.0))
+    words = ("bench", add, "--input", "4K", "--input", "4K", "--output", "4K", "-a", "numpy", "--budget", "0")
+    for name in ("before.jsonl", "after.jsonl"):
+        result = run_here(*words, "--output", tmp_path / name)
+        assert result.returncode == 0 and "kernels in WGSL need a GPU adapter" in result.stdout, result.stderr
+    assert run_here("bench", "compare", tmp_path / "before.jsonl", tmp_path / "after.jsonl").returncode == 0

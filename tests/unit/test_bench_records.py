@@ -26,7 +26,7 @@ def written(*runs):
     return stream.getvalue()
 
 
-def kept(tmp_path, text):
+def file_of(tmp_path, text):
     path = tmp_path / "bench.jsonl"
     path.write_text(text, encoding="utf-8")
     return path
@@ -34,7 +34,7 @@ def kept(tmp_path, text):
 
 def test_runs_come_back_from_their_files(tmp_path):
     recorded = run(*SOME)
-    path = kept(tmp_path, written(recorded, recorded))
+    path = file_of(tmp_path, written(recorded, recorded))
     assert is_bench_file(path)
     first, second = read_file(path)
     assert (first.measurements, first.is_complete) == (SOME, True)
@@ -54,7 +54,7 @@ def test_headers_say_what_somebody_needs_to_do_it_again():
 def test_what_was_cut_off_is_left_out(tmp_path):
     text = written(run(*SOME))
     for end, there in ((len(text) - 5, SOME), (text.index("no float64"), SOME[:1])):
-        (recovered,) = read_file(kept(tmp_path, text[:end]))
+        (recovered,) = read_file(file_of(tmp_path, text[:end]))
         assert (recovered.is_complete, recovered.measurements) == (False, there)
 
 
@@ -70,20 +70,20 @@ def test_what_was_cut_off_is_left_out(tmp_path):
     ],
 )
 def test_malformed_files_are_refused(tmp_path, text, said):
-    path = kept(tmp_path, text)
+    path = file_of(tmp_path, text)
     with pytest.raises(ModelError, match=said):
         read_file(path)
 
 
 def test_malformed_measurements_are_refused_with_their_line(tmp_path):
     header = written(run(*SOME)).splitlines()[0]
-    path = kept(tmp_path, f'{header}\n{{"record": "measurement", "name": 3}}\n')
+    path = file_of(tmp_path, f'{header}\n{{"record": "measurement", "name": 3}}\n')
     with pytest.raises(ModelError, match=r"line 2: is no measurement: 'operator' is missing"):
         read_file(path)
 
 
 def test_files_of_tests_are_told_apart(tmp_path):
-    assert not is_bench_file(kept(tmp_path, '{"record": "run"}\n'))
+    assert not is_bench_file(file_of(tmp_path, '{"record": "run"}\n'))
     assert not is_bench_file(tmp_path / "missing")
 
 

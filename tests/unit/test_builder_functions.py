@@ -40,7 +40,7 @@ def rebuilt(desc: OperatorDesc) -> OperatorDesc:
     parameters = inspect.signature(function).parameters
     graph = Graph()
 
-    def given(value: Any) -> Any:
+    def argument(value: Any) -> Any:
         if isinstance(value, tuple) and value and isinstance(value[0], TensorDesc):
             return [graph.input(tensor) for tensor in value]
         return graph.input(value) if isinstance(value, TensorDesc) else value
@@ -49,7 +49,7 @@ def rebuilt(desc: OperatorDesc) -> OperatorDesc:
         return field.replace("_tensors", "s").removesuffix("_tensor")
 
     arguments = {
-        parameter(field): given(value) for field, value in desc.values.items() if field not in desc.output_fields
+        parameter(field): argument(value) for field, value in desc.values.items() if field not in desc.output_fields
     }
     present = [slot.tensor for slot in desc.outputs if slot.tensor is not None]
     for field in desc.output_fields:

@@ -162,6 +162,15 @@ def test_options_of_other_models_are_refused(tmp_path):
     assert "--shape is for models in ONNX" in run_here("show", "gemm", "--shape", "x=1").stderr
 
 
+def test_scripts_of_pydirectml_are_run_by_another_command(tmp_path):
+    done = run_here("run", tmp_path / "pd.py")
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        "dmlgpu: run: model must be a .onnx or DxDispatch's .json file, got a Python script; for one that imports "
+        f"pydirectml: python -m dmlgpu.frontends.pydirectml {tmp_path / 'pd.py'}"
+    ]
+
+
 def test_show_tells_what_runs_where(model):
     text = run_here("show", model, "--adapter", "numpy", "--shape", "x=3x4").stdout
     assert re.search(r"x +\[3, 4\]|inputs +x \[3, 4\]", text)

@@ -7,6 +7,10 @@ import os
 import pytest
 
 from dmlgpu.cli.tables import laid_out
+from dmlgpu.common.files import growing_file
+from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.running.records import write_run
+from tests.unit.report_runs import run
 from tests.unit.terminal import in_terminal
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="no pseudo-terminals on Windows")
@@ -58,3 +62,77 @@ def test_the_result_of_a_run_is_seen():
     heading, first, second = shown.splitlines()[-3:]
     assert heading.split() == ["adapter", "pass"]
     assert first.endswith(" 1") and second
+
+
+# ---- every verb
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    """A folder with two runs, the second of which is worse, by cases with long names on an adapter with a long one."""
+    for number, status in enumerate((Status.PASS, Status.FAIL)):
+        share = 0.0 if status is Status.PASS else 28171.0
+        outcome = Outcome(CASE, status, of_bound=share, kernels=("leaky_relu x4 (activation/leaky_relu)",))
+        made = run(outcome, name=ADAPTER)
+        with growing_file(tmp_path / f"{number}.jsonl") as file:
+            list(write_run(file, made.facts, made.outcomes))
+    return tmp_path
+
+
+def test_a_regression_has_its_whole_name_and_both_results(recorded):
+    code, shown = in_terminal("compare", recorded / "0.jsonl", recorded / "1.jsonl")
+    assert code == 1
+    lines = shown.splitlines()
+    assert CASE in lines
+    assert "regression" in lines[lines.index(CASE) + 1] and "28,200 times the tolerance" in lines[lines.index(CASE) + 1]
+
+
+def test_a_report_says_where_it_is(recorded):
+    assert in_terminal("report", recorded / "1.jsonl", "-o", recorded / "x.html") == (0, f"{recorded / 'x.html'}\n")
+
+
+def test_a_profile_names_its_kernels_and_nodes():
+    nodes = [f"/model/layers.{number}/self_attn/rotary_emb/Slice_{number}" for number in range(4)]
+    setup = f"""
+from dmlgpu.cli import main, tables
+def show(arguments=None):
+    columns = ("ms", "%", "ceiling %", "of", "times", "kernel", "nodes")
+    row = ("0.612", "22.1", "48", "multiply-add", "12", "gemm tiled 64x64 fused softmax", {", ".join(nodes)!r})
+    tables.table(columns, [row, row], right=(0, 1, 2, 4))
+    return 0
+main.main = show
+"""
+    _, shown = in_terminal(setup=setup)
+    assert all(node in shown for node in nodes)
+    assert shown.count("0.612  22.1") == 2 and shown.count("gemm tiled") == 2
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("word", ["layernorm", "conv"])
+def test_operators_that_a_word_finds(word):
+    code, shown = in_terminal("ops", word)
+    lines = shown.splitlines()
+    assert code == 0 and len(lines) < 80
+    assert all(len(line) <= 80 for line in lines)
+    names = in_terminal("ops", word, columns=400)[1].split()
+    assert {name for name in names if name.isupper() and "_" in name} <= set(shown.split())
+
+
+def test_devices_and_their_numbers():
+    code, shown = in_terminal("devices", "-a", "numpy")
+    assert code == 0 and "NumPy: numpy" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_what_doctor_finds_is_all_there():
+    text = "the optional extra peers lacks dawn-python, ncnn, torch-cuda, taichi, tinygrad, onnxruntime-webgpu"
+    setup = f"""
+from dmlgpu.cli import doctor
+finding = doctor.DoctorFinding(False, {text!r}, "pip install 'dmlgpu[peers]', if you need it")
+report = dict(versions=dict(python="3"), requirements=[], environment=dict(), caches=[])
+doctor.examine = lambda: (report, (finding,))
+"""
+    code, shown = in_terminal("doctor", setup=setup)
+    assert code == 0
+    assert text in " ".join(shown.split())
+    assert "environment" not in shown and shown.endswith("no problems found\n")

@@ -257,10 +257,13 @@ def test_junit_with_a_run(misbehaving, tmp_path, capsys):
 
 def test_as_many_processes_as_suit_the_adapter(monkeypatch):
     monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(16)), raising=False)
+    monkeypatch.setattr("dmlgpu.cli.test.host_memory", lambda: 64 << 30)
     card = replace(NUMPY_ADAPTER, name="card", backend="Vulkan", kind="discrete gpu")
     assert [default_workers(info) for info in (NUMPY_ADAPTER, card)] == [8, 4]
     assert default_workers(card, adapters=8) == 1
     assert default_workers(replace(card, backend="Browser")) == 1
+    monkeypatch.setattr("dmlgpu.cli.test.host_memory", lambda: 9 << 30)
+    assert [default_workers(info) for info in (NUMPY_ADAPTER, card)] == [2, 2]
 
 
 # ---- what runs it again

@@ -236,7 +236,7 @@ def test_differences_of_software(theirs, said):
 # ---- who is there ---------------------------------------------------------------------------------------------------
 
 
-class Asked:
+class FakeClient:
     """A client of a cluster with one worker, which has one adapter and offers what the test says."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch):
@@ -264,7 +264,7 @@ class Asked:
 
 
 def test_a_worker_that_comes_late_is_asked_once_and_gets_cases(monkeypatch):
-    client, warnings = Asked(monkeypatch), []
+    client, warnings = FakeClient(monkeypatch), []
     late = cluster_module.WorkerRegistry(client, job(), warnings.append)
     assert not late.capacity()["dmlgpu-0"] and not late.capacity()["dmlgpu-0"]
     client.resources = {"dmlgpu-0": 2}
@@ -274,7 +274,7 @@ def test_a_worker_that_comes_late_is_asked_once_and_gets_cases(monkeypatch):
 
 
 def test_a_worker_that_was_started_again_is_asked_again(monkeypatch):
-    client = Asked(monkeypatch)
+    client = FakeClient(monkeypatch)
     late = cluster_module.WorkerRegistry(client, job(), print)
     late.capacity()
     client.resources = {"dmlgpu-0": 1}
@@ -286,7 +286,7 @@ def test_a_worker_that_was_started_again_is_asked_again(monkeypatch):
 
 
 def test_a_late_worker_that_differs_gets_no_cases(monkeypatch):
-    client, warnings = Asked(monkeypatch), []
+    client, warnings = FakeClient(monkeypatch), []
     late = cluster_module.WorkerRegistry(client, job(), warnings.append)
     late.capacity()
     client.resources = {"dmlgpu-0": 1}

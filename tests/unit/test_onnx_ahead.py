@@ -110,8 +110,9 @@ def test_compiling_ahead_of_time(session: Session) -> None:
         (2, 2, True),
         (2, 2, False),
     ]
-    assert str(events[0]) == f"shapes 1 of 2: compiling {events[0].nodes} operators"
-    assert str(events[1]).startswith(f"shapes 1 of 2: compiled {events[0].nodes} operators")
+    assert {event.operators for event in events} == {3}
+    assert str(events[0]) == "shapes 1 of 2: compiling 3 operators"
+    assert str(events[1]).startswith("shapes 1 of 2: compiled 3 operators")
     session.compile([{"image": (2, 3)}, {"image": np.ones((5, 3), np.float32)}], progress=events.append)
     assert len(events) == 4  # it was known
 

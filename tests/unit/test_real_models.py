@@ -97,22 +97,22 @@ def test_wrong_entries_are_refused(changed: dict[str, Any], message: str, tmp_pa
 
 
 def test_inputs_are_what_they_are_called() -> None:
-    def made(kind: str = "float32", **settings: Any) -> np.ndarray:
+    def generated(kind: str = "float32", **settings: Any) -> np.ndarray:
         return inputs.make({"shape": ["rows", 40], **settings}, {"rows": 3}, np.dtype(kind), (1, 2))
 
-    sound = made(make="sound", low=-3.0, high=3.0)
+    sound = generated(make="sound", low=-3.0, high=3.0)
     assert (sound.shape, sound.dtype, sound.min(), sound.max()) == ((3, 40), np.float32, -3, 3)
-    assert (made(make="picture").min(), made(make="picture").max()) == (0, 1)
-    numbers = made("int64", make="integers", low=2, high=5)
+    assert (generated(make="picture").min(), generated(make="picture").max()) == (0, 1)
+    numbers = generated("int64", make="integers", low=2, high=5)
     assert set(numbers.ravel()) == {2, 3, 4}
-    assert made("int64", make="mask").sum(1).tolist() == [40, 37, 34]
-    assert np.all(made(make="constant", value="rows") == 3)
-    assert np.array_equal(made(make="normal"), made(make="normal"))
-    assert np.count_nonzero(made(make="spikes")) < 40
+    assert generated("int64", make="mask").sum(1).tolist() == [40, 37, 34]
+    assert np.all(generated(make="constant", value="rows") == 3)
+    assert np.array_equal(generated(make="normal"), generated(make="normal"))
+    assert np.count_nonzero(generated(make="spikes")) < 40
     with pytest.raises(ValueError, match="make must be one of"):
-        made(make="colours")
+        generated(make="colours")
     with pytest.raises(ValueError, match="sizes must have 'columns'"):
-        made(make="zeros", shape=["columns"])
+        generated(make="zeros", shape=["columns"])
 
 
 # ---- comparing

@@ -30,8 +30,8 @@ def convolution() -> Workload:
     return of_operator("CONVOLUTION", ({"channels": 16, "filters": 16, "height": 28, "width": 28},))[0]
 
 
-class Told(Fake):
-    """A contestant whose results are as told."""
+class FixedTime(Fake):
+    """A contestant with a constant time and the result of its check."""
 
     def __init__(self, clock: Clock, seconds: float, check: str):
         super().__init__(clock, lambda number: seconds)
@@ -63,7 +63,7 @@ class Race:
         clock = Clock()
         answers = [table.answer(self.question, tuple) for table in tables]
         contestants = [
-            Told(
+            FixedTime(
                 clock,
                 0.04 if final and answer in self.slow else self.seconds.get(answer, 0.02),
                 "wrong" if final and answer in self.wrong else "right",
@@ -73,7 +73,7 @@ class Race:
         return measure(contestants, Patience(), clock=clock)
 
 
-def found(
+def findings_of(
     workload: Workload, race: Callable[..., Any], known: Mapping[str, str] | None = None
 ) -> dict[str, TuningFinding]:
     return {finding.question: finding for finding in Search(workload, CPU, race).findings(known or {})}
@@ -81,7 +81,7 @@ def found(
 
 def test_the_fastest_choice_is_found_and_measured_once_more_beside_the_built_in_one() -> None:
     race = Race(GEMM, {"register 8x4": 0.01, "register 16x2": 0.015})
-    finding = found(gemm(), race)[GEMM]
+    finding = findings_of(gemm(), race)[GEMM]
     assert (finding.built_in, finding.answer, finding.gains) == ("register 32x2", "register 8x4", True)
     assert finding.ratio is not None and finding.ratio.median == pytest.approx(0.5)
     assert finding.ratios["register 16x2"] == pytest.approx(0.75)
@@ -93,26 +93,26 @@ def test_a_choice_that_is_fast_only_when_it_comes_second_is_not_kept() -> None:
 
     def race(workload: Workload, tables: Sequence[Tuned], final: bool) -> list[Measured]:
         clock = Clock()
-        contestants = [Told(clock, 0.02 if number == 0 else 0.01, "right") for number in range(len(tables))]
+        contestants = [FixedTime(clock, 0.02 if number == 0 else 0.01, "right") for number in range(len(tables))]
         return measure(contestants, Patience(), clock=clock)
 
-    finding = found(gemm(), race)[GEMM]
+    finding = findings_of(gemm(), race)[GEMM]
     assert (finding.gains, finding.ratio and finding.ratio.median) == (False, pytest.approx(2))
 
 
 def test_a_choice_that_saves_hardly_anything_is_not_kept() -> None:
-    finding = found(gemm(), Race(GEMM, {"register 8x4": 0.0198}))[GEMM]
+    finding = findings_of(gemm(), Race(GEMM, {"register 8x4": 0.0198}))[GEMM]
     assert (finding.answer, finding.gains) == ("register 32x2", False)
 
 
 def test_a_choice_that_computes_something_wrong_is_not_kept() -> None:
-    finding = found(gemm(), Race(GEMM, {"register 8x4": 0.001}, wrong=["register 8x4"]))[GEMM]
+    finding = findings_of(gemm(), Race(GEMM, {"register 8x4": 0.001}, wrong=["register 8x4"]))[GEMM]
     assert finding.answer == "register 32x2" and "register 8x4" not in finding.ratios
 
 
 def test_what_only_seemed_fast_gives_way_to_the_next() -> None:
     race = Race(GEMM, {"register 8x4": 0.01, "register 16x2": 0.012}, slow_in_finals=["register 8x4"])
-    finding = found(gemm(), race)[GEMM]
+    finding = findings_of(gemm(), race)[GEMM]
     assert finding.answer == "register 16x2" and finding.ratios["register 8x4"] == pytest.approx(2)
     assert [size for size in race.sizes if size[1]] == [(2, True)] * 3
 
@@ -120,20 +120,23 @@ def test_what_only_seemed_fast_gives_way_to_the_next() -> None:
 def test_what_is_asked_next_depends_on_what_was_found() -> None:
     """Winograd's products are 36 of 16 by 49; those of the windows are one, which is asked for when it is faster."""
     race = Race(CONVOLUTION, {"implicit-gemm": 0.001})
-    questions = list(found(convolution(), race))
+    questions = list(findings_of(convolution(), race))
     assert questions[0] == CONVOLUTION and len(questions) == 2 and questions[1].startswith("product 1x")
-    slow = list(found(convolution(), Race(CONVOLUTION, {})))
+    slow = list(findings_of(convolution(), Race(CONVOLUTION, {})))
     assert slow[0] == CONVOLUTION and len(slow) == 2 and slow[1].startswith("product 36x")
 
 
 def test_what_is_known_is_taken_and_not_sought_again() -> None:
     race = Race(CONVOLUTION, {})
-    (question,) = found(convolution(), race, {CONVOLUTION: "implicit-gemm"})
+    (question,) = findings_of(convolution(), race, {CONVOLUTION: "implicit-gemm"})
     assert question.startswith("product 1x")
 
 
 def test_a_summary_counts_gains() -> None:
-    findings = [*found(gemm(), Race(GEMM, {"register 8x4": 0.01})).values(), *found(gemm(), Race(GEMM, {})).values()]
+    findings = [
+        *findings_of(gemm(), Race(GEMM, {"register 8x4": 0.01})).values(),
+        *findings_of(gemm(), Race(GEMM, {})).values(),
+    ]
     assert summary(findings) == "faster than built in: 1 of 2, taking 0.50 of the time on the average"
     assert summary(findings[1:]) == "faster than built in: 0 of 1"
 

@@ -103,7 +103,7 @@ class DispatchGenerator:
         count = math.prod(sizes)
         return count <= MOST_ELEMENTS and count * self.data_type.bits % 32 == 0
 
-    def one(self) -> LiveTensor:
+    def recent(self) -> LiveTensor:
         """A value, the latest ones more often."""
         latest = self.values[-3:] if self.rng.random() < 0.6 else self.values
         return latest[self.rng.integers(len(latest))]
@@ -115,19 +115,19 @@ class DispatchGenerator:
 
     def clip(self) -> Dispatch:
         """Between -4 and 4."""
-        value = self.one()
+        value = self.recent()
         desc = descs.ElementWiseClip(**self._unary(value), scale_bias=None, min=-4.0, max=4.0)
         return Dispatch(desc, (value,), 4)
 
     def sign(self) -> Dispatch:
         """Absolute values or negative ones."""
-        value = self.one()
+        value = self.recent()
         kind: Any = (descs.ElementWiseAbs, descs.ElementWiseNegate)[self.rng.integers(2)]
         return Dispatch(kind(**self._unary(value)), (value,), value.most)
 
     def pair(self) -> Dispatch:
         """Sums, products, extremes of two values, one of which may be one row for all."""
-        a = self.one()
+        a = self.recent()
         fitting = (a.sizes, (1, a.sizes[1]))
         b = self.other(lambda value: value.sizes in fitting and value.location != a.location) or a
         strides = None if a.sizes == b.sizes else (0, 1)
@@ -142,7 +142,7 @@ class DispatchGenerator:
 
     def transpose(self) -> Dispatch:
         """A copy of a transposed view."""
-        value = self.one()
+        value = self.recent()
         rows, columns = value.sizes
         source = _tensor(self.data_type, (columns, rows), (1, columns))
         desc = descs.ElementWiseIdentity(
@@ -152,7 +152,7 @@ class DispatchGenerator:
 
     def slice(self) -> Dispatch | None:
         """Every second row, from the first or the second on; or four columns."""
-        value = self.one()
+        value = self.recent()
         rows, columns = value.sizes
         by_rows = rows > 1
         if not by_rows and columns < 4:
@@ -170,7 +170,7 @@ class DispatchGenerator:
 
     def pad(self) -> Dispatch:
         """Four more rows of ones, above or below."""
-        value = self.one()
+        value = self.recent()
         rows, columns = value.sizes
         start = (int(self.rng.integers(5)), 0)
         desc = descs.Padding1(
@@ -186,7 +186,7 @@ class DispatchGenerator:
 
     def join(self) -> Dispatch:
         """Two values, one below the other."""
-        a = self.one()
+        a = self.recent()
         b = self.other(lambda value: value.sizes[1] == a.sizes[1])
         assert b is not None, "a itself will do"
         desc = descs.Join(
@@ -198,7 +198,7 @@ class DispatchGenerator:
 
     def reduce(self) -> Dispatch:
         """Sums or extremes of columns."""
-        value = self.one()
+        value = self.recent()
         rows, columns = value.sizes
         function = (ReduceFunction.SUM, ReduceFunction.MAX, ReduceFunction.MIN)[self.rng.integers(3)]
         desc = descs.Reduce(
@@ -211,7 +211,7 @@ class DispatchGenerator:
 
     def gather(self) -> Dispatch | None:
         """Four of a value's first rows."""
-        value = self.one()
+        value = self.recent()
         if value.sizes[0] < 4:
             return None
         desc = descs.Gather(
@@ -225,7 +225,7 @@ class DispatchGenerator:
 
     def multiply_matrices(self) -> Dispatch | None:
         """A product of two matrices, the second one transposed."""
-        a = self.one()
+        a = self.recent()
         b = self.other(lambda value: value.sizes[0] > 1 and value.sizes[1] == a.sizes[1])
         if b is None or not self.data_type.is_float:
             return None

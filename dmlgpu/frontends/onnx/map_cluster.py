@@ -173,8 +173,8 @@ class _Machine:
             WorkerGone: the worker is gone; any other exception is the function's.
         """
         client, ended = self.recruiter.client, self.recruiter.ended
-        place: dict[str, Any] = {"workers": [self.address], "allow_other_workers": False, "pure": False}
-        future = client.submit(function, *arguments, **place)
+        placement: dict[str, Any] = {"workers": [self.address], "allow_other_workers": False, "pure": False}
+        future = client.submit(function, *arguments, **placement)
         try:
             while not self._is_done(future):
                 if ended.is_set():

@@ -157,8 +157,10 @@ def failure(error: Exception) -> dict[str, str]:
 
 def error_of(answer: Mapping[str, str]) -> DmlError:
     """The error that ``failure`` told."""
-    kind: type[DmlError] = getattr(errors, answer["type"] if answer["type"] in PLAIN_ERRORS else "DmlError")
-    return kind(answer["failed"])
+    error: DmlError = getattr(errors, answer["type"] if answer["type"] in PLAIN_ERRORS else "DmlError")(
+        answer["failed"]
+    )
+    return error
 
 
 class AdapterWorker:

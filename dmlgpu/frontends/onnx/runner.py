@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Hashable, Sequence
 from typing import TypeAlias
 
@@ -85,12 +86,15 @@ class Runner:
         while True:
             stage = self._stages.get((signature, outcomes))
             is_new = stage is None
+            start = time.perf_counter()
             if stage is not None:
                 stages = None
             elif stages is None:
                 stages, stage = self._translated(inputs, outcomes)
             else:
                 stage = stages.send(outcomes[-1])
+            if is_new:
+                self._weights.translating += time.perf_counter() - start
             done.append(stage)
             stage.run(slots, fetch)
             size += stage.memory

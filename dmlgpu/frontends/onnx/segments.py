@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Protocol, TypeAlias
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,10 +55,17 @@ class RunInput:
 
 
 class Weights:
-    """The model's constants on a device, each uploaded once and shared by all that is compiled of the model."""
+    """The model's constants on a device, each uploaded once and shared by all that is compiled of the model.
+
+    Attributes:
+        users: the compiled graphs that read them, while they are kept.
+        translating: seconds that translating nodes to graphs has taken.
+    """
 
     def __init__(self, device: Device):
         self._device = device
+        self.users: WeakSet[CompiledOperator] = WeakSet()
+        self.translating = 0.0
         self._arrays: dict[int, tuple[Array, DataType]] = {}
         self._buffers: dict[int, Buffer] = {}
         self._laid_out: WeakValueDictionary[Hashable, OwnedBuffer] = WeakValueDictionary()
@@ -184,6 +191,7 @@ class Segment:
         """
         if self._compiled is None:
             self._compiled = self.graph.compile(self.all_outputs)
+            self.store.users.add(self._compiled)
         return self._compiled
 
     @property

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common.errors import InvalidArgument, shown
+from dmlgpu.common.timings import Timings
 from dmlgpu.frontends.onnx.mapping import TIME_LIMIT, MapOptions, MappedSession, map_session
 from dmlgpu.frontends.onnx.model import Declared, OnnxModel, Source, check_supported, read
 from dmlgpu.frontends.onnx.placement import Placement
@@ -47,24 +49,25 @@ class CompileProgress:
     Attributes:
         number: which of the shapes it is for, from 1 on.
         count: how many shapes there are.
-        nodes: operators of the graph.
+        operators: how many the graph has.
         kernels: what it became; 0 before, and on ``numpy``.
         seconds: how long it took; None before.
     """
 
     number: int
     count: int
-    nodes: int
+    operators: int
     kernels: int = 0
     seconds: float | None = None
 
     def __str__(self) -> str:
         """Return a sentence."""
         what = f"shapes {self.number} of {self.count}: "
+        operators = f"{self.operators} operator{'s' * (self.operators != 1)}"
         if self.seconds is None:
-            return f"{what}compiling {self.nodes} operators"
-        kernels = f" to {self.kernels} kernels" if self.kernels else ""
-        return f"{what}compiled {self.nodes} operators{kernels} in {self.seconds:.1f} s"
+            return f"{what}compiling {operators}"
+        kernels = f" to {self.kernels} kernel{'s' * (self.kernels != 1)}" if self.kernels else ""
+        return f"{what}compiled {operators}{kernels} in {self.seconds:.1f} s"
 
 
 @dataclass
@@ -77,12 +80,16 @@ class _CompileWatch:
     times: bool = False
 
     def compiling(self, segment: Segment) -> None:
-        self.progress(CompileProgress(self.number, self.count, len(segment.graph.nodes)))
+        self.progress(CompileProgress(self.number, self.count, self._operators(segment)))
 
     def compiled(self, segment: Segment, start: float, seconds: float) -> None:
         program = segment.compiled.program
         kernels = 0 if program is None else len(program.kernels)
-        self.progress(CompileProgress(self.number, self.count, len(segment.graph.nodes), kernels, seconds))
+        self.progress(CompileProgress(self.number, self.count, self._operators(segment), kernels, seconds))
+
+    @staticmethod
+    def _operators(segment: Segment) -> int:
+        return sum(isinstance(node.desc, OperatorDesc) for node in segment.graph.nodes)
 
     def ran(self, segment: Segment, start: float, kernels: Sequence[tuple[str, float]]) -> None:
         pass
@@ -102,7 +109,8 @@ class Session:
     def __init__(self, model: OnnxModel, device: Device, strict: bool = False):
         check_supported(model, strict)
         self._model, self.device, self._strict = model, device, strict
-        self._runner = Runner(device, model.graph, Weights(device), strict=strict)
+        self._weights = Weights(device)
+        self._runner = Runner(device, model.graph, self._weights, strict=strict)
         self._bound: dict[str, Bound] = {}
 
     def __repr__(self) -> str:
@@ -169,6 +177,19 @@ class Session:
         session = MappedSession(self._model, self.run, names, list(self._bound), options)
         places: dict[str, Any] = {"adapters": adapters, "scheduler": scheduler}
         return map_session(session, batches, **places, strict=strict, in_flight=in_flight)
+
+    @property
+    def timings(self) -> Timings | None:
+        """Where the time of compiling went, of all that is kept for the shapes of runs; None on the adapter ``numpy``.
+
+        After one run they add up to its time, but for the run itself. ``planning`` has the translation of nodes.
+        """
+        compiled = [timings for operator in list(self._weights.users) if (timings := operator.timings) is not None]
+        if not compiled:
+            return None
+        names = [field.name for field in fields(Timings)]
+        sums = {name: sum(getattr(timings, name) for timings in compiled) for name in names}
+        return Timings(**sums | {"planning": sums["planning"] + self._weights.translating})
 
     @property
     def bound(self) -> Mapping[str, Tensor]:

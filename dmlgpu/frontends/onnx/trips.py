@@ -51,7 +51,7 @@ class SequenceSlice:
 
 
 @dataclass(eq=False)
-class Batch:
+class TripBatch:
     """Trips that were submitted together.
 
     Attributes:
@@ -191,7 +191,7 @@ class RecordedTrips:
 
     # ---- trips ------------------------------------------------------------------------------------------------------
 
-    def batches(self, first: int, end: int) -> Iterator[Batch]:
+    def batches(self, first: int, end: int) -> Iterator[TripBatch]:
         """Do trips, and yield them batch by batch, until all are done or the condition ends the loop.
 
         At most two submissions are under way: memory is bounded however many trips there are, and waits can be
@@ -212,7 +212,7 @@ class RecordedTrips:
         largest = max((_bytes(output) for output in self.gathered), default=0)
         return max(1, min(MOST_TRIPS, MOST_GATHERED // max(largest, 1)))
 
-    def _batch(self, first: int, count: int, start: Sequence[Dispatch], serials: list[int]) -> Batch:
+    def _batch(self, first: int, count: int, start: Sequence[Dispatch], serials: list[int]) -> TripBatch:
         """Submit up to so many trips."""
         values: dict[int, list[Array]] = {slot: [] for slot in self._own if slot in self._on_host}
         on_host: list[list[Array]] = [[] for _ in self.gathered]
@@ -245,7 +245,7 @@ class RecordedTrips:
             if stack is not None:
                 held = Tensor._packed(stack, output.data_type, shape)
             gathered.append(RunInput(shape, output.data_type, output.is_bool, held))
-        return Batch(trips, gathered, goes_on)
+        return TripBatch(trips, gathered, goes_on)
 
     def _host_part(self, trip: int, values: dict[int, list[Array]], on_host: list[list[Array]]) -> bool:
         """Compute what the host has of a trip; return whether another one follows."""

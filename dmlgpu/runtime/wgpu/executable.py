@@ -29,7 +29,7 @@ from dmlgpu.runtime.wgpu import native, releases
 from dmlgpu.runtime.wgpu.buffers import Allocator, GpuBuffer, Guard
 from dmlgpu.runtime.wgpu.context import Context
 from dmlgpu.runtime.wgpu.pipelines import GpuPipelines
-from dmlgpu.runtime.wgpu.queue import CopyWork, GpuQueue, KernelWork, Work
+from dmlgpu.runtime.wgpu.queue import CopyWork, GpuQueue, KernelWork, Translation, Work
 
 LEAST_COPY: Final = 64 << 10
 """Bytes below which a copy between buffers, which ends a compute pass, is no faster than a kernel that copies."""
@@ -147,21 +147,22 @@ class GpuExecutable(ProgramExecutable):
         )
         uploaded = time.perf_counter()
         compiled, self.new = pipelines.get_all(program.operator, kernels_of(program), program.immediates)
-        self._made = time.perf_counter()
-        timings = replace(program.timings, driver=self._made - uploaded, upload=uploaded - start)
+        driver = time.perf_counter() - uploaded
+        timings = replace(program.timings, driver=driver, upload=uploaded - start)
         super().__init__(program, compiled, constants, bind=binder.bind, size_of=pipelines.size_of, timings=timings)
-        self._translation: tuple[GpuQueue, int] | None = None
+        self._translation: tuple[GpuQueue, Translation] | None = None
 
     @property
     def timings(self) -> Timings:
-        """How long making it took. Waits for ``translated_by`` once, and counts how long, if that is under way."""
+        """How long making it took, with what anybody waited for ``translated_by``, which this waits for."""
         if self._translation is not None:
-            (queue, serial), self._translation = self._translation, None
-            if not queue.is_done(serial):
-                queue.wait(serial)
-                self._timings = replace(self._timings, driver=self._timings.driver + time.perf_counter() - self._made)
+            queue, translation = self._translation
+            if not queue.is_done(translation.serial):
+                queue.wait(translation.serial)
+            self._translation = None
+            self._timings = replace(self._timings, driver=self._timings.driver + translation.waited)
         return self._timings
 
     def translated_by(self, queue: GpuQueue, serial: int) -> None:
         """Note the submission within which the driver translates pipelines that it has not translated before."""
-        self._translation = queue, serial
+        self._translation = queue, queue.translating(serial)

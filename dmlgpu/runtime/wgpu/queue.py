@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import wgpu
@@ -102,6 +104,19 @@ class RecordedWork(tuple[Work, ...]):
         return parts
 
 
+@dataclass(eq=False)
+class Translation:
+    """A submission within which the driver translates pipelines.
+
+    Attributes:
+        serial: its number.
+        waited: seconds that somebody has waited for it, or for later work behind it.
+    """
+
+    serial: int
+    waited: float = 0.0
+
+
 class GpuQueue:
     """The device's queue. Submissions have serial numbers from 1 on and finish in order.
 
@@ -114,6 +129,8 @@ class GpuQueue:
         self._submitted = 0
         self._completion = native.Completion(context.queue)
         self.has_writes = False
+        self._translations: list[Translation] = []
+        self._waited_until = 0.0
 
     @property
     def submitted(self) -> int:
@@ -160,7 +177,11 @@ class GpuQueue:
         # wgpu aborts the process when it refuses here; that commands could be finished just now is what tells that
         # the device is still there.
         self._context.end_mapping()
+        start = time.perf_counter()
         native.submit(self._context.queue, commands)
+        if self._translations:  # some drivers take no work before they are done with what was submitted last
+            self._poll()
+            self._count_waiting(start)
         # An exception may come between any two lines: what is counted is submitted.
         self._submitted = serial = self._submitted + 1
         self.has_writes = False
@@ -192,13 +213,33 @@ class GpuQueue:
         if serial > self._submitted:
             raise InvalidArgument(f"wait: submission {serial} was never made, the latest is {self._submitted}")
 
+        since = time.perf_counter()
+
         def is_done() -> bool:
-            if self.is_done(serial):
-                return True
-            self._context.check()
-            return False
+            nonlocal since
+            finished = self.is_done(serial)
+            if self._translations:
+                since = self._count_waiting(since)
+            if not finished:
+                self._context.check()
+            return finished
 
         return wait_until(is_done, timeout)
+
+    def translating(self, serial: int) -> Translation:
+        """Count from now on how long somebody waits until a submission is done."""
+        translation = Translation(serial)
+        self._translations.append(translation)
+        return translation
+
+    def _count_waiting(self, since: float) -> float:
+        """Count the time since then, which somebody has waited, for the translation under way; return the time now."""
+        now, done = time.perf_counter(), self._completion.done()
+        since, self._waited_until = max(since, self._waited_until), now
+        if self._translations:
+            self._translations[0].waited += now - since
+            self._translations = [translation for translation in self._translations if translation.serial > done]
+        return now
 
     def _poll(self) -> None:
         if self._context.removed_reason is not None:

@@ -98,7 +98,7 @@ class GpuShader:
         if bound.size > most:
             raise NotSupported(
                 f"{self._label}: binding {number} takes {bound.size:,} bytes, more than the {most:,} that "
-                f"{self._context.info} allows"
+                f"{self._context.info} allows; split the tensors, for example along axis 0"
             )
 
     def _uniform(self, size: int) -> Any:

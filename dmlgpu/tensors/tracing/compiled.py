@@ -5,17 +5,19 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
+import time
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
 
 from dmlgpu.common import coercion
 from dmlgpu.common.cache import Cache, CacheInfo, CacheLimits
-from dmlgpu.common.errors import InvalidArgument, InvalidState, shown
+from dmlgpu.common.errors import InvalidArgument, InvalidState, NotSupported, shown
 from dmlgpu.compiler.graph.description import GraphDesc
+from dmlgpu.runtime.adapters import target_of
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.operator import CompiledOperator
 from dmlgpu.runtime.shared import as_device
@@ -24,6 +26,9 @@ from dmlgpu.tensors.memory import recorded_by, recorder
 from dmlgpu.tensors.strided import TensorBase
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.tracing.trace import Trace, Traced, as_tensor, finish, flatten, mapped
+
+if TYPE_CHECKING:
+    from dmlgpu.compiler.explain import Explanation
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -95,7 +100,7 @@ class CompiledFunction(Generic[Parameters, Result]):
         return self._traced(self._call(args, kwargs)).graph
 
     def desc(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> GraphDesc:
-        """Return the description of that graph, for ``explain.explain_graph`` and ``Device.compile_graph``.
+        """Return the description of that graph, as ``Device.compile_graph`` takes it.
 
         Raises:
             InvalidState: the function calls no operator.
@@ -116,6 +121,26 @@ class CompiledFunction(Generic[Parameters, Result]):
         self._check_computes(traced)
         assert traced.operator is not None
         return traced.operator
+
+    def explain(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Explanation:
+        """Return what a call with these arguments becomes on its adapter: steps, schedules with reasons, kernels.
+
+            for kernel in layer.explain(x).kernels:
+                print(kernel.kernel.label, kernel.kernel.grid)
+
+        Raises:
+            InvalidState: the function calls no operator.
+            NotSupported: on the adapter ``numpy``, which runs no kernels.
+            DmlError: as a call.
+        """
+        from dmlgpu.compiler.explain import explain_graph  # noqa: PLC0415 - it loads the compiler
+
+        desc = self.desc(*args, **kwargs)
+        adapter = self._call(args, kwargs).device.adapter
+        target = target_of(adapter)
+        if target is None:
+            raise NotSupported(f"{self._name}: explain: '{adapter}' runs no kernels; pass tensors of another device")
+        return explain_graph(self._name, desc, target)
 
     def _check_computes(self, traced: Traced) -> None:
         if traced.operator is None:
@@ -184,6 +209,7 @@ class CompiledFunction(Generic[Parameters, Result]):
 
     def _trace(self, call: _Arguments, watched: Sequence[Any]) -> Traced:
         """Call the function on what stands for its arguments, and compile what it did."""
+        start = time.perf_counter()
         trace = Trace(self._name, call.device)
         stand_ins = [
             trace.argument(number, as_tensor(self._name, path, leaf, call.device), path)
@@ -204,7 +230,10 @@ class CompiledFunction(Generic[Parameters, Result]):
             refused = trace.restore()
         if refused is not None:
             raise refused
-        return finish(trace, stand_ins, result, watched)
+        traced = finish(trace, stand_ins, result, watched)
+        if traced.operator is not None:
+            traced.operator._took(time.perf_counter() - start)
+        return traced
 
 
 def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:

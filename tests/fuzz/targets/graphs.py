@@ -17,7 +17,7 @@ from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.conformance.running.runner import run_graph
 from tests.fuzz import values
 from tests.fuzz.devices import check_usable, shared_device
-from tests.fuzz.graph_mutations import Given, graph_of, mutate, random_graph, rearranged
+from tests.fuzz.graph_mutations import GraphExample, graph_of, mutate, random_graph, rearranged
 from tests.fuzz.monitor import Monitor, Refused, shown
 from tests.fuzz.targets.descriptions import draw_case
 from tests.fuzz.targets.programs import draw_target
@@ -78,7 +78,7 @@ def _bytes(graph: GraphDesc) -> int:
     return sum(max(s.tensor.byte_size, 8 * s.tensor.element_count) for s in slots if s.tensor is not None)
 
 
-def _inputs(example: Given, count: int) -> list[np.ndarray]:
+def _inputs(example: GraphExample, count: int) -> list[np.ndarray]:
     some = example.inputs or (np.arange(16, dtype=np.uint8),)
     return [some[number % len(some)] for number in range(count)]
 

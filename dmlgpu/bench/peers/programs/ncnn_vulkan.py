@@ -81,7 +81,7 @@ def layers(call: PeerCall) -> tuple[list[str], int, list[Array]]:
     blobs = 0
     readers: dict[str, list[str]] = {}
 
-    def made(name: str) -> None:
+    def add_blob(name: str) -> None:
         """A blob that several layers read is split first."""
         nonlocal blobs
         blobs += 1
@@ -94,7 +94,7 @@ def layers(call: PeerCall) -> tuple[list[str], int, list[Array]]:
 
     for name in call.inputs:
         lines.append(f"Input {name} 0 1 {name}")
-        made(name)
+        add_blob(name)
     for number, node in enumerate(call.nodes):
         if node.op not in LAYERS:
             raise NotOffered(f"ncnn has no layer for {node.op}")
@@ -106,7 +106,7 @@ def layers(call: PeerCall) -> tuple[list[str], int, list[Array]]:
         lines.append(f"{kind} layer{number} {counts} {' '.join((*bottoms, *node.outputs))} {parameters}")
         weights += fixed
         for name in node.outputs:
-            made(name)
+            add_blob(name)
     return lines, blobs, weights
 
 

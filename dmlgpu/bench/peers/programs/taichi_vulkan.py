@@ -144,14 +144,14 @@ def _same(kernel: Callable[..., Any]) -> Callable[[PeerCall, PeerNode], Made]:
 def _rows(kernel: Callable[..., Any], *, keeps: bool) -> Callable[[PeerCall, PeerNode], Made]:
     """A kernel for the last axis of a matrix, whose size it keeps or makes 1."""
 
-    def made(call: PeerCall, node: PeerNode) -> Made:
+    def lowered(call: PeerCall, node: PeerNode) -> Made:
         shape = call.arrays[node.inputs[0]].shape
         axis = node.attributes.get("axis", (call.integers(node, 1) or [-1])[0])
         if len(shape) != 2 or axis not in (1, -1):
             raise NotOffered("kernels in Taichi are written for rows of matrices")
         return kernel, shape if keeps else (shape[0], 1)
 
-    return made
+    return lowered
 
 
 def _transpose(call: PeerCall, node: PeerNode) -> Made:

@@ -1,0 +1,132 @@
+"""Values that stand for arrays: lists, other libraries' arrays, and float64, which is computed in float32."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.common.errors import InvalidArgument, shown
+from dmlgpu.tensors.types import as_array, is_number
+
+Float64Mode = Literal["warn", "convert", "refuse"]
+_MODES = ("warn", "convert", "refuse")
+_PACKAGE = str(Path(__file__).parents[1])
+
+
+class Float64Warning(UserWarning):
+    """float64 elements were computed in float32."""
+
+
+class _Policy:
+    """What happens to float64 operands of operators that do not compute in float64."""
+
+    mode: str = "warn"
+    has_warned = False
+
+
+def set_float64(mode: Float64Mode) -> None:
+    """Choose what happens to float64 operands, for which GPUs and DirectML have next to no arithmetic.
+
+    Operators that move or cast elements keep float64. For all others the operands are converted to float32.
+
+    Args:
+        mode: ``"warn"``, the default, converts and warns once per process; ``"convert"`` converts silently;
+            ``"refuse"`` raises InvalidArgument. Models and operator descriptions never convert.
+
+    Raises:
+        InvalidArgument: If the mode is none of these.
+    """
+    if mode not in _MODES:
+        raise InvalidArgument(f"set_float64: mode must be one of {', '.join(_MODES)}, got {shown(mode)}")
+    _Policy.mode, _Policy.has_warned = mode, False
+
+
+def has_float64(values: Mapping[str, Any]) -> bool:
+    """Return whether an operand is an array or a tensor of float64."""
+    return any(_is_float64(part) for value in values.values() for part in _parts(value))
+
+
+def in_float32(caller: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return operands with those of float64 converted.
+
+    Raises:
+        InvalidArgument: If ``set_float64("refuse")`` is in effect.
+    """
+    if _Policy.mode == "refuse":
+        raise InvalidArgument(
+            f"{caller}: float64 is not computed on GPUs; convert the operand with x.astype('float32'), or let "
+            "dmlgpu.set_float64('convert') do it"
+        )
+    return {field: _narrowed(value) for field, value in values.items()}
+
+
+def warn_of_float32(caller: str) -> None:
+    """Warn once per process, at the line of the user's code."""
+    if _Policy.mode != "warn" or _Policy.has_warned:
+        return
+    _Policy.has_warned = True
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith((_PACKAGE, "<dmlgpu")):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(
+        f"{caller}: float64 operands are computed in float32; convert them with x.astype('float32'), or call "
+        "dmlgpu.set_float64('convert') to silence this, 'refuse' to forbid it",
+        Float64Warning,
+        stacklevel=level,
+    )
+
+
+def as_operand(caller: str, name: str, value: Any, is_sequence: bool = False) -> Any:
+    """Return a value with lists and foreign arrays as NumPy arrays; what stands for no array is returned as it is.
+
+    Args:
+        caller: The function that was called, for messages.
+        name: The parameter.
+        value: The argument.
+        is_sequence: Whether the parameter takes several operands in a list.
+
+    Raises:
+        InvalidArgument: If a list is ragged or holds no numbers, or a foreign array cannot be read on the CPU.
+    """
+    if value is None or isinstance(value, np.ndarray) or hasattr(value, "data_type") or is_number(value):
+        return value
+    if isinstance(value, list | tuple):
+        if is_sequence:
+            return [as_operand(caller, f"{name}[{number}]", part) for number, part in enumerate(value)]
+        if any(hasattr(part, "data_type") for part in value):
+            return value
+        return as_array(caller, name, value, None)[0]
+    if hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
+        try:
+            return np.asarray(value) if hasattr(value, "__array__") else np.from_dlpack(value)
+        except Exception as error:
+            kind = f"{type(value).__module__.partition('.')[0]}.{type(value).__qualname__}"
+            where = f" on {value.device}" if hasattr(value, "device") else ""
+            raise InvalidArgument(
+                f"{caller}: {name} must be a Tensor or an array, got a {kind}{where} that NumPy cannot read ({error})"
+            ) from None
+    return value
+
+
+def _parts(value: Any) -> Any:
+    return value if isinstance(value, list | tuple) else (value,)
+
+
+def _is_float64(value: Any) -> bool:
+    if isinstance(value, np.ndarray):
+        return value.dtype == np.float64
+    return getattr(value, "data_type", None) is DataType.FLOAT64
+
+
+def _narrowed(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_narrowed(part) for part in value]
+    if not _is_float64(value):
+        return value
+    return value.astype(np.float32) if isinstance(value, np.ndarray) else value.astype(DataType.FLOAT32)

@@ -1,0 +1,183 @@
+"""What people type after the first example: lists, float64, other libraries' arrays, NumPy's functions, methods."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dmlgpu
+from dmlgpu import Float64Warning, InvalidArgument, Tensor, ops
+from dmlgpu.tensors import array_like
+
+X = np.random.default_rng(35).random((2, 5))
+T = np.array([[1, -2, 3], [4, 5, -6]], np.float32)
+
+
+@pytest.fixture(autouse=True)
+def _adapter(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("DMLGPU_ADAPTER", "numpy")
+    dmlgpu.set_float64("convert")
+    yield
+    dmlgpu.set_float64("warn")
+    array_like._Policy.has_warned = False
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    exponentials = np.exp(x - x.max(axis=-1, keepdims=True))
+    return exponentials / exponentials.sum(axis=-1, keepdims=True)
+
+
+@pytest.mark.parametrize(
+    ("compute", "expected"),
+    [
+        (lambda: ops.softmax(X), softmax(X)),
+        (lambda: ops.softmax(X.tolist()), softmax(X)),
+        (lambda: ops.matmul(X, X.T), X @ X.T),
+        (lambda: ops.layer_norm(X), (X - X.mean(-1, keepdims=True)) / np.sqrt(X.var(-1, keepdims=True) + 1e-5)),
+        ((Tensor(X) + 1).numpy, X + 1),
+        ((Tensor(T) + np.ones(3)).numpy, T + 1),
+        ((Tensor(T) * [1, 2, 3]).numpy, T * [1, 2, 3]),
+        (([1.5, 2, 3] - Tensor(T)).numpy, [1.5, 2, 3] - T),
+        (lambda: dmlgpu.compile(lambda x: ops.softmax(x) + X)(Tensor(X)).numpy(), softmax(X) + X),
+        (lambda: ops.where([True, False, True], T, 0), np.where([True, False, True], T, 0)),
+    ],
+)
+def test_float64_and_lists_are_computed_in_float32(compute: Callable[[], np.ndarray], expected: np.ndarray) -> None:
+    result = compute()
+    assert result.dtype == np.float32
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_elements_that_only_move_stay_float64() -> None:
+    result = ops.flip(X)
+    assert result.dtype == np.float64
+    np.testing.assert_array_equal(result, X[::-1, ::-1])
+    assert Tensor(X, "float64").T.dtype == np.float64
+
+
+def test_integers_in_lists_stay_integers() -> None:
+    total = ops.sum([1, 2, 3])
+    assert total.dtype.kind == "i"
+    assert total == 6
+
+
+def test_one_warning_per_process_at_the_users_line() -> None:
+    dmlgpu.set_float64("warn")
+    with pytest.warns(
+        Float64Warning, match=r"softmax: .* in float32; convert them with x.astype\('float32'\)"
+    ) as record:
+        ops.softmax(X)
+        ops.exp(X)
+    assert [Path(warning.filename) for warning in record] == [Path(__file__)]
+
+
+def test_conversion_can_be_silent_or_forbidden() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ops.softmax(X)
+    dmlgpu.set_float64("refuse")
+    with pytest.raises(InvalidArgument, match=r"softmax: float64 is not computed on GPUs; .*x.astype\('float32'\)"):
+        ops.softmax(X)
+    with pytest.raises(InvalidArgument, match="set_float64: mode must be one of warn, convert, refuse, got 'no'"):
+        dmlgpu.set_float64("no")  # type: ignore[arg-type]
+
+
+def test_wrong_arguments_of_float64_are_reported_without_a_warning() -> None:
+    dmlgpu.set_float64("warn")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(InvalidArgument, match="axis"):
+            ops.softmax(X, axis=5)
+
+
+class Foreign:
+    """An array of another library, which may be on its own GPU."""
+
+    device = "cuda:0"
+
+    def __init__(self, values: Any):
+        self.values = values
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if self.values is None:
+            raise TypeError("can't convert cuda:0 device type tensor to numpy")
+        return np.asarray(self.values, dtype)
+
+
+def test_arrays_of_other_libraries() -> None:
+    np.testing.assert_allclose(ops.relu(Foreign(T)), np.maximum(T, 0))
+    np.testing.assert_allclose((Tensor(T) + Foreign(T)).numpy(), T + T)
+    with pytest.raises(InvalidArgument, match=r"relu: x must be a Tensor or an array, got a \w+\.Foreign on cuda:0"):
+        ops.relu(Foreign(None))
+
+
+@pytest.mark.parametrize("value", ["text", [[1], [1, 2]], ["a"]])
+def test_values_that_are_no_arrays(value: Any) -> None:
+    with pytest.raises(InvalidArgument, match="softmax: x must be"):
+        ops.softmax(value)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        np.exp,
+        np.abs,
+        np.sinh,
+        np.negative,
+        np.floor,
+        lambda x: np.add(x, 1),
+        lambda x: np.float32(2) * x,
+        lambda x: np.ones(3, np.float32) + x,
+        lambda x: np.float32(2) < x,
+        lambda x: np.greater_equal(x, T),
+        lambda x: np.matmul(x, T.T),
+        lambda x: np.power(x, 2),
+    ],
+)
+def test_numpys_functions(function: Callable[[Any], Any]) -> None:
+    result = function(Tensor(T))
+    assert isinstance(result, Tensor)
+    np.testing.assert_allclose(result.numpy(), function(T), rtol=1e-5)
+
+
+def test_functions_that_ops_lacks_are_named() -> None:
+    with pytest.raises(TypeError, match=r"no function 'arctan2' for numpy.arctan2"):
+        np.arctan2(Tensor(T), Tensor(T))
+    with pytest.raises(TypeError, match=r"numpy.add of a Tensor takes no options"):
+        np.add(Tensor(T), 1, out=np.zeros((2, 3)))
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [
+        (lambda x: x.sum(), T.sum()),
+        (lambda x: x.mean(axis=1), T.mean(axis=1)),
+        (lambda x: x.prod(0), T.prod(0)),
+        (lambda x: x.max(axis=0, keepdims=True), T.max(axis=0, keepdims=True)),
+        (lambda x: x.min(), T.min()),
+        (lambda x: x.argmax(axis=1), T.argmax(axis=1)),
+        (lambda x: x.argmin(), T.argmin()),
+        (lambda x: x.softmax(), softmax(T)),
+        (lambda x: x.exp(), np.exp(T)),
+        (lambda x: (x * x).log(), np.log(T * T)),
+        (lambda x: (x * x).sqrt(), np.abs(T)),
+        (lambda x: x.clip(-1, 2), T.clip(-1, 2)),
+        (lambda x: x.permute(1, 0), T.T),
+        (lambda x: x.flatten(), T.ravel()),
+        (lambda x: x.half().float(), T),
+    ],
+)
+def test_methods(method: Callable[[Tensor], Tensor], expected: Any) -> None:
+    np.testing.assert_allclose(method(Tensor(T)).numpy(), expected, rtol=1e-5)
+
+
+def test_formats_and_truth_values() -> None:
+    assert f"{ops.sum(Tensor(T)):.3f}" == "5.000"
+    assert f"{Tensor(T)}".startswith("Tensor(FLOAT32 [2, 3]")
+    with pytest.raises(InvalidArgument, match=r"a tensor of 6 elements is ambiguous; use dmlgpu.array.any\(x\) or all"):
+        bool(Tensor(T) > 0)
