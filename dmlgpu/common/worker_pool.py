@@ -223,7 +223,8 @@ class WorkerPool(Generic[Value]):
             self._note(f"{worker.name} does no more: {type(error).__name__}: {error}")
         finally:
             with self._condition:
-                self._live.pop(worker.name, None)
+                if self._live.get(worker.name) is worker:  # not one of its name that has come since
+                    del self._live[worker.name]
                 self._condition.notify_all()
 
     def _work(self, worker: ItemWorker) -> None:

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from dmlgpu.common.errors import AdapterNotFound, DeviceRemoved, InvalidArgument, InvalidState
 from dmlgpu.common.worker_pool import ItemResult, WorkerGone, WorkerLost, WorkerPool
-from dmlgpu.frontends.onnx import Session, load
-from dmlgpu.frontends.onnx.mapping import FailedBatch
+from dmlgpu.frontends.onnx import FailedBatch, Session, load
 
 onnx, psutil = pytest.importorskip("onnx"), pytest.importorskip("psutil")
 
@@ -46,7 +45,11 @@ def batch(number: int) -> dict[str, NDArray[np.float32]]:
 
 def children() -> list[Any]:
     """The processes that run models for this one."""
-    processes = psutil.Process().children()
+    return children_of(os.getpid())
+
+
+def children_of(parent: int) -> list[Any]:
+    processes = [child for child in psutil.Process(parent).children() if child.status() != psutil.STATUS_ZOMBIE]
     return [process for process in processes if "dmlgpu.frontends.onnx.map_worker" in process.cmdline()]
 
 
@@ -101,6 +104,36 @@ def test_strict_raises_where_the_batch_stands(session: Session):
     assert not children()
 
 
+def test_a_batch_that_takes_too_long(session: Session):
+    with pytest.warns(UserWarning, match="was lost, and starts again: no answer after 1e-06 s"):
+        (result,) = session.map([batch(0)], adapters="numpy", time_limit=1e-6)
+    assert isinstance(result, FailedBatch)
+    assert str(result.error) == "batch 0: 3 workers were lost with it, the last one: no answer after 1e-06 s"
+
+
+def test_a_device_that_is_removed_costs_the_batch_in_flight(session: Session, tmp_path: Path, monkeypatch):
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, sys\n"
+        "if 'dmlgpu.frontends.onnx.map_worker' in sys.orig_argv:\n"
+        "    from dmlgpu.common.errors import DeviceRemoved\n"
+        "    from dmlgpu.frontends.onnx.session import Session\n"
+        "    run = Session.run\n"
+        "    def once(self, inputs):\n"
+        "        try:\n"
+        f"            os.remove({str(tmp_path / 'removed')!r})\n"
+        "        except OSError:\n"
+        "            return run(self, inputs)\n"
+        "        raise DeviceRemoved('unplugged')\n"
+        "    Session.run = once\n"
+    )
+    (tmp_path / "removed").touch()
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{Path(__file__).parents[2]}")
+    with pytest.warns(UserWarning, match="was lost, and starts again: unplugged"):
+        results = list(session.map((batch(number) for number in range(6)), adapters=["numpy", "numpy"]))
+    for number, result in enumerate(results):
+        np.testing.assert_array_equal(result["y"], session.run(batch(number))["y"])
+
+
 def test_a_caller_that_stops_early_ends_the_workers(session: Session):
     results = session.map((batch(number) for number in range(1000)), adapters=["numpy", "numpy"])
     next(results)
@@ -128,6 +161,8 @@ def test_arguments(session: Session):
         session.map([], adapters=[])
     with pytest.raises(InvalidArgument, match="in_flight must be a number of batches from 1 on, got 0"):
         session.map([], in_flight=0)
+    with pytest.raises(InvalidArgument, match="time_limit must be a number of seconds above 0, got 0"):
+        session.map([], time_limit=0)
     with pytest.raises(InvalidArgument, match="batches must be an iterable of inputs"):
         session.map(batch(0))  # type: ignore[arg-type]
     session.bind("x", batch(0)["x"])
@@ -254,6 +289,7 @@ def test_a_cluster_of_which_a_worker_is_killed(session: Session, tmp_path: Path)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the worker that is lost is named, if it had begun
             outputs += results
+        assert not children_of(workers[1].process.pid)
     assert len(outputs) == COUNT
     for number, result in enumerate(outputs):
         np.testing.assert_array_equal(result["y"], session.run(batch(number))["y"])

@@ -8,7 +8,8 @@ Needs the package ``onnx``: ``pip install dmlgpu[onnx]``.
 
 from __future__ import annotations
 
+from dmlgpu.frontends.onnx.mapping import FailedBatch
 from dmlgpu.frontends.onnx.placement import Placement
 from dmlgpu.frontends.onnx.session import Session, load
 
-__all__ = ["Placement", "Session", "load"]
+__all__ = ["FailedBatch", "Placement", "Session", "load"]

@@ -44,6 +44,7 @@ class _Job:
         self.model = Path(self.folder.name, "model")
         self.model.write_bytes(model)
         self.workers: dict[int, AdapterWorker] = {}
+        self.busy: dict[int, threading.Lock] = {}
 
 
 _jobs: dict[str, _Job] = {}
@@ -89,7 +90,12 @@ def start(job: str, adapter: MapAdapter, options: MapOptions) -> None:
     Raises:
         WorkerLost: as ``AdapterWorker.start``.
     """
-    _job(job).workers.setdefault(adapter.number, AdapterWorker(_job(job).model, adapter, options)).start()
+    own = _job(job)
+    with own.busy.setdefault(adapter.number, threading.Lock()):
+        _job(job)  # which may have ended meanwhile
+        if adapter.number not in own.workers:
+            own.workers[adapter.number] = AdapterWorker(own.model, adapter, options)
+        own.workers[adapter.number].start()
 
 
 def run_batch(job: str, number: int, feeds: Feeds) -> Outputs:
@@ -98,17 +104,21 @@ def run_batch(job: str, number: int, feeds: Feeds) -> Outputs:
     Raises:
         WorkerLost: as ``AdapterWorker.run_arrays``, or this process is another than the one that was started.
     """
-    if number not in _job(job).workers:
+    own = _job(job)
+    if number not in own.workers:
         raise WorkerLost("the worker was started anew")
-    return _job(job).workers[number].run_arrays(feeds)
+    with own.busy[number]:
+        return own.workers[number].run_arrays(feeds)
 
 
 def forget(job: str) -> None:
     """End what belongs to a job."""
     ended = _jobs.pop(job, None)
     if ended is not None:
-        for worker in ended.workers.values():
+        for number, worker in list(ended.workers.items()):
             worker.interrupt()
+            with ended.busy[number]:  # once nobody waits for its answer
+                worker.close()
         ended.folder.cleanup()
 
 
@@ -125,7 +135,7 @@ class ClusterWorker:
     """An adapter of a worker of the cluster."""
 
     def __init__(self, machine: _Machine, adapter: MapAdapter):
-        self.name = f"{machine.address} {adapter.text}"
+        self.name = f"{machine.address} {adapter.number} {adapter.text}"
         self._machine, self._adapter = machine, adapter
 
     def start(self) -> None:
@@ -220,6 +230,7 @@ class Recruiter:
         self.ended = threading.Event()
         self._requested, self._warn = requested or (ALL,), warn
         self._known: dict[str, Future | None] = {}
+        self._taken: set[str] = set()
         self._present: frozenset[str] = frozenset()
         self._looked_at = 0.0
         self._looking = threading.Lock()
@@ -230,7 +241,7 @@ class Recruiter:
     def __exit__(self, *_: object) -> None:
         self.ended.set()
         with contextlib.suppress(Exception):  # workers that are gone have nothing to end
-            addresses = list(self._present)
+            addresses = sorted(self._taken & self.present())
             self.client.sync(self.client._run, forget, self.job, workers=addresses, callback_timeout=FORGET_LIMIT)
 
     def present(self) -> frozenset[str]:
@@ -277,6 +288,7 @@ class Recruiter:
         if not chosen:
             names = ", ".join(text for _, text, _ in listed)
             self._warn(f"{address} gets no batches: it has {names}; {', '.join(self._requested)} was asked for")
+        self._taken.add(address)
         return [ClusterWorker(machine, adapter) for adapter in chosen]
 
     @staticmethod

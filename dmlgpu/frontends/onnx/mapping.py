@@ -329,6 +329,9 @@ def map_session(
     """Run ``Session.map``; arguments are checked at once, batches read as results are taken."""
     if in_flight is not None and (not isinstance(in_flight, int) or in_flight < 1):
         raise InvalidArgument(f"map: in_flight must be a number of batches from 1 on, got {shown(in_flight)}")
+    time_limit = session.options.time_limit
+    if not isinstance(time_limit, int | float) or not 0 < time_limit < float("inf"):
+        raise InvalidArgument(f"map: time_limit must be a number of seconds above 0, got {shown(time_limit)}")
     if not isinstance(batches, Iterable) or isinstance(batches, Mapping | str | bytes):
         raise InvalidArgument(
             f"map: batches must be an iterable of inputs, such as [{{'x': array}}, ...], got {shown(batches)}"
@@ -372,7 +375,7 @@ def _map_here(session: MappedSession, batches: Iterable[Batch]) -> Generator[Ite
             result = ItemResult(number, batch, "", session.run(batch.read()))
         except DeviceRemoved:
             raise
-        except DmlError as error:
+        except Exception as error:
             result = ItemResult(number, batch, "", error=error)
         yield result
 

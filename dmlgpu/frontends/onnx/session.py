@@ -137,6 +137,47 @@ class Session:
         folded = (Placement(node.node, node.op_type, "none", why=node.why) for node in self._model.folded)
         return (*folded, *ran) if ran else ()
 
+    def map(
+        self,
+        batches: Iterable[Mapping[str, Any] | Array],
+        *,
+        adapters: Sequence[str | int] | str | int | None = None,
+        scheduler: str | None = None,
+        strict: bool = False,
+        in_flight: int | None = None,
+        time_limit: float = TIME_LIMIT,
+    ) -> Iterator[dict[str, Array]]:
+        """Run many batches, and yield the outputs of each in their order.
+
+            for outputs in session.map(pictures, adapters="all"):
+                print(outputs["probs"].argmax())
+
+        Args:
+            batches: inputs as for ``run``, or an array where the model has one input. They are read as they are needed.
+            adapters: names or numbers of adapters of this machine, each of which gets a process of its own with the
+                model; ``"all"`` for every one but the reference. Without it, batches run here, on the session's device.
+            scheduler: the address of a Dask cluster whose workers run them; ``adapters`` are chosen among theirs then.
+            strict: whether a batch that fails raises its error. Otherwise a ``FailedBatch``, which raises it when an
+                output is looked up, takes the place of its outputs, and others go on.
+            in_flight: batches read and not yet yielded, at most; None for four per worker.
+            time_limit: seconds for one batch in another process.
+
+        A worker that is lost costs the batches that it was at, which others do again; one that costs three workers has
+        failed.
+
+        Raises:
+            InvalidArgument: a wrong argument.
+            InvalidState: inputs are bound, and batches are to run elsewhere.
+            AdapterNotFound: no such adapter.
+            DeviceRemoved: no worker is left.
+        """
+        precise = bool(getattr(self.device.backend.target, "precise", False))
+        options = MapOptions(self._strict, precise, time_limit)
+        names = [info.name for info in self.inputs]
+        session = MappedSession(self._model, self.run, names, list(self._bound), options)
+        places: dict[str, Any] = {"adapters": adapters, "scheduler": scheduler}
+        return map_session(session, batches, **places, strict=strict, in_flight=in_flight)
+
     @property
     def timings(self) -> Timings | None:
         """Where the time of compiling went, of all that is kept for the shapes of runs; None on the adapter ``numpy``.
@@ -216,47 +257,6 @@ class Session:
     def run_tensors(self, inputs: Mapping[str, Any], outputs: Sequence[str] | None = None) -> dict[str, Tensor | Array]:
         """Compute as ``run``, and leave outputs on the device: tensors, but for those the host knows."""
         return {name: fed.held for name, fed in self._run(inputs, outputs).items()}
-
-    def map(
-        self,
-        batches: Iterable[Mapping[str, Any] | Array],
-        *,
-        adapters: Sequence[str | int] | str | int | None = None,
-        scheduler: str | None = None,
-        strict: bool = False,
-        in_flight: int | None = None,
-        time_limit: float = TIME_LIMIT,
-    ) -> Iterator[dict[str, Array]]:
-        """Run many batches, and yield the outputs of each in their order.
-
-            for outputs in session.map(pictures, adapters="all"):
-                print(outputs["probs"].argmax())
-
-        Args:
-            batches: inputs as for ``run``, or an array where the model has one input. They are read as they are needed.
-            adapters: names or numbers of adapters of this machine, each of which gets a process of its own with the
-                model; ``"all"`` for every one but the reference. Without it, batches run here, on the session's device.
-            scheduler: the address of a Dask cluster whose workers run them; ``adapters`` are chosen among theirs then.
-            strict: whether a batch that fails raises its error. Otherwise a ``FailedBatch``, which raises it when an
-                output is looked up, takes the place of its outputs, and others go on.
-            in_flight: batches read and not yet yielded, at most; None for four per worker.
-            time_limit: seconds for one batch in another process.
-
-        A worker that is lost costs the batches that it was at, which others do again; one that costs three workers has
-        failed.
-
-        Raises:
-            InvalidArgument: a wrong argument.
-            InvalidState: inputs are bound, and batches are to run elsewhere.
-            AdapterNotFound: no such adapter.
-            DeviceRemoved: no worker is left.
-        """
-        precise = bool(getattr(self.device.backend.target, "precise", False))
-        options = MapOptions(self._strict, precise, time_limit)
-        names = [info.name for info in self.inputs]
-        session = MappedSession(self._model, self.run, names, list(self._bound), options)
-        places: dict[str, Any] = {"adapters": adapters, "scheduler": scheduler}
-        return map_session(session, batches, **places, strict=strict, in_flight=in_flight)
 
     def compile(
         self, shapes: Shapes | Sequence[Shapes], *, progress: Callable[[CompileProgress], Any] | None = None
