@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from dmlgpu.tensors import directml
+from dmlgpu.tensors import directml as operators
 from dmlgpu.tensors.gradients.rules import (
     Gradients,
     named,
@@ -15,6 +15,8 @@ from dmlgpu.tensors.gradients.rules import (
     truth,
     where,
 )
+
+directml: Any = operators  # whose functions are made at first use
 
 
 def _sigmoid(x: Any) -> Any:
