@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator, Sequence
 from types import ModuleType
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -265,23 +265,23 @@ class Tensor(TensorBase, Arithmetic):
 
     # ---- functions of ``dmlgpu.ops`` as methods ---------------------------------------------------------------------
 
-    def sum(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    def sum(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """Return the sum along axes; see ``dmlgpu.ops.sum``."""
         return _ops().sum(self, axis, keepdims)
 
-    def mean(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    def mean(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """Return the mean along axes; see ``dmlgpu.ops.mean``."""
         return _ops().mean(self, axis, keepdims)
 
-    def prod(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    def prod(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """Return the product along axes; see ``dmlgpu.ops.prod``."""
         return _ops().prod(self, axis, keepdims)
 
-    def max(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    def max(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """Return the largest elements along axes; see ``dmlgpu.ops.max``."""
         return _ops().max(self, axis, keepdims)
 
-    def min(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    def min(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """Return the smallest elements along axes; see ``dmlgpu.ops.min``."""
         return _ops().min(self, axis, keepdims)
 
@@ -367,8 +367,6 @@ class Tensor(TensorBase, Arithmetic):
 
 
 TensorBase.result_class = Tensor
-
-Axes: TypeAlias = int | Sequence[int] | None
 
 _OPERATORS = {
     "add": ("__add__", "__radd__"),

@@ -73,9 +73,9 @@ def recorded(tmp_path):
     for number, status in enumerate((Status.PASS, Status.FAIL)):
         share = 0.0 if status is Status.PASS else 28171.0
         outcome = Outcome(CASE, status, of_bound=share, kernels=("leaky_relu x4 (activation/leaky_relu)",))
-        made = run(outcome, name=ADAPTER)
+        recorded_run = run(outcome, name=ADAPTER)
         with growing_file(tmp_path / f"{number}.jsonl") as file:
-            list(write_run(file, made.facts, made.outcomes))
+            list(write_run(file, recorded_run.facts, recorded_run.outcomes))
     return tmp_path
 
 

@@ -353,7 +353,7 @@ def refusals(x: Tensor, device: Device) -> dict[str, Callable[[], Any]]:
             lambda: whole / 2
         ),
         "softmax: axis must be an integer between -3 and 2, for 3 dimensions, got 3": lambda: ops.softmax(x, 3),
-        "softmax: x must be a Tensor or an array, got list": lambda: ops.softmax([1.0]),  # type: ignore[arg-type]
+        "softmax: x must be a Tensor or an array, got str": lambda: ops.softmax("x"),  # type: ignore[arg-type]
         "softmax: x must be an array of real numbers, got NumPy type object": (
             lambda: ops.softmax(np.array([None, 1]), device=device)
         ),

@@ -324,8 +324,8 @@ def test_gradients_of_a_function_of_two_tensors_are_summed_up_where_they_broadca
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=4), st.data())
 def test_gradients_have_the_sizes_of_any_operands_that_broadcast(sizes: list[int], data: st.DataObject) -> None:
-    kept = data.draw(st.lists(st.booleans(), min_size=len(sizes), max_size=len(sizes)))
-    other = [size if keeps else 1 for size, keeps in zip(sizes, kept, strict=True)]
+    keeps_size = data.draw(st.lists(st.booleans(), min_size=len(sizes), max_size=len(sizes)))
+    other = [size if keeps else 1 for size, keeps in zip(sizes, keeps_size, strict=True)]
     begin = data.draw(st.integers(0, len(sizes) - 1))
     check(lambda a, b: a * b + b, lambda a, b: a * b + b, draw(*sizes), draw(*other[begin:], seed=1))
 

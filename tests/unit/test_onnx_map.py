@@ -21,7 +21,7 @@ from dmlgpu.frontends.onnx import FailedBatch, Session, load
 
 onnx, psutil = pytest.importorskip("onnx"), pytest.importorskip("psutil")
 
-COUNT = 24
+COUNT = 200
 
 
 def model() -> Any:

@@ -29,7 +29,7 @@ from dmlgpu.runtime.wgpu import native, releases
 from dmlgpu.runtime.wgpu.buffers import Allocator, GpuBuffer, Guard
 from dmlgpu.runtime.wgpu.context import Context
 from dmlgpu.runtime.wgpu.pipelines import GpuPipelines
-from dmlgpu.runtime.wgpu.queue import CopyWork, GpuQueue, KernelWork, Translation, Work
+from dmlgpu.runtime.wgpu.queue import CopyWork, DriverTranslation, GpuQueue, KernelWork, Work
 
 LEAST_COPY: Final = 64 << 10
 """Bytes below which a copy between buffers, which ends a compute pass, is no faster than a kernel that copies."""
@@ -150,7 +150,7 @@ class GpuExecutable(ProgramExecutable):
         driver = time.perf_counter() - uploaded
         timings = replace(program.timings, driver=driver, upload=uploaded - start)
         super().__init__(program, compiled, constants, bind=binder.bind, size_of=pipelines.size_of, timings=timings)
-        self._translation: tuple[GpuQueue, Translation] | None = None
+        self._translation: tuple[GpuQueue, DriverTranslation] | None = None
 
     @property
     def timings(self) -> Timings:

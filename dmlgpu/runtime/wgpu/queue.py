@@ -105,7 +105,7 @@ class RecordedWork(tuple[Work, ...]):
 
 
 @dataclass(eq=False)
-class Translation:
+class DriverTranslation:
     """A submission within which the driver translates pipelines.
 
     Attributes:
@@ -129,7 +129,7 @@ class GpuQueue:
         self._submitted = 0
         self._completion = native.Completion(context.queue)
         self.has_writes = False
-        self._translations: list[Translation] = []
+        self._translations: list[DriverTranslation] = []
         self._waited_until = 0.0
 
     @property
@@ -226,9 +226,9 @@ class GpuQueue:
 
         return wait_until(is_done, timeout)
 
-    def translating(self, serial: int) -> Translation:
+    def translating(self, serial: int) -> DriverTranslation:
         """Count from now on how long somebody waits until a submission is done."""
-        translation = Translation(serial)
+        translation = DriverTranslation(serial)
         self._translations.append(translation)
         return translation
 
