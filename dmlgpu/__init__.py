@@ -6,6 +6,7 @@ Everything public is reachable from here and loaded at its first use: importing 
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import sys
 from importlib.machinery import ModuleSpec
@@ -194,7 +195,9 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f"{__name__}.{_MODULES[name]}")
     if name not in _SOURCES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        similar = [] if name.startswith("_") else difflib.get_close_matches(name, __all__, 1)
+        suggestion = f"; did you mean {similar[0]}?" if similar else ""
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{suggestion}")
     value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_SOURCES[name]}"), name)
     return value
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import TYPE_CHECKING, Any
 
 from dmlgpu.ops import conv, directml, elementwise, nn, recurrent, reductions, shape
@@ -78,6 +79,8 @@ if not TYPE_CHECKING:  # type checkers report unknown names
             message += f"; DirectML's operator is ops.directml.{name}"
             if name in _USUAL:
                 message += f", the usual function is ops.{_USUAL[name]}"
+        elif similar := difflib.get_close_matches(name, __all__, 1):
+            message += f"; did you mean ops.{similar[0]}?"
         raise AttributeError(message)
 
 

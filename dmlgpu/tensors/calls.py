@@ -86,6 +86,8 @@ def eager(function: Callable[Parameters, Result]) -> Callable[Parameters, Result
             return function(*args, **kwargs)
         token = current_caller.set(name)
         try:
+            if not kwargs.keys().isdisjoint(ALIASES):
+                kwargs = {ALIASES.get(key, key): value for key, value in kwargs.items()}  # type: ignore[assignment]
             device: Any = kwargs.get("device")
             values = [args[place] for place in places if place < len(args)]
             values += [value for key, value in kwargs.items() if key in operands]
@@ -127,13 +129,14 @@ def eager(function: Callable[Parameters, Result]) -> Callable[Parameters, Result
     return call
 
 
+ALIASES = {"dim": "axis", "keepdim": "keepdims"}
+"""PyTorch's names of keywords that functions of ``dmlgpu.ops`` take beside NumPy's."""
+
 RENAMED = {
     "data_type": "dtype",
-    "dim": "axis",
     "epsilon": "eps",
     "filter": "weight",
     "heads": "num_heads",
-    "keepdim": "keepdims",
     "output_type": "dtype",
     "repeats": "reps",
     "sizes": "shape",

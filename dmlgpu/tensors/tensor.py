@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any, Self
 
@@ -344,6 +344,13 @@ class Tensor(TensorBase, Arithmetic):
             raise TypeError(f"dmlgpu.ops has no function {name!r} for numpy.{name} of a Tensor; x.numpy() copies it")
         return function(*inputs)
 
+    def __array_function__(self, function: Any, types: Any, args: Any, options: Mapping[str, Any]) -> Any:
+        """Compute NumPy's functions by those of ``dmlgpu.ops`` if they take the same arguments, else on the host."""
+        if function.__name__ in _ARRAY_FUNCTIONS:
+            present = {name: value for name, value in options.items() if value is not None}
+            return getattr(_ops(), _ARRAY_FUNCTIONS[function.__name__])(*args, **present)
+        return function(*map(_on_host, args), **{name: _on_host(value) for name, value in options.items()})
+
     def _chosen(self, condition: Tensor, other: Any) -> Tensor:
         """Return the elements where a condition holds, else those of ``other``, a tensor or a number.
 
@@ -393,6 +400,41 @@ _OPERATORS = {
 
 _FUNCTIONS = {"absolute": "abs", "arccos": "acos", "arcsin": "asin", "arctan": "atan"}
 """Names of ``dmlgpu.ops`` that differ from NumPy's."""
+
+
+_ARRAY_FUNCTIONS = {
+    **{
+        name: name
+        for name in (
+            *(
+                "sum",
+                "mean",
+                "prod",
+                "max",
+                "min",
+                "argmax",
+                "argmin",
+                "var",
+                "std",
+                "cumsum",
+                "cumprod",
+                "clip",
+                "where",
+            ),
+            *("concatenate", "stack", "split", "transpose", "reshape", "broadcast_to", "expand_dims", "squeeze"),
+            *("moveaxis", "flip", "roll", "tile", "take", "take_along_axis", "sort", "argsort"),
+        )
+    },
+    "amax": "max",
+    "amin": "min",
+}
+"""NumPy's functions that are no ufuncs, and those of ``dmlgpu.ops``."""
+
+
+def _on_host(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return type(value)(map(_on_host, value)) if not hasattr(value, "_fields") else value
+    return value.numpy() if isinstance(value, Tensor) else value
 
 
 def _ops() -> Any:

@@ -39,10 +39,10 @@ def softmax(x: np.ndarray) -> np.ndarray:
         (lambda: ops.softmax(X.tolist()), softmax(X)),
         (lambda: ops.matmul(X, X.T), X @ X.T),
         (lambda: ops.layer_norm(X), (X - X.mean(-1, keepdims=True)) / np.sqrt(X.var(-1, keepdims=True) + 1e-5)),
-        ((Tensor(X) + 1).numpy, X + 1),
-        ((Tensor(T) + np.ones(3)).numpy, T + 1),
-        ((Tensor(T) * [1, 2, 3]).numpy, T * [1, 2, 3]),
-        (([1.5, 2, 3] - Tensor(T)).numpy, [1.5, 2, 3] - T),
+        (lambda: np.asarray(Tensor(X) + 1), X + 1),
+        (lambda: np.asarray(Tensor(T) + np.ones(3)), T + 1),
+        (lambda: np.asarray(Tensor(T) * [1, 2, 3]), T * [1, 2, 3]),
+        (lambda: np.asarray([1.5, 2, 3] - Tensor(T)), [1.5, 2, 3] - T),
         (lambda: dmlgpu.compile(lambda x: ops.softmax(x) + X)(Tensor(X)).numpy(), softmax(X) + X),
         (lambda: ops.where([True, False, True], T, 0), np.where([True, False, True], T, 0)),
     ],
@@ -143,6 +143,47 @@ def test_numpys_functions(function: Callable[[Any], Any]) -> None:
     result = function(Tensor(T))
     assert isinstance(result, Tensor)
     np.testing.assert_allclose(result.numpy(), function(T), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        np.sum,
+        np.mean,
+        np.argmax,
+        lambda x: np.max(x, axis=1),
+        lambda x: np.std(x, axis=0, keepdims=True),
+        lambda x: np.concatenate([x, x], axis=1),
+        np.transpose,
+        lambda x: np.reshape(x, (3, 2)),
+        lambda x: np.clip(x, -1, 2),
+        lambda x: np.where(x > 0, x, 0),
+        lambda x: np.sort(x, axis=0),
+    ],
+)
+def test_numpys_functions_that_are_no_ufuncs(function: Callable[[Any], Any]) -> None:
+    result = function(Tensor(T))
+    assert isinstance(result, Tensor)
+    np.testing.assert_allclose(result.numpy(), function(T), rtol=1e-5)
+
+
+def test_other_functions_of_numpy_run_on_the_host(tmp_path: Path) -> None:
+    assert np.allclose(Tensor(T), T)
+    assert np.array_equal(np.vstack([Tensor(T), T]), np.vstack([T, T]))
+    np.save(tmp_path / "x.npy", Tensor(T))
+    np.testing.assert_array_equal(np.load(tmp_path / "x.npy"), T)
+
+
+def test_pytorchs_keywords() -> None:
+    np.testing.assert_allclose(ops.softmax(T, dim=0), ops.softmax(T, axis=0))
+    assert ops.mean(T, dim=1, keepdim=True).shape == (2, 1)
+
+
+def test_misspelt_functions() -> None:
+    with pytest.raises(AttributeError, match=r"no attribute 'sofmax'; did you mean ops.softmax\?"):
+        ops.sofmax  # type: ignore[attr-defined]  # noqa: B018
+    with pytest.raises(AttributeError, match=r"no attribute 'Tensr'; did you mean Tensor\?"):
+        dmlgpu.Tensr  # type: ignore[attr-defined]  # noqa: B018
 
 
 def test_functions_that_ops_lacks_are_named() -> None:
