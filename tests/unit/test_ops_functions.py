@@ -82,9 +82,6 @@ def test_other_keywords_lead_to_the_usual_ones(device: Device) -> None:
         "pad() got an unexpected keyword argument 'widths'; it is called 'pad_width'": (
             lambda: ops.pad(x, widths=1)  # type: ignore[call-arg]
         ),
-        "sum() got an unexpected keyword argument 'dim'; it is called 'axis'": (
-            lambda: ops.sum(x, dim=1)  # type: ignore[call-arg]
-        ),
         "sum() got an unexpected keyword argument 'out'": lambda: ops.sum(x, out=x),  # type: ignore[call-arg]
     }.items():
         with raises(TypeError, text):
