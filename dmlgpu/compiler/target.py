@@ -131,6 +131,7 @@ class Target:
             arithmetic. A deterministic target leaves them out too.
         loop_limit: iterations after which the driver silently stops an invocation, or None.
         subgroup_lanes: invocations that every subgroup has at least.
+        specialized: whether sizes stand in the kernels' texts; else they are parameters (see ``wgsl.parameters``).
         preserves_padding: whether operators change no bit of their outputs but those of the elements.
         schedule: the name of the schedule that operators with several shall take in place of the one they would choose
             (matrix products: see ``schedule.gemm_choice``); for tests and benchmarks. Empty: they choose.
@@ -143,6 +144,7 @@ class Target:
     features: frozenset[str] = frozenset()
     deterministic: bool = False
     precise: bool = False
+    specialized: bool = True
     preserves_padding: bool = False
     loop_limit: int | None = None
     subgroup_lanes: int = FEWEST_LANES

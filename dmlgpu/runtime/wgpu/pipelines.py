@@ -56,7 +56,7 @@ class GpuPipelines:
         # OpenGL's one context is used by one thread at a time.
         self._is_serial = context.info.backend == "OpenGL"
         # Bounded: a kernel has at most MAX_SLOTS bindings.
-        self._layouts: dict[tuple[int, bool], tuple[Any, Any]] = {}
+        self._layouts: dict[tuple[int, bool, bool], tuple[Any, Any]] = {}
         self._living: WeakValueDictionary[_Key, Any] = WeakValueDictionary()
         self.cache: Cache[_Key, Any] = Cache(DEFAULT_LIMITS)
 
@@ -68,9 +68,10 @@ class GpuPipelines:
         """Estimate the bytes that the pipeline of a text takes."""
         return self._bytes_per_character * len(wgsl)
 
-    def layout(self, bindings: int, immediates: bool) -> Any:
-        """Return the bind-group layout of kernels with so many bindings. Hold the context's lock."""
-        return self._layout(bindings, immediates)[0]
+    def layout(self, bindings: int, immediates: bool, uniform: bool) -> Any:
+        """Return the bind-group layout of kernels with so many bindings, and a uniform or none. Hold the context's
+        lock."""
+        return self._layout(bindings, immediates, uniform)[0]
 
     def get(self, operator: str, kernel: RenderedKernel, immediates: bool) -> Any:
         """Return a kernel's pipeline. Raises as ``get_all``."""
@@ -111,7 +112,9 @@ class GpuPipelines:
             self._context.deferred.run()
             pipelines = {key: pipeline for key in missing if (pipeline := self._living.get(key)) is not None}
             absent = [key for key in missing if key not in pipelines]
-            layouts = {key: self._layout(key[1], immediates)[1] for key in absent}
+            layouts = {
+                key: self._layout(key[1], immediates, missing[key].needs_uniform(immediates))[1] for key in absent
+            }
         compiled = in_parallel(
             lambda key: self._compile(operator, missing[key], layouts[key]), absent, 1 if self._is_serial else cores()
         )
@@ -154,11 +157,11 @@ class GpuPipelines:
         except wgpu.GPUError as error:
             raise self._context.translate(error, f"{operator}: kernel {kernel.label!r}") from error
 
-    def _layout(self, bindings: int, immediates: bool) -> tuple[Any, Any]:
-        key = bindings, immediates
+    def _layout(self, bindings: int, immediates: bool, uniform: bool) -> tuple[Any, Any]:
+        key = bindings, immediates, uniform
         if key not in self._layouts:
             device = self._context.device
-            types = ["storage"] * bindings + ([] if immediates else ["uniform"])
+            types = ["storage"] * bindings + ["uniform"] * uniform
             group = device.create_bind_group_layout(
                 entries=[
                     {"binding": binding, "visibility": wgpu.ShaderStage.COMPUTE, "buffer": {"type": kind}}

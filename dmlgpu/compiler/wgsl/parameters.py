@@ -1,0 +1,189 @@
+"""Sizes as parameters: what makes another kernel stays in its text, what makes another run is read from a buffer.
+
+The rule, in one place:
+
+- *Parameters*: the integers in the fields that ``PARAMETERS`` lists (sizes, strides, offsets, counts of work items, the
+  grid), and whatever Python or a template computes from them.
+- *Literals*: everything else (ranks, data types, lanes, workgroups, tiles, windows, floating-point attributes). So are
+  0 and 1, and parameters where WGSL demands a constant: array lengths, module constants, workgroup sizes.
+
+Whatever a renderer or a template decides by a parameter (whether a stride is 1, whether a tile divides a row, how often
+a line repeats) shows in the text, so that two kernels of one text compute the same for equal parameters.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from dmlgpu.compiler.plan import PlanBinding
+
+PARAMETERS: Final[Mapping[str, frozenset[str]]] = {
+    name: frozenset(fields.split())
+    for name, fields in {
+        "Affine": "start",
+        "AffineView": "sizes",
+        "Apply": "sizes",
+        "Digit": "size stride",
+        "Element": "sizes",
+        "Launch": "grid total",
+        "Lookup": "sizes",
+        "Operand": "batch own",
+        "Pattern": "size",
+        "PlanTensor": "sizes strides offset",
+        "RegionAxis": "spatial outputs scale_bits lowest highest",
+        "RegisterValue": "sizes",
+        "ResampledAxis": "size count scale_bits input_offset_bits output_offset_bits",
+        "Sampling": "input_offset_bits output_offset_bits",
+        "ScheduledAttend": "units share",
+        "ScheduledContract": "share",
+        "ScheduledRecurrence": "groups tiles",
+        "ScheduledScan": "length",
+        "Space": "batch rows columns inner",
+        "Stencil": "size",
+        "TileDigit": "count scale",
+        "Walk": "count word",
+        "WindowAxis": "spatial positions start",
+    }.items()
+}
+"""Fields of steps and of their parts, by class, whose integers are parameters."""
+
+CONSTANTS: Final = frozenset(
+    {"batches", "blocks", "columns", "count", "edge", "first", "keys", "size", "sizes", "start", "step", "steps"}
+    | {"tiles", "top"}
+)
+"""Values of bodies and steps for their templates, by name, whose integers are parameters."""
+
+_TOKEN = re.compile(r"§(-?\d+)#(\d+)§(u|i|\.0f?)?")
+_MAIN = re.compile(r"^fn main\([^{]*\{\n", re.MULTILINE)
+_PARAMETER_BLOCK = re.compile(r"^(struct Params \{.*zero: u32) \}$", re.MULTILINE)
+_IMMEDIATE = "var<immediate> params: Params;\n"
+_IN_TYPE = re.compile(r"array<[^;()]*$")
+
+
+_numbers = itertools.count()
+
+
+class Parameter(int):
+    """An integer that a kernel may read from its parameters; so is what arithmetic makes of it."""
+
+    _number: int | None = None
+
+    def __str__(self) -> str:
+        """Return what stands for it in a text until ``resolve``; 0 and 1 stand for themselves."""
+        if self in (0, 1):
+            return int.__repr__(self)
+        if self._number is None:
+            self._number = next(_numbers)
+        return f"§{self:d}#{self._number}§"
+
+
+def _derived(name: str) -> Callable[..., Any]:
+    operation = getattr(int, name)
+
+    def derive(self: int, *others: Any) -> Any:
+        result = operation(self, *others)
+        return Parameter(result) if type(result) is int else result
+
+    return derive
+
+
+for _name in ("add", "radd", "sub", "rsub", "mul", "rmul", "floordiv", "rfloordiv", "mod", "rmod", "neg", "abs"):
+    setattr(Parameter, f"__{_name}__", _derived(f"__{_name}__"))
+
+
+def parameterized(step: Any) -> Any:
+    """Return a scheduled step whose integers are ``Parameter`` where the rule says so; what is shared stays shared."""
+    memo: dict[int, tuple[Any, Any]] = {}
+
+    def visit(part: Any) -> Any:
+        if isinstance(part, PlanBinding) or not (type(part) is tuple or dataclasses.is_dataclass(part)):
+            return part
+        known = memo.get(id(part))
+        if known is None:
+            known = memo[id(part)] = part, rebuild(part)  # with the part, whose identity stays its own
+        return known[1]
+
+    def rebuild(part: Any) -> Any:
+        if type(part) is tuple:
+            items = tuple(map(visit, part))
+            return part if all(new is old for new, old in zip(items, part, strict=True)) else items
+        fields = _parameter_fields(type(part))
+        changes = {}
+        for field in dataclasses.fields(part):
+            old = getattr(part, field.name)
+            if field.name in fields:
+                new = _as_parameters(old)
+            elif field.name == "constants":
+                new = tuple((name, _as_parameters(value) if name in CONSTANTS else visit(value)) for name, value in old)
+            else:
+                new = visit(old)
+            if new is not old:
+                changes[field.name] = new
+        return dataclasses.replace(part, **changes) if changes else part
+
+    return visit(step)
+
+
+@functools.cache  # bounded by the classes
+def _parameter_fields(cls: type) -> frozenset[str]:
+    return frozenset().union(*(PARAMETERS.get(base.__name__, frozenset()) for base in cls.__mro__))
+
+
+def _as_parameters(value: Any) -> Any:
+    """Return an integer, or those in a tuple, as parameters."""
+    if type(value) is int:
+        return Parameter(value)
+    return tuple(map(_as_parameters, value)) if type(value) is tuple else value
+
+
+def resolve(text: str, slots: int) -> tuple[str, tuple[int, ...]]:
+    """Return a kernel's text with its parameters read from a uniform, and these, in order.
+
+    Args:
+        text: as rendered from a parameterized step.
+        slots: its storage bindings; the uniform follows them.
+    """
+    parameters: dict[str, int] = {}
+    places: dict[str, int] = {}
+
+    def read(token: re.Match[str]) -> str:
+        value, number, kind = int(token[1]), token[2], token[3]
+        if kind is None or _must_be_constant(text, token.start()):
+            return f"{value}{kind or ''}"
+        name = f"parameter{places.setdefault(number, len(places))}"
+        parameters[name] = value % 2**32
+        return {"u": name, "i": f"bitcast<i32>({name})"}.get(kind, f"f32(bitcast<i32>({name}))")
+
+    resolved = _TOKEN.sub(read, text)
+    if not parameters:
+        return resolved, ()
+    blocks = f"array<vec4<u32>, {-(-len(parameters) // 4)}>"
+    if _IMMEDIATE in resolved:
+        source = "sizes"
+        declaration = f"@group(0) @binding({slots}) var<uniform> sizes: {blocks};\n"
+        resolved = resolved.replace(_IMMEDIATE, _IMMEDIATE + declaration)
+    else:
+        source = "params.sizes"
+        resolved = _PARAMETER_BLOCK.sub(rf"\1, sizes: {blocks} }}", resolved)
+    declared = "".join(f"var<private> {name}: u32;\n" for name in parameters)
+    assigned = "".join(
+        f"    {name} = {source}[{number // 4}].{'xyzw'[number % 4]};\n" for number, name in enumerate(parameters)
+    )
+    entry = re.search(r"^@compute", resolved, re.MULTILINE)
+    assert entry is not None
+    resolved = resolved[: entry.start()] + declared + resolved[entry.start() :]
+    return _MAIN.sub(lambda match: match[0] + assigned, resolved), tuple(parameters.values())
+
+
+def _must_be_constant(text: str, position: int) -> bool:
+    """Return whether WGSL demands a constant at a position of a text."""
+    line = text[text.rfind("\n", 0, position) + 1 : position]
+    if line.startswith(("const ", "@workgroup_size", "@compute", "//")) or "case " in line:
+        return True
+    opened = line.rpartition("array<")
+    return bool(opened[1]) and opened[2].count(">") - opened[2].count("<") < 1 and "(" not in opened[2]
