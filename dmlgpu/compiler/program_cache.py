@@ -231,9 +231,8 @@ def _decoded(record: dict[str, Any]) -> Program:
     def kernels(some: Any) -> tuple[RenderedKernel, ...]:
         return tuple([kernel(*values) for values in some])
 
-    def kernel(
-        label: Any, text: Any, slots: Any, grid: Any, bindings: Any, parameters: Any, copy: Any
-    ) -> RenderedKernel:
+    def kernel(*values: Any) -> RenderedKernel:
+        label, text, slots, grid, bindings, parameters, copy = values
         x, y, z = _numbers(grid)
         if not 0 <= text < len(texts):
             raise ValueError(f"no text {text}")

@@ -16,11 +16,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from dmlgpu.compiler.plan import PlanBinding
+from dmlgpu.compiler.target import Target
+from dmlgpu.compiler.wgsl import templates
 
 PARAMETERS: Final[Mapping[str, frozenset[str]]] = {
     name: frozenset(fields.split())
@@ -58,11 +61,14 @@ CONSTANTS: Final = frozenset(
 )
 """Values of bodies and steps for their templates, by name, whose integers are parameters."""
 
-_TOKEN = re.compile(r"§(-?\d+)#(\d+)§(u|i|\.0f?)?")
+LARGEST_DIVIDED: Final = 1 << 31
+"""Numbers from which on a quotient is not exact by multiplication (see ``shaders/access/division``)."""
+
+_TOKEN = re.compile(r"§(-?\d+)#(\w+)§(u|i|\.0f?)?")
+_DIVISION = re.compile(r" ([/%]) §(\d+)#(\d+)§u")
 _MAIN = re.compile(r"^fn main\([^{]*\{\n", re.MULTILINE)
 _PARAMETER_BLOCK = re.compile(r"^(struct Params \{.*zero: u32) \}$", re.MULTILINE)
 _IMMEDIATE = "var<immediate> params: Params;\n"
-_IN_TYPE = re.compile(r"array<[^;()]*$")
 
 
 _numbers = itertools.count()
@@ -96,9 +102,11 @@ for _name in ("add", "radd", "sub", "rsub", "mul", "rmul", "floordiv", "rfloordi
     setattr(Parameter, f"__{_name}__", _derived(f"__{_name}__"))
 
 
-def parameterized(step: Any) -> Any:
-    """Return a scheduled step whose integers are ``Parameter`` where the rule says so; what is shared stays shared."""
+def parameterized(step: Any) -> tuple[Any, int]:
+    """Return a scheduled step whose integers are ``Parameter`` where the rule says so (what is shared stays shared),
+    and the element count of its largest tensor, in memory or virtual."""
     memo: dict[int, tuple[Any, Any]] = {}
+    largest = 0
 
     def visit(part: Any) -> Any:
         if isinstance(part, PlanBinding) or not (type(part) is tuple or dataclasses.is_dataclass(part)):
@@ -109,6 +117,7 @@ def parameterized(step: Any) -> Any:
         return known[1]
 
     def rebuild(part: Any) -> Any:
+        nonlocal largest
         if type(part) is tuple:
             items = tuple(map(visit, part))
             return part if all(new is old for new, old in zip(items, part, strict=True)) else items
@@ -118,6 +127,8 @@ def parameterized(step: Any) -> Any:
             old = getattr(part, field.name)
             if field.name in fields:
                 new = _as_parameters(old)
+                if field.name == "sizes":
+                    largest = max(largest, math.prod(old))
             elif field.name == "constants":
                 new = tuple((name, _as_parameters(value) if name in CONSTANTS else visit(value)) for name, value in old)
             else:
@@ -126,7 +137,7 @@ def parameterized(step: Any) -> Any:
                 changes[field.name] = new
         return dataclasses.replace(part, **changes) if changes else part
 
-    return visit(step)
+    return visit(step), largest
 
 
 @functools.cache  # bounded by the classes
@@ -141,13 +152,17 @@ def _as_parameters(value: Any) -> Any:
     return tuple(map(_as_parameters, value)) if type(value) is tuple else value
 
 
-def resolve(text: str, slots: int) -> tuple[str, tuple[int, ...]]:
+def resolve(text: str, slots: int, largest: int, target: Target) -> tuple[str, tuple[int, ...]]:
     """Return a kernel's text with its parameters read from a uniform, and these, in order.
 
     Args:
         text: as rendered from a parameterized step.
         slots: its storage bindings; the uniform follows them.
+        largest: the element count of its largest tensor.
+        target: what the adapter can do.
     """
+    if largest < LARGEST_DIVIDED:
+        text = _with_multipliers(text, target)
     parameters: dict[str, int] = {}
     places: dict[str, int] = {}
 
@@ -178,6 +193,46 @@ def resolve(text: str, slots: int) -> tuple[str, tuple[int, ...]]:
     assert entry is not None
     resolved = resolved[: entry.start()] + declared + resolved[entry.start() :]
     return _MAIN.sub(lambda match: match[0] + assigned, resolved), tuple(parameters.values())
+
+
+def _with_multipliers(text: str, target: Target) -> str:
+    """Return a text that multiplies where it would divide by parameters, which takes drivers long without 64-bit or
+    constant divisors."""
+    position, has_calls = 0, False
+    while division := _DIVISION.search(text, position):
+        position = division.end()
+        operator, value, number = division[1], int(division[2]), division[3]
+        if not 1 < value < LARGEST_DIVIDED or _must_be_constant(text, division.start()):
+            continue
+        start = _operand_start(text, division.start())
+        bits = (value - 1).bit_length()
+        multiplier, shift = (1 << 31 + bits) // value + 1, bits - 1
+        by = f"§{multiplier}#{number}m§u, §{shift}#{number}s§u"
+        if operator == "%":
+            by = f"§{value}#{number}§u, {by}"
+        call = f"{'quotient_by' if operator == '/' else 'remainder_by'}({text[start : division.start()]}, {by})"
+        text, position, has_calls = text[:start] + call + text[position:], start + len(call), True
+    return text + templates.render("access/division", has_u64=target.has("shader-int64")) if has_calls else text
+
+
+def _operand_start(text: str, end: int) -> int:
+    """Return where the left operand of a division begins that ends at a position: factors, calls, names."""
+    while True:
+        while end and (text[end - 1] in ")]" or text[end - 1].isalnum() or text[end - 1] in "_.§#"):
+            end = _opening(text, end - 1) if text[end - 1] in ")]" else end - 1
+        if text[end - 3 : end] not in (" * ", " / ", " % "):
+            return end
+        end -= 3
+
+
+def _opening(text: str, closing: int) -> int:
+    """Return the position of the bracket that the one at a position closes."""
+    depth = 0
+    for position in range(closing, -1, -1):
+        depth += {")": 1, "]": 1, "(": -1, "[": -1}.get(text[position], 0)
+        if depth == 0:
+            return position
+    raise ValueError("a bracket is never opened")
 
 
 def _must_be_constant(text: str, position: int) -> bool:

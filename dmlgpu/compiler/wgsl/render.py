@@ -93,7 +93,8 @@ class _Texts:
 
 def _rendered(step: Scheduled, target: Target, doubles: bool) -> Rendered:
     writer = ShaderWriter(target, doubles)
-    text = writer.finish(render_step(step if target.specialized else parameterized(step), writer))
+    rendered, largest = (step, 0) if target.specialized else parameterized(step)
+    text = writer.finish(render_step(rendered, writer))
     bound = [(buffer.binding, step.bound[buffer.binding]) for buffer in writer.buffers]
     parts = [parts_of(size, target.max_binding_size) for _, size in bound]
     limit = min(target.max_storage_buffers, MAX_SLOTS)
@@ -108,7 +109,7 @@ def _rendered(step: Scheduled, target: Target, doubles: bool) -> Rendered:
         )
     numbers = slots_of(parts)
     text = spread(text, parts) if len(numbers) > len(bound) else text
-    text, parameters = (text, ()) if target.specialized else resolve(text, len(numbers))
+    text, parameters = (text, ()) if target.specialized else resolve(text, len(numbers), largest, target)
     return (
         text,
         parameters,
