@@ -3,9 +3,10 @@
 The rule, in one place:
 
 - *Parameters*: the integers in the fields that ``PARAMETERS`` lists (sizes, strides, offsets, counts of work items, the
-  grid), and whatever Python or a template computes from them.
-- *Literals*: everything else (ranks, data types, lanes, workgroups, tiles, windows, floating-point attributes). So are
-  0 and 1, and parameters where WGSL demands a constant: array lengths, module constants, workgroup sizes.
+  grid), whatever Python or a template computes from them, and attributes that are float32.
+- *Literals*: everything else (ranks, data types, lanes, workgroups, tiles, windows). So are 0, 1, numbers that drivers
+  treat in a special way, and parameters where WGSL demands a constant: array lengths, module constants, workgroup
+  sizes.
 
 Whatever a renderer or a template decides by a parameter (whether a stride is 1, whether a tile divides a row, how often
 a line repeats) shows in the text, so that two kernels of one text compute the same for equal parameters.
@@ -22,6 +23,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from dmlgpu.compiler.plan import PlanBinding
+from dmlgpu.compiler.rewrites.resampling import bits_of_float
 from dmlgpu.compiler.target import Target
 from dmlgpu.compiler.wgsl import templates
 
@@ -44,6 +46,7 @@ PARAMETERS: Final[Mapping[str, frozenset[str]]] = {
         "Sampling": "input_offset_bits output_offset_bits",
         "ScheduledAttend": "units share",
         "ScheduledContract": "share",
+        "ScheduledReduce": "together",
         "ScheduledRecurrence": "groups tiles",
         "ScheduledScan": "length",
         "Space": "batch rows columns inner",
@@ -56,15 +59,19 @@ PARAMETERS: Final[Mapping[str, frozenset[str]]] = {
 """Fields of steps and of their parts, by class, whose integers are parameters."""
 
 CONSTANTS: Final = frozenset(
-    {"batches", "blocks", "columns", "count", "edge", "first", "keys", "size", "sizes", "start", "step", "steps"}
-    | {"tiles", "top"}
+    {"batches", "blocks", "columns", "count", "edge", "first", "inner", "keys", "share", "size", "sizes", "start"}
+    | {"steps", "terms", "tiles", "top"}
 )
 """Values of bodies and steps for their templates, by name, whose integers are parameters."""
 
 LARGEST_DIVIDED: Final = 1 << 31
 """Numbers from which on a quotient is not exact by multiplication (see ``shaders/access/division``)."""
 
-_TOKEN = re.compile(r"§(-?\d+)#(\w+)§(u|i|\.0f?)?")
+_TOKEN = re.compile(r"§(-?\d+)#(\w+)§(u|i|f|\.0f?)?")
+_READ: Final = {"u": "{}", "i": "bitcast<i32>({})", "f": "bitcast<f32>({})"}
+"""How a parameter is read as a type, by what follows it in a text; as a whole number in float32 otherwise."""
+
+
 _DIVISION = re.compile(r" ([/%]) §(\d+)#(\d+)§u")
 _MAIN = re.compile(r"^fn main\([^{]*\{\n", re.MULTILINE)
 _PARAMETER_BLOCK = re.compile(r"^(struct Params \{.*zero: u32) \}$", re.MULTILINE)
@@ -86,6 +93,19 @@ class Parameter(int):
         if self._number is None:
             self._number = next(_numbers)
         return f"§{self:d}#{self._number}§"
+
+
+class FloatParameter(float):
+    """An attribute that a kernel may read from its parameters."""
+
+    _number: int | None = None
+
+    @property
+    def token(self) -> str:
+        """What stands for it in a text until ``resolve``."""
+        if self._number is None:
+            self._number = next(_numbers)
+        return f"§{bits_of_float(self)}#{self._number}§f"
 
 
 def _derived(name: str) -> Callable[..., Any]:
@@ -116,6 +136,11 @@ def parameterized(step: Any) -> tuple[Any, int]:
             known = memo[id(part)] = part, rebuild(part)  # with the part, whose identity stays its own
         return known[1]
 
+    def constant(name: str, value: Any) -> Any:
+        if type(value) is float:
+            return FloatParameter(value)
+        return _as_parameters(value) if name in CONSTANTS else visit(value)
+
     def rebuild(part: Any) -> Any:
         nonlocal largest
         if type(part) is tuple:
@@ -130,7 +155,7 @@ def parameterized(step: Any) -> tuple[Any, int]:
                 if field.name == "sizes":
                     largest = max(largest, math.prod(old))
             elif field.name == "constants":
-                new = tuple((name, _as_parameters(value) if name in CONSTANTS else visit(value)) for name, value in old)
+                new = tuple((name, constant(name, value)) for name, value in old)
             else:
                 new = visit(old)
             if new is not old:
@@ -169,10 +194,10 @@ def resolve(text: str, slots: int, largest: int, target: Target) -> tuple[str, t
     def read(token: re.Match[str]) -> str:
         value, number, kind = int(token[1]), token[2], token[3]
         if kind is None or _must_be_constant(text, token.start()):
-            return f"{value}{kind or ''}"
+            return f"bitcast<f32>({value}u)" if kind == "f" else f"{value}{kind or ''}"
         name = f"parameter{places.setdefault(number, len(places))}"
         parameters[name] = value % 2**32
-        return {"u": name, "i": f"bitcast<i32>({name})"}.get(kind, f"f32(bitcast<i32>({name}))")
+        return _READ.get(kind, "f32(bitcast<i32>({}))").format(name)
 
     resolved = _TOKEN.sub(read, text)
     if not parameters:
