@@ -209,4 +209,4 @@ def _renderer(workload: Workload) -> Callable[[Target], Program]:
 
 
 def _texts(program: Program) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    return tuple((kernel.wgsl, tuple(kernel.grid)) for kernel in program.kernels)
+    return tuple((kernel.wgsl, kernel.parameters, tuple(kernel.grid)) for kernel in program.kernels)

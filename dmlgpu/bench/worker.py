@@ -210,7 +210,7 @@ def main() -> int:
     adapter, text = sys.argv[1:]
     exit_with_parent()
     with answer_stream() as answers:
-        device = Device(int(adapter))
+        device = Device(int(adapter), specialize="always")
         if str(device.adapter) != text:
             print(f"adapter {adapter} is {device.adapter} here, not {text}", file=sys.stderr)
             return 1

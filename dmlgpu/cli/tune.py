@@ -64,7 +64,7 @@ def tune(
     before = machine_load.measure_load()
     findings: list[tuning.TuningFinding] = []
     records: list[dict[str, Any]] = []
-    for workload, finding in _findings(workloads, Device(info), target, budget):
+    for workload, finding in _findings(workloads, Device(info, specialize="always"), target, budget):
         findings.append(finding)
         records.append(TuningRecording.of(workload, finding).to_json())
         tuning.save_choices(info, [finding])

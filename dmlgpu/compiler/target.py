@@ -182,6 +182,11 @@ class Target:
         return replace(target, preserves_padding=True) if preserve_padding else target
 
     @functools.cached_property
+    def general(self) -> Target:
+        """The same for kernels that read sizes from their parameters."""
+        return replace(self, specialized=False)
+
+    @functools.cached_property
     def exact(self) -> Target:
         """The same without native 16-bit arithmetic: what operators are lowered for unless they allow it."""
         return replace(self, features=self.features - {"shader-f16"})

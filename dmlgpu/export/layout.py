@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from dmlgpu.compiler.aliasing import OFFSET_ALIGNMENT, layout
 from dmlgpu.compiler.plan import Role
-from dmlgpu.compiler.program import Program, RenderedKernel, Slot, parameter_bytes
+from dmlgpu.compiler.program import Program, RenderedKernel, Slot, uniform_bytes
 from dmlgpu.compiler.wgsl.sharing import share
 
 _WORKGROUP: Final = re.compile(r"@workgroup_size\(([\d, ]+)\)")
@@ -94,7 +94,7 @@ class Document:
         bound_ranges = layout(ranges, kernel.bindings, OFFSET_ALIGNMENT)
         if bound_ranges.bindings != kernel.bindings:
             kernel = share(operator, kernel, bound_ranges.bindings)
-        words = tuple(memoryview(parameter_bytes(bound_ranges.bases)).cast("I").tolist())
+        words = tuple(memoryview(uniform_bytes(bound_ranges.bases, kernel.parameters, False)).cast("I").tolist())
         return {
             "shader": self._shader(kernel),
             "bind": [list(binding) for binding in bound_ranges.bound],

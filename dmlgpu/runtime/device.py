@@ -34,6 +34,7 @@ from dmlgpu.runtime.features import (
     answer,
 )
 from dmlgpu.runtime.operator import CompiledOperator, Dispatchable, Operator, OperatorInitializer, graph_ports, ports
+from dmlgpu.runtime.specialization import Specialize, Specializer
 from dmlgpu.runtime.state import DeviceState
 
 _FEATURE_LEVEL = coercion.member_of(FeatureLevel)
@@ -56,6 +57,10 @@ class Device(DmlObject):
             software adapters it means what the environment variable DMLGPU_MEMORY_BUDGET says, in bytes, else half of
             the host's memory.
         disabled_features: adapter features to leave unused, under WebGPU's names (``"shader-int64"``).
+        specialize: when kernels are compiled for the sizes of their tensors: ``"always"``; ``"never"``, so that all
+            sizes share kernels that read them; or ``"auto"``, for the first shapes of an operator and of a graph.
+            Results of both kinds agree within the operator's tolerance, so a deterministic device takes ``"auto"``
+            for ``"always"``. None means what the environment variable DMLGPU_SPECIALIZE says, else ``"auto"``.
 
     Raises:
         AdapterNotFound: no adapter matches; all are listed.
@@ -75,10 +80,15 @@ class Device(DmlObject):
         precise: bool = False,
         memory_budget: int | None = None,
         disabled_features: Collection[str] = (),
+        specialize: str | None = None,
     ):
         level = coercion.argument("Device", "feature_level", _FEATURE_LEVEL, feature_level)
         options = _options("Device", deterministic, precise, memory_budget, disabled_features)
-        self._start(open_executor(choose(adapter), options), level)
+        policy = Specialize.of(specialize)
+        backend = open_executor(choose(adapter), options)
+        is_fixed = deterministic and policy is Specialize.AUTO
+        backend.specializer = Specializer(Specialize.ALWAYS if is_fixed else policy)
+        self._start(backend, level)
 
     @classmethod
     def from_wgpu(

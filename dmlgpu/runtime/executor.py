@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from dmlgpu.common.timings import Timings
 from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.target import AdapterInfo, Target
+from dmlgpu.runtime.specialization import Specializer
 
 if TYPE_CHECKING:
     from dmlgpu.compiler.graph.network import Network
@@ -133,11 +134,13 @@ class Backend(Protocol):
     """One adapter's executor.
 
     Attributes:
+        specializer: decides which programs have their sizes in the text, where there are programs.
         lost_by_fork: why a forked child cannot use it; None where it can.
     """
 
     info: AdapterInfo
     target: Target
+    specializer: Specializer
     lost_by_fork: str | None = None
 
     def check(self, desc: Any) -> None:

@@ -50,7 +50,8 @@ class RenderedBackend(Backend):
             InvalidArgument: when one of them is no pass.
             NotSupported, ShaderError, DeviceRemoved: as ``prepare``.
         """
-        return self.prepare(programs.of_network(network, self.target.for_operators(half_precision), disabled))
+        target = self._specialized(self.target, self.specializer.of_network(network))
+        return self.prepare(programs.of_network(network, target.for_operators(half_precision), disabled))
 
     def prepare(self, program: Program) -> Executable:
         """Make a rendered program ready to run.
@@ -63,7 +64,11 @@ class RenderedBackend(Backend):
         raise NotImplementedError
 
     def _program(self, desc: Any, half_precision: bool, preserve_padding: bool = False) -> Program:
-        return programs.of_operator(desc, self.target.for_operators(half_precision, preserve_padding))
+        target = self._specialized(self.target, self.specializer.of_operator(desc))
+        return programs.of_operator(desc, target.for_operators(half_precision, preserve_padding))
+
+    def _specialized(self, target: Target, is_special: bool) -> Target:
+        return target if is_special else target.general
 
 
 class ProgramExecutable(Executable):

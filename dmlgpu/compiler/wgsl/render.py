@@ -24,16 +24,20 @@ Rendered: TypeAlias = tuple[str, tuple[int, ...], tuple[PlanBinding, ...], tuple
 
 
 def render(schedule: Schedule) -> Program:
-    """Return a schedule's kernels as text, with their bindings and grids.
+    """Return a schedule's kernels as text, with their bindings and grids. Those that run once, at initialization, read
+    sizes from their parameters, also on a specialized target.
 
     Raises:
         NotSupported: when the adapter lacks a feature or a limit that they need, or they are too many.
     """
     target = schedule.target
-    texts, memory = _Texts(target, schedule.doubles), schedule.memory
+    memory = schedule.memory
     initialization, executed = (
         tuple(kernel for step in steps for kernel in _kernels(schedule, step, texts))
-        for steps in (schedule.initialization, schedule.steps)
+        for steps, texts in (
+            (schedule.initialization, _Texts(target.general, schedule.doubles)),
+            (schedule.steps, _Texts(target, schedule.doubles)),
+        )
     )
     return Program(
         schedule.operator,

@@ -281,7 +281,8 @@ def operator_errors(workload: AccuracyWorkload, data_type: DataType, device: Dev
     inputs = workload.inputs(desc)
     flags = ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION if workload.half_precision else ExecutionFlags.NONE
     backend = device.backend
-    own = Device(device.adapter, precise=workload.precise or device.backend.target.precise)
+    is_precise = workload.precise or device.backend.target.precise
+    own = Device(device.adapter, precise=is_precise, specialize="always")
     try:
         # The profile is the given device's: its family of schedules is what is measured.
         own.backend.target = replace(own.backend.target, profile=backend.target.profile, schedule=workload.schedule)

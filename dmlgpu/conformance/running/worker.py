@@ -30,6 +30,7 @@ from dmlgpu.conformance.suites.registry import suite_by_name
 from dmlgpu.runtime.adapters import BROWSER, choose, open_watched_page
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.specialization import Specialize, Specializer
 
 
 class RunsCases(Protocol):
@@ -118,10 +119,15 @@ def open_device(number: int, tell_kernels: Callable[[tuple[str, ...]], None], *,
     if info == NUMPY_ADAPTER:
         return Device(info, precise=precise)
     if info.backend.lower() == BROWSER:
-        return Device.from_backend(open_watched_page(info, tell_kernels, precise=precise))
-    from dmlgpu.conformance.running.watched_backend import WatchedBackend  # noqa: PLC0415 - numpy does without wgpu
+        backend = open_watched_page(info, tell_kernels, precise=precise)
+    else:
+        from dmlgpu.conformance.running.watched_backend import WatchedBackend  # noqa: PLC0415 - numpy does without wgpu
 
-    return Device.from_backend(WatchedBackend(info, tell_kernels, precise=precise))
+        backend = WatchedBackend(info, tell_kernels, precise=precise)
+    # A result must not depend on the cases before it.
+    policy = Specialize.of(None)
+    backend.specializer = Specializer(Specialize.ALWAYS if policy is Specialize.AUTO else policy)
+    return Device.from_backend(backend)
 
 
 def main() -> int:

@@ -9,8 +9,7 @@ export class ModelError extends Error {
     }
 }
 
-const PARAMETER_BYTES = 48;
-const PARAMETER_STRIDE = 256; // the largest alignment that WebGPU lets an adapter ask for
+const PARAMETER_ALIGNMENT = 256; // the largest that WebGPU lets an adapter ask for
 
 const number = value => value.toLocaleString('en');
 
@@ -76,9 +75,11 @@ export class Program {
         const {device, document} = this;
         const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST;
         this.buffers = document.buffers.map(({name, bytes}) => device.createBuffer({label: name, size: bytes, usage}));
-        const size = Math.max(document.parameters.length, 1) * PARAMETER_STRIDE;
+        const longest = 4 * document.parameters.reduce((most, words) => Math.max(most, words.length), 1);
+        this.stride = Math.ceil(longest / PARAMETER_ALIGNMENT) * PARAMETER_ALIGNMENT;
+        const size = Math.max(document.parameters.length, 1) * this.stride;
         const blocks = new Uint32Array(size / 4);
-        document.parameters.forEach((words, at) => blocks.set(words, at * PARAMETER_STRIDE / 4));
+        document.parameters.forEach((words, at) => blocks.set(words, at * this.stride / 4));
         this.parameters = device.createBuffer({size, usage: GPUBufferUsage.UNIFORM | GPUBufferUsage.COPY_DST});
         device.queue.writeBuffer(this.parameters, 0, blocks);
     }
@@ -115,8 +116,8 @@ export class Program {
     #bound(dispatches) {
         return dispatches.map(({shader, bind, parameters, grid}) => {
             const resources = bind.map(([at, offset, size]) => ({buffer: this.buffers[at], offset, size}));
-            const offset = parameters * PARAMETER_STRIDE;
-            resources.push({buffer: this.parameters, offset, size: PARAMETER_BYTES});
+            const size = 4 * this.document.parameters[parameters].length;
+            resources.push({buffer: this.parameters, offset: parameters * this.stride, size});
             const entries = resources.map((resource, binding) => ({binding, resource}));
             const {group: layout} = this.#layout(bind.length);
             return {

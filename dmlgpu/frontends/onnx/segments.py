@@ -216,7 +216,9 @@ class Segment:
         program = compiled.program
         key = None
         if program is not None:
-            kernels = tuple((kernel.wgsl, kernel.grid, kernel.slots) for kernel in program.initialization)
+            kernels = tuple(
+                (kernel.wgsl, kernel.parameters, kernel.grid, kernel.slots) for kernel in program.initialization
+            )
             inputs = [
                 slot.index for kernel in program.initialization for slot in kernel.slots if slot.role is Role.INPUT
             ]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dmlgpu.common.cache import Cache
 from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidArgument, OutOfMemory
 from dmlgpu.compiler import aliasing
-from dmlgpu.compiler.program import Program, RenderedKernel, parameter_bytes
+from dmlgpu.compiler.program import Program, RenderedKernel, uniform_bytes
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.compiler.wgsl.sharing import share
 from dmlgpu.runtime.browser import facts, frames
@@ -24,6 +24,7 @@ from dmlgpu.runtime.browser.executable import BrowserExecutable, PageBuffer, Pag
 from dmlgpu.runtime.browser.link import Link
 from dmlgpu.runtime.executor import Reading, Resources, Timing
 from dmlgpu.runtime.rendered import RenderedBackend, bound_range, check_binding_sizes
+from dmlgpu.runtime.specialization import Specializer
 
 Memory = NDArray[np.uint8]
 
@@ -97,6 +98,7 @@ class BrowserBackend(RenderedBackend):
         self.target = facts.target_of(
             info, deterministic=deterministic, precise=precise, disabled_features=disabled_features
         )
+        self.specializer = Specializer()
         self.alignment = info.limits["min-storage-buffer-offset-alignment"]
         self.memory_budget = memory_budget
         self._tell = tell
@@ -134,7 +136,7 @@ class BrowserBackend(RenderedBackend):
         check_binding_sizes(operator, kernel, layout, self.target.max_binding_size, self.info)
         if layout.bindings != kernel.bindings:
             (pipeline,) = self.pipelines.get_all(operator, [share(operator, kernel, layout.bindings)])
-        words = memoryview(parameter_bytes(layout.bases)).cast("I").tolist()
+        words = memoryview(uniform_bytes(layout.bases, kernel.parameters, immediates)).cast("I").tolist()
         return PageWork(kernel.label, [pipeline, [list(part) for part in layout.bound], words, list(kernel.grid)])
 
     # ---- buffers ----------------------------------------------------------------------------------------------------

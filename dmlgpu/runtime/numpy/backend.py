@@ -17,6 +17,7 @@ from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.runtime.executor import Backend, Reading
 from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
 from dmlgpu.runtime.numpy.executable import Memory, NumPyExecutable, NumPyGraph, Work
+from dmlgpu.runtime.specialization import Specializer
 
 
 class HostReading(Reading):
@@ -41,6 +42,7 @@ class NumPyBackend(Backend):
 
     def __init__(self, deterministic: bool = False, precise: bool = False, memory_budget: int | None = None):
         self.info = NUMPY_ADAPTER
+        self.specializer = Specializer()
         self.target = Target(self.info.name, Profile.CPU, deterministic=deterministic, precise=precise)
         self.memory_budget = host_budget() if memory_budget is None else memory_budget
         self._allocated = 0

@@ -17,6 +17,7 @@ from dmlgpu.compiler.program import Program, RenderedKernel, Slot
 from dmlgpu.compiler.target import MAX_SLOTS, AdapterInfo, Target
 from dmlgpu.runtime.executor import Range, Resources, Timing
 from dmlgpu.runtime.rendered import RenderedBackend
+from dmlgpu.runtime.specialization import Specializer
 from dmlgpu.runtime.wgpu import forks
 from dmlgpu.runtime.wgpu.buffers import Allocator, GpuBuffer, Guard
 from dmlgpu.runtime.wgpu.context import Context
@@ -84,6 +85,7 @@ class GpuBackend(RenderedBackend):
         self._context = context
         self.info: AdapterInfo = context.info
         self.target: Target = context.target
+        self.specializer = Specializer()
         self._allocator = Allocator(context, memory_budget)
         self._queue = GpuQueue(context, self._allocator)
         self._pipelines = GpuPipelines(context, self._queue)
