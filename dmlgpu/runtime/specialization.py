@@ -63,6 +63,8 @@ class Specializer:
 
     def of_operator(self, desc: OperatorDesc) -> bool:
         """Return whether an operator's sizes become constants of its kernels."""
+        if self.policy is not Specialize.AUTO:
+            return self.policy is Specialize.ALWAYS
         return self._decide(desc, SPECIAL_SHAPES, _kinds(desc))
 
     def of_network(self, network: Network) -> bool:
@@ -73,8 +75,6 @@ class Specializer:
         return self._decide(descs, SPECIAL_GRAPHS, tuple(map(_kinds, descs)))
 
     def _decide(self, member: Hashable, most: int, family: Hashable) -> bool:
-        if self.policy is not Specialize.AUTO:
-            return self.policy is Specialize.ALWAYS
         with self._lock:
             known = self._families.get_or_make(family, set, lambda _: 1)
             key = hash(member)
@@ -86,4 +86,4 @@ class Specializer:
 def _kinds(desc: OperatorDesc) -> Hashable:
     """Return an operator with the data types and ranks of its tensors."""
     tensors = (slot.tensor for slot in (*desc.inputs, *desc.outputs))
-    return desc.operator, tuple(None if tensor is None else (tensor.data_type, tensor.rank) for tensor in tensors)
+    return desc.operator, tuple(None if tensor is None else (tensor.data_type, len(tensor.sizes)) for tensor in tensors)
