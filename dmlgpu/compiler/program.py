@@ -117,6 +117,8 @@ class RenderedKernel:
         numbers = self.bindings or range(len(self.slots))
         for binding, slot in zip(numbers, self.slots, strict=True):
             lines.append(f"       binding {binding}: {slot}")
+        if self.parameters:
+            lines.append(f"       parameters: {', '.join(map(str, self.parameters))}")
         lines.append(f"       shaders: {', '.join(self.bodies)}")
         return "\n".join(lines)
 
@@ -164,6 +166,9 @@ class Program:
         """Return the program as people read it: per kernel its grid, what it binds, and the files of its text."""
         executed, shown = Counter(map(_without_slots, self.kernels)), set[RenderedKernel]()
         count = f"{len(self.kernels)} kernel{'s' if len(self.kernels) != 1 else ''}"
+        pipelines = len({(kernel.wgsl, kernel.binding_count) for kernel in self.kernels})
+        if pipelines != len(self.kernels):
+            count += f" ({pipelines} pipeline{'s' if pipelines != 1 else ''})"
         lines = [
             f"program of {self.operator}: {count}, {self.temporary_size:,} bytes temporary"
             f" (at least {self.least_temporary_size:,}), {self.persistent_size:,} bytes persistent"

@@ -13,6 +13,7 @@ from dmlgpu.common.coercion import as_index
 from dmlgpu.common.errors import AdapterNotFound, InvalidArgument, shown
 from dmlgpu.compiler.target import AdapterInfo, Target
 from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.specialization import Specialize
 
 if TYPE_CHECKING:  # listing adapters need not load what programs are made of
     from dmlgpu.runtime.executor import Backend
@@ -130,7 +131,8 @@ def why_no_gpu() -> str:
 
 def target_of(info: AdapterInfo, half_precision: bool = False, precise: bool = False) -> Target | None:
     """Return what operators are compiled for on an adapter, without opening a device; None where nothing is compiled:
-    on ``numpy``, and where wgpu is not installed.
+    on ``numpy``, and where wgpu is not installed. Kernels read sizes from parameters if DMLGPU_SPECIALIZE says
+    ``never``.
 
     Args:
         info: one of the adapters.
@@ -138,12 +140,13 @@ def target_of(info: AdapterInfo, half_precision: bool = False, precise: bool = F
         precise: as of ``Device``.
     """
     if info.backend.lower() == BROWSER:
-        of_page: Target = _browser().target_of(info, precise=precise)
-        return of_page.for_operators(half_precision)
-    gpu = None if info == NUMPY_ADAPTER else _gpu()
-    if gpu is None:
-        return None
-    target: Target = gpu.target_of(info, precise=precise)
+        target: Target = _browser().target_of(info, precise=precise)
+    else:
+        gpu = None if info == NUMPY_ADAPTER else _gpu()
+        if gpu is None:
+            return None
+        target = gpu.target_of(info, precise=precise)
+    target = target.general if Specialize.of(None) is Specialize.NEVER else target
     return target.for_operators(half_precision)
 
 

@@ -124,6 +124,7 @@ def _kernel(explanation: Explanation, explained: ExplainedKernel) -> dict[str, A
             {"binding": number, "role": slot.role.value, "index": slot.index, "offset": slot.offset, "bytes": slot.size}
             for number, slot in zip(numbers, kernel.slots, strict=True)
         ],
+        "parameters": list(kernel.parameters),
         "shaders": list(kernel.shaders),
         "wgsl": kernel.wgsl,
     }

@@ -73,7 +73,8 @@ _READ: Final = {"u": "{}", "i": "bitcast<i32>({})", "f": "bitcast<f32>({})"}
 
 
 _DIVISION = re.compile(r" ([/%]) §(\d+)#(\d+)§u")
-_MAIN = re.compile(r"^fn main\([^{]*\{\n", re.MULTILINE)
+_MAIN = re.compile(r"^@compute[^{]*\{\n", re.MULTILINE)
+_NAME = re.compile(r"\bparameter\d+\b")
 _PARAMETER_BLOCK = re.compile(r"^(struct Params \{.*zero: u32) \}$", re.MULTILINE)
 _IMMEDIATE = "var<immediate> params: Params;\n"
 
@@ -210,14 +211,16 @@ def resolve(text: str, slots: int, largest: int, target: Target) -> tuple[str, t
     else:
         source = "params.sizes"
         resolved = _PARAMETER_BLOCK.sub(rf"\1, sizes: {blocks} }}", resolved)
-    declared = "".join(f"var<private> {name}: u32;\n" for name in parameters)
-    assigned = "".join(
-        f"    {name} = {source}[{number // 4}].{'xyzw'[number % 4]};\n" for number, name in enumerate(parameters)
-    )
-    entry = re.search(r"^@compute", resolved, re.MULTILINE)
-    assert entry is not None
-    resolved = resolved[: entry.start()] + declared + resolved[entry.start() :]
-    return _MAIN.sub(lambda match: match[0] + assigned, resolved), tuple(parameters.values())
+    reads = {name: f"{source}[{number // 4}].{'xyzw'[number % 4]}" for number, name in enumerate(parameters)}
+    if "Barrier(" in resolved:
+        # Barriers need uniform control flow, and to WGSL private variables are not uniform.
+        resolved = _NAME.sub(lambda name: reads[name[0]], resolved)
+    else:
+        # Read once: CPU drivers do not move reads out of loops.
+        declared = "".join(f"var<private> {name}: u32;\n" for name in parameters)
+        assigned = "".join(f"    {name} = {read};\n" for name, read in reads.items())
+        resolved = _MAIN.sub(lambda main: declared + main[0] + assigned, resolved)
+    return resolved, tuple(parameters.values())
 
 
 def _with_multipliers(text: str, target: Target) -> str:
