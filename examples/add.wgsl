@@ -1,4 +1,4 @@
-// output = a + b, element by element.
+// output = a + b, elementwise.
 override THREADS = 64u;
 
 struct Constants { count: u32 }
