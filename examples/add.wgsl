@@ -1,4 +1,4 @@
-// output = a + b, elementwise.
+// output = a + b, element by element.
 override THREADS = 64u;
 
 struct Constants { count: u32 }
