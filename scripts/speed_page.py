@@ -186,28 +186,29 @@ def machine(results: SpeedResults) -> Iterator[str]:
 
 def rows(results: SpeedResults) -> Iterator[str]:
     """A table of the rows of the suite ``families``."""
-    yield "| row | time | GB/s | GFLOP/s | reached | limited by |"
-    yield "|---|--:|--:|--:|---|---|"
+    yield "| row | time | rate | reached | limited by |"
+    yield "|---|--:|--:|---|---|"
     for subject in find_workloads([BenchSpec("families")]):
         measurement = results.ours.get(subject.workload.name)
         if measurement is None or measurement.median is None or measurement.noise is None:
             continue
         limit = LIMITS.get(measurement.name) or LIMITS[measurement.operator]
+        time = lines(duration(measurement.median), f"± {100 * measurement.noise:.0f} %")
+        bandwidth = rate(measurement.bytes_per_second, "GB/s")
+        arithmetic = rate(measurement.operations_per_second, "GFLOP/s")
         yield (
-            f"| {measurement.name} | {unbroken(f'{duration(measurement.median)} ± {100 * measurement.noise:.0f} %')} |"
-            f" {rate(measurement.bytes_per_second)} | {rate(measurement.operations_per_second)} |"
-            f" {share_text(measurement)} | {limit} |"
+            f"| {measurement.name} | {time} | {lines(bandwidth, arithmetic)} | {share_text(measurement)} | {limit} |"
         )
 
 
-def unbroken(text: str) -> str:
-    """Return a text that browsers do not break into lines."""
-    return text.replace(" ", "&nbsp;")
+def lines(*texts: str) -> str:
+    """Return a table cell with a line per text; narrow columns keep the last one on the screen."""
+    return "<br>".join(text.replace(" ", "&nbsp;") for text in texts if text)
 
 
-def rate(value: float | None) -> str:
-    """Units of 1e9 per second."""
-    return "" if value is None else f"{value / 1e9:.3g}"
+def rate(value: float | None, unit: str) -> str:
+    """Return units of 1e9 per second."""
+    return "" if value is None else f"{value / 1e9:.3g} {unit}"
 
 
 def _packages(versions: Mapping[str, str]) -> str:
