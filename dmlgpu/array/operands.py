@@ -61,7 +61,7 @@ def as_type(dtype: Dtype) -> Any:
     if name in REFUSED or dtype is DataType.FLOAT64:
         raise NotSupported(
             f"{caller()}: dtype must not be {name or 'float64'}, which adapters cannot compute; float32 is the widest "
-            "floating-point type"
+            "floating-point type: dtype='float32', or x.astype('float32')"
         )
     data_type = as_data_type(caller(), "dtype", dtype)
     if data_type.bits < 8:

@@ -13,6 +13,7 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.tensors import layout
+from dmlgpu.tensors.array_like import convert_float64
 from dmlgpu.tensors.strided import TensorBase
 
 if TYPE_CHECKING:
@@ -209,6 +210,7 @@ def _on_host(index: Any) -> Any:
 def _as_value(caller: str, x: Tensor, value: Any, sizes: tuple[int, ...]) -> Tensor:
     """Return what is assigned, in the type of the tensor, broadcast."""
     dtype: Any = bool if x.is_boolean else x.data_type
+    value = convert_float64(caller, value, x.data_type)
     if not isinstance(value, TensorBase):
         value = type(x)(value, dtype, device=x.device)
     if value.data_type.is_float and not x.data_type.is_float:
