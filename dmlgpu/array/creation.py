@@ -353,7 +353,7 @@ def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
         raise InvalidArgument(f"{caller()}: arrays must have at most 1 dimension each")
     if len({axis.dtype for axis in axes}) > 1:
         raise InvalidArgument(
-            f"{caller()}: arrays must be of one type, got {', '.join(axis.type_name for axis in axes)}"
+            f"{caller()}: arrays must be of one type, got {', '.join(axis.type_name for axis in axes)}; astype converts"
         )
     rank = len(axes)
     places = list(range(rank))

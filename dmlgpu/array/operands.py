@@ -89,7 +89,13 @@ def tensor(name: str, value: Any, kind: str = "") -> Tensor:
             f"{caller()}: {name} must be a Tensor, got {shown(value, typed=True)}; asarray makes one of numbers"
         )
     if kind and kind_of(value) not in kind.split(" or "):
-        raise InvalidArgument(f"{caller()}: {name} must be of a type of kind {kind}, got {value.type_name}")
+        is_integer = "integer" in kind and value.is_boolean
+        floating = not is_integer and ("floating" in kind or "numeric" in kind)
+        target = "float32" if floating else "bool" if kind == "boolean" else "int64"
+        raise InvalidArgument(
+            f"{caller()}: {name} must be of a type of kind {kind}, got {value.type_name}; "
+            f"{name}.astype('{target}') converts it"
+        )
     return value
 
 
