@@ -208,5 +208,5 @@ def _renderer(workload: Workload) -> Callable[[Target], Program]:
     return lambda target: compile_operator(desc, target)
 
 
-def _texts(program: Program) -> tuple[tuple[str, tuple[int, ...]], ...]:
+def _texts(program: Program) -> tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...]:
     return tuple((kernel.wgsl, kernel.parameters, tuple(kernel.grid)) for kernel in program.kernels)

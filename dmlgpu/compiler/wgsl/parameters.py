@@ -15,7 +15,6 @@ a line repeats) shows in the text, so that two kernels of one text compute the s
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 import math
 import re
@@ -166,9 +165,14 @@ def parameterized(step: Any) -> tuple[Any, int]:
     return visit(step), largest
 
 
-@functools.cache  # bounded by the classes
-def _parameter_fields(cls: type) -> frozenset[str]:
-    return frozenset().union(*(PARAMETERS.get(base.__name__, frozenset()) for base in cls.__mro__))
+_FIELDS: dict[Any, frozenset[str]] = {}  # bounded by the classes
+
+
+def _parameter_fields(cls: Any) -> frozenset[str]:
+    """Return the fields whose integers are parameters, those of base classes included."""
+    if cls not in _FIELDS:
+        _FIELDS[cls] = frozenset[str]().union(*(PARAMETERS.get(base.__name__, frozenset()) for base in cls.__mro__))
+    return _FIELDS[cls]
 
 
 def _as_parameters(value: Any) -> Any:
