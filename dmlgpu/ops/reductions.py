@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from dmlgpu.catalog.enums import AxisDirection, DataType, ReduceFunction
 from dmlgpu.common.coercion import argument, as_index, boolean, real
@@ -33,15 +33,6 @@ _EMPTY_VALUES = {
     ReduceFunction.LOG_SUM_EXP: -math.inf,
 }
 """Results of reductions of no elements, as in NumPy."""
-
-
-class ReductionFunction(Protocol):
-    """A function that reduces a tensor or array along axes."""
-
-    __name__: str
-
-    def __call__(self, x: Operand, axis: Axes = None, keepdims: bool = False, *, device: Where = None) -> Array:
-        """Return an array of the shape of `x` without the reduced axes, or with size 1 there."""
 
 
 def reduced(x: Tensor, function: ReduceFunction, axis: Axes, keepdims: Any, empty_value: float | None = None) -> Tensor:
@@ -74,39 +65,217 @@ def reduced(x: Tensor, function: ReduceFunction, axis: Axes, keepdims: Any, empt
     return result._renamed(shape)
 
 
-def _reduction(name: str, reduce_function: ReduceFunction, summary: str) -> ReductionFunction:
-    """Return the function that reduces in one of DirectML's ways."""
+@eager
+def sum(x: Operand, axis: Axes = None, keepdims: bool = False, *, device: Where = None) -> Array:
+    """Return the sum of elements along axes.
 
-    def function(x: Operand, axis: Axes = None, keepdims: bool = False, *, device: Where = None) -> Array:
-        return reduced(tensor_of("x", x), reduce_function, axis, keepdims)
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"""{summary}
+    Integers are added in their own dtype and wrap around on overflow. Without elements the result is 0.
 
     Args:
-        x: Tensor or array.
-        axis: Axis or axes to reduce; negative axes count from the end, None means all.
-        keepdims: Whether reduced axes stay, with size 1.
-        device: Device or adapter name that computes arrays; defaults to that of the tensors, else to the default
+        x: Tensor or array of float32, float16, int32, int64, uint32 or uint64, rank 0 to 8.
+        axis: Axis or axes to reduce; negative axes count from the end. Defaults to None, all axes.
+        keepdims: Whether reduced axes stay, with size 1; defaults to False.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the dtype of `x` (an array if `x` is one).
+        Tensor of the dtype of `x` without the reduced axes (an array if `x` is one).
 
-    Computed by REDUCE with {reduce_function.name}.
+    Raises:
+        InvalidArgument: If an axis is out of range, or the dtype of `x` is not supported.
+
+    Examples:
+        >>> ops.sum([[1, 2], [3, 4]], axis=0)
+        array([4, 6])
+
+    See also:
+        `mean`, `prod`, `cumsum`.
+
+    Computed by REDUCE (`ns-directml-dml_reduce_operator_desc`) with SUM.
     """
-    return eager(function)
+    return reduced(tensor_of("x", x), ReduceFunction.SUM, axis, keepdims)
 
 
-sum = _reduction("sum", ReduceFunction.SUM, "Return the sum along axes.")
-mean = _reduction("mean", ReduceFunction.AVERAGE, "Return the mean along axes.")
-prod = _reduction("prod", ReduceFunction.MULTIPLY, "Return the product along axes.")
-min = _reduction("min", ReduceFunction.MIN, "Return the smallest element along axes.")
-max = _reduction("max", ReduceFunction.MAX, "Return the largest element along axes.")
-logsumexp = _reduction(
-    "logsumexp", ReduceFunction.LOG_SUM_EXP, "Return the logarithm of the sum of the exponentials along axes."
-)
-norm = _reduction("norm", ReduceFunction.L2, "Return the square root of the sum of squares along axes.")
+@eager
+def mean(x: Operand, axis: Axes = None, keepdims: bool = False, *, device: Where = None) -> Array:
+    """Return the mean of elements along axes.
+
+    Without elements the result is NaN.
+
+    Args:
+        x: Tensor or array of float32 or float16, rank 0 to 8.
+        axis: Axis or axes to reduce; negative axes count from the end. Defaults to None, all axes.
+        keepdims: Whether reduced axes stay, with size 1; defaults to False.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the dtype of `x` without the reduced axes (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If an axis is out of range, or the dtype of `x` is not supported.
+
+    Examples:
+        >>> ops.mean([[1.0, 2.0], [3.0, 4.0]], axis=1)
+        array([1.5, 3.5], dtype=float32)
+
+    See also:
+        `var`, `std`, `sum`.
+
+    Computed by REDUCE (`ns-directml-dml_reduce_operator_desc`) with AVERAGE.
+    """
+    return reduced(tensor_of("x", x), ReduceFunction.AVERAGE, axis, keepdims)
+
+
+@eager
+def prod(x: Operand, axis: Axes = None, keepdims: bool = False, *, device: Where = None) -> Array:
+    """Return the product of elements along axes.
+
+    Integers are multiplied in their own dtype and wrap around on overflow. Without elements the result is 1.
+
+    Args:
+        x: Tensor or array of float32, float16, int32, int64, uint32 or uint64, rank 0 to 8.
+        axis: Axis or axes to reduce; negative axes count from the end. Defaults to None, all axes.
+        keepdims: Whether reduced axes stay, with size 1; defaults to False.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the dtype of `x` without the reduced axes (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If an axis is out of range, or the dtype of `x` is not supported.
+
+    Examples:
+        >>> ops.prod([[1, 2], [3, 4]], axis=0)
+        array([3, 8])
+
+    See also:
+        `sum`, `cumprod`.
+
+    Computed by REDUCE (`ns-directml-dml_reduce_operator_desc`) with MULTIPLY.
+    """
+    return reduced(tensor_of("x", x), ReduceFunction.MULTIPLY, axis, keepdims)
+
+
+@eager
+def min(x: Operand, axis: Axes = None, keepdims: bool = False, *, device: Where = None) -> Array:
+    """Return the smallest element along axes.
+
+    Args:
+        x: Tensor or array of float32, float16 or integers, rank 0 to 8.
+        axis: Axis or axes to reduce; negative axes count from the end. Defaults to None, all axes.
+        keepdims: Whether reduced axes stay, with size 1; defaults to False.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the dtype of `x` without the reduced axes (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If an axis is out of range, there are no elements, or the dtype of `x` is not supported.
+
+    Examples:
+        >>> ops.min([[1, 2], [3, 4]], axis=0)
+        array([1, 2])
+
+    See also:
+        `max`, `argmin`, `minimum`.
+
+    Computed by REDUCE (`ns-directml-dml_reduce_operator_desc`) with MIN.
+    """
+    return reduced(tensor_of("x", x), ReduceFunction.MIN, axis, keepdims)
+
+
+@eager
+def max(x: Operand, axis: Axes = None, keepdims: bool = False, *, device: Where = None) -> Array:
+    """Return the largest element along axes.
+
+    Args:
+        x: Tensor or array of float32, float16 or integers, rank 0 to 8.
+        axis: Axis or axes to reduce; negative axes count from the end. Defaults to None, all axes.
+        keepdims: Whether reduced axes stay, with size 1; defaults to False.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the dtype of `x` without the reduced axes (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If an axis is out of range, there are no elements, or the dtype of `x` is not supported.
+
+    Examples:
+        >>> ops.max([[1, 2], [3, 4]], axis=0)
+        array([3, 4])
+
+    See also:
+        `min`, `argmax`, `maximum`.
+
+    Computed by REDUCE (`ns-directml-dml_reduce_operator_desc`) with MAX.
+    """
+    return reduced(tensor_of("x", x), ReduceFunction.MAX, axis, keepdims)
+
+
+@eager
+def logsumexp(x: Operand, axis: Axes = None, keepdims: bool = False, *, device: Where = None) -> Array:
+    """Return the logarithm of the sum of the exponentials along axes.
+
+    Without elements the result is -inf.
+
+    Args:
+        x: Tensor or array of float32 or float16, rank 0 to 8.
+        axis: Axis or axes to reduce; negative axes count from the end. Defaults to None, all axes.
+        keepdims: Whether reduced axes stay, with size 1; defaults to False.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the dtype of `x` without the reduced axes (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If an axis is out of range, or the dtype of `x` is not supported.
+
+    Examples:
+        >>> ops.logsumexp([0.0, 0.0]).round(3)
+        np.float32(0.693)
+
+    See also:
+        `log_softmax`, `exp`, `sum`.
+
+    Computed by REDUCE (`ns-directml-dml_reduce_operator_desc`) with LOG_SUM_EXP.
+    """
+    return reduced(tensor_of("x", x), ReduceFunction.LOG_SUM_EXP, axis, keepdims)
+
+
+@eager
+def norm(x: Operand, axis: Axes = None, keepdims: bool = False, *, device: Where = None) -> Array:
+    """Return the Euclidean norm along axes: the square root of the sum of squares.
+
+    Without elements the result is 0.
+
+    Args:
+        x: Tensor or array of float32 or float16, rank 0 to 8.
+        axis: Axis or axes to reduce; negative axes count from the end. Defaults to None, all axes.
+        keepdims: Whether reduced axes stay, with size 1; defaults to False.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the dtype of `x` without the reduced axes (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If an axis is out of range, or the dtype of `x` is not supported.
+
+    Examples:
+        >>> ops.norm([[3.0, 4.0], [5.0, 12.0]], axis=1)
+        array([ 5., 13.], dtype=float32)
+
+    See also:
+        `sum`, `sqrt`.
+
+    Computed by REDUCE (`ns-directml-dml_reduce_operator_desc`) with L2.
+    """
+    return reduced(tensor_of("x", x), ReduceFunction.L2, axis, keepdims)
 
 
 def squared_distances(x: Tensor, axis: Axes, keepdims: bool) -> tuple[Tensor, int]:
@@ -119,24 +288,66 @@ def squared_distances(x: Tensor, axis: Axes, keepdims: bool) -> tuple[Tensor, in
 
 @eager
 def var(x: Operand, axis: Axes = None, keepdims: bool = False, correction: float = 0, *, device: Where = None) -> Array:
-    """Return the variance along axes: the mean of the squared distances from the mean.
+    """Return the variance along axes: the mean squared distance from the mean.
 
     Args:
-        x: Tensor or array of a floating-point dtype.
-        axis: Axis or axes to reduce; negative axes count from the end, None means all.
-        keepdims: Whether reduced axes stay, with size 1.
-        correction: Subtracted from the element count before dividing by it.
-        device: Device or adapter name that computes arrays.
+        x: Tensor or array of float32 or float16, rank 0 to 8.
+        axis: Axis or axes to reduce; negative axes count from the end. Defaults to None, all axes.
+        keepdims: Whether reduced axes stay, with size 1; defaults to False.
+        correction: Subtracted from the element count before dividing by it; defaults to 0, and 1 gives the sample
+            variance.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the dtype of `x` without the reduced axes (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If there are no more elements than ``correction``.
+        InvalidArgument: If `correction` is not below the element count, an axis is out of range, or `x` holds integers.
+
+    Examples:
+        >>> ops.var([1.0, 3.0])
+        array(1., dtype=float32)
+        >>> ops.var([1.0, 3.0], correction=1)
+        array(2., dtype=float32)
+
+    See also:
+        `std`, `mean`, `layer_norm`.
+
+    Computed by REDUCE (`ns-directml-dml_reduce_operator_desc`) with AVERAGE and SUM.
     """
     return _variance(tensor_of("x", x), axis, keepdims, correction)
 
 
 @eager
 def std(x: Operand, axis: Axes = None, keepdims: bool = False, correction: float = 0, *, device: Where = None) -> Array:
-    """Return the standard deviation along axes: the square root of ``var``."""
+    """Return the standard deviation along axes: the square root of `var`.
+
+    Args:
+        x: Tensor or array of float32 or float16, rank 0 to 8.
+        axis: Axis or axes to reduce; negative axes count from the end. Defaults to None, all axes.
+        keepdims: Whether reduced axes stay, with size 1; defaults to False.
+        correction: Subtracted from the element count before dividing by it; defaults to 0, and 1 gives the sample
+            variance.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the dtype of `x` without the reduced axes (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If `correction` is not below the element count, an axis is out of range, or `x` holds integers.
+
+    Examples:
+        >>> ops.std([1.0, 3.0])
+        array(1., dtype=float32)
+
+    See also:
+        `var`, `mean`.
+
+    Computed by REDUCE (`ns-directml-dml_reduce_operator_desc`) and ELEMENT_WISE_SQRT
+    (`ns-directml-dml_element_wise_sqrt_operator_desc`).
+    """
     return directml.element_wise_sqrt(_variance(tensor_of("x", x), axis, keepdims, correction))
 
 
@@ -162,7 +373,31 @@ def argmin(
     *,
     device: Where = None,
 ) -> Array:
-    """Return the index of the smallest element along an axis, the first of equal ones; None means all, flattened."""
+    """Return the index of the smallest element along an axis, the first of equal ones.
+
+    Args:
+        x: Tensor or array of float32, float16 or integers, rank 0 to 8.
+        axis: Axis to search; negative axes count from the end. Defaults to None: `x`, flattened.
+        keepdims: Whether reduced axes stay, with size 1; defaults to False.
+        dtype: Dtype of the indices: uint32, the default, uint64, int32 or int64.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of indices, of `dtype`, without the searched axis (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If an axis is out of range, there are no elements, or the dtype of `x` is not supported.
+
+    Examples:
+        >>> ops.argmin([[3, 1], [0, 2]], axis=1)
+        array([1, 0], dtype=uint32)
+
+    See also:
+        `argmax`, `min`, `argsort`.
+
+    Computed by ARGMIN (`ns-directml-dml_argmin_operator_desc`).
+    """
     return _place(directml.argmin, tensor_of("x", x), axis, keepdims, dtype)
 
 
@@ -175,7 +410,33 @@ def argmax(
     *,
     device: Where = None,
 ) -> Array:
-    """Return the index of the largest element along an axis, the first of equal ones; None means all, flattened."""
+    """Return the index of the largest element along an axis, the first of equal ones.
+
+    Args:
+        x: Tensor or array of float32, float16 or integers, rank 0 to 8.
+        axis: Axis to search; negative axes count from the end. Defaults to None: `x`, flattened.
+        keepdims: Whether reduced axes stay, with size 1; defaults to False.
+        dtype: Dtype of the indices: uint32, the default, uint64, int32 or int64.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of indices, of `dtype`, without the searched axis (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If an axis is out of range, there are no elements, or the dtype of `x` is not supported.
+
+    Examples:
+        >>> ops.argmax([[3, 1], [0, 2]], axis=1)
+        array([0, 1], dtype=uint32)
+        >>> ops.argmax([[3, 1], [0, 2]])
+        array(0, dtype=uint32)
+
+    See also:
+        `argmin`, `max`, `topk`.
+
+    Computed by ARGMAX (`ns-directml-dml_argmax_operator_desc`).
+    """
     return _place(directml.argmax, tensor_of("x", x), axis, keepdims, dtype)
 
 
@@ -199,13 +460,57 @@ def _place(function: Any, x: Tensor, axis: int | None, keepdims: bool, dtype: Ty
 
 @eager
 def cumsum(x: Operand, axis: int | None = None, *, device: Where = None) -> Array:
-    """Return the running sum along an axis; None means all elements, flattened."""
+    """Return the running sum along an axis.
+
+    Args:
+        x: Tensor or array of float32, float16, int32, int64, uint32 or uint64, rank 0 to 8.
+        axis: Axis to accumulate along; negative axes count from the end. Defaults to None: `x`, flattened.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the shape and dtype of `x`, flattened if `axis` is None (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If an axis is out of range, or the dtype of `x` is not supported.
+
+    Examples:
+        >>> ops.cumsum([1, 2, 3])
+        array([1, 3, 6])
+
+    See also:
+        `cumprod`, `sum`.
+
+    Computed by CUMULATIVE_SUMMATION (`ns-directml-dml_cumulative_summation_operator_desc`).
+    """
     return running(directml.cumulative_summation, tensor_of("x", x), axis)
 
 
 @eager
 def cumprod(x: Operand, axis: int | None = None, *, device: Where = None) -> Array:
-    """Return the running product along an axis; None means all elements, flattened."""
+    """Return the running product along an axis.
+
+    Args:
+        x: Tensor or array of float32, float16, int32, int64, uint32 or uint64, rank 0 to 8.
+        axis: Axis to accumulate along; negative axes count from the end. Defaults to None: `x`, flattened.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the shape and dtype of `x`, flattened if `axis` is None (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If an axis is out of range, or the dtype of `x` is not supported.
+
+    Examples:
+        >>> ops.cumprod([1, 2, 3])
+        array([1, 2, 6])
+
+    See also:
+        `cumsum`, `prod`.
+
+    Computed by CUMULATIVE_PRODUCT (`ns-directml-dml_cumulative_product_operator_desc`).
+    """
     return running(directml.cumulative_product, tensor_of("x", x), axis)
 
 
@@ -230,23 +535,92 @@ class TopK(NamedTuple):
 
 @eager
 def topk(x: Operand, k: int, axis: int = -1, largest: bool = True, *, device: Where = None) -> TopK:
-    """Return the k largest, or smallest, elements along an axis in order, and their indices.
+    """Return the `k` largest or smallest elements along an axis, in order, and their indices.
+
+    Args:
+        x: Tensor or array of float32, float16 or integers, rank 1 to 8.
+        k: Number of elements, from 1 to the size of the axis.
+        axis: Axis to search; negative axes count from the end. Defaults to the last axis.
+        largest: Whether to return the largest elements, in descending order; defaults to True.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        `TopK`: the elements, of the dtype of `x`, and their indices, uint32.
 
     Raises:
-        InvalidArgument: If k is not between 1 and the size of the axis.
+        InvalidArgument: If `k` is not between 1 and the size of the axis, or an axis is out of range.
+
+    Examples:
+        >>> values, indices = ops.topk([3.0, 1.0, 2.0], 2)
+        >>> values, indices
+        (array([3., 2.], dtype=float32), array([0, 2], dtype=uint32))
+
+    See also:
+        `sort`, `argsort`, `argmax`.
+
+    Computed by TOP_K1 (`ns-directml-dml_top_k1_operator_desc`).
     """
     return ordered(tensor_of("x", x), k, axis, largest)
 
 
 @eager
 def sort(x: Operand, axis: int = -1, descending: bool = False, *, device: Where = None) -> Array:
-    """Return the elements along an axis in order."""
+    """Return the elements along an axis in order.
+
+    Args:
+        x: Tensor or array of float32, float16 or integers, rank 1 to 8.
+        axis: Axis to sort; negative axes count from the end. Defaults to the last axis.
+        descending: Whether the largest element comes first; defaults to False.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the shape and dtype of `x` (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If an axis is out of range.
+
+    Examples:
+        >>> ops.sort([3, 1, 2])
+        array([1, 2, 3])
+        >>> ops.sort([3, 1, 2], descending=True)
+        array([3, 2, 1])
+
+    See also:
+        `argsort`, `topk`.
+
+    Computed by TOP_K1 (`ns-directml-dml_top_k1_operator_desc`).
+    """
     return ordered(tensor_of("x", x), None, axis, descending).values
 
 
 @eager
 def argsort(x: Operand, axis: int = -1, descending: bool = False, *, device: Where = None) -> Array:
-    """Return the indices that sort along an axis, uint32; equal elements keep their order."""
+    """Return the indices that sort `x` along an axis.
+
+    Args:
+        x: Tensor or array of float32, float16 or integers, rank 1 to 8.
+        axis: Axis to sort; negative axes count from the end. Defaults to the last axis.
+        descending: Whether the largest element comes first; defaults to False.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the shape of `x`, uint32 (an array if `x` is one). Equal elements keep their order.
+
+    Raises:
+        InvalidArgument: If an axis is out of range.
+
+    Examples:
+        >>> ops.argsort([3, 1, 2])
+        array([1, 2, 0], dtype=uint32)
+
+    See also:
+        `sort`, `topk`, `take_along_axis`.
+
+    Computed by TOP_K1 (`ns-directml-dml_top_k1_operator_desc`).
+    """
     return ordered(tensor_of("x", x), None, axis, descending).indices
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from dmlgpu import DataType, Device, DmlError, Tensor, ops
 from dmlgpu.catalog import catalog
-from dmlgpu.ops import conv, directml, elementwise, nn, recurrent, reductions, shape
+from dmlgpu.ops import conv, directml, elementwise, logic, nn, recurrent, reductions, shape, transcendental
 from tests.eager_functions import EXAMPLES, Example, floats
 from tests.reference.onnx_oracle import onnx_runtime
 from tests.unit.device_objects import raises
@@ -20,7 +20,7 @@ from tests.wrong_arguments import HUGE, Hostile
 
 ROOT = Path(__file__).parents[2]
 EXACT = 2e-5
-MODULES = (conv, elementwise, nn, recurrent, reductions, shape)
+MODULES = (conv, elementwise, logic, nn, recurrent, reductions, shape, transcendental)
 
 
 @pytest.fixture(scope="module")
