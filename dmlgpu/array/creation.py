@@ -26,18 +26,29 @@ __all__ = [
 
 @named
 def asarray(obj: Any, /, *, dtype: Dtype = None, device: Where = None, copy: bool | None = None) -> Tensor:
-    """Convert an object to an array.
+    """Convert an object to a Tensor.
 
     Args:
         obj: Tensor, number, nested lists of numbers, or array of NumPy or another library. Python integers become
             int64, floats float32.
-        dtype: Dtype; None means that of ``obj``.
-        device: Device or adapter name; None means that of a Tensor, else ``default_device()``.
-        copy: None copies if ``obj`` is no Tensor, or dtype or device change; True always copies, False never.
+        dtype: Dtype of the namespace or its name; defaults to None, that of `obj`.
+        device: Device or adapter name; defaults to None, that of a Tensor, else `dmlgpu.default_device()`.
+        copy: None, the default, copies if `obj` is not a Tensor, or dtype or device change; True always copies, False
+            never.
+
+    Returns:
+        Tensor of the shape of `obj`.
 
     Raises:
-        InvalidArgument: If there are no real numbers, the dtype cannot hold them, or a forbidden copy is needed.
+        InvalidArgument: If `obj` does not hold real numbers, the dtype cannot hold them, or a forbidden copy is needed.
         NotSupported: If the dtype is float64 or complex, which adapters cannot compute.
+
+    Examples:
+        >>> xp.asarray([1, 2]).type_name
+        'INT64'
+
+    See also:
+        `dmlgpu.Tensor`, `from_dlpack`.
     """
     requested, copy = None if dtype is None else as_type(dtype), optional("copy", copy)
     if isinstance(obj, Tensor):
@@ -79,11 +90,28 @@ def _on_host(obj: Any) -> np.ndarray[Any, Any]:
 
 @named
 def from_dlpack(x: Any, /, *, device: Where = None, copy: bool | None = None) -> Tensor:
-    """Convert an object that supports DLPack to an array, through the host; a Tensor is returned as it is.
+    """Convert an object that supports DLPack to a Tensor.
+
+    Elements pass through the host.
+
+    Args:
+        x: Tensor, or object with `__dlpack__`.
+        device: Device or adapter name; defaults to None, that of `x`.
+        copy: None, the default, copies if `x` is not a Tensor on the device; True always copies, False never.
+
+    Returns:
+        Tensor of the shape and dtype of `x`; `x` itself if it is a Tensor.
 
     Raises:
         InvalidArgument: If `x` does not support DLPack, or a forbidden copy is needed.
         NotSupported: If adapters cannot compute the dtype.
+
+    Examples:
+        >>> xp.from_dlpack(np.array([1.0, 2.0], np.float32)).tolist()
+        [1.0, 2.0]
+
+    See also:
+        `asarray`.
     """
     copy = optional("copy", copy)
     if isinstance(x, Tensor):
@@ -117,34 +145,105 @@ def _filled(shape: Any, value: int, dtype: Dtype, device: Where) -> Tensor:
 
 @named
 def zeros(shape: int | tuple[int, ...], *, dtype: Dtype = None, device: Where = None) -> Tensor:
-    """Return an array of zeros, float32 by default.
+    """Return a tensor of zeros.
+
+    Args:
+        shape: Size of each axis; an integer for one axis.
+        dtype: Dtype of the namespace or its name; defaults to None, float32.
+        device: Device or adapter name; defaults to None, `dmlgpu.default_device()`.
+
+    Returns:
+        Tensor of that shape and dtype.
 
     Raises:
-        InvalidArgument: If no tensor has such a shape, or ``dtype`` is not a dtype.
+        InvalidArgument: If no tensor has such a shape, or `dtype` is not a dtype.
         NotSupported: If adapters cannot compute the dtype.
+
+    Examples:
+        >>> xp.zeros(3).tolist()
+        [0.0, 0.0, 0.0]
+
+    See also:
+        `zeros_like`, `full`.
     """
     return _filled(shape, 0, dtype, device)
 
 
 @named
 def ones(shape: int | tuple[int, ...], *, dtype: Dtype = None, device: Where = None) -> Tensor:
-    """Return an array of ones, float32 by default; see ``zeros``."""
+    """Return a tensor of ones.
+
+    Args:
+        shape: Size of each axis; an integer for one axis.
+        dtype: Dtype of the namespace or its name; defaults to None, float32.
+        device: Device or adapter name; defaults to None, `dmlgpu.default_device()`.
+
+    Returns:
+        Tensor of that shape and dtype.
+
+    Raises:
+        InvalidArgument: If no tensor has such a shape, or `dtype` is not a dtype.
+        NotSupported: If adapters cannot compute the dtype.
+
+    Examples:
+        >>> xp.ones(3).tolist()
+        [1.0, 1.0, 1.0]
+
+    See also:
+        `ones_like`, `full`.
+    """
     return _filled(shape, 1, dtype, device)
 
 
 @named
 def empty(shape: int | tuple[int, ...], *, dtype: Dtype = None, device: Where = None) -> Tensor:
-    """Return an array of unspecified values, which are zeros; see ``zeros``."""
+    """Return a tensor of unspecified values, which are zeros.
+
+    Args:
+        shape: Size of each axis; an integer for one axis.
+        dtype: Dtype of the namespace or its name; defaults to None, float32.
+        device: Device or adapter name; defaults to None, `dmlgpu.default_device()`.
+
+    Returns:
+        Tensor of that shape and dtype.
+
+    Raises:
+        InvalidArgument: If no tensor has such a shape, or `dtype` is not a dtype.
+        NotSupported: If adapters cannot compute the dtype.
+
+    Examples:
+        >>> xp.empty((2, 3)).shape
+        (2, 3)
+
+    See also:
+        `empty_like`, `full`.
+    """
     return zeros(shape, dtype=dtype, device=device)
 
 
 @named
 def full(shape: int | tuple[int, ...], fill_value: float, *, dtype: Dtype = None, device: Where = None) -> Tensor:
-    """Return an array filled with one number, of the number's dtype by default.
+    """Return a tensor filled with one number.
+
+    Args:
+        shape: Size of each axis; an integer for one axis.
+        fill_value: The number, or a Tensor of one element.
+        dtype: Dtype of the namespace or its name; defaults to None, bool, int64 or float32, by the number.
+        device: Device or adapter name; defaults to None, `dmlgpu.default_device()`.
+
+    Returns:
+        Tensor of that shape and dtype.
 
     Raises:
         InvalidArgument: If no tensor has such a shape, or the dtype cannot hold the number.
         NotSupported: If adapters cannot compute the dtype.
+
+    Examples:
+        >>> xp.full(3, 7).tolist()
+        [7, 7, 7]
+
+    See also:
+        `full_like`, `zeros`, `ones`.
     """
     sizes, target = _shape(shape), as_device(caller(), device)
     if isinstance(fill_value, Tensor) and fill_value.size == 1:
@@ -169,25 +268,106 @@ def _like(x: Any, value: Any, dtype: Dtype, device: Where) -> tuple[tuple[int, .
 
 @named
 def zeros_like(x: Tensor, /, *, dtype: Dtype = None, device: Where = None) -> Tensor:
-    """Return zeros of the shape, dtype and device of an array, unless others are requested; see ``zeros``."""
+    """Return a tensor of zeros with the shape of another.
+
+    Args:
+        x: Tensor.
+        dtype: Dtype of the namespace or its name; defaults to None, that of `x`.
+        device: Device or adapter name; defaults to None, that of `x`.
+
+    Returns:
+        Tensor of the shape of `x`.
+
+    Raises:
+        InvalidArgument: If `x` is not a Tensor, or `dtype` not a dtype.
+        NotSupported: If adapters cannot compute the dtype.
+
+    Examples:
+        >>> xp.zeros_like(xp.asarray([1, 2])).tolist()
+        [0, 0]
+
+    See also:
+        `zeros`.
+    """
     return _filled(*_like(x, 0, dtype, device))
 
 
 @named
 def ones_like(x: Tensor, /, *, dtype: Dtype = None, device: Where = None) -> Tensor:
-    """Return ones of the shape, dtype and device of an array, unless others are requested; see ``ones``."""
+    """Return a tensor of ones with the shape of another.
+
+    Args:
+        x: Tensor.
+        dtype: Dtype of the namespace or its name; defaults to None, that of `x`.
+        device: Device or adapter name; defaults to None, that of `x`.
+
+    Returns:
+        Tensor of the shape of `x`.
+
+    Raises:
+        InvalidArgument: If `x` is not a Tensor, or `dtype` not a dtype.
+        NotSupported: If adapters cannot compute the dtype.
+
+    Examples:
+        >>> xp.ones_like(xp.asarray([1, 2])).tolist()
+        [1, 1]
+
+    See also:
+        `ones`.
+    """
     return _filled(*_like(x, 1, dtype, device))
 
 
 @named
 def empty_like(x: Tensor, /, *, dtype: Dtype = None, device: Where = None) -> Tensor:
-    """Return zeros of the shape, dtype and device of an array, unless others are requested; see ``empty``."""
+    """Return a tensor of unspecified values, which are zeros, with the shape of another.
+
+    Args:
+        x: Tensor.
+        dtype: Dtype of the namespace or its name; defaults to None, that of `x`.
+        device: Device or adapter name; defaults to None, that of `x`.
+
+    Returns:
+        Tensor of the shape of `x`.
+
+    Raises:
+        InvalidArgument: If `x` is not a Tensor, or `dtype` not a dtype.
+        NotSupported: If adapters cannot compute the dtype.
+
+    Examples:
+        >>> xp.empty_like(xp.asarray([1, 2])).shape
+        (2,)
+
+    See also:
+        `empty`.
+    """
     return _filled(*_like(x, 0, dtype, device))
 
 
 @named
 def full_like(x: Tensor, /, fill_value: float, *, dtype: Dtype = None, device: Where = None) -> Tensor:
-    """Return one number in the shape, dtype and device of an array, unless others are requested; see ``full``."""
+    """Return a tensor filled with one number, with the shape of another.
+
+    Args:
+        x: Tensor.
+        fill_value: The number.
+        dtype: Dtype of the namespace or its name; defaults to None, that of `x`.
+        device: Device or adapter name; defaults to None, that of `x`.
+
+    Returns:
+        Tensor of the shape of `x`.
+
+    Raises:
+        InvalidArgument: If `x` is not a Tensor, or the dtype cannot hold the number.
+        NotSupported: If adapters cannot compute the dtype.
+
+    Examples:
+        >>> xp.full_like(xp.asarray([1, 2]), 7).tolist()
+        [7, 7]
+
+    See also:
+        `full`.
+    """
     shape, value, dtype, device = _like(x, fill_value, dtype, device)
     return full(shape, value, dtype=dtype, device=device)
 
@@ -221,11 +401,30 @@ def _real(name: str, value: Any) -> float:
 def arange(
     start: float, /, stop: float | None = None, step: float = 1, *, dtype: Dtype = None, device: Where = None
 ) -> Tensor:
-    """Return evenly spaced numbers from ``start`` up to ``stop``, which is excluded.
+    """Return evenly spaced numbers from `start` up to `stop`, which is excluded.
+
+    Args:
+        start: First number; the end, from 0 on, if `stop` is None.
+        stop: End, excluded; defaults to None.
+        step: Distance between numbers, negative to count down; defaults to 1.
+        dtype: Dtype of the namespace or its name; defaults to None, int64 if all are integers, else float32.
+        device: Device or adapter name; defaults to None, `dmlgpu.default_device()`.
+
+    Returns:
+        Tensor of rank 1.
 
     Raises:
         InvalidArgument: If the step is 0, there are too many elements, or the dtype cannot hold them.
         NotSupported: If adapters cannot compute the dtype.
+
+    Examples:
+        >>> xp.arange(3).tolist()
+        [0, 1, 2]
+        >>> xp.arange(1, 0, -0.5).tolist()
+        [1.0, 0.5]
+
+    See also:
+        `linspace`, `dmlgpu.ops.directml.fill_value_sequence`.
     """
     first, last = (0.0, start) if stop is None else (start, stop)
     begin, end, delta = _real("start", first), _real("stop", last), _real("step", step)
@@ -254,11 +453,29 @@ def arange(
 def linspace(
     start: float, stop: float, /, num: int, *, dtype: Dtype = None, device: Where = None, endpoint: bool = True
 ) -> Tensor:
-    """Return ``num`` evenly spaced numbers from ``start`` to ``stop``, which is included if ``endpoint``.
+    """Return evenly spaced numbers from `start` to `stop`.
+
+    Args:
+        start: First number.
+        stop: Last number.
+        num: Number of elements.
+        dtype: Dtype of the namespace or its name; defaults to None, float32.
+        device: Device or adapter name; defaults to None, `dmlgpu.default_device()`.
+        endpoint: Whether `stop` is included; defaults to True.
+
+    Returns:
+        Tensor of rank 1.
 
     Raises:
-        InvalidArgument: If ``start`` or ``stop`` is not finite, or the dtype is not numeric.
+        InvalidArgument: If `start` or `stop` is not finite, `num` is negative, or the dtype is not numeric.
         NotSupported: If adapters cannot compute the dtype.
+
+    Examples:
+        >>> xp.linspace(0.0, 1.0, 3).tolist()
+        [0.0, 0.5, 1.0]
+
+    See also:
+        `arange`.
     """
     begin, end = float(_real("start", start)), float(_real("stop", stop))
     count = argument(caller(), "num", integer, num)
@@ -277,11 +494,28 @@ def linspace(
 
 @named
 def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Dtype = None, device: Where = None) -> Tensor:
-    """Return a matrix with ones on a diagonal, k above the main one.
+    """Return a matrix with ones on a diagonal and zeros elsewhere.
+
+    Args:
+        n_rows: Number of rows.
+        n_cols: Number of columns; defaults to None, `n_rows`.
+        k: Number of the diagonal, above the main one; defaults to 0.
+        dtype: Dtype of the namespace or its name; defaults to None, float32.
+        device: Device or adapter name; defaults to None, `dmlgpu.default_device()`.
+
+    Returns:
+        Tensor {n_rows, n_cols}.
 
     Raises:
-        InvalidArgument: If no matrix has such a shape, or ``dtype`` is not a dtype.
+        InvalidArgument: If no matrix has such a shape, or `dtype` is not a dtype.
         NotSupported: If adapters cannot compute the dtype.
+
+    Examples:
+        >>> xp.eye(2).tolist()
+        [[1.0, 0.0], [0.0, 1.0]]
+
+    See also:
+        `tril`, `triu`.
     """
     rows, columns = _shape((n_rows, n_rows if n_cols is None else n_cols))
     kind = as_type("float32" if dtype is None else dtype)
@@ -315,34 +549,72 @@ def _triangle(x: Any, k: Any, lower: bool) -> Tensor:
 
 @named
 def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
-    """Return matrices with zeros above a diagonal, k above the main one.
+    """Return matrices with zeros above a diagonal.
+
+    Args:
+        x: Tensor {..., M, N}.
+        k: Number of the diagonal, above the main one; defaults to 0.
+
+    Returns:
+        Tensor of the shape and dtype of `x`.
 
     Raises:
-        InvalidArgument: If `x` has fewer than 2 dimensions, or ``k`` is not an integer.
+        InvalidArgument: If `x` has fewer than 2 axes, or `k` is not an integer.
+
+    Examples:
+        >>> xp.tril(xp.ones((2, 2))).tolist()
+        [[1.0, 0.0], [1.0, 1.0]]
+
+    See also:
+        `eye`, `triu`.
     """
     return _triangle(x, k, True)
 
 
 @named
 def triu(x: Tensor, /, *, k: int = 0) -> Tensor:
-    """Return matrices with zeros below a diagonal, k above the main one.
+    """Return matrices with zeros below a diagonal.
+
+    Args:
+        x: Tensor {..., M, N}.
+        k: Number of the diagonal, above the main one; defaults to 0.
+
+    Returns:
+        Tensor of the shape and dtype of `x`.
 
     Raises:
-        InvalidArgument: If `x` has fewer than 2 dimensions, or ``k`` is not an integer.
+        InvalidArgument: If `x` has fewer than 2 axes, or `k` is not an integer.
+
+    Examples:
+        >>> xp.triu(xp.ones((2, 2))).tolist()
+        [[1.0, 1.0], [0.0, 1.0]]
+
+    See also:
+        `eye`, `tril`.
     """
     return _triangle(x, k, False)
 
 
 @named
 def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
-    """Return the coordinates of a grid, views of one array per dimension.
+    """Return the coordinates of a grid.
 
     Args:
-        arrays: Coordinates along each dimension, of one dtype.
-        indexing: ``"xy"`` exchanges the first two dimensions, ``"ij"`` does not.
+        arrays: Coordinates along each axis: Tensors of rank 0 or 1 and of one dtype.
+        indexing: `"xy"`, the default, exchanges the first two axes; `"ij"` does not.
+
+    Returns:
+        List of views of the shape of the grid, one per tensor.
 
     Raises:
-        InvalidArgument: If arrays have several dimensions or different dtypes, or ``indexing`` is another word.
+        InvalidArgument: If tensors have several axes or different dtypes, or `indexing` is another word.
+
+    Examples:
+        >>> [x.tolist() for x in xp.meshgrid(xp.arange(2), xp.arange(2))]
+        [[[0, 1], [0, 1]], [[0, 0], [1, 1]]]
+
+    See also:
+        `broadcast_arrays`.
     """
     indexing = word("indexing", indexing, ("xy", "ij"))
     axes = [tensor(f"arrays[{number}]", array) for number, array in enumerate(arrays)]

@@ -191,22 +191,71 @@ def _extreme(function: Callable[[Any, Any], Any], x1: Tensor, x2: Tensor) -> Ten
 
 @named
 def maximum(x1: Number, x2: Number, /) -> Tensor:
-    """Return the larger of each pair of elements, NaN if either is NaN."""
+    """Return the larger of each pair of elements, NaN if either is NaN.
+
+    Args:
+        x1, x2: Tensors of numeric dtypes, promoted to a common one, whose shapes broadcast; one may be a number.
+
+    Returns:
+        Tensor of the broadcast shape and the common dtype.
+
+    Raises:
+        InvalidArgument: If a dtype is of another kind, there is no common dtype, or the shapes do not broadcast.
+
+    Examples:
+        >>> xp.maximum(xp.asarray([1, 5]), 3).tolist()
+        [3, 5]
+
+    See also:
+        `dmlgpu.ops.maximum`, `clip`.
+    """
     return _extreme(ops.maximum, *both(x1, x2, NUMERIC))
 
 
 @named
 def minimum(x1: Number, x2: Number, /) -> Tensor:
-    """Return the smaller of each pair of elements, NaN if either is NaN."""
+    """Return the smaller of each pair of elements, NaN if either is NaN.
+
+    Args:
+        x1, x2: Tensors of numeric dtypes, promoted to a common one, whose shapes broadcast; one may be a number.
+
+    Returns:
+        Tensor of the broadcast shape and the common dtype.
+
+    Raises:
+        InvalidArgument: If a dtype is of another kind, there is no common dtype, or the shapes do not broadcast.
+
+    Examples:
+        >>> xp.minimum(xp.asarray([1, 5]), 3).tolist()
+        [1, 3]
+
+    See also:
+        `dmlgpu.ops.minimum`, `clip`.
+    """
     return _extreme(ops.minimum, *both(x1, x2, NUMERIC))
 
 
 @named
 def clip(x: Tensor, /, min: Number | None = None, max: Number | None = None) -> Tensor:
-    """Return each element limited to the range from ``min`` to ``max``; None means no bound.
+    """Return each element limited to the range from `min` to `max`.
+
+    Args:
+        x: Tensor of a numeric dtype.
+        min: Lower bound: number or Tensor that broadcasts; defaults to None, no bound.
+        max: Upper bound, likewise.
+
+    Returns:
+        Tensor of the dtype of `x`.
 
     Raises:
-        InvalidArgument: If bounds are of another kind of dtype, or their shapes do not broadcast.
+        InvalidArgument: If a bound has another kind of dtype, or the shapes do not broadcast.
+
+    Examples:
+        >>> xp.clip(xp.asarray([1, 5, 9]), 2, 6).tolist()
+        [2, 5, 6]
+
+    See also:
+        `maximum`, `minimum`.
     """
     x = tensor("x", x, NUMERIC)
     result = x
@@ -224,7 +273,24 @@ def clip(x: Tensor, /, min: Number | None = None, max: Number | None = None) -> 
 
 @named
 def logaddexp(x1: Number, x2: Number, /) -> Tensor:
-    """Return the logarithm of the sum of the exponentials of each pair of elements."""
+    """Return the logarithm of the sum of the exponentials of each pair of elements.
+
+    Args:
+        x1, x2: Tensors of floating-point dtypes, promoted to a common one, whose shapes broadcast; one may be a number.
+
+    Returns:
+        Tensor of the broadcast shape and the common dtype.
+
+    Raises:
+        InvalidArgument: If a dtype is of another kind, there is no common dtype, or the shapes do not broadcast.
+
+    Examples:
+        >>> xp.logaddexp(xp.asarray([-float('inf')]), 0.0).tolist()
+        [0.0]
+
+    See also:
+        `dmlgpu.ops.logsumexp`.
+    """
     first, second = both(x1, x2, FLOATING)
     distance = ops.where(first == second, scalar(0.0, first), builtins.abs(first - second))
     result: Tensor = maximum(first, second) + _log1p(ops.exp(-distance))
@@ -233,7 +299,23 @@ def logaddexp(x1: Number, x2: Number, /) -> Tensor:
 
 @named
 def hypot(x1: Number, x2: Number, /) -> Tensor:
-    """Return the length of the hypotenuse of each pair of legs, without overflow on the way."""
+    """Return the length of the hypotenuse of each pair of legs.
+
+    Squares do not overflow.
+
+    Args:
+        x1, x2: Tensors of floating-point dtypes, promoted to a common one, whose shapes broadcast; one may be a number.
+
+    Returns:
+        Tensor of the broadcast shape and the common dtype.
+
+    Raises:
+        InvalidArgument: If a dtype is of another kind, there is no common dtype, or the shapes do not broadcast.
+
+    Examples:
+        >>> xp.hypot(xp.asarray([3.0]), 4.0).tolist()
+        [5.0]
+    """
     first, second = (builtins.abs(leg) for leg in both(x1, x2, FLOATING))
     longer, shorter = maximum(first, second), minimum(first, second)
     ratio = ops.where(longer == 0.0, longer, shorter / longer)
@@ -244,7 +326,24 @@ def hypot(x1: Number, x2: Number, /) -> Tensor:
 
 @named
 def copysign(x1: Number, x2: Number, /) -> Tensor:
-    """Return the magnitude of `x1` with the sign of `x2` for each pair of elements."""
+    """Return the magnitude of `x1` with the sign of `x2` for each pair of elements.
+
+    Args:
+        x1, x2: Tensors of floating-point dtypes, promoted to a common one, whose shapes broadcast; one may be a number.
+
+    Returns:
+        Tensor of the broadcast shape and the common dtype.
+
+    Raises:
+        InvalidArgument: If a dtype is of another kind, there is no common dtype, or the shapes do not broadcast.
+
+    Examples:
+        >>> xp.copysign(xp.asarray([3.0]), -0.0).tolist()
+        [-3.0]
+
+    See also:
+        `signbit`.
+    """
     first, second = both(x1, x2, FLOATING)
     return _signed_as(first, second)
 
@@ -258,7 +357,21 @@ def _signed_as(magnitude: Tensor, sign: Tensor) -> Tensor:
 
 @named
 def nextafter(x1: Number, x2: Number, /) -> Tensor:
-    """Return the floating-point number next to `x1` towards `x2` for each pair of elements."""
+    """Return the floating-point number next to `x1` towards `x2` for each pair of elements.
+
+    Args:
+        x1, x2: Tensors of floating-point dtypes, promoted to a common one, whose shapes broadcast; one may be a number.
+
+    Returns:
+        Tensor of the broadcast shape and the common dtype.
+
+    Raises:
+        InvalidArgument: If a dtype is of another kind, there is no common dtype, or the shapes do not broadcast.
+
+    Examples:
+        >>> xp.nextafter(xp.asarray([0.0]), 1.0).tolist()[0] > 0
+        True
+    """
     first, second = both(x1, x2, FLOATING)
     bits = _bits(first)
     is_away = (second > first) == (first > 0.0)

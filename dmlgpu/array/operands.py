@@ -210,7 +210,7 @@ def unary(
         result: Tensor = function(operand)
         return result
 
-    return _documented(call, name, summary or _first_line(function), f"x: Tensor of a dtype of kind {kinds}.")
+    return _documented(call, name, summary or _first_line(function), f"x: Tensor of {kinds} dtype.", "shape of `x`")
 
 
 def binary(name: str, function: Callable[[Any, Any], Any], kinds: str = NUMERIC, summary: str = "") -> StandardBinary:
@@ -220,15 +220,15 @@ def binary(name: str, function: Callable[[Any, Any], Any], kinds: str = NUMERIC,
         result: Tensor = function(*pair(x1, x2, kinds))
         return result
 
-    operands = f"x1, x2: Tensors of dtypes of kind {kinds}, promoted to a common one; one of them may be a number."
-    return _documented(call, name, summary or _first_line(function), operands)
+    operands = f"x1, x2: Tensors of {kinds} dtype, promoted to a common one; one of them may be a number."
+    return _documented(call, name, summary or _first_line(function), operands, "shape to which `x1` and `x2` broadcast")
 
 
 def _first_line(function: Any) -> str:
     return str(function.__doc__).partition("\n")[0]
 
 
-def _documented(call: Any, name: str, summary: str, operands: str) -> Any:
+def _documented(call: Any, name: str, summary: str, operands: str, shape: str) -> Any:
     call.__name__ = call.__qualname__ = name
     call.__module__ = "dmlgpu.array"
     call.__doc__ = f"""{summary}
@@ -236,7 +236,10 @@ def _documented(call: Any, name: str, summary: str, operands: str) -> Any:
     Args:
         {operands}
 
+    Returns:
+        Tensor of the {shape}.
+
     Raises:
-        InvalidArgument: If a dtype is of another kind, or operands do not fit together.
+        InvalidArgument: If an operand is not a Tensor, a dtype is of another kind, or operands do not fit together.
     """
     return named(call)

@@ -74,15 +74,49 @@ def _extreme(x: Any, function: ReduceFunction, axis: Axes, keepdims: Any) -> Ten
 def max(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Return the largest element along axes, NaN if there is one.
 
+    Args:
+        x: Tensor of a numeric dtype.
+        axis: Axis or axes to reduce; defaults to None, all.
+        keepdims: Whether reduced axes stay, with size 1; defaults to False.
+
+    Returns:
+        Tensor of the dtype of `x` without the reduced axes.
+
     Raises:
-        InvalidArgument: If the dtype is not numeric, there is no element, or an axis is out of range.
+        InvalidArgument: If the dtype is not numeric, there are no elements, or an axis is out of range.
+
+    Examples:
+        >>> xp.max(xp.asarray([[1, 2], [3, 4]]), axis=0).tolist()
+        [3, 4]
+
+    See also:
+        `dmlgpu.ops.max`.
     """
     return _extreme(x, ReduceFunction.MAX, axis, keepdims)
 
 
 @named
 def min(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return the smallest element along axes, NaN if there is one; see ``max``."""
+    """Return the smallest element along axes, NaN if there is one.
+
+    Args:
+        x: Tensor of a numeric dtype.
+        axis: Axis or axes to reduce; defaults to None, all.
+        keepdims: Whether reduced axes stay, with size 1; defaults to False.
+
+    Returns:
+        Tensor of the dtype of `x` without the reduced axes.
+
+    Raises:
+        InvalidArgument: If the dtype is not numeric, there are no elements, or an axis is out of range.
+
+    Examples:
+        >>> xp.min(xp.asarray([[1, 2], [3, 4]]), axis=0).tolist()
+        [1, 2]
+
+    See also:
+        `dmlgpu.ops.min`.
+    """
     return _extreme(x, ReduceFunction.MIN, axis, keepdims)
 
 
@@ -98,46 +132,132 @@ def _summable(x: Any, dtype: Dtype, kind: str = NUMERIC) -> Tensor:
 
 @named
 def sum(x: Tensor, /, *, axis: Axes = None, dtype: Dtype = None, keepdims: bool = False) -> Tensor:
-    """Return the sum along axes, of integers as int64 or uint64 by default.
+    """Return the sum of elements along axes.
+
+    Args:
+        x: Tensor of bool or a numeric dtype.
+        axis: Axis or axes to reduce; defaults to None, all.
+        dtype: Dtype of the result; defaults to None, int64 or uint64 for integers, that of `x` for floats.
+        keepdims: Whether reduced axes stay, with size 1; defaults to False.
+
+    Returns:
+        Tensor without the reduced axes.
 
     Raises:
-        InvalidArgument: If an axis is out of range, or ``dtype`` is not numeric.
+        InvalidArgument: If an axis is out of range, or a dtype is not numeric.
         NotSupported: If adapters cannot compute the dtype.
+
+    Examples:
+        >>> xp.sum(xp.asarray([[1, 2], [3, 4]]), axis=0).tolist()
+        [4, 6]
+
+    See also:
+        `dmlgpu.ops.sum`, `cumulative_sum`.
     """
     return reduced(_summable(x, dtype, f"boolean or {NUMERIC}"), ReduceFunction.SUM, axis, keepdims)
 
 
 @named
 def prod(x: Tensor, /, *, axis: Axes = None, dtype: Dtype = None, keepdims: bool = False) -> Tensor:
-    """Return the product along axes, of integers as int64 or uint64 by default; see ``sum``."""
+    """Return the product of elements along axes.
+
+    Args:
+        x: Tensor of a numeric dtype.
+        axis: Axis or axes to reduce; defaults to None, all.
+        dtype: Dtype of the result; defaults to None, int64 or uint64 for integers, that of `x` for floats.
+        keepdims: Whether reduced axes stay, with size 1; defaults to False.
+
+    Returns:
+        Tensor without the reduced axes.
+
+    Raises:
+        InvalidArgument: If an axis is out of range, or a dtype is not numeric.
+        NotSupported: If adapters cannot compute the dtype.
+
+    Examples:
+        >>> xp.prod(xp.asarray([[1, 2], [3, 4]]), axis=0).tolist()
+        [3, 8]
+
+    See also:
+        `dmlgpu.ops.prod`, `cumulative_prod`.
+    """
     return reduced(_summable(x, dtype), ReduceFunction.MULTIPLY, axis, keepdims)
 
 
 @named
 def mean(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return the mean of floating-point elements along axes; NaN if there are none.
+    """Return the mean of elements along axes.
+
+    Args:
+        x: Tensor of a floating-point dtype.
+        axis: Axis or axes to reduce; defaults to None, all.
+        keepdims: Whether reduced axes stay, with size 1; defaults to False.
+
+    Returns:
+        Tensor of the dtype of `x` without the reduced axes; NaN if there are no elements.
 
     Raises:
-        InvalidArgument: If the dtype is not floating point, or an axis is out of range.
+        InvalidArgument: If the dtype is not floating-point, or an axis is out of range.
+
+    Examples:
+        >>> xp.mean(xp.asarray([1.0, 3.0])).tolist()
+        2.0
+
+    See also:
+        `dmlgpu.ops.mean`.
     """
     return reduced(tensor("x", x, FLOATING), ReduceFunction.AVERAGE, axis, keepdims)
 
 
 @named
 def var(x: Tensor, /, *, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
-    """Return the variance along axes: squared distances from the mean, divided by the count less ``correction``.
+    """Return the variance along axes: the mean squared distance from the mean.
 
-    The result is NaN if the divisor is not above 0.
+    Args:
+        x: Tensor of a floating-point dtype.
+        axis: Axis or axes to reduce; defaults to None, all.
+        correction: Subtracted from the element count before dividing by it; defaults to 0.
+        keepdims: Whether reduced axes stay, with size 1; defaults to False.
+
+    Returns:
+        Tensor of the dtype of `x` without the reduced axes; NaN if the divisor is not above 0.
 
     Raises:
-        InvalidArgument: If the dtype is not floating point, or an axis is out of range.
+        InvalidArgument: If the dtype is not floating-point, or an axis is out of range.
+
+    Examples:
+        >>> xp.var(xp.asarray([1.0, 3.0])).tolist()
+        1.0
+
+    See also:
+        `std`, `dmlgpu.ops.var`.
     """
     return _variance(x, axis, correction, keepdims)
 
 
 @named
 def std(x: Tensor, /, *, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
-    """Return the standard deviation along axes: the square root of ``var``."""
+    """Return the standard deviation along axes: the square root of `var`.
+
+    Args:
+        x: Tensor of a floating-point dtype.
+        axis: Axis or axes to reduce; defaults to None, all.
+        correction: Subtracted from the element count before dividing by it; defaults to 0.
+        keepdims: Whether reduced axes stay, with size 1; defaults to False.
+
+    Returns:
+        Tensor of the dtype of `x` without the reduced axes; NaN if the divisor is not above 0.
+
+    Raises:
+        InvalidArgument: If the dtype is not floating-point, or an axis is out of range.
+
+    Examples:
+        >>> xp.std(xp.asarray([1.0, 3.0])).tolist()
+        1.0
+
+    See also:
+        `var`, `dmlgpu.ops.std`.
+    """
     result: Tensor = ops.sqrt(_variance(x, axis, correction, keepdims))
     return result
 
@@ -163,11 +283,27 @@ def _running(function: Callable[..., Any], x: Tensor, axis: int | None, include_
 def cumulative_sum(
     x: Tensor, /, *, axis: int | None = None, dtype: Dtype = None, include_initial: bool = False
 ) -> Tensor:
-    """Return the running sum along an axis, after a 0 if ``include_initial``, in the dtype of ``sum``.
+    """Return the running sum along an axis.
+
+    Args:
+        x: Tensor of a numeric dtype.
+        axis: Axis to accumulate along; may be omitted for rank 1.
+        dtype: Dtype of the result; defaults to None, int64 or uint64 for integers, that of `x` for floats.
+        include_initial: Whether a 0 comes first; defaults to False.
+
+    Returns:
+        Tensor of the shape of `x`, one longer along `axis` if `include_initial`.
 
     Raises:
-        InvalidArgument: If the dtype is not numeric, or an axis is out of range, or None for several axes.
+        InvalidArgument: If a dtype is not numeric, or the axis is out of range, or omitted for several axes.
         NotSupported: If adapters cannot compute the dtype.
+
+    Examples:
+        >>> xp.cumulative_sum(xp.asarray([1, 2, 3])).tolist()
+        [1, 3, 6]
+
+    See also:
+        `sum`, `dmlgpu.ops.cumsum`.
     """
     return _running(ops.directml.cumulative_summation, _summable(x, dtype), axis, include_initial, 0)
 
@@ -176,7 +312,28 @@ def cumulative_sum(
 def cumulative_prod(
     x: Tensor, /, *, axis: int | None = None, dtype: Dtype = None, include_initial: bool = False
 ) -> Tensor:
-    """Return the running product along an axis, after a 1 if ``include_initial``; see ``cumulative_sum``."""
+    """Return the running product along an axis.
+
+    Args:
+        x: Tensor of a numeric dtype.
+        axis: Axis to accumulate along; may be omitted for rank 1.
+        dtype: Dtype of the result; defaults to None, int64 or uint64 for integers, that of `x` for floats.
+        include_initial: Whether a 1 comes first; defaults to False.
+
+    Returns:
+        Tensor of the shape of `x`, one longer along `axis` if `include_initial`.
+
+    Raises:
+        InvalidArgument: If a dtype is not numeric, or the axis is out of range, or omitted for several axes.
+        NotSupported: If adapters cannot compute the dtype.
+
+    Examples:
+        >>> xp.cumulative_prod(xp.asarray([1, 2, 3])).tolist()
+        [1, 2, 6]
+
+    See also:
+        `prod`, `dmlgpu.ops.cumprod`.
+    """
     return _running(ops.directml.cumulative_product, _summable(x, dtype), axis, include_initial, 1)
 
 
@@ -187,17 +344,51 @@ def _truth(x: Any, function: ReduceFunction, axis: Axes, keepdims: bool, empty_v
 
 @named
 def all(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return whether all elements along axes are true or not 0; true if there are none.
+    """Return whether all elements along axes are true or not 0.
+
+    Args:
+        x: Tensor of any dtype.
+        axis: Axis or axes to reduce; defaults to None, all.
+        keepdims: Whether reduced axes stay, with size 1; defaults to False.
+
+    Returns:
+        Bool Tensor; true if there are no elements.
 
     Raises:
         InvalidArgument: If an axis is out of range.
+
+    Examples:
+        >>> xp.all(xp.asarray([True, False])).tolist()
+        False
+
+    See also:
+        `any`.
     """
     return _truth(x, ReduceFunction.MIN, axis, keepdims, 1)
 
 
 @named
 def any(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Return whether any element along axes is true or not 0; see ``all``."""
+    """Return whether any element along axes is true or not 0.
+
+    Args:
+        x: Tensor of any dtype.
+        axis: Axis or axes to reduce; defaults to None, all.
+        keepdims: Whether reduced axes stay, with size 1; defaults to False.
+
+    Returns:
+        Bool Tensor; false if there are no elements.
+
+    Raises:
+        InvalidArgument: If an axis is out of range.
+
+    Examples:
+        >>> xp.any(xp.asarray([True, False])).tolist()
+        True
+
+    See also:
+        `all`.
+    """
     return _truth(x, ReduceFunction.MAX, axis, keepdims, 0)
 
 
@@ -205,16 +396,26 @@ def any(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
 def diff(
     x: Tensor, /, *, axis: int = -1, n: int = 1, prepend: Tensor | None = None, append: Tensor | None = None
 ) -> Tensor:
-    """Return the difference of each element and the one before it along an axis, ``n`` times over.
+    """Return the difference of each element and the one before it along an axis.
 
     Args:
         x: Tensor of a numeric dtype.
-        axis: Axis along which to subtract.
-        n: Number of repetitions, at least 0.
-        prepend, append: Tensors to join before and after `x` first.
+        axis: Axis along which to subtract; defaults to the last axis.
+        n: Number of repetitions, at least 0; defaults to 1.
+        prepend, append: Tensors to join before and after `x` first; default to None.
+
+    Returns:
+        Tensor of the common dtype, `n` shorter along `axis`.
 
     Raises:
-        InvalidArgument: If the dtype is not numeric, an axis is out of range, or operands do not fit together.
+        InvalidArgument: If a dtype is not numeric, the axis is out of range, or operands do not fit together.
+
+    Examples:
+        >>> xp.diff(xp.asarray([1, 4, 9])).tolist()
+        [3, 5]
+
+    See also:
+        `cumulative_sum`.
     """
     operand = tensor("x", x, NUMERIC)
     number, times = checked_axis(caller(), "axis", axis, operand.ndim), argument(caller(), "n", integer, n)
