@@ -194,7 +194,9 @@ def maximum(x1: Number, x2: Number, /) -> Tensor:
     """Return the larger of each pair of elements, NaN if either is NaN.
 
     Args:
-        x1, x2: Tensors of numeric dtypes, promoted to a common one, whose shapes broadcast; one may be a number.
+        x1: Tensor of a numeric dtype, or a number beside a tensor.
+        x2: Tensor, promoted with `x1` to a common dtype, whose shape broadcasts with that of `x1`, or a number beside a
+            tensor.
 
     Returns:
         Tensor of the broadcast shape and the common dtype.
@@ -217,7 +219,9 @@ def minimum(x1: Number, x2: Number, /) -> Tensor:
     """Return the smaller of each pair of elements, NaN if either is NaN.
 
     Args:
-        x1, x2: Tensors of numeric dtypes, promoted to a common one, whose shapes broadcast; one may be a number.
+        x1: Tensor of a numeric dtype, or a number beside a tensor.
+        x2: Tensor, promoted with `x1` to a common dtype, whose shape broadcasts with that of `x1`, or a number beside a
+            tensor.
 
     Returns:
         Tensor of the broadcast shape and the common dtype.
@@ -276,7 +280,9 @@ def logaddexp(x1: Number, x2: Number, /) -> Tensor:
     """Return the logarithm of the sum of the exponentials of each pair of elements.
 
     Args:
-        x1, x2: Tensors of floating-point dtypes, promoted to a common one, whose shapes broadcast; one may be a number.
+        x1: Tensor of a floating-point dtype, or a number beside a tensor.
+        x2: Tensor, promoted with `x1` to a common dtype, whose shape broadcasts with that of `x1`, or a number beside a
+            tensor.
 
     Returns:
         Tensor of the broadcast shape and the common dtype.
@@ -304,7 +310,9 @@ def hypot(x1: Number, x2: Number, /) -> Tensor:
     Squares do not overflow.
 
     Args:
-        x1, x2: Tensors of floating-point dtypes, promoted to a common one, whose shapes broadcast; one may be a number.
+        x1: Tensor of a floating-point dtype, or a number beside a tensor.
+        x2: Tensor, promoted with `x1` to a common dtype, whose shape broadcasts with that of `x1`, or a number beside a
+            tensor.
 
     Returns:
         Tensor of the broadcast shape and the common dtype.
@@ -329,7 +337,9 @@ def copysign(x1: Number, x2: Number, /) -> Tensor:
     """Return the magnitude of `x1` with the sign of `x2` for each pair of elements.
 
     Args:
-        x1, x2: Tensors of floating-point dtypes, promoted to a common one, whose shapes broadcast; one may be a number.
+        x1: Tensor of a floating-point dtype, or a number beside a tensor.
+        x2: Tensor, promoted with `x1` to a common dtype, whose shape broadcasts with that of `x1`, or a number beside a
+            tensor.
 
     Returns:
         Tensor of the broadcast shape and the common dtype.
@@ -360,7 +370,9 @@ def nextafter(x1: Number, x2: Number, /) -> Tensor:
     """Return the floating-point number next to `x1` towards `x2` for each pair of elements.
 
     Args:
-        x1, x2: Tensors of floating-point dtypes, promoted to a common one, whose shapes broadcast; one may be a number.
+        x1: Tensor of a floating-point dtype, or a number beside a tensor.
+        x2: Tensor, promoted with `x1` to a common dtype, whose shape broadcasts with that of `x1`, or a number beside a
+            tensor.
 
     Returns:
         Tensor of the broadcast shape and the common dtype.

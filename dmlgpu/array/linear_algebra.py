@@ -76,7 +76,8 @@ def tensordot(x1: Tensor, x2: Tensor, /, *, axes: int | tuple[Sequence[int], Seq
     """Return the sum of products over axes of both tensors.
 
     Args:
-        x1, x2: Tensors of numeric dtypes, promoted to a common one.
+        x1: Tensor of a numeric dtype.
+        x2: Tensor, promoted with `x1` to a common dtype.
         axes: Number of the last axes of `x1` and the first of `x2`, or a pair of sequences of axes; defaults to 2.
 
     Returns:
@@ -129,7 +130,8 @@ def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
     """Return the sum of products along an axis.
 
     Args:
-        x1, x2: Tensors of numeric dtypes, promoted to a common one; the other axes broadcast.
+        x1: Tensor of a numeric dtype.
+        x2: Tensor, promoted with `x1` to a common dtype; the other axes broadcast.
         axis: Negative axis, counted from the end; defaults to -1.
 
     Returns:

@@ -220,7 +220,10 @@ def binary(name: str, function: Callable[[Any, Any], Any], kinds: str = NUMERIC,
         result: Tensor = function(*pair(x1, x2, kinds))
         return result
 
-    operands = f"x1, x2: Tensors of {kinds} dtype, promoted to a common one; one of them may be a number."
+    operands = (
+        f"x1: Tensor of {kinds} dtype, or a number beside a tensor.\n"
+        "        x2: Tensor, promoted with `x1` to a common dtype, or a number beside a tensor."
+    )
     return _documented(call, name, summary or _first_line(function), operands, "shape to which `x1` and `x2` broadcast")
 
 

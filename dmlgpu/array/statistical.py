@@ -402,7 +402,8 @@ def diff(
         x: Tensor of a numeric dtype.
         axis: Axis along which to subtract; defaults to the last axis.
         n: Number of repetitions, at least 0; defaults to 1.
-        prepend, append: Tensors to join before and after `x` first; default to None.
+        prepend: Tensor to join before `x` first; defaults to None.
+        append: Tensor to join after `x` first; defaults to None.
 
     Returns:
         Tensor of the common dtype, `n` shorter along `axis`.

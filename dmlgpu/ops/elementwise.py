@@ -27,8 +27,9 @@ def add(a: Operand, b: Operand, *, device: Where = None) -> Array:
     Integers wrap around on overflow.
 
     Args:
-        a, b: Tensors or arrays of one dtype, float32, float16 or an integer dtype, whose shapes broadcast; one of them
-            may be a number.
+        a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
+        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
+            array.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -59,8 +60,9 @@ def subtract(a: Operand, b: Operand, *, device: Where = None) -> Array:
     Integers wrap around on overflow.
 
     Args:
-        a, b: Tensors or arrays of one dtype, float32, float16 or an integer dtype, whose shapes broadcast; one of them
-            may be a number.
+        a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
+        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
+            array.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -89,8 +91,9 @@ def multiply(a: Operand, b: Operand, *, device: Where = None) -> Array:
     Integers wrap around on overflow.
 
     Args:
-        a, b: Tensors or arrays of one dtype, float32, float16 or an integer dtype, whose shapes broadcast; one of them
-            may be a number.
+        a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
+        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
+            array.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -119,7 +122,9 @@ def divide(a: Operand, b: Operand, *, device: Where = None) -> Array:
     Division by 0 gives inf or NaN.
 
     Args:
-        a, b: Tensors or arrays of one dtype, float32 or float16, whose shapes broadcast; one of them may be a number.
+        a: Tensor or array of float32 or float16, or a number beside a tensor or array.
+        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
+            array.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -152,8 +157,9 @@ def floor_divide(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return the quotient of each pair of elements, rounded towards minus infinity.
 
     Args:
-        a, b: Tensors or arrays of one dtype, float32, float16 or an integer dtype, whose shapes broadcast; one of them
-            may be a number.
+        a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
+        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
+            array.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -181,8 +187,9 @@ def remainder(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return the remainder of each division, with the sign of the divisor, as Python's `%`.
 
     Args:
-        a, b: Tensors or arrays of one dtype, float32, float16 or an integer dtype, whose shapes broadcast; one of them
-            may be a number.
+        a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
+        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
+            array.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -209,8 +216,9 @@ def fmod(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return the remainder of each division, with the sign of the dividend, as in C.
 
     Args:
-        a, b: Tensors or arrays of one dtype, float32, float16 or an integer dtype, whose shapes broadcast; one of them
-            may be a number.
+        a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
+        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
+            array.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -237,8 +245,9 @@ def power(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return `a` to the power of `b` for each pair of elements.
 
     Args:
-        a, b: Tensors or arrays of one dtype, float32, float16 or an integer dtype, whose shapes broadcast; one of them
-            may be a number.
+        a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
+        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
+            array.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -266,8 +275,9 @@ def maximum(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return the larger of each pair of elements.
 
     Args:
-        a, b: Tensors or arrays of one dtype, float32, float16 or an integer dtype, whose shapes broadcast; one of them
-            may be a number.
+        a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
+        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
+            array.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -294,8 +304,9 @@ def minimum(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return the smaller of each pair of elements.
 
     Args:
-        a, b: Tensors or arrays of one dtype, float32, float16 or an integer dtype, whose shapes broadcast; one of them
-            may be a number.
+        a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
+        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
+            array.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -587,7 +598,8 @@ def where(condition: Operand, a: Operand, b: Operand, *, device: Where = None) -
 
     Args:
         condition: Tensor or array of bool or uint8.
-        a, b: Tensors or arrays of one dtype, any; one of them may be a number. All three shapes broadcast.
+        a: Tensor or array of any dtype, or a number beside a tensor or array.
+        b: Tensor or array of the dtype of `a`, or a number beside a tensor or array. All three shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 

@@ -22,8 +22,9 @@ def equal(a: Operand, b: Operand, *, device: Where = None) -> Array:
     NaN equals nothing, itself included.
 
     Args:
-        a, b: Tensors or arrays of one dtype, float32, float16 or an integer dtype, whose shapes broadcast; one of them
-            may be a number.
+        a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
+        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
+            array.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -52,8 +53,9 @@ def not_equal(a: Operand, b: Operand, *, device: Where = None) -> Array:
     NaN differs from everything, itself included.
 
     Args:
-        a, b: Tensors or arrays of one dtype, float32, float16 or an integer dtype, whose shapes broadcast; one of them
-            may be a number.
+        a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
+        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
+            array.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -83,8 +85,9 @@ def less(a: Operand, b: Operand, *, device: Where = None) -> Array:
     Comparisons with NaN are false.
 
     Args:
-        a, b: Tensors or arrays of one dtype, float32, float16 or an integer dtype, whose shapes broadcast; one of them
-            may be a number.
+        a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
+        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
+            array.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -113,8 +116,9 @@ def less_equal(a: Operand, b: Operand, *, device: Where = None) -> Array:
     Comparisons with NaN are false.
 
     Args:
-        a, b: Tensors or arrays of one dtype, float32, float16 or an integer dtype, whose shapes broadcast; one of them
-            may be a number.
+        a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
+        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
+            array.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -144,8 +148,9 @@ def greater(a: Operand, b: Operand, *, device: Where = None) -> Array:
     Comparisons with NaN are false.
 
     Args:
-        a, b: Tensors or arrays of one dtype, float32, float16 or an integer dtype, whose shapes broadcast; one of them
-            may be a number.
+        a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
+        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
+            array.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -174,8 +179,9 @@ def greater_equal(a: Operand, b: Operand, *, device: Where = None) -> Array:
     Comparisons with NaN are false.
 
     Args:
-        a, b: Tensors or arrays of one dtype, float32, float16 or an integer dtype, whose shapes broadcast; one of them
-            may be a number.
+        a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
+        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
+            array.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -284,8 +290,9 @@ def logical_and(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return the mask of the pairs of which both elements are true.
 
     Args:
-        a, b: Tensors or arrays of one dtype, bool, uint8 or uint32, whose shapes broadcast; one of them may be a
-            number.
+        a: Tensor or array of bool, uint8 or uint32, or a number beside a tensor or array.
+        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
+            array.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -312,8 +319,9 @@ def logical_or(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return the mask of the pairs of which at least one element is true.
 
     Args:
-        a, b: Tensors or arrays of one dtype, bool, uint8 or uint32, whose shapes broadcast; one of them may be a
-            number.
+        a: Tensor or array of bool, uint8 or uint32, or a number beside a tensor or array.
+        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
+            array.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -340,8 +348,9 @@ def logical_xor(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return the mask of the pairs of which exactly one element is true.
 
     Args:
-        a, b: Tensors or arrays of one dtype, bool, uint8 or uint32, whose shapes broadcast; one of them may be a
-            number.
+        a: Tensor or array of bool, uint8 or uint32, or a number beside a tensor or array.
+        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
+            array.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -395,7 +404,9 @@ def bitwise_and(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return the bits set in both of each pair of elements.
 
     Args:
-        a, b: Tensors or arrays of one dtype, any, whose shapes broadcast; one of them may be a number.
+        a: Tensor or array of any dtype, or a number beside a tensor or array.
+        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
+            array.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -422,7 +433,9 @@ def bitwise_or(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return the bits set in either of each pair of elements.
 
     Args:
-        a, b: Tensors or arrays of one dtype, any, whose shapes broadcast; one of them may be a number.
+        a: Tensor or array of any dtype, or a number beside a tensor or array.
+        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
+            array.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -449,7 +462,9 @@ def bitwise_xor(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return the bits set in exactly one of each pair of elements.
 
     Args:
-        a, b: Tensors or arrays of one dtype, any, whose shapes broadcast; one of them may be a number.
+        a: Tensor or array of any dtype, or a number beside a tensor or array.
+        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
+            array.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -476,8 +491,9 @@ def left_shift(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return each element of `a` shifted left by `b` bits.
 
     Args:
-        a, b: Tensors or arrays of one dtype, uint8, uint16, uint32 or uint64, whose shapes broadcast; one of them may
-            be a number.
+        a: Tensor or array of uint8, uint16, uint32 or uint64, or a number beside a tensor or array.
+        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
+            array.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -505,8 +521,9 @@ def right_shift(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return each element of `a` shifted right by `b` bits, filling with zeros.
 
     Args:
-        a, b: Tensors or arrays of one dtype, uint8, uint16, uint32 or uint64, whose shapes broadcast; one of them may
-            be a number.
+        a: Tensor or array of uint8, uint16, uint32 or uint64, or a number beside a tensor or array.
+        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
+            array.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 

@@ -300,7 +300,9 @@ def atan2(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return the angle of each point (b, a), in radians from -pi to pi.
 
     Args:
-        a, b: Tensors or arrays of one dtype, float32 or float16, whose shapes broadcast; one of them may be a number.
+        a: Tensor or array of float32 or float16, or a number beside a tensor or array.
+        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
+            array.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 

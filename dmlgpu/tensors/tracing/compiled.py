@@ -111,7 +111,8 @@ class CompiledFunction(Generic[Parameters, Result]):
         """Return the graph that a call with these arguments runs.
 
         Args:
-            args, kwargs: Arguments of a call.
+            *args: Positional arguments of a call.
+            **kwargs: Keyword arguments of a call.
 
         Returns:
             The graph; `print` lists its nodes, and `save` draws it.
@@ -128,7 +129,8 @@ class CompiledFunction(Generic[Parameters, Result]):
         """Return the description of the graph that a call with these arguments runs.
 
         Args:
-            args, kwargs: Arguments of a call.
+            *args: Positional arguments of a call.
+            **kwargs: Keyword arguments of a call.
 
         Returns:
             Description, as `Device.compile_graph` takes it.
@@ -153,7 +155,8 @@ class CompiledFunction(Generic[Parameters, Result]):
         """Return the compiled operator that a call with these arguments runs.
 
         Args:
-            args, kwargs: Arguments of a call.
+            *args: Positional arguments of a call.
+            **kwargs: Keyword arguments of a call.
 
         Returns:
             Compiled operator; its `program` has the kernels, its `timings` the time that compiling took.
@@ -177,7 +180,8 @@ class CompiledFunction(Generic[Parameters, Result]):
                 print(kernel.kernel.label, kernel.kernel.grid)
 
         Args:
-            args, kwargs: Arguments of a call.
+            *args: Positional arguments of a call.
+            **kwargs: Keyword arguments of a call.
 
         Returns:
             `Explanation` of the compiled graph on the adapter of the arguments.
