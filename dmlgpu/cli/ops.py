@@ -127,9 +127,10 @@ def functions(entry: OperatorSchema) -> tuple[str, ...]:
 
 
 def _computing_operators(docstring: str) -> list[str]:
-    """Return the operators that a docstring names in its paragraph \"Computed by\"."""
+    """Return the newest versions of the operators that a docstring names in its paragraph "Computed by"."""
     _, _, text = docstring.partition("Computed by ")
-    return re.findall(r"\b[A-Z][A-Z0-9_]+\b", text)
+    names = re.findall(r"\b[A-Z][A-Z0-9_]+\b", text)
+    return [search.newest(name) for name in names if name in schema.catalog()]
 
 
 def signature(name: str) -> str:

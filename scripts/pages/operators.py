@@ -39,11 +39,15 @@ BOOST = "---\nsearch:\n  boost: 2\n---\n"
 """Front matter by which search lists the pages of current operators before others."""
 
 
+WIDE = "---\nhide: [navigation, toc]\n---\n"
+"""Front matter of pages whose table needs the width of the window."""
+
+
 def page(schema: OperatorSchema) -> str:
     """The Markdown of one operator's page."""
     parts = [f"# {schema.name}", schema.summary, _signatures(schema)]
     if schema.superseded_by:
-        parts.append(f"Superseded by {_link(newest(schema.name))}, which `dmlgpu.ops` uses.")
+        parts.append(f"{_link(newest(schema.name))} supersedes this operator, and `dmlgpu.ops` uses it.")
     else:
         parts += itertools.chain.from_iterable(map(_function, functions(schema)))
     code = example(schema) if is_implemented(schema) else None
@@ -205,24 +209,22 @@ def _rows(schema: OperatorSchema, entries: Iterator[tuple[str, TensorSupport]]) 
 
 def index() -> str:
     """The Markdown of the list of all operators, with their names in other libraries."""
-    libraries = {source: title for source, title in SOURCES.items() if title}
+    libraries = ("onnx", "torch", "numpy")
     rows = (
         (
             f"[{schema.name}]({schema.stem}.md)",
-            ", ".join(f"[`{name}`][dmlgpu.ops.{name}]" for name in functions(schema)),
-            *(", ".join(f"`{name}`" for name in synonyms()[schema.name].of(source)) for source in libraries),
-            schema.feature_level.label,
-            schema.summary,
+            ", ".join(f"[{name}][dmlgpu.ops.{name}]" for name in functions(schema)),
+            *(", ".join(synonyms()[schema.name].of(source)) for source in libraries),
         )
         for schema in catalog().values()
     )
     count = len(operators.implemented())
     heading = (
-        f"# Operators by name\n\n{count} of DirectML's {len(catalog())} operators run. The table lists each with the "
-        "functions of `dmlgpu.ops` that it computes, its names in other libraries, and the feature level that added "
-        "it. [Operators by task](by_task.md) groups them; `dmlgpu ops WORD` searches the same names.\n\n"
+        f"{WIDE}# Operators by name\n\n{count} of DirectML's {len(catalog())} operators run. The table lists each with "
+        "the functions of `dmlgpu.ops` that it computes and with its names in other libraries. "
+        "[Operators by task](by_task.md) groups the current ones; `dmlgpu ops WORD` searches the same names.\n\n"
     )
-    columns = ("DirectML", "dmlgpu.ops", *libraries.values(), "level", "what it does")
+    columns = ("DirectML", "dmlgpu.ops", *(SOURCES[source] for source in libraries))
     return heading + _table(columns, rows) + "\n"
 
 
