@@ -141,13 +141,13 @@ def signature(name: str) -> str:
     for part in name.split("."):
         function = getattr(function, part)
     parameters = [
-        parameter.replace(annotation=inspect.Parameter.empty, default=_Source.of(parameter.default))
+        parameter.replace(annotation=inspect.Parameter.empty, default=_DefaultSource.of(parameter.default))
         for parameter in inspect.signature(function).parameters.values()
     ]
     return f"ops.{name}{inspect.Signature(parameters)}"
 
 
-class _Source(str):
+class _DefaultSource(str):
     """The source text of a default: ``PaddingMode.EDGE`` instead of ``<PaddingMode.EDGE: 2>``."""
 
     __repr__ = str.__str__

@@ -45,7 +45,7 @@ def caller() -> str:
 
 
 def named(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Make a function on tensors one whose messages name it, whatever it calls itself."""
+    """Wrap a function of tensors so that error messages name it instead of functions that it calls."""
     name = function.__name__
 
     @functools.wraps(function)
@@ -67,11 +67,11 @@ def named(function: Callable[Parameters, Result]) -> Callable[Parameters, Result
 
 
 def eager(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Make a function on tensors one on arrays, too.
+    """Wrap a function of tensors so that it accepts arrays as well.
 
-    Where an operand is a tensor, arrays beside it are copied to its device, and results are tensors. Where all are
-    arrays, they are copied to ``device``, and results are arrays. Operands are the parameters annotated as such.
-    Messages name the function, whatever it calls itself.
+    If an operand is a tensor, arrays are copied to its device, and results are tensors. If all are arrays, they are
+    copied to ``device``, and results are arrays. Operands are the parameters annotated as ``Operand``. Error messages
+    name the function instead of functions that it calls.
     """
     name = function.__name__
     code = function.__code__

@@ -32,7 +32,7 @@ from dmlgpu.tensors.strided import TensorBase, behind_binding
 from dmlgpu.tensors.types import as_array, as_number, is_number
 
 BOOLEAN_TYPES = (DataType.UINT8,)
-"""Types whose elements can be truth values."""
+"""Data types of bool tensors."""
 
 
 class OperatorCall:

@@ -97,7 +97,7 @@ class TensorBase:
         return tensor
 
     def _renamed(self, sizes: Sizes) -> Self:
-        """Return what an operator just wrote, with other sizes; not a view, since nobody else has it."""
+        """Return the result of an operator with other sizes; not a view, since it is not shared."""
         return self._packed(self.buffer, self.data_type, sizes, self.is_boolean)
 
     def _view(self, sizes: Sizes, strides: Sizes, offset: int = 0) -> Self:

@@ -231,7 +231,7 @@ class Tensor(TensorBase, Arithmetic):
         if copy is False:
             raise InvalidArgument(
                 f"Tensor.reshape: copy must not be False: {list(self.sizes)} with strides {list(self.strides)} cannot "
-                f"be seen as {list(shape)}"
+                f"be viewed as {list(shape)}"
             )
         return self.copy()._renamed(shape)
 
@@ -260,7 +260,7 @@ class Tensor(TensorBase, Arithmetic):
         self._set(result.buffer, self.data_type, self.sizes, packed_strides(self.sizes), None, self.is_boolean)
 
     def _gathered(self, index: Any) -> Tensor:
-        """Return the parts along the first axis that integers name, or where truth values hold."""
+        """Return the slices along the first axis that integers or a mask select."""
         indices = index if isinstance(index, Tensor) else np.asarray(index)
         if indices.dtype == bool:
             return indexing.masked(self, indices)

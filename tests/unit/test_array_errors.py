@@ -123,7 +123,7 @@ def test_types_that_adapters_cannot_compute() -> None:
 
 
 def test_truth_values_of_other_sizes() -> None:
-    message = r"^Tensor\[...\]: truth values must have the sizes \[2\] of the dimensions they choose from, got \[3\]$"
+    message = r"^Tensor\[...\]: a mask must have the sizes \[2\] of the dimensions it selects from, got \[3\]$"
     for mask in (np.ones(3, bool), xp.ones(3, dtype=xp.bool), (np.ones(3, bool), slice(None))):
         with pytest.raises(IndexError, match=message) as caught:
             xp.ones((2, 3))[mask]

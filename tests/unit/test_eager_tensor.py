@@ -84,7 +84,7 @@ def test_reshaping_says_where_it_copies(x: Tensor) -> None:
     assert x.reshape(24, copy=False).is_view
     with raises(
         InvalidArgument,
-        "Tensor.reshape: copy must not be False: [4, 3, 2] with strides [1, 4, 12] cannot be seen as [24]",
+        "Tensor.reshape: copy must not be False: [4, 3, 2] with strides [1, 4, 12] cannot be viewed as [24]",
     ):
         x.T.reshape(24, copy=False)
 

@@ -124,8 +124,9 @@ class OperatorRecord:
         return output if output.sizes else output.reshape(1)
 
     def through(self, function: Callable[..., Any], operands: Sequence[Any], gradient: Any) -> list[Any]:
-        """Return the gradients of operands, None where there is none, of a function that computes the same with other
-        operators."""
+        """Return the gradients of operands by way of a function that computes the same with other operators.
+
+        Operands without a gradient get None."""
         with recorded() as tape:
             followed = [tape.follow(operand) if isinstance(operand, TensorBase) else operand for operand in operands]
             result = function(*followed)

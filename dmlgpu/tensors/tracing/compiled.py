@@ -34,7 +34,7 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 CACHED = 64
-"""Most graphs that a compiled function keeps, unless it is told otherwise."""
+"""Default size of the cache of a compiled function, in graphs."""
 
 _SIZE = coercion.between(1, coercion.UINT64_MAX)
 
@@ -286,7 +286,7 @@ class CompiledFunction(Generic[Parameters, Result]):
         return traced
 
     def _trace(self, call: _Arguments, watched: Sequence[Any]) -> Traced:
-        """Call the function on what stands for its arguments, and compile what it did."""
+        """Call the function on stand-ins for its arguments, and compile the operators that it called."""
         start = time.perf_counter()
         trace = Trace(self._name, call.device)
         stand_ins = [

@@ -26,7 +26,7 @@ from dmlgpu.tensors.tensor import Tensor
 
 _CALLS = {
     "__init__": "Tensor(x)",
-    "__bool__": "a truth value such as `if x`",
+    "__bool__": "a condition such as `if x`",
     "__int__": "int(x)",
     "__float__": "float(x)",
     "__index__": "an index",
@@ -65,7 +65,7 @@ class Trace(Graph):
     # ---- tensors ----------------------------------------------------------------------------------------------------
 
     def argument(self, number: int, tensor: Tensor, path: str) -> Tensor:
-        """Return what stands for an argument."""
+        """Return the stand-in for an argument."""
         stand_in = tensor._moved(self._input(number, tensor, path), behind_binding(tensor) - tensor.offset)
         self.watch([stand_in])
         return stand_in
@@ -153,8 +153,7 @@ class Trace(Graph):
         return ""
 
     def restore(self) -> InvalidArgument | None:
-        """Give tensors that the function did not make, and assigned to, the memory back that they had; return what to
-        raise where there is one."""
+        """Restore the memory of captured tensors that the function assigned to, and return an exception or None."""
         changed = [(tensor, memory) for tensor, memory in self._foreign if tensor.buffer is not memory]
         for tensor, memory in changed:
             tensor.buffer = memory
@@ -255,14 +254,14 @@ def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def check_result(caller: str, value: Any) -> None:
-    """Refuse a result that is neither tensor, array, number, text nor None, for it could not be made anew.
+    """Refuse a result that is not a tensor, array, number, string or None, because later calls could not create it.
 
     Raises:
         InvalidArgument: names the function.
     """
     if not isinstance(value, (TensorBase, np.ndarray, *_RESULTS)):
         raise InvalidArgument(
-            f"{caller}: results must be Tensors, arrays, numbers, texts or None, in tuples, lists and dicts, "
+            f"{caller}: results must be Tensors, arrays, numbers, strings or None, in tuples, lists and dicts, "
             f"got {shown(value, typed=True)}"
         )
 
@@ -363,10 +362,10 @@ def as_tensor(caller: str, path: str, leaf: Any, device: Device) -> Tensor:
 
 
 def finish(trace: Trace, arguments: Sequence[Tensor], result: Any, watched: Sequence[Any]) -> Traced:
-    """Compile what a function did, to return what it returned.
+    """Compile the operators that a function called, with its results as outputs.
 
     Raises:
-        InvalidArgument: it returned something else than tensors, arrays, numbers, texts, None and structures of them.
+        InvalidArgument: a result is not a tensor, array, number, string, None or structure of them.
         InvalidState: it returned a tensor of another trace.
         NotSupported: the adapter lacks what an operator needs; names the function.
     """
