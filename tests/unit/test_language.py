@@ -25,7 +25,7 @@ PHRASES = {
     r"halves": "float16, half precision; ties, of rounding",
     r"numbers of (?:\d+|sixteen|thirty-two|sixty-four) bits": "float16, uint32 ...",
     r"(?:of|in|for|with) doubles|doubles (?:are|as|and|or|of)": "float64, double precision",
-    r"(?<!data )type of the (?:numbers|elements)": "dtype",
+    r"(?<!data\s)type of the (?:numbers|elements)": "dtype",
     r"neighbours": "adjacent elements, other invocations of the workgroup",
     r"(?:those|whoever) (?:who|that) come at once": "workgroup, subgroup",
     r"dear (?:and|or|ones?|values?|steps?)": "expensive",
