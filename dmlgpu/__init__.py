@@ -78,6 +78,8 @@ if TYPE_CHECKING:
     from dmlgpu.runtime.operator import Operator as Operator
     from dmlgpu.runtime.operator import OperatorInitializer as OperatorInitializer
     from dmlgpu.runtime.shared import default_device as default_device
+    from dmlgpu.runtime.shared import device as device
+    from dmlgpu.runtime.shared import set_default_device as set_default_device
     from dmlgpu.tensors import directmlx as directmlx
     from dmlgpu.tensors.array_like import Float64Warning as Float64Warning
     from dmlgpu.tensors.array_like import set_float64 as set_float64
@@ -116,7 +118,7 @@ _HOMES = {
         "TensorDataTypeSupportQuery",
     ),
     "runtime.operator": ("BindingProperties", "CompiledOperator", "Operator", "OperatorInitializer"),
-    "runtime.shared": ("default_device",),
+    "runtime.shared": ("default_device", "device", "set_default_device"),
     "catalog.enums": ("DataType", "ExecutionFlags", "FeatureLevel", "TensorFlags"),
     "common.errors": (
         "AdapterNotFound",

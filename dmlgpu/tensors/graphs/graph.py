@@ -30,7 +30,7 @@ from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.evaluate import run_compiled
 from dmlgpu.runtime.operator import CompiledOperator
-from dmlgpu.runtime.shared import as_device, default_device
+from dmlgpu.runtime.shared import as_device, default_device, foreign
 from dmlgpu.tensors.execution import BOOLEAN_TYPES, OperatorCall, call_op
 from dmlgpu.tensors.graphs import picture
 from dmlgpu.tensors.graphs.nodes import Array, BuiltNode, InputNode, describe, encoded, in_order, shown, unread, used
@@ -258,7 +258,7 @@ class Graph(Recorder):
 
     def _refuse_device(self, label: str, device: Device) -> NoReturn:
         raise InvalidArgument(
-            f"{label}: device must be that of the graph, '{self.device.adapter}', got another, '{device.adapter}'"
+            f"{label}: device must be that of the graph, {foreign(self.device, device)}"
         )
 
     def _in_words(self, call: OperatorCall, error: DmlError) -> DmlError:

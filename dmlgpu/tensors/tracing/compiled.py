@@ -20,7 +20,8 @@ from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.runtime.adapters import target_of
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.operator import CompiledOperator
-from dmlgpu.runtime.shared import as_device
+from dmlgpu.runtime.shared import as_device, foreign
+from dmlgpu.runtime.shared import device as default_of_block
 from dmlgpu.tensors.graphs.graph import Graph
 from dmlgpu.tensors.memory import recorded_by, recorder, tapes
 from dmlgpu.tensors.strided import TensorBase
@@ -184,8 +185,7 @@ class CompiledFunction(Generic[Parameters, Result]):
         for path, leaf in leaves:
             if isinstance(leaf, TensorBase) and leaf.device is not device:
                 raise InvalidArgument(
-                    f"{name}: {path} must be on the device of the other arguments, '{device.adapter}', got one on "
-                    f"another, '{leaf.device.adapter}'; x.to(device) copies it"
+                    f"{name}: {path} must be on the device of the other arguments, {foreign(device, leaf.device)}"
                 )
         return _Arguments(device, args, kwargs, leaves, (device, *parts))
 
@@ -230,7 +230,7 @@ class CompiledFunction(Generic[Parameters, Result]):
         kwargs = {key: mapped(value, stand_in) for key, value in sorted(call.kwargs.items())}
         trace.watch([value for value in watched if isinstance(value, TensorBase)])
         try:
-            with recorded_by(trace):
+            with recorded_by(trace), default_of_block(call.device):
                 result = self._function(*args, **kwargs)
         finally:
             refused = trace.restore()

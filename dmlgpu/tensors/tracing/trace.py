@@ -15,6 +15,7 @@ from dmlgpu.catalog.tensor_desc import TensorDesc, span
 from dmlgpu.common.errors import DmlError, InvalidArgument, InvalidDescription, InvalidState, NotSupported, shown
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.operator import CompiledOperator
+from dmlgpu.runtime.shared import foreign
 from dmlgpu.tensors.execution import OperatorCall
 from dmlgpu.tensors.graphs.graph import Graph, NodeCall
 from dmlgpu.tensors.graphs.nodes import unread
@@ -107,17 +108,13 @@ class Trace(Graph):
 
     def _refuse_device(self, label: str, device: Device) -> NoReturn:
         raise InvalidArgument(
-            f"{label}: the device must be that of `{self.name}`, '{self.device.adapter}', while it is traced, got "
-            f"another, '{device.adapter}'"
+            f"{label}: the device must be that of `{self.name}` while it is traced, {foreign(self.device, device)}"
         )
 
     def _describe_foreign(self, tensor: TensorBase, is_first: bool) -> str | None:
         if isinstance(tensor.buffer, NodeMemory) or is_first or tensor.device is self.device:
             return None
-        return (
-            f"must be on the device of the other operands, '{self.device.adapter}', got one on another, "
-            f"'{tensor.device.adapter}'; x.to(device) copies it"
-        )
+        return f"must be on the device of the other operands, {foreign(self.device, tensor.device)}"
 
     def _operand_of(self, label: str, tensor: TensorBase) -> TensorBase:
         tensor = self.resolved(label, tensor)
