@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from dmlgpu.frontends import onnx as onnx
     from dmlgpu.frontends import onnxruntime as onnxruntime
     from dmlgpu.frontends.onnx.session import load as load
+    from dmlgpu.ops import random as random
     from dmlgpu.runtime.adapters import SoftwareAdapterWarning as SoftwareAdapterWarning
     from dmlgpu.runtime.adapters import adapters as adapters
     from dmlgpu.runtime.binding import BindingTable as BindingTable
@@ -160,6 +161,7 @@ _MODULES = {
     "onnx": "frontends.onnx",
     "onnxruntime": "frontends.onnxruntime",
     "ops": "ops",
+    "random": "ops.random",
 }
 
 

@@ -5,26 +5,13 @@ from __future__ import annotations
 import builtins
 import math
 import operator
-from collections.abc import Callable
 from typing import Any
 
 from dmlgpu import ops
 from dmlgpu.array.creation import zeros
-from dmlgpu.array.operands import (
-    ANY,
-    FLOATING,
-    NUMERIC,
-    Number,
-    binary,
-    both,
-    kind_of,
-    operand,
-    scalar,
-    tensor,
-    unary,
-)
+from dmlgpu.array.operands import Number, binary, both, operand, scalar, tensor, unary
 from dmlgpu.catalog.enums import RoundingMode
-from dmlgpu.tensors.calls import caller, named
+from dmlgpu.tensors.calls import ANY, FLOATING, NUMERIC, caller, kind_of, named
 from dmlgpu.tensors.integers import UNSIGNED
 from dmlgpu.tensors.promotion import promoted
 from dmlgpu.tensors.tensor import Tensor
@@ -103,13 +90,7 @@ isfinite = unary(
     "Return whether each element is neither infinite nor NaN.",
     integers=_all_mask,
 )
-sign = unary(
-    "sign",
-    lambda x: ops.where(ops.isnan(x), x, ops.sign(x)),
-    NUMERIC,
-    "Return -1, 0 or 1 by the sign of each element; NaN of NaN.",
-    integers=ops.sign,
-)
+sign = unary("sign", ops.sign, NUMERIC)
 log2 = unary("log2", lambda x: ops.log(x) * (1 / math.log(2)), summary="Return the logarithm to the base 2.")
 log10 = unary("log10", lambda x: ops.log(x) * (1 / math.log(10)), summary="Return the logarithm to the base 10.")
 
@@ -179,26 +160,8 @@ bitwise_right_shift = binary(
 )
 
 
-def _extreme(function: Callable[[Any, Any], Any], x1: Tensor, x2: Tensor) -> Tensor:
-    """Return the larger or smaller of each pair; NaN if either is NaN."""
-    result: Tensor = function(x1, x2)
-    if not x1.data_type.is_float:
-        return result
-    nan_of_second: Tensor = ops.where(ops.isnan(x2), x2, result)
-    nan_of_first: Tensor = ops.where(ops.isnan(x1), x1, nan_of_second)
-    return nan_of_first
-
-
-@named
-def maximum(x1: Number, x2: Number, /) -> Tensor:
-    """Return the larger of each pair of elements, NaN if either is NaN."""
-    return _extreme(ops.maximum, *both(x1, x2, NUMERIC))
-
-
-@named
-def minimum(x1: Number, x2: Number, /) -> Tensor:
-    """Return the smaller of each pair of elements, NaN if either is NaN."""
-    return _extreme(ops.minimum, *both(x1, x2, NUMERIC))
+maximum = binary("maximum", ops.maximum, summary="Return the larger of each pair of elements, NaN if either is NaN.")
+minimum = binary("minimum", ops.minimum, summary="Return the smaller of each pair of elements, NaN if either is NaN.")
 
 
 @named
@@ -218,7 +181,7 @@ def clip(x: Tensor, /, min: Number | None = None, max: Number | None = None) -> 
             result, limit = promoted(caller(), {"x": result, name: limit})
         else:
             limit = scalar(limit, result)
-        result = _extreme(function, result, limit)
+        result = function(result, limit)
     return result._same() if result is x else result.astype(x.data_type)
 
 

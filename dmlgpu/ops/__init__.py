@@ -8,18 +8,48 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Any
 
-from dmlgpu.ops import conv, directml, elementwise, nn, recurrent, reductions, shape
+from dmlgpu.ops import (
+    contraction,
+    conv,
+    creation,
+    directml,
+    elementwise,
+    interpolation,
+    nn,
+    recurrent,
+    reductions,
+    searching,
+    shape,
+    training,
+)
+from dmlgpu.ops.contraction import *  # noqa: F403
 from dmlgpu.ops.conv import *  # noqa: F403
+from dmlgpu.ops.creation import *  # noqa: F403
 from dmlgpu.ops.elementwise import *  # noqa: F403
+from dmlgpu.ops.interpolation import *  # noqa: F403
 from dmlgpu.ops.nn import *  # noqa: F403
 from dmlgpu.ops.recurrent import *  # noqa: F403
 from dmlgpu.ops.reductions import *  # noqa: F403
+from dmlgpu.ops.searching import *  # noqa: F403
 from dmlgpu.ops.shape import *  # noqa: F403
+from dmlgpu.ops.training import *  # noqa: F403
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.shared import as_device
 from dmlgpu.tensors.session import session_of
 
-_MODULES = (conv, elementwise, nn, recurrent, reductions, shape)
+_MODULES = (
+    contraction,
+    conv,
+    creation,
+    elementwise,
+    interpolation,
+    nn,
+    recurrent,
+    reductions,
+    searching,
+    shape,
+    training,
+)
 
 __all__ = sorted(["directml", "free_memory", *(name for module in _MODULES for name in module.__all__)])  # noqa: PLE0605
 
@@ -46,6 +76,10 @@ _USUAL = {
     "element_wise_pow": "power",
     "element_wise_quantize_linear": "quantize",
     "element_wise_round": "round",
+    "element_wise_sign": "sign",
+    "fill_value_constant": "full",
+    "fill_value_sequence": "arange",
+    "nonzero_coordinates": "nonzero",
     "gather": "take",
     "gather_elements": "take_along_axis",
     "gemm": "matmul",

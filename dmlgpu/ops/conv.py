@@ -18,8 +18,9 @@ __all__ = ["avg_pool2d", "conv1d", "conv2d", "conv3d", "conv_transpose2d", "max_
 Extent: TypeAlias = int | Sequence[int]
 """One number for all spatial axes, or one for each."""
 
-Padding: TypeAlias = int | Sequence[int | tuple[int, int]]
-"""How many on both sides of all spatial axes, of each axis, or before and after each."""
+Padding: TypeAlias = int | Sequence[int | tuple[int, int]] | str
+"""How many on both sides of all spatial axes, of each axis, or before and after each; of convolutions ``"valid"``,
+none, or ``"same"``, as many as make the result as large as the input."""
 
 Activation: TypeAlias = OperatorDesc | str | None
 """A fused activation, by description or by name: ``"relu"``."""
@@ -64,7 +65,8 @@ def conv2d(
         weight: Filters of the dtype of x.
         bias: Added to each channel of the result, {F}.
         stride: Step of the window, for all spatial axes or for each.
-        padding: Zeros around x: for all sides, for each spatial axis, or pairs (before, after).
+        padding: Zeros around x: for all sides, for each spatial axis, or pairs (before, after); ``"valid"`` means none,
+            ``"same"`` as many as make the result as large as x, for a stride of 1.
         dilation: Step between elements of the window.
         groups: Into how many groups the channels are divided.
         activation: Fused activation, applied to the result.
@@ -143,6 +145,10 @@ def _convolved(
             raise InvalidArgument(f"{caller()}: bias must have one dimension, got sizes {list(tensor.sizes)}")
         addend = tensor.expand_dims((0, *range(2, spatial + 2)))
     stride, padding, dilation = steps
+    if isinstance(padding, str) and direction is ConvolutionDirection.FORWARD:
+        windows = zip(filters.sizes[2:], _extent("dilation", dilation, spatial), strict=True)
+        reach = [width * (size - 1) for size, width in windows]
+        padding = _named_padding(padding, reach, _extent("stride", stride, spatial))
     before, after = _padding(padding, spatial)
     return directml.convolution(
         image,
@@ -226,6 +232,14 @@ def _extent(name: str, value: Any, spatial: int) -> tuple[int, ...]:
             f"{caller()}: {name} must be an integer of at least 0, or {spatial} of them, got {shown(value)}"
         )
     return numbers
+
+
+def _named_padding(padding: str, reach: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the padding that a word stands for, by how far a window reaches along each spatial axis."""
+    if padding not in ("same", "valid") or (padding == "same" and any(step != 1 for step in strides)):
+        expected = "integers, 'valid', or 'same' for a stride of 1"
+        raise InvalidArgument(f"{caller()}: padding must be {expected}, got {shown(padding)}")
+    return [(0, 0) if padding == "valid" else (extent // 2, extent - extent // 2) for extent in reach]
 
 
 def _padding(padding: Any, spatial: int) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -11,6 +11,7 @@ from dmlgpu.catalog.enums import RoundingMode
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.ops import directml
 from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, tensor_of
+from dmlgpu.tensors.promotion import promoted
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.types import TypeLike, as_number, is_number, value_range
 
@@ -60,7 +61,8 @@ _UNARY = """
 _BINARY = """
 
     Args:
-        a, b: Tensors or arrays of one dtype that broadcast; one of them may be a number.""" + _RESULT.replace(
+        a: Tensor, array, or a number beside a tensor or an array.
+        b: Likewise; dtypes are promoted to a common one, and shapes broadcast.""" + _RESULT.replace(
     "{shape}", "shape to which `a` and `b` broadcast"
 )
 
@@ -82,9 +84,16 @@ def binary(name: str, operator: str, summary: str) -> BinaryFunction:
     """Return the function of two operands that an operator of DirectML computes."""
 
     def function(a: Operand, b: Operand, *, device: Where = None) -> Array:
-        return getattr(directml, operator)(a, b)
+        return getattr(directml, operator)(*_alike(a, b))
 
     return _documented(function, name, operator, summary + _BINARY)
+
+
+def _alike(a: Operand, b: Operand) -> tuple[Any, Any]:
+    """Return two operands, tensors in their common dtype."""
+    if isinstance(a, Tensor) and isinstance(b, Tensor) and a.data_type is not b.data_type:
+        a, b = promoted(caller(), {"a": a, "b": b})
+    return a, b
 
 
 def _documented(function: Any, name: str, operator: str, docstring: str) -> Any:
@@ -95,7 +104,6 @@ def _documented(function: Any, name: str, operator: str, docstring: str) -> Any:
 
 
 abs = unary("abs", "element_wise_abs", "Return the absolute value of each element.")
-sign = unary("sign", "element_wise_sign", "Return -1, 0 or 1 by the sign of each element.")
 negative = unary("negative", "element_wise_negate", "Return each element with its sign changed.")
 exp = unary("exp", "element_wise_exp", "Return e to the power of each element.")
 log = unary("log", "element_wise_log", "Return the natural logarithm of each element.")
@@ -155,7 +163,7 @@ right_shift = binary("right_shift", "element_wise_bit_shift_right", "Return each
 @eager
 def not_equal(a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return the mask a != b."""
-    return directml.element_wise_logical_not(directml.element_wise_logical_equals(a, b))
+    return directml.element_wise_logical_not(directml.element_wise_logical_equals(*_alike(a, b)))
 
 
 @eager
@@ -171,7 +179,7 @@ def divide(a: Operand, b: Operand, *, device: Where = None) -> Array:
         raise InvalidArgument(
             f"{caller()}: a and b must be of a floating-point type, got {data_type.name}; see floor_divide"
         )
-    return directml.element_wise_divide(dividend, divisor)
+    return directml.element_wise_divide(*_alike(dividend, divisor))
 
 
 @eager
@@ -193,6 +201,14 @@ def _pair(a: Operand, b: Operand) -> tuple[Any, Any]:
     if is_number(a):
         return a, tensor_of("b", b)
     return tensor_of("a", a), b if is_number(b) else tensor_of("b", b)
+
+
+@eager
+def sign(x: Operand, *, device: Where = None) -> Array:
+    """Return -1, 0 or 1 by the sign of each element; NaN of NaN."""
+    tensor = tensor_of("x", x)
+    signs: Tensor = directml.element_wise_sign(tensor)
+    return tensor._chosen(directml.element_wise_is_nan(tensor), signs) if tensor.data_type.is_float else signs
 
 
 @eager
@@ -234,7 +250,7 @@ def clip(x: Operand, min: float | None = None, max: float | None = None, *, devi
 @eager
 def where(condition: Operand, a: Operand, b: Operand, *, device: Where = None) -> Array:
     """Return elements of ``a`` where the mask ``condition`` holds, else of ``b``; all three broadcast."""
-    return directml.element_wise_if(condition, a, b)
+    return directml.element_wise_if(condition, *_alike(a, b))
 
 
 @eager

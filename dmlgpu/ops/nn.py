@@ -12,8 +12,9 @@ from dmlgpu.catalog.enums import InterpolationMode
 from dmlgpu.common import coercion
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.ops import directml
+from dmlgpu.ops.creation import diagonals
 from dmlgpu.ops.elementwise import unary
-from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, tensor_of
+from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, tensor_of, word
 from dmlgpu.tensors.layout import broadcast_strides, checked_axes, checked_axis
 from dmlgpu.tensors.preparation import member
 from dmlgpu.tensors.tensor import Tensor
@@ -32,8 +33,37 @@ _NUMBERS = coercion.tuple_of(coercion.real, "numbers")
 # ---- activations -----------------------------------------------------------------------------------------------------
 
 relu = unary("relu", "activation_relu", "Return each element, but at least 0.")
-gelu = unary("gelu", "activation_gelu", "Return each element times the normal distribution's probability below it.")
 sigmoid = unary("sigmoid", "activation_sigmoid", "Return 1 / (1 + exp(-x)) of each element.")
+
+
+@eager
+def gelu(x: Operand, approximate: str = "none", *, device: Where = None) -> Array:
+    """Return each element times the normal distribution's probability below it.
+
+    Args:
+        x: Tensor or array of float32 or float16.
+        approximate: ``"none"``: x * (1 + erf(x / sqrt(2))) / 2; ``"tanh"``: the approximation
+            x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) / 2.
+        device: Device or adapter name; defaults to that of `x`, else to the default device.
+
+    Returns:
+        Tensor of the shape and dtype of `x` (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If ``approximate`` is another word, or the dtype is not floating point.
+
+    Computed by ACTIVATION_GELU, the approximation by elementwise operators.
+
+    Example:
+        >>> from dmlgpu import ops
+        >>> [round(float(y), 4) for y in ops.gelu([-1.0, 0.0, 2.0], approximate="tanh", device="numpy")]
+        [-0.1588, 0.0, 1.9546]
+    """
+    if word("approximate", approximate, ("none", "tanh")) == "none":
+        return directml.activation_gelu(x)
+    tensor = tensor_of("x", x)
+    inner: Tensor = (tensor * tensor * 0.044715 + 1.0) * tensor * math.sqrt(2 / math.pi)
+    return (directml.activation_tanh(inner) + 1.0) * (tensor * 0.5)
 
 
 @eager
@@ -261,40 +291,106 @@ def attention(
     num_heads: int = 1,
     bias: Operand | None = None,
     scale: float | None = None,
+    mask: Operand | None = None,
+    causal: bool = False,
     *,
     device: Where = None,
 ) -> Array:
-    """Return scaled dot product attention per head, computed by MULTIHEAD_ATTENTION.
+    """Return scaled dot product attention of each head: softmax(query @ key.T * scale + bias) @ value.
 
     Args:
-        query: {N, S, E}; each head takes E / num_heads of it.
-        key, value: {N, T, E}, {N, T, V}.
-        num_heads: Into how many heads E and V are divided.
-        bias: Added to the scaled products, broadcast to {N, num_heads, S, T}: 0 and a large negative number, or -inf,
-            make a mask; rows of -inf alone give NaN.
-        scale: Factor of the products; None means 1 / sqrt(E / num_heads).
-        device: Device or adapter name that computes arrays.
+        query: Tensor or array of float32 or float16 of shape (N, H, S, E), or (N, S, H * E) with ``num_heads``.
+        key: (N, H, T, E), or (N, T, H * E).
+        value: (N, H, T, V), or (N, T, H * V).
+        num_heads: H of operands of rank 3; of those of rank 4 it follows from the shape.
+        bias: Added to the scaled products; broadcasts to (N, H, S, T).
+        scale: Factor of the products; None means 1 / sqrt(E).
+        mask: Booleans, true for positions that may be seen, or numbers that are added, as ``bias``. Broadcasts to
+            (N, H, S, T); a mask of rank 3 beside operands of rank 3 is (N, S, T).
+        causal: Whether position s sees positions up to s only, counted from the first, also if S is not T.
+        device: Device or adapter name that computes arrays; defaults to that of the tensors, else to the default
+            device.
+
+    Returns:
+        Tensor of the dtype of ``query`` (an array if all operands are arrays), of shape (N, H, S, V) or (N, S, H * V).
+        Rows that see nothing are NaN, as in PyTorch's definition.
 
     Raises:
         InvalidArgument: If the shapes do not fit.
+
+    Computed by MULTIHEAD_ATTENTION.
+
+    Example:
+        >>> import numpy as np
+        >>> from dmlgpu import ops
+        >>> x = np.eye(3, dtype=np.float32)[None, None]
+        >>> ops.attention(x, x, x, causal=True, device="numpy")[0, 0, 0].tolist()
+        [1.0, 0.0, 0.0]
     """
-    queries, keys = tensor_of("query", query), tensor_of("key", key)
+    queries, keys, values = tensor_of("query", query), tensor_of("key", key), tensor_of("value", value)
+    operands = (queries, keys, values)
     count = coercion.argument(caller(), "num_heads", _POSITIVE, num_heads)
-    if queries.ndim != 3 or keys.ndim != 3 or queries.sizes[-1] % count:
+    if any(x.ndim != queries.ndim for x in operands) or queries.ndim not in (3, 4):
         raise InvalidArgument(
-            f"{caller()}: query and key must have sizes {{N, S, E}} with E a multiple of num_heads ({count}), "
-            f"got {list(queries.sizes)} and {list(keys.sizes)}"
+            f"{caller()}: query, key and value must have sizes {{N, H, S, E}} or {{N, S, H * E}}, got "
+            f"{', '.join(str(list(x.sizes)) for x in operands)}"
+        )
+    is_split = queries.ndim == 4
+    if is_split:
+        heads = queries.sizes[1]
+        if any(x.sizes[1] != heads for x in operands) or count not in (1, heads):
+            raise InvalidArgument(
+                f"{caller()}: query, key and value must have as many heads each, as num_heads if it is passed, got "
+                f"{', '.join(str(x.sizes[1]) for x in operands)}"
+            )
+        count = heads
+        queries, keys, values = (
+            x.transpose(0, 2, 1, 3).reshape(x.sizes[0], x.sizes[2], heads * x.sizes[3]) for x in operands
+        )
+    if queries.sizes[-1] % count or keys.sizes[-1] != queries.sizes[-1]:
+        raise InvalidArgument(
+            f"{caller()}: query and key must have equal last sizes, a multiple of num_heads ({count}), got "
+            f"{list(queries.sizes)} and {list(keys.sizes)}"
         )
     products = (queries.sizes[0], count, queries.sizes[1], keys.sizes[1])
-    return directml.multihead_attention(
+    output: Tensor = directml.multihead_attention(
         queries,
         keys,
-        value,
-        relative_position_bias=None if bias is None else tensor_of("bias", bias).broadcast_to(products),
+        values,
+        relative_position_bias=_attention_bias(queries, products, bias, mask, causal, is_split),
         scale=1 / math.sqrt(queries.sizes[-1] // count) if scale is None else scale,
         mask_filter_value=-10000.0,
         head_count=count,
     ).output
+    if not is_split:
+        return output
+    return output.reshape(*products[::2], count, -1).transpose(0, 2, 1, 3)
+
+
+def _attention_bias(
+    like: Tensor, products: tuple[int, ...], bias: Any, mask: Any, causal: Any, is_split: bool
+) -> Tensor | None:
+    """Return the sum of what is added to the products of attention, -inf for what is not seen; None for nothing."""
+    addends = [] if bias is None else [tensor_of("bias", bias).broadcast_to(products)]
+    unseen: list[Tensor] = []
+    if mask is not None:
+        tensor = tensor_of("mask", mask)
+        tensor = tensor.expand_dims(1) if tensor.ndim == 3 and not is_split else tensor
+        if tensor.is_boolean:
+            unseen.append(~tensor)
+        else:
+            addends.append(tensor.astype(like.data_type).broadcast_to(products))
+    if coercion.argument(caller(), "causal", coercion.boolean, causal):
+        unseen.append(diagonals((products[2], products[3]), like.device) > 0)
+    if unseen:
+        hidden = unseen[0] if len(unseen) == 1 else unseen[0] | unseen[1]
+        zeros = like._beside(0.0, like.data_type).broadcast_to(hidden.sizes)
+        masked = like._beside(-math.inf, like.data_type)._chosen(hidden, zeros)
+        addends.append(masked.broadcast_to(products))
+    total: Tensor | None = None
+    for addend in addends:
+        total = addend if total is None else total + addend
+    return total
 
 
 # ---- quantization, images --------------------------------------------------------------------------------------------

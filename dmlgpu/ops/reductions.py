@@ -10,7 +10,19 @@ from dmlgpu.catalog.enums import AxisDirection, DataType, ReduceFunction
 from dmlgpu.common.coercion import argument, as_index, boolean, real
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.ops import directml
-from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, filled, tensor_of
+from dmlgpu.tensors.calls import (
+    FLOATING,
+    Array,
+    Operand,
+    Where,
+    caller,
+    check_kind,
+    eager,
+    filled,
+    numeric_type,
+    tensor_of,
+)
+from dmlgpu.tensors.integers import wrapped
 from dmlgpu.tensors.layout import checked_axes, checked_axis
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.types import TypeLike, as_data_type
@@ -33,6 +45,11 @@ _EMPTY_VALUES = {
     ReduceFunction.LOG_SUM_EXP: -math.inf,
 }
 """Results of reductions of no elements, as in NumPy."""
+
+_EXTREMES = (ReduceFunction.MIN, ReduceFunction.MAX)
+
+_IN_32_BITS = (ReduceFunction.SUM, ReduceFunction.MULTIPLY)
+"""Reductions that DirectML has for integers of 32 bits and more only."""
 
 
 class ReductionFunction(Protocol):
@@ -70,15 +87,21 @@ def reduced(x: Tensor, function: ReduceFunction, axis: Axes, keepdims: Any, empt
         return filled(x, shape, value if is_held and value is not None else 0)
     if not axes:
         x, axes = x.reshape(-1, 1), (1,)
-    result: Tensor = directml.reduce(x, function=function, axes=axes)
-    return result._renamed(shape)
+    is_narrow = not x.data_type.is_float and x.data_type.bits < 32 and function in _IN_32_BITS
+    wide = x.astype(DataType.INT32 if x.data_type.is_signed else DataType.UINT32) if is_narrow else x
+    result: Tensor = directml.reduce(wide, function=function, axes=axes)._renamed(shape)
+    return wrapped(result, x.data_type) if is_narrow else result
 
 
 def _reduction(name: str, reduce_function: ReduceFunction, summary: str) -> ReductionFunction:
     """Return the function that reduces in one of DirectML's ways."""
 
     def function(x: Operand, axis: Axes = None, keepdims: bool = False, *, device: Where = None) -> Array:
-        return reduced(tensor_of("x", x), reduce_function, axis, keepdims)
+        tensor = tensor_of("x", x)
+        if reduce_function is ReduceFunction.AVERAGE:
+            check_kind("x", tensor, FLOATING)
+        result = reduced(tensor._same(boolean=False), reduce_function, axis, keepdims)
+        return result._same(boolean=True) if tensor.is_boolean and reduce_function in _EXTREMES else result
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"""{summary}
@@ -98,9 +121,67 @@ def _reduction(name: str, reduce_function: ReduceFunction, summary: str) -> Redu
     return eager(function)
 
 
-sum = _reduction("sum", ReduceFunction.SUM, "Return the sum along axes.")
+class SumFunction(Protocol):
+    """A function that sums or multiplies elements along axes."""
+
+    __name__: str
+
+    def __call__(
+        self,
+        x: Operand,
+        axis: Axes = None,
+        keepdims: bool = False,
+        dtype: TypeLike | None = None,
+        *,
+        device: Where = None,
+    ) -> Array:
+        """Return an array of the shape of `x` without the reduced axes, or with size 1 there."""
+
+
+def summable(x: Tensor, dtype: TypeLike | None) -> Tensor:
+    """Return elements in the dtype in which they are summed: integers and booleans in one of 64 bits by default."""
+    if dtype is not None:
+        return x.astype(numeric_type(dtype))
+    if x.data_type.is_float:
+        return x
+    return x.astype(DataType.INT64 if x.data_type.is_signed or x.is_boolean else DataType.UINT64)
+
+
+def _sum(name: str, reduce_function: ReduceFunction, summary: str) -> SumFunction:
+    """Return the function that sums or multiplies."""
+
+    def function(
+        x: Operand, axis: Axes = None, keepdims: bool = False, dtype: TypeLike | None = None, *, device: Where = None
+    ) -> Array:
+        return reduced(summable(tensor_of("x", x), dtype), reduce_function, axis, keepdims)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""{summary}
+
+    Args:
+        x: Tensor or array.
+        axis: Axis or axes to reduce; negative axes count from the end, None means all.
+        keepdims: Whether reduced axes stay, with size 1.
+        dtype: Dtype in which elements are accumulated; None means that of floating-point elements, int64 for booleans
+            and signed integers, uint64 for unsigned ones.
+        device: Device or adapter name that computes arrays; defaults to that of the tensors, else to the default
+            device.
+
+    Returns:
+        Tensor of that dtype (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If an axis is out of range, or ``dtype`` is not numeric.
+        NotSupported: If adapters cannot compute the dtype.
+
+    Computed by REDUCE with {reduce_function.name}.
+    """
+    return eager(function)
+
+
+sum = _sum("sum", ReduceFunction.SUM, "Return the sum along axes.")
 mean = _reduction("mean", ReduceFunction.AVERAGE, "Return the mean along axes.")
-prod = _reduction("prod", ReduceFunction.MULTIPLY, "Return the product along axes.")
+prod = _sum("prod", ReduceFunction.MULTIPLY, "Return the product along axes.")
 min = _reduction("min", ReduceFunction.MIN, "Return the smallest element along axes.")
 max = _reduction("max", ReduceFunction.MAX, "Return the largest element along axes.")
 logsumexp = _reduction(
@@ -128,26 +209,29 @@ def var(x: Operand, axis: Axes = None, keepdims: bool = False, correction: float
         correction: Subtracted from the element count before dividing by it.
         device: Device or adapter name that computes arrays.
 
+    Returns:
+        Tensor of the dtype of `x` (an array if `x` is one), NaN if there are no more elements than ``correction``.
+
     Raises:
-        InvalidArgument: If there are no more elements than ``correction``.
+        InvalidArgument: If the dtype is not floating point, or an axis is out of range.
     """
-    return _variance(tensor_of("x", x), axis, keepdims, correction)
+    return variance(tensor_of("x", x), axis, keepdims, correction)
 
 
 @eager
 def std(x: Operand, axis: Axes = None, keepdims: bool = False, correction: float = 0, *, device: Where = None) -> Array:
     """Return the standard deviation along axes: the square root of ``var``."""
-    return directml.element_wise_sqrt(_variance(tensor_of("x", x), axis, keepdims, correction))
+    return directml.element_wise_sqrt(variance(tensor_of("x", x), axis, keepdims, correction))
 
 
-def _variance(x: Tensor, axis: Axes, keepdims: bool, correction: float) -> Tensor:
+def variance(x: Tensor, axis: Axes, keepdims: bool, correction: float) -> Tensor:
+    """Return the variance along axes; NaN if there are no more elements than ``correction``."""
+    check_kind("x", x, FLOATING)
     subtrahend = argument(caller(), "correction", real, correction)
     if not x.size:
         return reduced(x, ReduceFunction.AVERAGE, axis, keepdims)
     squares, count = squared_distances(x, axis, keepdims)
-    if not count > subtrahend:
-        raise InvalidArgument(f"{caller()}: correction must be below the number of elements, {count}, got {correction}")
-    return squares / (count - subtrahend)
+    return squares / (count - subtrahend) if count > subtrahend else squares * math.nan
 
 
 # ---- places of extremes ----------------------------------------------------------------------------------------------
@@ -158,7 +242,7 @@ def argmin(
     x: Operand,
     axis: int | None = None,
     keepdims: bool = False,
-    dtype: TypeLike = "uint32",
+    dtype: TypeLike = "int64",
     *,
     device: Where = None,
 ) -> Array:
@@ -171,7 +255,7 @@ def argmax(
     x: Operand,
     axis: int | None = None,
     keepdims: bool = False,
-    dtype: TypeLike = "uint32",
+    dtype: TypeLike = "int64",
     *,
     device: Where = None,
 ) -> Array:
@@ -191,6 +275,10 @@ def _place(function: Any, x: Tensor, axis: int | None, keepdims: bool, dtype: Ty
             raise InvalidArgument(f"{caller()}: x must have at least one element along axis, got {list(x.sizes)}")
         return filled(x, shape, data_type=as_data_type(caller(), "dtype", dtype))
     places: Tensor = function(flat, axes=(number,), output_type=dtype)
+    if x.data_type.is_float:  # DirectML skips NaN, NumPy and PyTorch return its place
+        is_nan = directml.element_wise_is_nan(reduced(flat, ReduceFunction.MAX, number, True))
+        first_nan = directml.argmax(directml.element_wise_is_nan(flat), axes=(number,), output_type=dtype)
+        places = first_nan._chosen(is_nan, places)
     return places._renamed(shape)
 
 
@@ -200,13 +288,13 @@ def _place(function: Any, x: Tensor, axis: int | None, keepdims: bool, dtype: Ty
 @eager
 def cumsum(x: Operand, axis: int | None = None, *, device: Where = None) -> Array:
     """Return the running sum along an axis; None means all elements, flattened."""
-    return running(directml.cumulative_summation, tensor_of("x", x), axis)
+    return running(directml.cumulative_summation, summable(tensor_of("x", x), None), axis)
 
 
 @eager
 def cumprod(x: Operand, axis: int | None = None, *, device: Where = None) -> Array:
     """Return the running product along an axis; None means all elements, flattened."""
-    return running(directml.cumulative_product, tensor_of("x", x), axis)
+    return running(directml.cumulative_product, summable(tensor_of("x", x), None), axis)
 
 
 def running(function: Callable[..., Any], x: Tensor, axis: int | None) -> Tensor:
@@ -246,8 +334,8 @@ def sort(x: Operand, axis: int = -1, descending: bool = False, *, device: Where 
 
 @eager
 def argsort(x: Operand, axis: int = -1, descending: bool = False, *, device: Where = None) -> Array:
-    """Return the indices that sort along an axis, uint32; equal elements keep their order."""
-    return ordered(tensor_of("x", x), None, axis, descending).indices
+    """Return the indices that sort along an axis, int64; equal elements keep their order."""
+    return ordered(tensor_of("x", x), None, axis, descending).indices.astype(DataType.INT64)
 
 
 def ordered(x: Tensor, k: int | None = None, axis: int = -1, descending: bool = False) -> TopK:

@@ -9,20 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from dmlgpu.catalog.enums import PaddingMode
+from dmlgpu.catalog.enums import DataType, PaddingMode
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, MAX_ELEMENTS
 from dmlgpu.common import coercion
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.ops import directml
-from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, filled, tensor_of
-from dmlgpu.tensors.layout import as_integers, checked_axes, checked_axis
+from dmlgpu.tensors.calls import Array, Operand, Where, caller, check_kind, eager, filled, tensor_of
+from dmlgpu.tensors.layout import as_integers, broadcast_sizes, checked_axes, checked_axis
+from dmlgpu.tensors.promotion import promoted
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.tensor import take as gathered
 from dmlgpu.tensors.types import TypeLike, as_data_type, as_number
 
 __all__ = [
-    "broadcast_to", "concatenate", "expand_dims", "flip", "moveaxis", "one_hot", "pad", "reshape", "roll", "split",
-    "squeeze", "stack", "take", "take_along_axis", "tile", "transpose",
+    "broadcast_to", "cat", "concat", "concatenate", "expand_dims", "flatten", "flip", "moveaxis", "one_hot", "pad",
+    "permute", "reshape", "roll", "split", "squeeze", "stack", "take", "take_along_axis", "tile", "transpose",
+    "unsqueeze", "view",
 ]  # fmt: skip
 
 _INTEGERS = coercion.tuple_of(coercion.integer, "integers")
@@ -61,6 +63,81 @@ def squeeze(x: Operand, axis: int | Sequence[int] | None = None, *, device: Wher
 
 
 @eager
+def permute(x: Operand, axes: Sequence[int], *, device: Where = None) -> Array:
+    """Return a view with the axes in another order: PyTorch's name of ``transpose``.
+
+    Args:
+        x: Tensor or array.
+        axes: Each axis once, in the new order; negative axes count from the end.
+        device: Device or adapter name that computes arrays; defaults to that of `x`, else to the default device.
+
+    Returns:
+        Tensor (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If ``axes`` does not name each axis once.
+    """
+    tensor = tensor_of("x", x)
+    return tensor.transpose(axes) if tensor.ndim else tensor._view((), ())
+
+
+@eager
+def view(x: Operand, shape: Sequence[int] | int, *, device: Where = None) -> Array:
+    """Return the elements, in order, in another shape: PyTorch's name of ``reshape``, which never copies.
+
+    Args:
+        x: Tensor or array.
+        shape: Shape of as many elements; one size may be -1, which means the remainder.
+        device: Device or adapter name that computes arrays; defaults to that of `x`, else to the default device.
+
+    Returns:
+        View of `x` (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If element counts differ, or strides do not allow a view.
+    """
+    tensor = tensor_of("x", x)
+    return tensor.reshape(shape, copy=False if tensor.size else None)
+
+
+@eager
+def unsqueeze(x: Operand, axis: int | Sequence[int], *, device: Where = None) -> Array:
+    """Return a view with new axes of size 1: PyTorch's name of ``expand_dims``."""
+    return tensor_of("x", x).expand_dims(axis)
+
+
+@eager
+def flatten(x: Operand, start_dim: int = 0, end_dim: int = -1, *, device: Where = None) -> Array:
+    """Return the elements, in order, with a range of axes as one axis, as PyTorch does.
+
+    Args:
+        x: Tensor or array; a scalar gets one axis.
+        start_dim: First of these axes; negative axes count from the end.
+        end_dim: Last of them.
+        device: Device or adapter name that computes arrays; defaults to that of `x`, else to the default device.
+
+    Returns:
+        Tensor (an array if `x` is one): a view if strides allow.
+
+    Raises:
+        InvalidArgument: If an axis is out of range, or ``start_dim`` comes after ``end_dim``.
+
+    Example:
+        >>> from dmlgpu import ops
+        >>> ops.flatten(ops.zeros((2, 3, 4), device="numpy"), 1).shape
+        (2, 12)
+    """
+    tensor = tensor_of("x", x)
+    rank = max(tensor.ndim, 1)
+    first = checked_axis(caller(), "start_dim", start_dim, rank)
+    last = checked_axis(caller(), "end_dim", end_dim, rank)
+    if first > last:
+        raise InvalidArgument(f"{caller()}: start_dim must not come after end_dim, got {start_dim} and {end_dim}")
+    sizes = tensor.sizes or (1,)
+    return tensor.reshape((*sizes[:first], math.prod(sizes[first : last + 1]), *sizes[last + 1 :]))
+
+
+@eager
 def moveaxis(
     x: Operand, source: int | Sequence[int], destination: int | Sequence[int], *, device: Where = None
 ) -> Array:
@@ -81,21 +158,32 @@ def moveaxis(
 
 @eager
 def concatenate(arrays: Sequence[Operand], axis: int = 0, *, device: Where = None) -> Array:
-    """Join tensors of one dtype along an axis; their other sizes are equal.
+    """Join tensors along an axis; their other sizes are equal.
 
     Raises:
-        InvalidArgument: If dtypes, ranks or other sizes differ.
+        InvalidArgument: If there is no common dtype, or ranks or other sizes differ.
     """
-    tensors = _tensors(arrays)
-    return joined(tensors, axis)
+    return joined(_tensors(arrays), axis)
+
+
+@eager
+def concat(arrays: Sequence[Operand], axis: int = 0, *, device: Where = None) -> Array:
+    """Join tensors along an axis: NumPy's other name of ``concatenate``."""
+    return joined(_tensors(arrays), axis)
+
+
+@eager
+def cat(arrays: Sequence[Operand], axis: int = 0, *, device: Where = None) -> Array:
+    """Join tensors along an axis: PyTorch's name of ``concatenate``."""
+    return joined(_tensors(arrays), axis)
 
 
 @eager
 def stack(arrays: Sequence[Operand], axis: int = 0, *, device: Where = None) -> Array:
-    """Join tensors of one shape and dtype along a new axis.
+    """Join tensors of one shape along a new axis.
 
     Raises:
-        InvalidArgument: If shapes or dtypes differ.
+        InvalidArgument: If shapes differ, or there is no common dtype.
     """
     return stacked(_tensors(arrays), axis)
 
@@ -103,7 +191,9 @@ def stack(arrays: Sequence[Operand], axis: int = 0, *, device: Where = None) -> 
 def _tensors(arrays: Any) -> list[Tensor]:
     if not isinstance(arrays, list | tuple) or not arrays:
         raise InvalidArgument(f"{caller()}: arrays must be a list of Tensors or arrays, at least one")
-    return [tensor_of(f"arrays[{number}]", array) for number, array in enumerate(arrays)]
+    return promoted(
+        caller(), {f"arrays[{number}]": tensor_of(f"arrays[{number}]", array) for number, array in enumerate(arrays)}
+    )
 
 
 def joined(tensors: Sequence[Tensor], axis: int) -> Tensor:
@@ -311,7 +401,7 @@ def take(x: Operand, indices: Operand, axis: int | None = None, *, device: Where
         axis: Axis to index; None selects elements of x, flattened.
         device: Device or adapter name that computes arrays.
     """
-    tensor, places = tensor_of("x", x), tensor_of("indices", indices)
+    tensor, places = tensor_of("x", x), indices_of("indices", indices)
     if axis is None:
         return gathered(tensor.reshape(-1), places, 0, caller())
     return gathered(tensor, places, checked_axis(caller(), "axis", axis, tensor.ndim), caller())
@@ -319,12 +409,36 @@ def take(x: Operand, indices: Operand, axis: int | None = None, *, device: Where
 
 @eager
 def take_along_axis(x: Operand, indices: Operand, axis: int = -1, *, device: Where = None) -> Array:
-    """Return the element that each index selects along an axis, at the index's own place along the others."""
-    tensor, places = tensor_of("x", x), tensor_of("indices", indices)
+    """Return the element that each index selects along an axis, at the index's own place along the others.
+
+    Raises:
+        InvalidArgument: If indices are not integers, ranks differ, shapes do not broadcast, or an axis is wrong.
+    """
+    tensor, places = tensor_of("x", x), indices_of("indices", indices)
     number = checked_axis(caller(), "axis", axis, tensor.ndim)
-    if not places.size and places.ndim == tensor.ndim:
+    if places.ndim != tensor.ndim:
+        raise InvalidArgument(f"{caller()}: indices must have {tensor.ndim} dimensions, as x, got {places.ndim}")
+    around = [
+        (name, (*array.sizes[:number], 1, *array.sizes[number + 1 :]))
+        for name, array in (("x", tensor), ("indices", places))
+    ]
+    sizes = broadcast_sizes(caller(), around)
+    tensor, places = (
+        array.broadcast_to((*sizes[:number], array.sizes[number], *sizes[number + 1 :])) for array in (tensor, places)
+    )
+    if not places.size:
         return tensor._nothing(places.sizes)
     return directml.gather_elements(tensor, places, axis=number)
+
+
+def indices_of(name: str, x: Any) -> Tensor:
+    """Return an operand of integers as GATHER takes them: of at least 32 bits.
+
+    Raises:
+        InvalidArgument: If they are not integers; names the function and the operand.
+    """
+    places = check_kind(name, tensor_of(name, x), "integer")
+    return places if places.data_type.bits >= 32 else places.astype(DataType.INT32)
 
 
 @eager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
@@ -10,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.common.errors import InvalidArgument, NotSupported, shown
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.shared import as_device
 from dmlgpu.tensors.array_like import as_operand
 from dmlgpu.tensors.execution import check_device
 from dmlgpu.tensors.memory import current_caller, unrecorded
 from dmlgpu.tensors.tensor import Tensor
-from dmlgpu.tensors.types import as_array
+from dmlgpu.tensors.types import as_array, as_data_type, is_boolean_type
 
 Operand: TypeAlias = Tensor | NDArray[Any] | float
 """What functions compute on: tensors, arrays, and numbers beside them."""
@@ -78,7 +79,11 @@ def eager(function: Callable[Parameters, Result]) -> Callable[Parameters, Result
     count = code.co_argcount + code.co_kwonlyargcount
     operands = {parameter for parameter in code.co_varnames[:count] if "Operand" in function.__annotations__[parameter]}
     sequences = {parameter for parameter in operands if "Sequence" in function.__annotations__[parameter]}
-    places = tuple(number for number, parameter in enumerate(code.co_varnames[:count]) if parameter in operands)
+    named_places = tuple(number for number, parameter in enumerate(code.co_varnames[:count]) if parameter in operands)
+    rest = code.co_varnames[count] if code.co_flags & inspect.CO_VARARGS else ""  # as in f(*operands: Operand)
+
+    def name_of(place: int) -> str:
+        return code.co_varnames[place] if place < code.co_argcount else f"{rest}[{place - code.co_argcount}]"
 
     @functools.wraps(function)
     def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
@@ -89,12 +94,13 @@ def eager(function: Callable[Parameters, Result]) -> Callable[Parameters, Result
             if not kwargs.keys().isdisjoint(ALIASES):
                 kwargs = {ALIASES.get(key, key): value for key, value in kwargs.items()}  # type: ignore[assignment]
             device: Any = kwargs.get("device")
+            places = (*named_places, *range(code.co_argcount, len(args))) if rest else named_places
             values = [args[place] for place in places if place < len(args)]
             values += [value for key, value in kwargs.items() if key in operands]
             if not all(type(value) in _PLAIN for value in values):
                 positions = dict.fromkeys(places)
                 converted: Any = [
-                    as_operand(name, code.co_varnames[place], value, code.co_varnames[place] in sequences)
+                    as_operand(name, name_of(place), value, name_of(place) in sequences)
                     if place in positions
                     else value
                     for place, value in enumerate(args)
@@ -113,7 +119,7 @@ def eager(function: Callable[Parameters, Result]) -> Callable[Parameters, Result
                 return function(*args, **kwargs)
             target = as_device(name, device) if first is None else first
             positional = [
-                _on(target, name, code.co_varnames[place], value) if place in places else value
+                _on(target, name, name_of(place), value) if place in places else value
                 for place, value in enumerate(args)
             ]
             named = {key: _on(target, name, key, value) if key in operands else value for key, value in kwargs.items()}
@@ -133,10 +139,12 @@ ALIASES = {"dim": "axis", "keepdim": "keepdims"}
 """PyTorch's names of keywords that functions of ``dmlgpu.ops`` take beside NumPy's."""
 
 RENAMED = {
+    "attn_mask": "mask",
     "data_type": "dtype",
     "epsilon": "eps",
     "filter": "weight",
     "heads": "num_heads",
+    "is_causal": "causal",
     "output_type": "dtype",
     "repeats": "reps",
     "sizes": "shape",
@@ -188,7 +196,74 @@ def _to_host(result: Any) -> Any:
     if isinstance(result, tuple):
         parts = [_to_host(part) for part in result]
         return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
-    return result
+    return [_to_host(part) for part in result] if isinstance(result, list) else result
+
+
+REFUSED = ("float64", "complex64", "complex128")
+"""Names of the array API standard's dtypes that adapters cannot compute."""
+
+FLOATING = "floating-point"
+NUMERIC = "integer or floating-point"
+ANY = "boolean or integer or floating-point"
+
+
+def as_type(dtype: Any) -> Any:
+    """Return what ``Tensor`` takes for a dtype: a ``DataType``, or ``bool``.
+
+    Raises:
+        InvalidArgument: If it is not a dtype.
+        NotSupported: If adapters cannot compute it.
+    """
+    if is_boolean_type(dtype):
+        return bool
+    try:
+        name = np.dtype(dtype).name if dtype is not None else ""
+    except Exception:  # whatever NumPy does not take for a dtype
+        name = ""
+    if name in REFUSED or dtype is DataType.FLOAT64:
+        raise NotSupported(
+            f"{caller()}: dtype must not be {name or 'float64'}, which adapters cannot compute; float32 is the widest "
+            "floating-point type"
+        )
+    data_type = as_data_type(caller(), "dtype", dtype)
+    if data_type.bits < 8:
+        raise InvalidArgument(f"{caller()}: dtype must be of 8 bits at least, got {data_type.name}")
+    return data_type
+
+
+def numeric_type(dtype: Any) -> DataType:
+    """Return the ``DataType`` of a dtype, which must not be bool."""
+    data_type = as_type(dtype)
+    if data_type is bool:
+        raise InvalidArgument(f"{caller()}: dtype must be a type of numbers, got bool")
+    numeric: DataType = data_type
+    return numeric
+
+
+def kind_of(x: Tensor) -> str:
+    """Return the kind of a tensor's dtype: ``"boolean"``, ``"integer"`` or ``"floating-point"``."""
+    if x.is_boolean:
+        return "boolean"
+    return "floating-point" if x.data_type.is_float else "integer"
+
+
+def check_kind(name: str, x: Tensor, kind: str) -> Tensor:
+    """Return an operand, which must be of a kind of dtypes, or of one of several: ``NUMERIC``.
+
+    Raises:
+        InvalidArgument: If it is not; names the function and the operand.
+    """
+    if kind_of(x) not in kind.split(" or "):
+        cure = f"; {name}.astype('float32') converts it" if kind == FLOATING else ""
+        raise InvalidArgument(f"{caller()}: {name} must be of a type of kind {kind}, got {x.type_name}{cure}")
+    return x
+
+
+def word(name: str, value: Any, words: tuple[str, ...]) -> str:
+    """Return an argument that must be one of a few words."""
+    if not isinstance(value, str) or value not in words:
+        raise InvalidArgument(f"{caller()}: {name} must be {' or '.join(map(repr, words))}, got {shown(value)}")
+    return value
 
 
 def filled(like: Tensor, sizes: Sequence[int], number: float = 0, data_type: DataType | None = None) -> Tensor:

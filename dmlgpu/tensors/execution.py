@@ -214,9 +214,7 @@ def check_device(caller: str, device: Any, present: Any) -> None:
     """
     named = as_device(caller, device)
     if named is not present:
-        raise InvalidArgument(
-            f"{caller}: device must be that of the tensors, {foreign(present, named)}"
-        )
+        raise InvalidArgument(f"{caller}: device must be that of the tensors, {foreign(present, named)}")
 
 
 def _described(layout: Any) -> Any:

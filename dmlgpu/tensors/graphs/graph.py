@@ -257,9 +257,7 @@ class Graph(Recorder):
         return f" ({caller()})"
 
     def _refuse_device(self, label: str, device: Device) -> NoReturn:
-        raise InvalidArgument(
-            f"{label}: device must be that of the graph, {foreign(self.device, device)}"
-        )
+        raise InvalidArgument(f"{label}: device must be that of the graph, {foreign(self.device, device)}")
 
     def _in_words(self, call: OperatorCall, error: DmlError) -> DmlError:
         """Return an error of a node's description as the caller reads it."""

@@ -26,7 +26,7 @@ from dmlgpu.tensors.graphs.graph import Graph
 from dmlgpu.tensors.memory import recorded_by, recorder, tapes
 from dmlgpu.tensors.strided import TensorBase
 from dmlgpu.tensors.tensor import Tensor
-from dmlgpu.tensors.tracing.trace import Trace, Traced, as_tensor, finish, flatten, mapped
+from dmlgpu.tensors.tracing.trace import CallSource, Trace, Traced, as_tensor, finish, flatten, mapped
 
 if TYPE_CHECKING:
     from dmlgpu.compiler.explain import Explanation
@@ -190,8 +190,8 @@ class CompiledFunction(Generic[Parameters, Result]):
         return _Arguments(device, args, kwargs, leaves, (device, *parts))
 
     def _watched(self) -> list[Any]:
-        """Return the tensors that the variables of the function's closure and globals hold, with their memory; None for
-        other values."""
+        """Return the tensors, with their memory, and the sources that the variables of the function's closure and
+        globals hold; None for other values."""
         values = []
         for cell in self._cells:
             try:
@@ -199,8 +199,8 @@ class CompiledFunction(Generic[Parameters, Result]):
             except ValueError:  # nothing is assigned yet
                 values.append(None)
         values += [variables.get(name) for variables, name in self._globals]
-        held = [value if isinstance(value, TensorBase) else None for value in values]
-        return held + [None if value is None else value.buffer for value in held]
+        held = [value if isinstance(value, TensorBase | CallSource) else None for value in values]
+        return held + [value.buffer if isinstance(value, TensorBase) else None for value in held]
 
     def _traced(self, call: _Arguments) -> Traced:
         """Return what a call runs, traced and compiled where it is not known, or a variable holds another tensor."""
