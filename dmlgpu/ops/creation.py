@@ -16,7 +16,7 @@ from dmlgpu.common.coercion import argument, as_index, boolean, integer
 from dmlgpu.common.errors import InvalidArgument, NotSupported, shown
 from dmlgpu.ops import directml
 from dmlgpu.runtime.shared import as_device
-from dmlgpu.tensors.array_like import as_operand, in_float32, warn_of_float32
+from dmlgpu.tensors.array_like import as_operand, convert_float64
 from dmlgpu.tensors.calls import Array, Operand, Where, as_type, caller, eager, named, numeric_type, tensor_of, word
 from dmlgpu.tensors.layout import broadcast_sizes, checked_sizes
 from dmlgpu.tensors.tensor import Tensor
@@ -242,9 +242,7 @@ def _like(x: Any, value: Any, dtype: Any, device: Where) -> Any:
     if not isinstance(like, Tensor | np.ndarray):
         raise InvalidArgument(f"{caller()}: x must be a Tensor or an array, got {shown(x, typed=True)}")
     if isinstance(like, np.ndarray):
-        if dtype is None and like.dtype == np.float64:
-            like = in_float32(caller(), {"x": like})["x"]
-            warn_of_float32(caller())
+        like = convert_float64(caller(), like, DataType.FLOAT32) if dtype is None else like
         return full(like.shape, value, like.dtype if dtype is None else dtype, device=device).numpy()
     if device is not None:
         return full(like.sizes, value, like.dtype if dtype is None else dtype, device=device)
@@ -495,7 +493,7 @@ def meshgrid(*arrays: Operand, indexing: str = "xy", device: Where = None) -> li
         raise InvalidArgument(f"{caller()}: arrays must have at most 1 dimension each")
     if len({axis.dtype for axis in axes}) > 1:
         raise InvalidArgument(
-            f"{caller()}: arrays must be of one type, got {', '.join(axis.type_name for axis in axes)}"
+            f"{caller()}: arrays must be of one type, got {', '.join(axis.type_name for axis in axes)}; astype converts"
         )
     rank = len(axes)
     places = list(range(rank))
