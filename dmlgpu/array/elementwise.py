@@ -10,7 +10,6 @@ from typing import Any
 from dmlgpu import ops
 from dmlgpu.array.creation import zeros
 from dmlgpu.array.operands import Number, binary, both, operand, scalar, tensor, unary
-from dmlgpu.catalog.enums import RoundingMode
 from dmlgpu.tensors.calls import ANY, FLOATING, NUMERIC, caller, kind_of, named
 from dmlgpu.tensors.integers import UNSIGNED
 from dmlgpu.tensors.promotion import promoted
@@ -47,8 +46,8 @@ sqrt = unary("sqrt", ops.sqrt)
 tan = unary("tan", ops.tan)
 tanh = unary("tanh", ops.tanh)
 
-abs = unary("abs", builtins.abs, NUMERIC, "Return the absolute value of each element.")
-negative = unary("negative", operator.neg, NUMERIC, "Return each element with its sign changed.")
+abs = unary("abs", ops.abs, NUMERIC)
+negative = unary("negative", ops.negative, NUMERIC)
 square = unary("square", ops.square, NUMERIC)
 positive = unary("positive", operator.pos, NUMERIC, "Return each element as it is.")
 real = unary("real", operator.pos, NUMERIC, "Return the real part of each element: itself.")
@@ -57,42 +56,23 @@ logical_not = unary("logical_not", ops.logical_not, "boolean")
 bitwise_invert = unary("bitwise_invert", operator.invert, BITS, "Return each integer with all bits inverted, or ~x.")
 
 
-def _truncated(x: Tensor) -> Tensor:
-    result: Tensor = ops.directml.element_wise_round(x, rounding_mode=RoundingMode.TOWARD_ZERO)
-    return result
-
-
-ceil = unary("ceil", ops.ceil, NUMERIC, integers=operator.pos)
-floor = unary("floor", ops.floor, NUMERIC, integers=operator.pos)
-round = unary("round", ops.round, NUMERIC, integers=operator.pos)
-trunc = unary("trunc", _truncated, NUMERIC, "Return each element rounded towards zero.", integers=operator.pos)
+ceil = unary("ceil", ops.ceil, NUMERIC)
+floor = unary("floor", ops.floor, NUMERIC)
+round = unary("round", ops.round, NUMERIC)
+trunc = unary("trunc", ops.trunc, NUMERIC)
 
 
 def _zeros(x: Tensor) -> Tensor:
     return zeros(x.sizes, dtype=x.dtype, device=x.device)
 
 
-def _no_mask(x: Tensor) -> Tensor:
-    return zeros(x.sizes, dtype="bool", device=x.device)
-
-
-def _all_mask(x: Tensor) -> Tensor:
-    return ~_no_mask(x)
-
-
 imag = unary("imag", _zeros, NUMERIC, "Return the imaginary part of each element: 0.")
-isnan = unary("isnan", ops.isnan, NUMERIC, integers=_no_mask)
-isinf = unary("isinf", ops.isinf, NUMERIC, integers=_no_mask)
-isfinite = unary(
-    "isfinite",
-    lambda x: ~(ops.isnan(x) | ops.isinf(x)),
-    NUMERIC,
-    "Return whether each element is neither infinite nor NaN.",
-    integers=_all_mask,
-)
+isnan = unary("isnan", ops.isnan, NUMERIC)
+isinf = unary("isinf", ops.isinf, NUMERIC)
+isfinite = unary("isfinite", ops.isfinite, NUMERIC)
 sign = unary("sign", ops.sign, NUMERIC)
-log2 = unary("log2", lambda x: ops.log(x) * (1 / math.log(2)), summary="Return the logarithm to the base 2.")
-log10 = unary("log10", lambda x: ops.log(x) * (1 / math.log(10)), summary="Return the logarithm to the base 10.")
+log2 = unary("log2", ops.log2)
+log10 = unary("log10", ops.log10)
 
 
 def _expm1(x: Tensor) -> Tensor:

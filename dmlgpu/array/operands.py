@@ -131,7 +131,6 @@ def unary(
     function: Callable[[Any], Any],
     kinds: str = FLOATING,
     summary: str = "",
-    integers: Callable[[Tensor], Tensor] | None = None,
 ) -> StandardUnary:
     """Return a function of one tensor.
 
@@ -140,13 +139,10 @@ def unary(
         function: Computes it.
         kinds: Kinds of dtypes that the standard allows.
         summary: First line of the docstring; defaults to that of ``function``.
-        integers: Computes it for tensors of integers.
     """
 
     def call(x: Tensor, /) -> Tensor:
         operand = tensor("x", x, kinds)
-        if integers is not None and not operand.data_type.is_float:
-            return integers(operand)
         result: Tensor = function(operand)
         return result
 

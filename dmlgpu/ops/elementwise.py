@@ -1,27 +1,86 @@
 """Elementwise functions under NumPy's names: arithmetic, comparisons, booleans and bits.
 
-Shapes broadcast, dtypes must be equal, and a number takes the dtype of the tensor beside it.
+Shapes broadcast, dtypes promote, and a number takes the dtype of the tensor beside it.
 """
 
 from __future__ import annotations
 
+import builtins
+import math
+from collections.abc import Callable
 from typing import Any, Protocol
 
-from dmlgpu.catalog.enums import RoundingMode
+from dmlgpu.catalog.enums import DataType, RoundingMode
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.ops import directml
-from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, tensor_of
+from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, filled, tensor_of
 from dmlgpu.tensors.promotion import promoted
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.types import TypeLike, as_number, is_number, value_range
 
 __all__ = [
-    "abs", "acos", "acosh", "add", "asin", "asinh", "astype", "atan", "atan2", "atanh", "bitwise_and", "bitwise_not",
-    "bitwise_or", "bitwise_xor", "cast", "ceil", "clip", "cos", "cosh", "divide", "equal", "erf", "exp", "floor",
-    "floor_divide", "fmod", "greater", "greater_equal", "isinf", "isnan", "left_shift", "less", "less_equal", "log",
-    "logical_and", "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "multiply", "negative",
-    "not_equal", "power", "reciprocal", "remainder", "right_shift", "round", "rsqrt", "sign", "sin", "sinh", "sqrt",
-    "square", "subtract", "tan", "tanh", "where",
+    "abs",
+    "acos",
+    "acosh",
+    "add",
+    "asin",
+    "asinh",
+    "astype",
+    "atan",
+    "atan2",
+    "atanh",
+    "bitwise_and",
+    "bitwise_not",
+    "bitwise_or",
+    "bitwise_xor",
+    "cast",
+    "ceil",
+    "clip",
+    "cos",
+    "cosh",
+    "divide",
+    "equal",
+    "erf",
+    "exp",
+    "floor",
+    "floor_divide",
+    "fmod",
+    "greater",
+    "greater_equal",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "left_shift",
+    "less",
+    "less_equal",
+    "log",
+    "log2",
+    "log10",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "maximum",
+    "minimum",
+    "multiply",
+    "negative",
+    "not_equal",
+    "power",
+    "reciprocal",
+    "remainder",
+    "right_shift",
+    "round",
+    "rsqrt",
+    "sign",
+    "sin",
+    "sinh",
+    "sqrt",
+    "square",
+    "subtract",
+    "tan",
+    "tanh",
+    "trunc",
+    "where",
 ]  # fmt: skip
 
 
@@ -71,13 +130,34 @@ BY_OPERATOR: dict[str, str] = {}
 """Names of the functions that an operator of DirectML computes alone, by the operator's."""
 
 
-def unary(name: str, operator: str, summary: str) -> UnaryFunction:
-    """Return the function of one operand that an operator of DirectML computes."""
+def unary(name: str, operator: str, summary: str, integers: Callable[[Tensor], Tensor] | None = None) -> UnaryFunction:
+    """Return the function of one operand that an operator of DirectML computes.
+
+    Args:
+        name: Name of the function.
+        operator: The operator's function in ``ops.directml``.
+        summary: First line of the docstring.
+        integers: Computes tensors of integers and booleans that the operator does not take.
+    """
 
     def function(x: Operand, *, device: Where = None) -> Array:
+        if integers is not None and not (tensor := tensor_of("x", x)).data_type.is_float:
+            return integers(tensor)
         return getattr(directml, operator)(x)
 
     return _documented(function, name, operator, summary + _UNARY)
+
+
+def _unchanged(x: Tensor) -> Tensor:
+    return x._same()
+
+
+def _negated(x: Tensor) -> Tensor:
+    return directml.element_wise_negate(x) if x.is_boolean else -x
+
+
+def _false(x: Tensor) -> Tensor:
+    return filled(x, x.sizes, data_type=DataType.UINT8)._same(boolean=True)
 
 
 def binary(name: str, operator: str, summary: str) -> BinaryFunction:
@@ -103,8 +183,8 @@ def _documented(function: Any, name: str, operator: str, docstring: str) -> Any:
     return eager(function)
 
 
-abs = unary("abs", "element_wise_abs", "Return the absolute value of each element.")
-negative = unary("negative", "element_wise_negate", "Return each element with its sign changed.")
+abs = unary("abs", "element_wise_abs", "Return the absolute value of each element.", builtins.abs)
+negative = unary("negative", "element_wise_negate", "Return each element with its sign changed.", _negated)
 exp = unary("exp", "element_wise_exp", "Return e to the power of each element.")
 log = unary("log", "element_wise_log", "Return the natural logarithm of each element.")
 sqrt = unary("sqrt", "element_wise_sqrt", "Return the square root of each element.")
@@ -122,10 +202,10 @@ asinh = unary("asinh", "element_wise_asinh", "Return the inverse hyperbolic sine
 acosh = unary("acosh", "element_wise_acosh", "Return the inverse hyperbolic cosine of each element.")
 atanh = unary("atanh", "element_wise_atanh", "Return the inverse hyperbolic tangent of each element.")
 erf = unary("erf", "element_wise_erf", "Return the error function of each element.")
-floor = unary("floor", "element_wise_floor", "Return the largest integer not above each element.")
-ceil = unary("ceil", "element_wise_ceil", "Return the smallest integer not below each element.")
-isnan = unary("isnan", "element_wise_is_nan", "Return whether each element is NaN, as a mask.")
-isinf = unary("isinf", "element_wise_is_infinity", "Return whether each element is infinite, as a mask.")
+floor = unary("floor", "element_wise_floor", "Return the largest integer not above each element.", _unchanged)
+ceil = unary("ceil", "element_wise_ceil", "Return the smallest integer not below each element.", _unchanged)
+isnan = unary("isnan", "element_wise_is_nan", "Return whether each element is NaN, as a mask.", _false)
+isinf = unary("isinf", "element_wise_is_infinity", "Return whether each element is infinite, as a mask.", _false)
 logical_not = unary("logical_not", "element_wise_logical_not", "Return whether each element of a mask is false.")
 bitwise_not = unary("bitwise_not", "element_wise_bit_not", "Return each element with all bits inverted.")
 
@@ -227,7 +307,72 @@ def rsqrt(x: Operand, *, device: Where = None) -> Array:
 @eager
 def round(x: Operand, *, device: Where = None) -> Array:
     """Return each element rounded to an integer, halves to even ones."""
-    return directml.element_wise_round(x, rounding_mode=RoundingMode.HALVES_TO_NEAREST_EVEN)
+    return _rounded(tensor_of("x", x), RoundingMode.HALVES_TO_NEAREST_EVEN)
+
+
+@eager
+def trunc(x: Operand, *, device: Where = None) -> Array:
+    """Return each element rounded towards zero.
+
+    Args:
+        x: Tensor or array.
+        device: Device or adapter name that computes arrays; defaults to that of `x`, else to the default device.
+
+    Returns:
+        Tensor of the shape and dtype of `x` (an array if `x` is one).
+
+    Computed by ELEMENT_WISE_ROUND with TOWARD_ZERO.
+    """
+    return _rounded(tensor_of("x", x), RoundingMode.TOWARD_ZERO)
+
+
+def _rounded(x: Tensor, mode: RoundingMode) -> Any:
+    return directml.element_wise_round(x, rounding_mode=mode) if x.data_type.is_float else x._same()
+
+
+@eager
+def isfinite(x: Operand, *, device: Where = None) -> Array:
+    """Return whether each element is neither infinite nor NaN, as a mask.
+
+    Args:
+        x: Tensor or array.
+        device: Device or adapter name that computes arrays; defaults to that of `x`, else to the default device.
+
+    Returns:
+        Mask of the shape of `x` (an array if `x` is one).
+    """
+    tensor = tensor_of("x", x)
+    if not tensor.data_type.is_float:
+        return ~_false(tensor)
+    return ~(directml.element_wise_is_nan(tensor) | directml.element_wise_is_infinity(tensor))
+
+
+@eager
+def log2(x: Operand, *, device: Where = None) -> Array:
+    """Return the logarithm to the base 2 of each element.
+
+    Args:
+        x: Tensor or array of a floating-point dtype.
+        device: Device or adapter name that computes arrays; defaults to that of `x`, else to the default device.
+
+    Returns:
+        Tensor of the shape and dtype of `x` (an array if `x` is one).
+    """
+    return directml.element_wise_log(x) * (1 / math.log(2))
+
+
+@eager
+def log10(x: Operand, *, device: Where = None) -> Array:
+    """Return the logarithm to the base 10 of each element.
+
+    Args:
+        x: Tensor or array of a floating-point dtype.
+        device: Device or adapter name that computes arrays; defaults to that of `x`, else to the default device.
+
+    Returns:
+        Tensor of the shape and dtype of `x` (an array if `x` is one).
+    """
+    return directml.element_wise_log(x) * (1 / math.log(10))
 
 
 @eager

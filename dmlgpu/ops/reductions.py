@@ -48,9 +48,6 @@ _EMPTY_VALUES = {
 
 _EXTREMES = (ReduceFunction.MIN, ReduceFunction.MAX)
 
-_IN_32_BITS = (ReduceFunction.SUM, ReduceFunction.MULTIPLY)
-"""Reductions that DirectML has for integers of 32 bits and more only."""
-
 
 class ReductionFunction(Protocol):
     """A function that reduces a tensor or array along axes."""
@@ -87,10 +84,19 @@ def reduced(x: Tensor, function: ReduceFunction, axis: Axes, keepdims: Any, empt
         return filled(x, shape, value if is_held and value is not None else 0)
     if not axes:
         x, axes = x.reshape(-1, 1), (1,)
-    is_narrow = not x.data_type.is_float and x.data_type.bits < 32 and function in _IN_32_BITS
-    wide = x.astype(DataType.INT32 if x.data_type.is_signed else DataType.UINT32) if is_narrow else x
-    result: Tensor = directml.reduce(wide, function=function, axes=axes)._renamed(shape)
-    return wrapped(result, x.data_type) if is_narrow else result
+
+    def reduce(operand: Tensor) -> Tensor:
+        result: Tensor = directml.reduce(operand, function=function, axes=axes)
+        return result._renamed(shape)
+
+    return _in_32_bits(reduce, x) if function in (ReduceFunction.SUM, ReduceFunction.MULTIPLY) else reduce(x)
+
+
+def _in_32_bits(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Compute integers below 32 bits, which DirectML does not sum, in 32 bits, and drop the bits they lack."""
+    if x.data_type.is_float or x.data_type.bits >= 32:
+        return function(x)
+    return wrapped(function(x.astype(DataType.INT32 if x.data_type.is_signed else DataType.UINT32)), x.data_type)
 
 
 def _reduction(name: str, reduce_function: ReduceFunction, summary: str) -> ReductionFunction:
@@ -300,8 +306,7 @@ def cumprod(x: Operand, axis: int | None = None, *, device: Where = None) -> Arr
 def running(function: Callable[..., Any], x: Tensor, axis: int | None) -> Tensor:
     """Accumulate along an axis; None means all elements, flattened."""
     x, number = (x.reshape(-1), 0) if axis is None else (x, checked_axis(caller(), "axis", axis, x.ndim))
-    result: Tensor = function(x, axis=number) if x.size else x
-    return result
+    return _in_32_bits(lambda operand: function(operand, axis=number), x) if x.size else x
 
 
 class TopK(NamedTuple):
