@@ -82,7 +82,7 @@ def interpolate(
             f"{caller()}: mode must be one of {', '.join(fitting)} for x of rank {tensor.ndim}, got {shown(mode)}"
         )
     if align_corners is not None and kind not in _RANKS:
-        raise InvalidArgument(f"{caller()}: align_corners must be None for mode {shown(mode)}, got {align_corners}")
+        raise InvalidArgument(f"{caller()}: align_corners must be None for mode {shown(mode)}, got {shown(align_corners)}")
     aligned = align_corners is not None and argument(caller(), "align_corners", boolean, align_corners)
     sizes, factors = _sizes(spatial, size, scale_factor)
     if not kind.startswith("nearest"):
@@ -140,8 +140,8 @@ def _coordinates(kind: str, old: int, new: int, factor: float | None, aligned: b
     if aligned:
         return ((new - 1) / (old - 1) if new > 1 and old > 1 else float(max(new, 1))), 0.0, 0.0
     scale = new / old if factor is None else factor
-    if kind == "linear" or kind in _RANKS:
-        return scale, 0.5, -0.5
+    if kind in _RANKS:
+        return (1.0 if old == new else scale), 0.5, -0.5  # PyTorch copies along an axis whose size stays
     # What is rounded down is a multiple of 1 / (2 * new): half of that keeps whole numbers from falling below.
     nudge = -0.25 / new if factor is None else 0.0
     return scale, nudge, -0.5 if kind == "nearest-exact" else 0.0
