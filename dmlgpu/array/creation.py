@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from dmlgpu import ops
-from dmlgpu.array.operands import Dtype, as_type, numeric_type, optional, tensor, word
+from dmlgpu.array.operands import Dtype, optional, tensor
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.common.coercion import argument, as_index, integer
 from dmlgpu.common.errors import InvalidArgument, NotSupported, shown
-from dmlgpu.runtime.shared import as_device
-from dmlgpu.tensors.calls import Where, caller, named
-from dmlgpu.tensors.layout import broadcast_sizes, checked_sizes
+from dmlgpu.ops.creation import arange, empty, eye, full, linspace, ones, zeros
+from dmlgpu.tensors.array_like import convert_float64
+from dmlgpu.tensors.calls import Where, as_type, caller, named
 from dmlgpu.tensors.tensor import Tensor
-from dmlgpu.tensors.types import as_number
 
 __all__ = [
     "arange", "asarray", "empty", "empty_like", "eye", "from_dlpack", "full", "full_like", "linspace", "meshgrid",
@@ -30,7 +27,7 @@ def asarray(obj: Any, /, *, dtype: Dtype = None, device: Where = None, copy: boo
 
     Args:
         obj: Tensor, number, nested lists of numbers, or array of NumPy or another library. Python integers become
-            int64, floats float32.
+            int64, floats and arrays of float64 become float32; see `dmlgpu.set_float64`.
         dtype: Dtype of the namespace or its name; defaults to None, that of `obj`.
         device: Device or adapter name; defaults to None, that of a Tensor, else `dmlgpu.default_device()`.
         copy: None, the default, copies if `obj` is not a Tensor, or dtype or device change; True always copies, False
@@ -41,7 +38,7 @@ def asarray(obj: Any, /, *, dtype: Dtype = None, device: Where = None, copy: boo
 
     Raises:
         InvalidArgument: If `obj` does not hold real numbers, the dtype cannot hold them, or a forbidden copy is needed.
-        NotSupported: If the dtype is float64 or complex, which adapters cannot compute.
+        NotSupported: If `dtype` is float64 or complex, which adapters cannot compute.
 
     Examples:
         >>> xp.asarray([1, 2]).type_name
@@ -66,6 +63,7 @@ def asarray(obj: Any, /, *, dtype: Dtype = None, device: Where = None, copy: boo
         if isinstance(obj, float):
             requested = DataType.FLOAT32  # a NumPy float64 scalar is a Python float
         else:
+            array = convert_float64(caller(), array, DataType.FLOAT32)
             as_type(array.dtype)
     if requested is not None and requested is not bool and has_dtype:
         array = array.astype(requested.numpy)
@@ -123,147 +121,7 @@ def from_dlpack(x: Any, /, *, device: Where = None, copy: bool | None = None) ->
     return asarray(_on_host(x), device=device)
 
 
-def _shape(shape: Any) -> tuple[int, ...]:
-    return checked_sizes(caller(), "shape", shape)
-
-
-def _filled(shape: Any, value: int, dtype: Dtype, device: Where) -> Tensor:
-    """Return an array filled with 0 or 1, float32 by default."""
-    sizes, target = _shape(shape), as_device(caller(), device)
-    kind = as_type("float32" if dtype is None else dtype)
-    if 0 in sizes:
-        return Tensor(np.empty(sizes, np.uint8), kind, device=target)
-    data_type = DataType.UINT8 if kind is bool else kind
-    result: Tensor = ops.directml.fill_value_constant(
-        value_data_type=data_type,
-        value=float(value) if data_type.is_float else value,
-        output_sizes=sizes or (1,),
-        device=target,
-    )._renamed(sizes)
-    return result._same(boolean=True) if kind is bool else result
-
-
-@named
-def zeros(shape: int | tuple[int, ...], *, dtype: Dtype = None, device: Where = None) -> Tensor:
-    """Return a tensor of zeros.
-
-    Args:
-        shape: Size of each axis; an integer for one axis.
-        dtype: Dtype of the namespace or its name; defaults to None, float32.
-        device: Device or adapter name; defaults to None, `dmlgpu.default_device()`.
-
-    Returns:
-        Tensor of that shape and dtype.
-
-    Raises:
-        InvalidArgument: If no tensor has such a shape, or `dtype` is not a dtype.
-        NotSupported: If adapters cannot compute the dtype.
-
-    Examples:
-        >>> xp.zeros(3).tolist()
-        [0.0, 0.0, 0.0]
-
-    See also:
-        `zeros_like`, `full`.
-    """
-    return _filled(shape, 0, dtype, device)
-
-
-@named
-def ones(shape: int | tuple[int, ...], *, dtype: Dtype = None, device: Where = None) -> Tensor:
-    """Return a tensor of ones.
-
-    Args:
-        shape: Size of each axis; an integer for one axis.
-        dtype: Dtype of the namespace or its name; defaults to None, float32.
-        device: Device or adapter name; defaults to None, `dmlgpu.default_device()`.
-
-    Returns:
-        Tensor of that shape and dtype.
-
-    Raises:
-        InvalidArgument: If no tensor has such a shape, or `dtype` is not a dtype.
-        NotSupported: If adapters cannot compute the dtype.
-
-    Examples:
-        >>> xp.ones(3).tolist()
-        [1.0, 1.0, 1.0]
-
-    See also:
-        `ones_like`, `full`.
-    """
-    return _filled(shape, 1, dtype, device)
-
-
-@named
-def empty(shape: int | tuple[int, ...], *, dtype: Dtype = None, device: Where = None) -> Tensor:
-    """Return a tensor of unspecified values, which are zeros.
-
-    Args:
-        shape: Size of each axis; an integer for one axis.
-        dtype: Dtype of the namespace or its name; defaults to None, float32.
-        device: Device or adapter name; defaults to None, `dmlgpu.default_device()`.
-
-    Returns:
-        Tensor of that shape and dtype.
-
-    Raises:
-        InvalidArgument: If no tensor has such a shape, or `dtype` is not a dtype.
-        NotSupported: If adapters cannot compute the dtype.
-
-    Examples:
-        >>> xp.empty((2, 3)).shape
-        (2, 3)
-
-    See also:
-        `empty_like`, `full`.
-    """
-    return zeros(shape, dtype=dtype, device=device)
-
-
-@named
-def full(shape: int | tuple[int, ...], fill_value: float, *, dtype: Dtype = None, device: Where = None) -> Tensor:
-    """Return a tensor filled with one number.
-
-    Args:
-        shape: Size of each axis; an integer for one axis.
-        fill_value: The number, or a Tensor of one element.
-        dtype: Dtype of the namespace or its name; defaults to None, bool, int64 or float32, by the number.
-        device: Device or adapter name; defaults to None, `dmlgpu.default_device()`.
-
-    Returns:
-        Tensor of that shape and dtype.
-
-    Raises:
-        InvalidArgument: If no tensor has such a shape, or the dtype cannot hold the number.
-        NotSupported: If adapters cannot compute the dtype.
-
-    Examples:
-        >>> xp.full(3, 7).tolist()
-        [7, 7, 7]
-
-    See also:
-        `full_like`, `zeros`, `ones`.
-    """
-    sizes, target = _shape(shape), as_device(caller(), device)
-    if isinstance(fill_value, Tensor) and fill_value.size == 1:
-        fill_value = fill_value.item()
-    if isinstance(fill_value, complex):
-        raise NotSupported(f"{caller()}: fill_value must not be a complex number, which adapters cannot compute")
-    if dtype is None:
-        is_bool = isinstance(fill_value, bool | np.bool_)
-        dtype = "bool" if is_bool else "float32" if as_index(fill_value) is None else "int64"
-    kind = as_type(dtype)
-    number = as_number(f"{caller()}: fill_value", fill_value, DataType.UINT8 if kind is bool else kind)
-    if 0 in sizes:
-        return Tensor(np.empty(sizes, np.uint8), kind, device=target)
-    return Tensor(number, kind, device=target).broadcast_to(sizes).copy()
-
-
-def _like(x: Any, value: Any, dtype: Dtype, device: Where) -> tuple[tuple[int, ...], Any, Dtype, Any]:
-    """Return shape, value, dtype and device of a new array, the missing ones those of `x`."""
-    like = tensor("x", x)
-    return like.sizes, value, like.dtype if dtype is None else dtype, like.device if device is None else device
+# ---- as dmlgpu.ops creates them, of tensors alone --------------------------------------------------------------------
 
 
 @named
@@ -289,7 +147,8 @@ def zeros_like(x: Tensor, /, *, dtype: Dtype = None, device: Where = None) -> Te
     See also:
         `zeros`.
     """
-    return _filled(*_like(x, 0, dtype, device))
+    result: Tensor = ops.zeros_like(tensor("x", x), dtype, device=device)
+    return result
 
 
 @named
@@ -315,7 +174,8 @@ def ones_like(x: Tensor, /, *, dtype: Dtype = None, device: Where = None) -> Ten
     See also:
         `ones`.
     """
-    return _filled(*_like(x, 1, dtype, device))
+    result: Tensor = ops.ones_like(tensor("x", x), dtype, device=device)
+    return result
 
 
 @named
@@ -341,7 +201,8 @@ def empty_like(x: Tensor, /, *, dtype: Dtype = None, device: Where = None) -> Te
     See also:
         `empty`.
     """
-    return _filled(*_like(x, 0, dtype, device))
+    result: Tensor = ops.empty_like(tensor("x", x), dtype, device=device)
+    return result
 
 
 @named
@@ -368,182 +229,7 @@ def full_like(x: Tensor, /, fill_value: float, *, dtype: Dtype = None, device: W
     See also:
         `full`.
     """
-    shape, value, dtype, device = _like(x, fill_value, dtype, device)
-    return full(shape, value, dtype=dtype, device=device)
-
-
-def counted(count: int, start: float, step: float, data_type: DataType, device: Where) -> Tensor:
-    """Return evenly spaced numbers, at least one."""
-    result: Tensor = ops.directml.fill_value_sequence(
-        value_data_type=data_type,
-        value_start=start,
-        value_delta=step,
-        output_sizes=checked_sizes(caller(), "the number of elements", count),
-        device=as_device(caller(), device),
-    )
-    return result
-
-
-def _real(name: str, value: Any) -> float:
-    """Return a finite Python number, integers as such."""
-    if isinstance(value, Tensor) and value.size == 1:
-        value = value.item()
-    whole = as_index(value)
-    if whole is not None:
-        return whole
-    number = as_number(f"{caller()}: {name}", value, DataType.FLOAT32)
-    if not math.isfinite(number) or isinstance(value, bool):
-        raise InvalidArgument(f"{caller()}: {name} must be a finite number, got {shown(value)}")
-    return number
-
-
-@named
-def arange(
-    start: float, /, stop: float | None = None, step: float = 1, *, dtype: Dtype = None, device: Where = None
-) -> Tensor:
-    """Return evenly spaced numbers from `start` up to `stop`, which is excluded.
-
-    Args:
-        start: First number; the end, from 0 on, if `stop` is None.
-        stop: End, excluded; defaults to None.
-        step: Distance between numbers, negative to count down; defaults to 1.
-        dtype: Dtype of the namespace or its name; defaults to None, int64 if all are integers, else float32.
-        device: Device or adapter name; defaults to None, `dmlgpu.default_device()`.
-
-    Returns:
-        Tensor of rank 1.
-
-    Raises:
-        InvalidArgument: If the step is 0, there are too many elements, or the dtype cannot hold them.
-        NotSupported: If adapters cannot compute the dtype.
-
-    Examples:
-        >>> xp.arange(3).tolist()
-        [0, 1, 2]
-        >>> xp.arange(1, 0, -0.5).tolist()
-        [1.0, 0.5]
-
-    See also:
-        `linspace`, `dmlgpu.ops.directml.fill_value_sequence`.
-    """
-    first, last = (0.0, start) if stop is None else (start, stop)
-    begin, end, delta = _real("start", first), _real("stop", last), _real("step", step)
-    if stop is None and isinstance(end, int):
-        begin = 0
-    if not delta:
-        raise InvalidArgument(f"{caller()}: step must not be 0")
-    whole = all(isinstance(number, int) for number in (begin, end, delta))
-    data_type = numeric_type(("int64" if whole else "float32") if dtype is None else dtype)
-    if not data_type.is_float and not whole:
-        raise InvalidArgument(f"{caller()}: start, stop and step must be integers for {data_type.name}")
-    count = int(-((begin - end) // delta)) if whole else math.ceil((end - begin) / delta)
-    if count <= 0:
-        return Tensor(np.empty(0, data_type.numpy), device=device)
-    if data_type.is_float or as_index(delta) is None:
-        return counted(count, float(begin), float(delta), data_type, device)
-    as_number(f"{caller()}: stop", begin + (count - 1) * delta, data_type)
-    start_of_type = as_number(f"{caller()}: start", begin, data_type)
-    if delta < 0 and not data_type.is_signed:
-        return counted(count, int(begin + (count - 1) * delta), int(-delta), data_type, device).flip()
-    delta = delta if count > 1 else 1
-    return counted(count, start_of_type, as_number(f"{caller()}: step", delta, data_type), data_type, device)
-
-
-@named
-def linspace(
-    start: float, stop: float, /, num: int, *, dtype: Dtype = None, device: Where = None, endpoint: bool = True
-) -> Tensor:
-    """Return evenly spaced numbers from `start` to `stop`.
-
-    Args:
-        start: First number.
-        stop: Last number.
-        num: Number of elements.
-        dtype: Dtype of the namespace or its name; defaults to None, float32.
-        device: Device or adapter name; defaults to None, `dmlgpu.default_device()`.
-        endpoint: Whether `stop` is included; defaults to True.
-
-    Returns:
-        Tensor of rank 1.
-
-    Raises:
-        InvalidArgument: If `start` or `stop` is not finite, `num` is negative, or the dtype is not numeric.
-        NotSupported: If adapters cannot compute the dtype.
-
-    Examples:
-        >>> xp.linspace(0.0, 1.0, 3).tolist()
-        [0.0, 0.5, 1.0]
-
-    See also:
-        `arange`.
-    """
-    begin, end = float(_real("start", start)), float(_real("stop", stop))
-    count = argument(caller(), "num", integer, num)
-    data_type = numeric_type("float32" if dtype is None else dtype)
-    if count < 0:
-        raise InvalidArgument(f"{caller()}: num must be at least 0, got {count}")
-    if not count:
-        return Tensor(np.empty(0, data_type.numpy), device=device)
-    parts = max(count - 1 if endpoint else count, 1)
-    places = counted(count, 0.0, 1.0, DataType.FLOAT32, device)
-    numbers: Tensor = places * (end / parts - begin / parts) + begin
-    if endpoint and count > 1:
-        numbers = numbers._chosen(places != float(count - 1), Tensor(np.float32(end), device=numbers.device))
-    return numbers if data_type is DataType.FLOAT32 else numbers.astype(data_type)
-
-
-@named
-def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Dtype = None, device: Where = None) -> Tensor:
-    """Return a matrix with ones on a diagonal and zeros elsewhere.
-
-    Args:
-        n_rows: Number of rows.
-        n_cols: Number of columns; defaults to None, `n_rows`.
-        k: Number of the diagonal, above the main one; defaults to 0.
-        dtype: Dtype of the namespace or its name; defaults to None, float32.
-        device: Device or adapter name; defaults to None, `dmlgpu.default_device()`.
-
-    Returns:
-        Tensor {n_rows, n_cols}.
-
-    Raises:
-        InvalidArgument: If no matrix has such a shape, or `dtype` is not a dtype.
-        NotSupported: If adapters cannot compute the dtype.
-
-    Examples:
-        >>> xp.eye(2).tolist()
-        [[1.0, 0.0], [0.0, 1.0]]
-
-    See also:
-        `tril`, `triu`.
-    """
-    rows, columns = _shape((n_rows, n_rows if n_cols is None else n_cols))
-    kind = as_type("float32" if dtype is None else dtype)
-    if not rows * columns:
-        return Tensor(np.empty((rows, columns), np.uint8), kind, device=device)
-    return (_distances((rows, columns), as_device(caller(), device)) == _diagonal(k)).astype(kind)
-
-
-def _diagonal(k: Any) -> int:
-    return max(-(2**31), min(2**31 - 1, argument(caller(), "k", integer, k)))
-
-
-def _distances(sizes: tuple[int, ...], device: Where) -> Tensor:
-    """Return the distance of each element of a matrix above the main diagonal, int32."""
-    rows, columns = sizes
-    across = counted(columns, 0, 1, DataType.INT32, device)
-    return across - counted(rows, 0, 1, DataType.INT32, device).expand_dims(1)
-
-
-def _triangle(x: Any, k: Any, lower: bool) -> Tensor:
-    matrices, diagonal = tensor("x", x), _diagonal(k)
-    if matrices.ndim < 2:
-        raise InvalidArgument(f"{caller()}: x must have at least 2 dimensions, got {matrices.ndim}")
-    if not matrices.size:
-        return matrices._same()
-    distances = _distances(matrices.sizes[-2:], matrices.device)
-    mask = (distances <= diagonal) if lower else (distances >= diagonal)
-    result: Tensor = ops.where(mask, matrices, Tensor(0, matrices._type, device=matrices.device))
+    result: Tensor = ops.full_like(tensor("x", x), fill_value, dtype, device=device)
     return result
 
 
@@ -568,7 +254,8 @@ def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
     See also:
         `eye`, `triu`.
     """
-    return _triangle(x, k, True)
+    result: Tensor = ops.tril(tensor("x", x), k)
+    return result
 
 
 @named
@@ -592,7 +279,8 @@ def triu(x: Tensor, /, *, k: int = 0) -> Tensor:
     See also:
         `eye`, `tril`.
     """
-    return _triangle(x, k, False)
+    result: Tensor = ops.triu(tensor("x", x), k)
+    return result
 
 
 @named
@@ -616,21 +304,4 @@ def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
     See also:
         `broadcast_arrays`.
     """
-    indexing = word("indexing", indexing, ("xy", "ij"))
-    axes = [tensor(f"arrays[{number}]", array) for number, array in enumerate(arrays)]
-    if any(axis.ndim > 1 for axis in axes):
-        raise InvalidArgument(f"{caller()}: arrays must have at most 1 dimension each")
-    if len({axis.dtype for axis in axes}) > 1:
-        raise InvalidArgument(
-            f"{caller()}: arrays must be of one type, got {', '.join(axis.type_name for axis in axes)}"
-        )
-    rank = len(axes)
-    places = list(range(rank))
-    if indexing == "xy" and rank > 1:
-        places[:2] = 1, 0
-    shaped = [
-        axis.reshape(*(axis.size if number == place else 1 for number in range(rank)))
-        for axis, place in zip(axes, places, strict=True)
-    ]
-    sizes = broadcast_sizes(caller(), [("arrays", axis.sizes) for axis in shaped]) if shaped else ()
-    return [axis.broadcast_to(sizes) for axis in shaped]
+    return ops.meshgrid(*(tensor(f"arrays[{number}]", array) for number, array in enumerate(arrays)), indexing=indexing)

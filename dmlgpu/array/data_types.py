@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from dmlgpu.array.operands import KINDS, REFUSED, Dtype, as_type
+from dmlgpu.array.operands import KINDS, Dtype
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS
 from dmlgpu.common.coercion import argument, boolean
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.shared import as_device, default_device, shared_devices
-from dmlgpu.tensors.calls import Where, caller, named
+from dmlgpu.tensors.calls import REFUSED, Where, as_type, caller, named
 from dmlgpu.tensors.promotion import common_type
 from dmlgpu.tensors.tensor import Tensor
 

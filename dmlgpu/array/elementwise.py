@@ -5,26 +5,12 @@ from __future__ import annotations
 import builtins
 import math
 import operator
-from collections.abc import Callable
 from typing import Any
 
 from dmlgpu import ops
 from dmlgpu.array.creation import zeros
-from dmlgpu.array.operands import (
-    ANY,
-    FLOATING,
-    NUMERIC,
-    Number,
-    binary,
-    both,
-    kind_of,
-    operand,
-    scalar,
-    tensor,
-    unary,
-)
-from dmlgpu.catalog.enums import RoundingMode
-from dmlgpu.tensors.calls import caller, named
+from dmlgpu.array.operands import Number, binary, both, operand, scalar, tensor, unary
+from dmlgpu.tensors.calls import ANY, FLOATING, NUMERIC, caller, kind_of, named
 from dmlgpu.tensors.integers import UNSIGNED
 from dmlgpu.tensors.promotion import promoted
 from dmlgpu.tensors.tensor import Tensor
@@ -60,8 +46,8 @@ sqrt = unary("sqrt", ops.sqrt)
 tan = unary("tan", ops.tan)
 tanh = unary("tanh", ops.tanh)
 
-abs = unary("abs", builtins.abs, NUMERIC, "Return the absolute value of each element.")
-negative = unary("negative", operator.neg, NUMERIC, "Return each element with its sign changed.")
+abs = unary("abs", ops.abs, NUMERIC)
+negative = unary("negative", ops.negative, NUMERIC)
 square = unary("square", ops.square, NUMERIC)
 positive = unary("positive", operator.pos, NUMERIC, "Return each element as it is.")
 real = unary("real", operator.pos, NUMERIC, "Return the real part of each element: itself.")
@@ -70,48 +56,23 @@ logical_not = unary("logical_not", ops.logical_not, "boolean")
 bitwise_invert = unary("bitwise_invert", operator.invert, BITS, "Return each integer with all bits inverted, or ~x.")
 
 
-def _truncated(x: Tensor) -> Tensor:
-    result: Tensor = ops.directml.element_wise_round(x, rounding_mode=RoundingMode.TOWARD_ZERO)
-    return result
-
-
-ceil = unary("ceil", ops.ceil, NUMERIC, integers=operator.pos)
-floor = unary("floor", ops.floor, NUMERIC, integers=operator.pos)
-round = unary("round", ops.round, NUMERIC, integers=operator.pos)
-trunc = unary("trunc", _truncated, NUMERIC, "Return each element rounded towards zero.", integers=operator.pos)
+ceil = unary("ceil", ops.ceil, NUMERIC)
+floor = unary("floor", ops.floor, NUMERIC)
+round = unary("round", ops.round, NUMERIC)
+trunc = unary("trunc", ops.trunc, NUMERIC)
 
 
 def _zeros(x: Tensor) -> Tensor:
     return zeros(x.sizes, dtype=x.dtype, device=x.device)
 
 
-def _no_mask(x: Tensor) -> Tensor:
-    return zeros(x.sizes, dtype="bool", device=x.device)
-
-
-def _all_mask(x: Tensor) -> Tensor:
-    return ~_no_mask(x)
-
-
 imag = unary("imag", _zeros, NUMERIC, "Return the imaginary part of each element: 0.")
-isnan = unary("isnan", ops.isnan, NUMERIC, integers=_no_mask)
-isinf = unary("isinf", ops.isinf, NUMERIC, integers=_no_mask)
-isfinite = unary(
-    "isfinite",
-    lambda x: ~(ops.isnan(x) | ops.isinf(x)),
-    NUMERIC,
-    "Return whether each element is neither infinite nor NaN.",
-    integers=_all_mask,
-)
-sign = unary(
-    "sign",
-    lambda x: ops.where(ops.isnan(x), x, ops.sign(x)),
-    NUMERIC,
-    "Return -1, 0 or 1 by the sign of each element; NaN of NaN.",
-    integers=ops.sign,
-)
-log2 = unary("log2", lambda x: ops.log(x) * (1 / math.log(2)), summary="Return the logarithm to the base 2.")
-log10 = unary("log10", lambda x: ops.log(x) * (1 / math.log(10)), summary="Return the logarithm to the base 10.")
+isnan = unary("isnan", ops.isnan, NUMERIC)
+isinf = unary("isinf", ops.isinf, NUMERIC)
+isfinite = unary("isfinite", ops.isfinite, NUMERIC)
+sign = unary("sign", ops.sign, NUMERIC)
+log2 = unary("log2", ops.log2)
+log10 = unary("log10", ops.log10)
 
 
 def _expm1(x: Tensor) -> Tensor:
@@ -179,64 +140,8 @@ bitwise_right_shift = binary(
 )
 
 
-def _extreme(function: Callable[[Any, Any], Any], x1: Tensor, x2: Tensor) -> Tensor:
-    """Return the larger or smaller of each pair; NaN if either is NaN."""
-    result: Tensor = function(x1, x2)
-    if not x1.data_type.is_float:
-        return result
-    nan_of_second: Tensor = ops.where(ops.isnan(x2), x2, result)
-    nan_of_first: Tensor = ops.where(ops.isnan(x1), x1, nan_of_second)
-    return nan_of_first
-
-
-@named
-def maximum(x1: Number, x2: Number, /) -> Tensor:
-    """Return the larger of each pair of elements, NaN if either is NaN.
-
-    Args:
-        x1: Tensor of a numeric dtype, or a number beside a tensor.
-        x2: Tensor, promoted with `x1` to a common dtype, whose shape broadcasts with that of `x1`, or a number beside a
-            tensor.
-
-    Returns:
-        Tensor of the broadcast shape and the common dtype.
-
-    Raises:
-        InvalidArgument: If a dtype is of another kind, there is no common dtype, or the shapes do not broadcast.
-
-    Examples:
-        >>> xp.maximum(xp.asarray([1, 5]), 3).tolist()
-        [3, 5]
-
-    See also:
-        `dmlgpu.ops.maximum`, `clip`.
-    """
-    return _extreme(ops.maximum, *both(x1, x2, NUMERIC))
-
-
-@named
-def minimum(x1: Number, x2: Number, /) -> Tensor:
-    """Return the smaller of each pair of elements, NaN if either is NaN.
-
-    Args:
-        x1: Tensor of a numeric dtype, or a number beside a tensor.
-        x2: Tensor, promoted with `x1` to a common dtype, whose shape broadcasts with that of `x1`, or a number beside a
-            tensor.
-
-    Returns:
-        Tensor of the broadcast shape and the common dtype.
-
-    Raises:
-        InvalidArgument: If a dtype is of another kind, there is no common dtype, or the shapes do not broadcast.
-
-    Examples:
-        >>> xp.minimum(xp.asarray([1, 5]), 3).tolist()
-        [1, 3]
-
-    See also:
-        `dmlgpu.ops.minimum`, `clip`.
-    """
-    return _extreme(ops.minimum, *both(x1, x2, NUMERIC))
+maximum = binary("maximum", ops.maximum, summary="Return the larger of each pair of elements, NaN if either is NaN.")
+minimum = binary("minimum", ops.minimum, summary="Return the smaller of each pair of elements, NaN if either is NaN.")
 
 
 @named
@@ -271,7 +176,7 @@ def clip(x: Tensor, /, min: Number | None = None, max: Number | None = None) -> 
             result, limit = promoted(caller(), {"x": result, name: limit})
         else:
             limit = scalar(limit, result)
-        result = _extreme(function, result, limit)
+        result = function(result, limit)
     return result._same() if result is x else result.astype(x.data_type)
 
 

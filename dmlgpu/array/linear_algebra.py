@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from dmlgpu.array.operands import NUMERIC, tensor
+from dmlgpu.array.operands import tensor
 from dmlgpu.array.statistical import reduced
 from dmlgpu.catalog.enums import ReduceFunction
 from dmlgpu.common.coercion import as_index
 from dmlgpu.common.errors import InvalidArgument, shown
-from dmlgpu.tensors.calls import caller, named
+from dmlgpu.tensors.calls import NUMERIC, caller, named
 from dmlgpu.tensors.layout import broadcast_sizes, checked_axes
 from dmlgpu.tensors.promotion import promoted
 from dmlgpu.tensors.tensor import Tensor

@@ -9,7 +9,6 @@ import numpy as np
 
 from dmlgpu import ops
 from dmlgpu.array.operands import tensor
-from dmlgpu.array.searching import indices_of
 from dmlgpu.common.coercion import argument, integer
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.ops.shape import check_count, joined, repeated, stacked, tiled
@@ -443,7 +442,7 @@ def take(x: Tensor, indices: Tensor, /, *, axis: int | None = None) -> Tensor:
     operand, places = tensor("x", x), tensor("indices", indices, "integer")
     if axis is None and operand.ndim != 1:
         raise InvalidArgument(f"{caller()}: axis must be given for {operand.ndim} dimensions")
-    result: Tensor = ops.take(operand, indices_of(places), 0 if axis is None else axis)
+    result: Tensor = ops.take(operand, places, 0 if axis is None else axis)
     return result
 
 
@@ -470,17 +469,5 @@ def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Tensor:
     See also:
         `take`, `argsort`.
     """
-    operand, places = tensor("x", x), tensor("indices", indices, "integer")
-    number = checked_axis(caller(), "axis", axis, operand.ndim)
-    if places.ndim != operand.ndim:
-        raise InvalidArgument(f"{caller()}: indices must have {operand.ndim} dimensions, as x, got {places.ndim}")
-    around = [
-        (name, (*array.sizes[:number], 1, *array.sizes[number + 1 :]))
-        for name, array in (("x", operand), ("indices", places))
-    ]
-    sizes = broadcast_sizes(caller(), around)
-    operand, places = (
-        array.broadcast_to((*sizes[:number], array.sizes[number], *sizes[number + 1 :])) for array in (operand, places)
-    )
-    result: Tensor = ops.take_along_axis(operand, indices_of(places), number)
+    result: Tensor = ops.take_along_axis(tensor("x", x), tensor("indices", indices), axis)
     return result

@@ -5,19 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from dmlgpu import ops
-from dmlgpu.array.creation import zeros
-from dmlgpu.array.operands import ANY, NUMERIC, both, tensor, word
-from dmlgpu.array.statistical import Axes, contains_nan, reduced
-from dmlgpu.catalog.enums import DataType, ReduceFunction
+from dmlgpu.array.operands import both, tensor
+from dmlgpu.array.statistical import Axes
 from dmlgpu.common.coercion import argument, boolean
-from dmlgpu.common.errors import InvalidArgument
-from dmlgpu.ops.reductions import ordered
-from dmlgpu.tensors import indexing
-from dmlgpu.tensors.calls import caller, named
-from dmlgpu.tensors.promotion import promoted
+from dmlgpu.ops.searching import UniqueAll, unique_all_of
+from dmlgpu.tensors.calls import ANY, NUMERIC, caller, named
 from dmlgpu.tensors.tensor import Tensor
 
 __all__ = [
@@ -26,22 +19,11 @@ __all__ = [
 ]  # fmt: skip
 
 
-def indices_of(x: Tensor) -> Tensor:
-    """Return integers as GATHER takes them: of at least 32 bits."""
-    return x if x.data_type.bits >= 32 else x.astype(DataType.INT32)
-
-
 # ---- searching -------------------------------------------------------------------------------------------------------
 
 
 def _place(function: Callable[..., Any], x: Any, axis: int | None, keepdims: bool) -> Tensor:
-    """Return indices of extremes, int64; that of the first NaN if there is one."""
-    operand = tensor("x", x, NUMERIC)
-    places: Tensor = function(operand, axis, keepdims).astype(DataType.INT64)
-    if not operand.data_type.is_float or not operand.size:
-        return places
-    first_nan = ops.argmax(ops.isnan(operand)._same(boolean=False), axis, keepdims).astype(DataType.INT64)
-    result: Tensor = ops.where(contains_nan(operand, axis, keepdims), first_nan, places)
+    result: Tensor = function(tensor("x", x, NUMERIC), axis, keepdims)
     return result
 
 
@@ -117,8 +99,8 @@ def count_nonzero(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) ->
     See also:
         `nonzero`.
     """
-    flags = tensor("x", x).astype("bool").astype(DataType.INT64)
-    return reduced(flags, ReduceFunction.SUM, axis, keepdims)
+    result: Tensor = ops.count_nonzero(tensor("x", x), axis, keepdims)
+    return result
 
 
 @named
@@ -143,11 +125,7 @@ def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
     See also:
         `count_nonzero`, `where`.
     """
-    operand = tensor("x", x)
-    if not operand.ndim:
-        raise InvalidArgument(f"{caller()}: x must have at least one dimension, got a scalar")
-    coordinates = np.nonzero(indexing.looked_at(operand))
-    return tuple(Tensor(places.astype(np.int64), device=operand.device) for places in coordinates)
+    return ops.nonzero(tensor("x", x))
 
 
 @named
@@ -173,24 +151,9 @@ def searchsorted(x1: Tensor, x2: Tensor, /, *, side: str = "left", sorter: Tenso
     See also:
         `sort`, `argsort`.
     """
-    side = word("side", side, ("left", "right"))
-    row, values = promoted(caller(), {"x1": tensor("x1", x1, NUMERIC), "x2": tensor("x2", x2, NUMERIC)})
-    if row.ndim != 1:
-        raise InvalidArgument(f"{caller()}: x1 must have one dimension, got {row.ndim}")
-    if sorter is not None:
-        row = row._taken(indices_of(tensor("sorter", sorter, "integer")), 0, caller())
-    count = row.size
-    low = zeros(values.sizes, dtype="int64", device=values.device)
-    if not count or not values.size:
-        return low
-    high: Tensor = low + count
-    for _ in range(count.bit_length()):  # bisects between low and high
-        middle = (low + high) // 2
-        probed = row._taken(indices_of(ops.where(middle < count, middle, middle - 1)), 0, caller())
-        is_before = (probed < values) if side == "left" else (probed <= values)
-        is_before = is_before & (low < high)
-        low, high = ops.where(is_before, middle + 1, low), ops.where(is_before, high, middle)
-    return low
+    order = None if sorter is None else tensor("sorter", sorter, "integer")
+    result: Tensor = ops.searchsorted(tensor("x1", x1, NUMERIC), tensor("x2", x2, NUMERIC), side, order)
+    return result
 
 
 @named
@@ -275,27 +238,11 @@ def argsort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: b
         `sort`, `take_along_axis`.
     """
     argument(caller(), "stable", boolean, stable)
-    result: Tensor = ops.argsort(tensor("x", x, NUMERIC), axis, descending).astype(DataType.INT64)
+    result: Tensor = ops.argsort(tensor("x", x, NUMERIC), axis, descending)
     return result
 
 
 # ---- sets ------------------------------------------------------------------------------------------------------------
-
-
-class UniqueAll(NamedTuple):
-    """Result of ``unique_all``.
-
-    Attributes:
-        values: Elements that occur, in ascending order.
-        indices: Index of the first occurrence of each, int64.
-        inverse_indices: Index of each element among ``values``, int64.
-        counts: Number of occurrences of each, int64.
-    """
-
-    values: Tensor
-    indices: Tensor
-    inverse_indices: Tensor
-    counts: Tensor
 
 
 class UniqueCounts(NamedTuple):
@@ -313,30 +260,7 @@ class UniqueInverse(NamedTuple):
 
 
 def _unique(x: Any) -> UniqueAll:
-    """Sort, mark the first of equal neighbors, and number what is marked."""
-    operand = tensor("x", x)
-    flat = operand.reshape(-1)
-    if not flat.size:
-        nothing = flat._nothing((0,))
-        places = nothing.astype(DataType.INT64)
-        return UniqueAll(nothing, places, places._same()._renamed(operand.sizes), places._same())
-    values, order = ordered(flat._same(boolean=False))
-    order = order.astype(DataType.INT64)
-    if flat.size == 1:
-        is_first = np.ones(1, bool)
-    else:
-        is_first = np.concatenate([[True], indexing.looked_at(values[1:] != values[:-1])])
-    begins = np.flatnonzero(is_first)
-    device = operand.device
-    starts = Tensor(begins.astype(np.int64), device=device)
-    ranks = Tensor(np.cumsum(is_first) - 1, device=device)
-    back = ordered(order).indices.astype(DataType.INT64)
-    return UniqueAll(
-        values._taken(starts, 0, "unique")._same(boolean=operand.is_boolean),
-        order._taken(starts, 0, "unique"),
-        ranks._taken(back, 0, "unique")._renamed(operand.sizes),
-        Tensor(np.diff(np.append(begins, flat.size)).astype(np.int64), device=device),
-    )
+    return unique_all_of(tensor("x", x))
 
 
 @named

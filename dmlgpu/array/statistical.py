@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import builtins
-import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from dmlgpu import ops
 from dmlgpu.array.creation import full
-from dmlgpu.array.operands import FLOATING, NUMERIC, Dtype, numeric_type, tensor
-from dmlgpu.catalog.enums import DataType, ReduceFunction
-from dmlgpu.common.coercion import argument, boolean, integer, real
+from dmlgpu.array.operands import Dtype, tensor
+from dmlgpu.catalog.enums import ReduceFunction
+from dmlgpu.common.coercion import argument, boolean, integer
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.ops import reductions
 from dmlgpu.ops.shape import joined
-from dmlgpu.tensors.calls import caller, named
-from dmlgpu.tensors.integers import wrapped
+from dmlgpu.tensors.calls import FLOATING, NUMERIC, caller, named
 from dmlgpu.tensors.layout import checked_axes, checked_axis
 from dmlgpu.tensors.promotion import promoted
 from dmlgpu.tensors.tensor import Tensor
@@ -31,13 +27,6 @@ Axes = int | tuple[int, ...] | None
 """An axis or several, negative ones counted from the end; None means all."""
 
 
-def _in_32_bits(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """Compute integers below 32 bits, which DirectML does not sum, in 32 bits, and drop the bits they lack."""
-    if x.data_type.is_float or x.data_type.bits >= 32 or not x.size:
-        return function(x)
-    return wrapped(function(x.astype(DataType.INT32 if x.data_type.is_signed else DataType.UINT32)), x.data_type)
-
-
 def reduced(x: Tensor, function: ReduceFunction, axis: Axes, keepdims: Any, empty_value: float | None = None) -> Tensor:
     """Reduce along axes as `ops` does, also integers below 32 bits; single elements stay as they are.
 
@@ -48,26 +37,12 @@ def reduced(x: Tensor, function: ReduceFunction, axis: Axes, keepdims: Any, empt
         is_kept = argument(caller(), "keepdims", boolean, keepdims)
         shape = tuple(size for number, size in enumerate(x.sizes) if is_kept or number not in axes)
         return x.reshape(shape)._same() if x.is_view else x._renamed(shape)
-    if function in (ReduceFunction.SUM, ReduceFunction.MULTIPLY):
-        return _in_32_bits(lambda operand: reductions.reduced(operand, function, axes, keepdims, empty_value), x)
     return reductions.reduced(x, function, axes, keepdims, empty_value)
-
-
-def contains_nan(x: Tensor, axis: Axes, keepdims: Any) -> Tensor:
-    """Return whether there is NaN along axes of floating-point elements."""
-    flags: Tensor = ops.isnan(x)._same(boolean=False)
-    return reduced(flags.astype(DataType.UINT32), ReduceFunction.MAX, axis, keepdims) != 0
 
 
 def _extreme(x: Any, function: ReduceFunction, axis: Axes, keepdims: Any) -> Tensor:
     """Return extremes along axes, NaN if there is one."""
-    operand = tensor("x", x, NUMERIC)
-    result = reduced(operand, function, axis, keepdims)
-    if not operand.data_type.is_float or not operand.size:
-        return result
-    nan = Tensor(np.float32(math.nan), operand.data_type, device=operand.device)
-    with_nan: Tensor = ops.where(contains_nan(operand, axis, keepdims), nan, result)
-    return with_nan
+    return reduced(tensor("x", x, NUMERIC), function, axis, keepdims)
 
 
 @named
@@ -121,13 +96,7 @@ def min(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
 
 def _summable(x: Any, dtype: Dtype, kind: str = NUMERIC) -> Tensor:
-    """Return elements in the dtype in which they are summed: integers in one of 64 bits."""
-    operand = tensor("x", x, kind)
-    if dtype is not None:
-        return operand.astype(numeric_type(dtype))
-    if operand.data_type.is_float:
-        return operand
-    return operand.astype(DataType.INT64 if operand.data_type.is_signed or operand.is_boolean else DataType.UINT64)
+    return reductions.summable(tensor("x", x, kind if dtype is None else ""), dtype)
 
 
 @named
@@ -263,16 +232,14 @@ def std(x: Tensor, /, *, axis: Axes = None, correction: float = 0.0, keepdims: b
 
 
 def _variance(x: Any, axis: Axes, correction: float, keepdims: bool) -> Tensor:
-    operand, subtrahend = tensor("x", x, FLOATING), argument(caller(), "correction", real, correction)
-    squares, count = reductions.squared_distances(operand, axis, keepdims)
-    return squares / (count - subtrahend) if count > subtrahend else squares * math.nan
+    return reductions.variance(tensor("x", x), axis, keepdims, correction)
 
 
 def _running(function: Callable[..., Any], x: Tensor, axis: int | None, include_initial: bool, initial: int) -> Tensor:
     if axis is None and x.ndim != 1:
         raise InvalidArgument(f"{caller()}: axis must be given for {x.ndim} dimensions")
     number = checked_axis(caller(), "axis", 0 if axis is None else axis, x.ndim)
-    result = _in_32_bits(lambda operand: reductions.running(function, operand, number), x)
+    result = reductions.running(function, x, number)
     if argument(caller(), "include_initial", boolean, include_initial):
         shape = (*x.sizes[:number], 1, *x.sizes[number + 1 :])
         result = joined([full(shape, initial, dtype=x.dtype, device=x.device), result], number)
@@ -337,11 +304,6 @@ def cumulative_prod(
     return _running(ops.directml.cumulative_product, _summable(x, dtype), axis, include_initial, 1)
 
 
-def _truth(x: Any, function: ReduceFunction, axis: Axes, keepdims: bool, empty_value: int) -> Tensor:
-    flags = tensor("x", x).astype("bool")._same(boolean=False)
-    return reduced(flags, function, axis, keepdims, empty_value)._same(boolean=True)
-
-
 @named
 def all(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Return whether all elements along axes are true or not 0.
@@ -364,7 +326,8 @@ def all(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     See also:
         `any`.
     """
-    return _truth(x, ReduceFunction.MIN, axis, keepdims, 1)
+    result: Tensor = ops.all(tensor("x", x), axis, keepdims)
+    return result
 
 
 @named
@@ -389,7 +352,8 @@ def any(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     See also:
         `all`.
     """
-    return _truth(x, ReduceFunction.MAX, axis, keepdims, 0)
+    result: Tensor = ops.any(tensor("x", x), axis, keepdims)
+    return result
 
 
 @named

@@ -21,20 +21,54 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Any
 
-from dmlgpu.ops import conv, directml, elementwise, logic, nn, recurrent, reductions, shape, transcendental
+from dmlgpu.ops import (
+    contraction,
+    conv,
+    creation,
+    directml,
+    elementwise,
+    interpolation,
+    logic,
+    nn,
+    recurrent,
+    reductions,
+    searching,
+    shape,
+    training,
+    transcendental,
+)
+from dmlgpu.ops.contraction import *  # noqa: F403
 from dmlgpu.ops.conv import *  # noqa: F403
+from dmlgpu.ops.creation import *  # noqa: F403
 from dmlgpu.ops.elementwise import *  # noqa: F403
+from dmlgpu.ops.interpolation import *  # noqa: F403
 from dmlgpu.ops.logic import *  # noqa: F403
 from dmlgpu.ops.nn import *  # noqa: F403
 from dmlgpu.ops.recurrent import *  # noqa: F403
 from dmlgpu.ops.reductions import *  # noqa: F403
+from dmlgpu.ops.searching import *  # noqa: F403
 from dmlgpu.ops.shape import *  # noqa: F403
+from dmlgpu.ops.training import *  # noqa: F403
 from dmlgpu.ops.transcendental import *  # noqa: F403
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.shared import as_device
 from dmlgpu.tensors.session import session_of
 
-_MODULES = (conv, elementwise, logic, nn, recurrent, reductions, shape, transcendental)
+_MODULES = (
+    contraction,
+    conv,
+    creation,
+    elementwise,
+    interpolation,
+    logic,
+    nn,
+    recurrent,
+    reductions,
+    searching,
+    shape,
+    training,
+    transcendental,
+)
 
 __all__ = sorted(["directml", "free_memory", *(name for module in _MODULES for name in module.__all__)])  # noqa: PLE0605
 
@@ -110,6 +144,8 @@ _USUAL = {
     "element_wise_subtract": "subtract",
     "element_wise_tan": "tan",
     "element_wise_tanh": "tanh",
+    "fill_value_constant": "full",
+    "fill_value_sequence": "arange",
     "gather": "take",
     "gather_elements": "take_along_axis",
     "gemm": "matmul",
@@ -122,6 +158,7 @@ _USUAL = {
     "mean_variance_normalization2": "layer_norm",
     "multihead_attention": "attention",
     "multihead_attention1": "attention",
+    "nonzero_coordinates": "nonzero",
     "padding": "pad",
     "padding1": "pad",
     "reduce": "sum",

@@ -18,8 +18,9 @@ __all__ = ["avg_pool2d", "conv1d", "conv2d", "conv3d", "conv_transpose2d", "max_
 Extent: TypeAlias = int | Sequence[int]
 """One number for all spatial axes, or one for each."""
 
-Padding: TypeAlias = int | Sequence[int | tuple[int, int]]
-"""How many on both sides of all spatial axes, of each axis, or before and after each."""
+Padding: TypeAlias = int | Sequence[int | tuple[int, int]] | str
+"""How many on both sides of all spatial axes, of each axis, or before and after each; of convolutions ``"valid"``,
+none, or ``"same"``, as many as make the result as large as the input."""
 
 Activation: TypeAlias = OperatorDesc | str | None
 """A fused activation, by description or by name: ``"relu"``."""
@@ -50,7 +51,7 @@ def conv1d(
         bias: Summand per channel of the result, {F}; defaults to None, no summand.
         stride: Step of the window, for all spatial axes or for each; defaults to 1.
         padding: Zeros around `x`: a number for all sides, one for each spatial axis, or a pair (before, after) for
-            each. Defaults to 0.
+            each; `"valid"` for none, or, with a stride of 1, `"same"` for a result as large as `x`. Defaults to 0.
         dilation: Step between elements of the window; defaults to 1.
         groups: Number of groups into which the channels are divided; defaults to 1.
         activation: Fused activation, by name, `"relu"`, or by description; defaults to None.
@@ -98,7 +99,7 @@ def conv2d(
         bias: Summand per channel of the result, {F}; defaults to None, no summand.
         stride: Step of the window, for all spatial axes or for each; defaults to 1.
         padding: Zeros around `x`: a number for all sides, one for each spatial axis, or a pair (before, after) for
-            each. Defaults to 0.
+            each; `"valid"` for none, or, with a stride of 1, `"same"` for a result as large as `x`. Defaults to 0.
         dilation: Step between elements of the window; defaults to 1.
         groups: Number of groups into which the channels are divided; defaults to 1.
         activation: Fused activation, by name, `"relu"`, or by description; defaults to None.
@@ -150,7 +151,7 @@ def conv3d(
         bias: Summand per channel of the result, {F}; defaults to None, no summand.
         stride: Step of the window, for all spatial axes or for each; defaults to 1.
         padding: Zeros around `x`: a number for all sides, one for each spatial axis, or a pair (before, after) for
-            each. Defaults to 0.
+            each; `"valid"` for none, or, with a stride of 1, `"same"` for a result as large as `x`. Defaults to 0.
         dilation: Step between elements of the window; defaults to 1.
         groups: Number of groups into which the channels are divided; defaults to 1.
         activation: Fused activation, by name, `"relu"`, or by description; defaults to None.
@@ -244,6 +245,10 @@ def _convolved(
             raise InvalidArgument(f"{caller()}: bias must have one dimension, got sizes {list(tensor.sizes)}")
         addend = tensor.expand_dims((0, *range(2, spatial + 2)))
     stride, padding, dilation = steps
+    if isinstance(padding, str) and direction is ConvolutionDirection.FORWARD:
+        windows = zip(filters.sizes[2:], _extent("dilation", dilation, spatial), strict=True)
+        reach = [width * (size - 1) for size, width in windows]
+        padding = _named_padding(padding, reach, _extent("stride", stride, spatial))
     before, after = _padding(padding, spatial)
     return directml.convolution(
         image,
@@ -379,6 +384,14 @@ def _extent(name: str, value: Any, spatial: int) -> tuple[int, ...]:
             f"{caller()}: {name} must be an integer of at least 0, or {spatial} of them, got {shown(value)}"
         )
     return numbers
+
+
+def _named_padding(padding: str, reach: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the padding that a word stands for, by how far a window reaches along each spatial axis."""
+    if padding not in ("same", "valid") or (padding == "same" and any(step != 1 for step in strides)):
+        expected = "integers, 'valid', or 'same' for a stride of 1"
+        raise InvalidArgument(f"{caller()}: padding must be {expected}, got {shown(padding)}")
+    return [(0, 0) if padding == "valid" else (extent // 2, extent - extent // 2) for extent in reach]
 
 
 def _padding(padding: Any, spatial: int) -> tuple[tuple[int, ...], tuple[int, ...]]:

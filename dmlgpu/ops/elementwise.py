@@ -1,22 +1,25 @@
 """Elementwise arithmetic, rounding, selection and conversion, under NumPy's names.
 
-Shapes broadcast, dtypes must be equal, and a number takes the dtype of the tensor or array beside it.
+Shapes broadcast, dtypes are promoted to a common one, and a number takes the dtype of the tensor or array beside it.
 """
 
 from __future__ import annotations
 
+import builtins
 from typing import Any
 
-from dmlgpu.catalog.enums import RoundingMode
+from dmlgpu.catalog.enums import DataType, RoundingMode
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.ops import directml
-from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, tensor_of
+from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, filled, tensor_of
+from dmlgpu.tensors.promotion import promoted
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.types import TypeLike, as_number, is_number, value_range
 
 __all__ = [
     "abs", "add", "astype", "cast", "ceil", "clip", "divide", "floor", "floor_divide", "fmod", "maximum", "minimum",
-    "multiply", "negative", "power", "reciprocal", "remainder", "round", "sign", "square", "subtract", "where",
+    "multiply", "negative", "power", "reciprocal", "remainder", "round", "sign", "square", "subtract", "trunc",
+    "where",
 ]  # fmt: skip
 
 
@@ -28,16 +31,15 @@ def add(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Args:
         a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
-        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
-            array.
+        b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the broadcast shape and the dtype of the operands (an array if both are arrays).
+        Tensor of the broadcast shape and the common dtype (an array if no operand is a Tensor).
 
     Raises:
-        InvalidArgument: If the dtypes differ or are not supported, or the shapes do not broadcast.
+        InvalidArgument: If there is no common dtype, it is not supported, or the shapes do not broadcast.
 
     Examples:
         >>> ops.add([1, 2], [3, 4])
@@ -50,7 +52,7 @@ def add(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_ADD (`ns-directml-dml_element_wise_add_operator_desc`).
     """
-    return directml.element_wise_add(a, b)
+    return directml.element_wise_add(*alike(a, b))
 
 
 @eager
@@ -61,16 +63,15 @@ def subtract(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Args:
         a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
-        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
-            array.
+        b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the broadcast shape and the dtype of the operands (an array if both are arrays).
+        Tensor of the broadcast shape and the common dtype (an array if no operand is a Tensor).
 
     Raises:
-        InvalidArgument: If the dtypes differ or are not supported, or the shapes do not broadcast.
+        InvalidArgument: If there is no common dtype, it is not supported, or the shapes do not broadcast.
 
     Examples:
         >>> ops.subtract([5, 6], [1, 2])
@@ -81,7 +82,7 @@ def subtract(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_SUBTRACT (`ns-directml-dml_element_wise_subtract_operator_desc`).
     """
-    return directml.element_wise_subtract(a, b)
+    return directml.element_wise_subtract(*alike(a, b))
 
 
 @eager
@@ -92,16 +93,15 @@ def multiply(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Args:
         a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
-        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
-            array.
+        b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the broadcast shape and the dtype of the operands (an array if both are arrays).
+        Tensor of the broadcast shape and the common dtype (an array if no operand is a Tensor).
 
     Raises:
-        InvalidArgument: If the dtypes differ or are not supported, or the shapes do not broadcast.
+        InvalidArgument: If there is no common dtype, it is not supported, or the shapes do not broadcast.
 
     Examples:
         >>> ops.multiply([1, 2], [3, 4])
@@ -112,7 +112,7 @@ def multiply(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_MULTIPLY (`ns-directml-dml_element_wise_multiply_operator_desc`).
     """
-    return directml.element_wise_multiply(a, b)
+    return directml.element_wise_multiply(*alike(a, b))
 
 
 @eager
@@ -123,16 +123,15 @@ def divide(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Args:
         a: Tensor or array of float32 or float16, or a number beside a tensor or array.
-        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
-            array.
+        b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the broadcast shape and the dtype of the operands (an array if both are arrays).
+        Tensor of the broadcast shape and the common dtype (an array if no operand is a Tensor).
 
     Raises:
-        InvalidArgument: If the operands are integers, their dtypes differ, or the shapes do not broadcast.
+        InvalidArgument: If the operands are integers, or the shapes do not broadcast.
 
     Examples:
         >>> ops.divide([1.0, 2.0], 4)
@@ -147,9 +146,10 @@ def divide(a: Operand, b: Operand, *, device: Where = None) -> Array:
     data_type = (dividend if isinstance(dividend, Tensor) else divisor).data_type
     if not data_type.is_float:
         raise InvalidArgument(
-            f"{caller()}: a and b must be of a floating-point type, got {data_type.name}; see floor_divide"
+            f"{caller()}: a and b must be of a floating-point type, got {data_type.name}; floor_divide divides "
+            "integers, a.astype('float32') converts them"
         )
-    return directml.element_wise_divide(dividend, divisor)
+    return directml.element_wise_divide(*alike(dividend, divisor))
 
 
 @eager
@@ -158,13 +158,12 @@ def floor_divide(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Args:
         a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
-        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
-            array.
+        b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the broadcast shape and the dtype of the operands (an array if both are arrays).
+        Tensor of the broadcast shape and the common dtype (an array if no operand is a Tensor).
 
     Raises:
         InvalidArgument: If the dtypes have no common one, or the shapes do not broadcast.
@@ -188,16 +187,15 @@ def remainder(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Args:
         a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
-        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
-            array.
+        b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the broadcast shape and the dtype of the operands (an array if both are arrays).
+        Tensor of the broadcast shape and the common dtype (an array if no operand is a Tensor).
 
     Raises:
-        InvalidArgument: If the dtypes differ or are not supported, or the shapes do not broadcast.
+        InvalidArgument: If there is no common dtype, it is not supported, or the shapes do not broadcast.
 
     Examples:
         >>> ops.remainder([7, -7], 3)
@@ -208,7 +206,7 @@ def remainder(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_MODULUS_FLOOR (`ns-directml-dml_element_wise_modulus_floor_operator_desc`).
     """
-    return directml.element_wise_modulus_floor(a, b)
+    return directml.element_wise_modulus_floor(*alike(a, b))
 
 
 @eager
@@ -217,16 +215,15 @@ def fmod(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Args:
         a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
-        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
-            array.
+        b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the broadcast shape and the dtype of the operands (an array if both are arrays).
+        Tensor of the broadcast shape and the common dtype (an array if no operand is a Tensor).
 
     Raises:
-        InvalidArgument: If the dtypes differ or are not supported, or the shapes do not broadcast.
+        InvalidArgument: If there is no common dtype, it is not supported, or the shapes do not broadcast.
 
     Examples:
         >>> ops.fmod([7, -7], 3)
@@ -237,7 +234,7 @@ def fmod(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_MODULUS_TRUNCATE (`ns-directml-dml_element_wise_modulus_truncate_operator_desc`).
     """
-    return directml.element_wise_modulus_truncate(a, b)
+    return directml.element_wise_modulus_truncate(*alike(a, b))
 
 
 @eager
@@ -246,13 +243,12 @@ def power(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Args:
         a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
-        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
-            array.
+        b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the broadcast shape and the dtype of the operands (an array if both are arrays).
+        Tensor of the broadcast shape and the common dtype (an array if no operand is a Tensor).
 
     Raises:
         InvalidArgument: If the dtypes have no common one, or the shapes do not broadcast.
@@ -276,16 +272,15 @@ def maximum(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Args:
         a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
-        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
-            array.
+        b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the broadcast shape and the dtype of the operands (an array if both are arrays).
+        Tensor of the broadcast shape and the common dtype (an array if no operand is a Tensor).
 
     Raises:
-        InvalidArgument: If the dtypes differ or are not supported, or the shapes do not broadcast.
+        InvalidArgument: If there is no common dtype, it is not supported, or the shapes do not broadcast.
 
     Examples:
         >>> ops.maximum([1, 5], [3, 4])
@@ -296,7 +291,7 @@ def maximum(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_MAX (`ns-directml-dml_element_wise_max_operator_desc`).
     """
-    return directml.element_wise_max(a, b)
+    return directml.element_wise_max(*alike(a, b))
 
 
 @eager
@@ -305,16 +300,15 @@ def minimum(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Args:
         a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
-        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
-            array.
+        b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the broadcast shape and the dtype of the operands (an array if both are arrays).
+        Tensor of the broadcast shape and the common dtype (an array if no operand is a Tensor).
 
     Raises:
-        InvalidArgument: If the dtypes differ or are not supported, or the shapes do not broadcast.
+        InvalidArgument: If there is no common dtype, it is not supported, or the shapes do not broadcast.
 
     Examples:
         >>> ops.minimum([1, 5], [3, 4])
@@ -325,7 +319,7 @@ def minimum(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_MIN (`ns-directml-dml_element_wise_min_operator_desc`).
     """
-    return directml.element_wise_min(a, b)
+    return directml.element_wise_min(*alike(a, b))
 
 
 @eager
@@ -333,7 +327,7 @@ def abs(x: Operand, *, device: Where = None) -> Array:
     """Return the absolute value of each element.
 
     Args:
-        x: Tensor or array of float32, float16, int8, int16, int32 or int64, rank 0 to 8.
+        x: Tensor or array of float32, float16 or an integer dtype, rank 0 to 8.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -352,15 +346,18 @@ def abs(x: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_ABS (`ns-directml-dml_element_wise_abs_operator_desc`).
     """
-    return directml.element_wise_abs(x)
+    tensor = tensor_of("x", x)
+    return directml.element_wise_abs(tensor) if tensor.data_type.is_float else builtins.abs(tensor)
 
 
 @eager
 def negative(x: Operand, *, device: Where = None) -> Array:
     """Return each element with its sign changed.
 
+    Unsigned integers wrap around.
+
     Args:
-        x: Tensor or array of float32, float16, int8, int16, int32 or int64, rank 0 to 8.
+        x: Tensor or array of float32, float16 or an integer dtype, rank 0 to 8.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -379,12 +376,14 @@ def negative(x: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_NEGATE (`ns-directml-dml_element_wise_negate_operator_desc`).
     """
-    return directml.element_wise_negate(x)
+    tensor = tensor_of("x", x)
+    is_direct = tensor.data_type.is_float or tensor.is_boolean
+    return directml.element_wise_negate(tensor) if is_direct else -tensor
 
 
 @eager
 def sign(x: Operand, *, device: Where = None) -> Array:
-    """Return -1, 0 or 1 by the sign of each element.
+    """Return -1, 0 or 1 by the sign of each element, NaN for NaN.
 
     Args:
         x: Tensor or array of float32, float16 or an integer dtype, rank 0 to 8.
@@ -406,7 +405,9 @@ def sign(x: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_SIGN (`ns-directml-dml_element_wise_sign_operator_desc`).
     """
-    return directml.element_wise_sign(x)
+    tensor = tensor_of("x", x)
+    signs: Tensor = directml.element_wise_sign(tensor)
+    return tensor._chosen(directml.element_wise_is_nan(tensor), signs) if tensor.data_type.is_float else signs
 
 
 @eager
@@ -424,7 +425,7 @@ def reciprocal(x: Operand, *, device: Where = None) -> Array:
         Tensor of the shape and dtype of `x` (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If the dtype of `x` is not float32 or float16.
+        InvalidArgument: If `x` has another dtype.
 
     Examples:
         >>> ops.reciprocal([2.0, 4.0])
@@ -469,8 +470,10 @@ def square(x: Operand, *, device: Where = None) -> Array:
 def floor(x: Operand, *, device: Where = None) -> Array:
     """Return the largest integer not above each element.
 
+    Integers are returned unchanged.
+
     Args:
-        x: Tensor or array of float32 or float16, rank 0 to 8.
+        x: Tensor or array of any dtype, rank 0 to 8.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -478,26 +481,29 @@ def floor(x: Operand, *, device: Where = None) -> Array:
         Tensor of the shape and dtype of `x` (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If the dtype of `x` is not float32 or float16.
+        InvalidArgument: If `x` is not an array of real numbers.
 
     Examples:
         >>> ops.floor([1.5, -1.5])
         array([ 1., -2.], dtype=float32)
 
     See also:
-        `ceil`, `round`.
+        `ceil`, `trunc`, `round`.
 
     Computed by ELEMENT_WISE_FLOOR (`ns-directml-dml_element_wise_floor_operator_desc`).
     """
-    return directml.element_wise_floor(x)
+    tensor = tensor_of("x", x)
+    return directml.element_wise_floor(tensor) if tensor.data_type.is_float else tensor._same()
 
 
 @eager
 def ceil(x: Operand, *, device: Where = None) -> Array:
     """Return the smallest integer not below each element.
 
+    Integers are returned unchanged.
+
     Args:
-        x: Tensor or array of float32 or float16, rank 0 to 8.
+        x: Tensor or array of any dtype, rank 0 to 8.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -505,26 +511,29 @@ def ceil(x: Operand, *, device: Where = None) -> Array:
         Tensor of the shape and dtype of `x` (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If the dtype of `x` is not float32 or float16.
+        InvalidArgument: If `x` is not an array of real numbers.
 
     Examples:
         >>> ops.ceil([1.5, -1.5])
         array([ 2., -1.], dtype=float32)
 
     See also:
-        `floor`, `round`.
+        `floor`, `trunc`, `round`.
 
     Computed by ELEMENT_WISE_CEIL (`ns-directml-dml_element_wise_ceil_operator_desc`).
     """
-    return directml.element_wise_ceil(x)
+    tensor = tensor_of("x", x)
+    return directml.element_wise_ceil(tensor) if tensor.data_type.is_float else tensor._same()
 
 
 @eager
 def round(x: Operand, *, device: Where = None) -> Array:
     """Return each element rounded to the nearest integer, ties to the even one.
 
+    Integers are returned unchanged.
+
     Args:
-        x: Tensor or array of float32 or float16, rank 0 to 8.
+        x: Tensor or array of any dtype, rank 0 to 8.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -532,18 +541,47 @@ def round(x: Operand, *, device: Where = None) -> Array:
         Tensor of the shape and dtype of `x` (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If the dtype of `x` is not float32 or float16.
+        InvalidArgument: If `x` is not an array of real numbers.
 
     Examples:
         >>> ops.round([0.5, 1.5, -1.7])
         array([ 0.,  2., -2.], dtype=float32)
 
     See also:
-        `floor`, `ceil`.
+        `floor`, `ceil`, `trunc`.
 
     Computed by ELEMENT_WISE_ROUND (`ns-directml-dml_element_wise_round_operator_desc`).
     """
-    return directml.element_wise_round(x, rounding_mode=RoundingMode.HALVES_TO_NEAREST_EVEN)
+    return _rounded(tensor_of("x", x), RoundingMode.HALVES_TO_NEAREST_EVEN)
+
+
+@eager
+def trunc(x: Operand, *, device: Where = None) -> Array:
+    """Return each element rounded towards zero.
+
+    Integers are returned unchanged.
+
+    Args:
+        x: Tensor or array of any dtype, rank 0 to 8.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the shape and dtype of `x` (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If `x` is not an array of real numbers.
+
+    Examples:
+        >>> ops.trunc([1.5, -1.5])
+        array([ 1., -1.], dtype=float32)
+
+    See also:
+        `round`, `floor`, `ceil`.
+
+    Computed by ELEMENT_WISE_ROUND (`ns-directml-dml_element_wise_round_operator_desc`).
+    """
+    return _rounded(tensor_of("x", x), RoundingMode.TOWARD_ZERO)
 
 
 def _pair(a: Operand, b: Operand) -> tuple[Any, Any]:
@@ -551,6 +589,22 @@ def _pair(a: Operand, b: Operand) -> tuple[Any, Any]:
     if is_number(a):
         return a, tensor_of("b", b)
     return tensor_of("a", a), b if is_number(b) else tensor_of("b", b)
+
+
+def _rounded(x: Tensor, mode: RoundingMode) -> Any:
+    return directml.element_wise_round(x, rounding_mode=mode) if x.data_type.is_float else x._same()
+
+
+def alike(a: Operand, b: Operand) -> tuple[Any, Any]:
+    """Return two operands, tensors in their common dtype."""
+    if isinstance(a, Tensor) and isinstance(b, Tensor) and a.data_type is not b.data_type:
+        a, b = promoted(caller(), {"a": a, "b": b})
+    return a, b
+
+
+def all_false(x: Tensor) -> Tensor:
+    """Return a bool tensor of the shape of `x`, false throughout."""
+    return filled(x, x.sizes, data_type=DataType.UINT8)._same(boolean=True)
 
 
 @eager
@@ -599,15 +653,15 @@ def where(condition: Operand, a: Operand, b: Operand, *, device: Where = None) -
     Args:
         condition: Tensor or array of bool or uint8.
         a: Tensor or array of any dtype, or a number beside a tensor or array.
-        b: Tensor or array of the dtype of `a`, or a number beside a tensor or array. All three shapes broadcast.
+        b: Likewise; promoted with `a` to a common dtype. All three shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the broadcast shape and the dtype of `a` and `b` (an array if all operands are arrays).
+        Tensor of the broadcast shape and the common dtype of `a` and `b` (an array if no operand is a Tensor).
 
     Raises:
-        InvalidArgument: If `condition` is not a mask, the dtypes differ, or the shapes do not broadcast.
+        InvalidArgument: If `condition` is not a mask, there is no common dtype, or the shapes do not broadcast.
 
     Examples:
         >>> ops.where([True, False], [1.0, 2.0], 0)
@@ -618,7 +672,7 @@ def where(condition: Operand, a: Operand, b: Operand, *, device: Where = None) -
 
     Computed by ELEMENT_WISE_IF (`ns-directml-dml_element_wise_if_operator_desc`).
     """
-    return directml.element_wise_if(condition, a, b)
+    return directml.element_wise_if(condition, *alike(a, b))
 
 
 @eager

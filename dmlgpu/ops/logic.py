@@ -1,16 +1,17 @@
 """Comparisons, masks and bits, under NumPy's names.
 
-Shapes broadcast, dtypes must be equal, and a number takes the dtype of the tensor or array beside it.
+Shapes broadcast, dtypes are promoted to a common one, and a number takes the dtype of the tensor or array beside it.
 """
 
 from __future__ import annotations
 
 from dmlgpu.ops import directml
-from dmlgpu.tensors.calls import Array, Operand, Where, eager
+from dmlgpu.ops.elementwise import alike, all_false
+from dmlgpu.tensors.calls import Array, Operand, Where, eager, tensor_of
 
 __all__ = [
-    "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "equal", "greater", "greater_equal", "isinf",
-    "isnan", "left_shift", "less", "less_equal", "logical_and", "logical_not", "logical_or", "logical_xor",
+    "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "equal", "greater", "greater_equal", "isfinite",
+    "isinf", "isnan", "left_shift", "less", "less_equal", "logical_and", "logical_not", "logical_or", "logical_xor",
     "not_equal", "right_shift",
 ]  # fmt: skip
 
@@ -23,8 +24,7 @@ def equal(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Args:
         a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
-        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
-            array.
+        b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -32,7 +32,7 @@ def equal(a: Operand, b: Operand, *, device: Where = None) -> Array:
         Bool tensor of the broadcast shape (an array if both operands are arrays).
 
     Raises:
-        InvalidArgument: If the dtypes differ or are not supported, or the shapes do not broadcast.
+        InvalidArgument: If there is no common dtype, it is not supported, or the shapes do not broadcast.
 
     Examples:
         >>> ops.equal([1, 2], [1, 3])
@@ -43,7 +43,7 @@ def equal(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_LOGICAL_EQUALS (`ns-directml-dml_element_wise_logical_equals_operator_desc`).
     """
-    return directml.element_wise_logical_equals(a, b)
+    return directml.element_wise_logical_equals(*alike(a, b))
 
 
 @eager
@@ -54,8 +54,7 @@ def not_equal(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Args:
         a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
-        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
-            array.
+        b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -63,7 +62,7 @@ def not_equal(a: Operand, b: Operand, *, device: Where = None) -> Array:
         Bool tensor of the broadcast shape (an array if both operands are arrays).
 
     Raises:
-        InvalidArgument: If the dtypes differ or are not supported, or the shapes do not broadcast.
+        InvalidArgument: If there is no common dtype, it is not supported, or the shapes do not broadcast.
 
     Examples:
         >>> ops.not_equal([1, 2], [1, 3])
@@ -75,7 +74,7 @@ def not_equal(a: Operand, b: Operand, *, device: Where = None) -> Array:
     Computed by ELEMENT_WISE_LOGICAL_EQUALS (`ns-directml-dml_element_wise_logical_equals_operator_desc`) and
     ELEMENT_WISE_LOGICAL_NOT (`ns-directml-dml_element_wise_logical_not_operator_desc`).
     """
-    return directml.element_wise_logical_not(directml.element_wise_logical_equals(a, b))
+    return directml.element_wise_logical_not(directml.element_wise_logical_equals(*alike(a, b)))
 
 
 @eager
@@ -86,8 +85,7 @@ def less(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Args:
         a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
-        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
-            array.
+        b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -95,7 +93,7 @@ def less(a: Operand, b: Operand, *, device: Where = None) -> Array:
         Bool tensor of the broadcast shape (an array if both operands are arrays).
 
     Raises:
-        InvalidArgument: If the dtypes differ or are not supported, or the shapes do not broadcast.
+        InvalidArgument: If there is no common dtype, it is not supported, or the shapes do not broadcast.
 
     Examples:
         >>> ops.less([1, 2, 3], 2)
@@ -106,7 +104,7 @@ def less(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_LOGICAL_LESS_THAN (`ns-directml-dml_element_wise_logical_less_than_operator_desc`).
     """
-    return directml.element_wise_logical_less_than(a, b)
+    return directml.element_wise_logical_less_than(*alike(a, b))
 
 
 @eager
@@ -117,8 +115,7 @@ def less_equal(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Args:
         a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
-        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
-            array.
+        b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -126,7 +123,7 @@ def less_equal(a: Operand, b: Operand, *, device: Where = None) -> Array:
         Bool tensor of the broadcast shape (an array if both operands are arrays).
 
     Raises:
-        InvalidArgument: If the dtypes differ or are not supported, or the shapes do not broadcast.
+        InvalidArgument: If there is no common dtype, it is not supported, or the shapes do not broadcast.
 
     Examples:
         >>> ops.less_equal([1, 2, 3], 2)
@@ -138,7 +135,7 @@ def less_equal(a: Operand, b: Operand, *, device: Where = None) -> Array:
     Computed by ELEMENT_WISE_LOGICAL_LESS_THAN_OR_EQUAL
     (`ns-directml-dml_element_wise_logical_less_than_or_equal_operator_desc`).
     """
-    return directml.element_wise_logical_less_than_or_equal(a, b)
+    return directml.element_wise_logical_less_than_or_equal(*alike(a, b))
 
 
 @eager
@@ -149,8 +146,7 @@ def greater(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Args:
         a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
-        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
-            array.
+        b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -158,7 +154,7 @@ def greater(a: Operand, b: Operand, *, device: Where = None) -> Array:
         Bool tensor of the broadcast shape (an array if both operands are arrays).
 
     Raises:
-        InvalidArgument: If the dtypes differ or are not supported, or the shapes do not broadcast.
+        InvalidArgument: If there is no common dtype, it is not supported, or the shapes do not broadcast.
 
     Examples:
         >>> ops.greater([1, 2, 3], 2)
@@ -169,7 +165,7 @@ def greater(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_LOGICAL_GREATER_THAN (`ns-directml-dml_element_wise_logical_greater_than_operator_desc`).
     """
-    return directml.element_wise_logical_greater_than(a, b)
+    return directml.element_wise_logical_greater_than(*alike(a, b))
 
 
 @eager
@@ -180,8 +176,7 @@ def greater_equal(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Args:
         a: Tensor or array of float32, float16 or an integer dtype, or a number beside a tensor or array.
-        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
-            array.
+        b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -189,7 +184,7 @@ def greater_equal(a: Operand, b: Operand, *, device: Where = None) -> Array:
         Bool tensor of the broadcast shape (an array if both operands are arrays).
 
     Raises:
-        InvalidArgument: If the dtypes differ or are not supported, or the shapes do not broadcast.
+        InvalidArgument: If there is no common dtype, it is not supported, or the shapes do not broadcast.
 
     Examples:
         >>> ops.greater_equal([1, 2, 3], 2)
@@ -201,7 +196,7 @@ def greater_equal(a: Operand, b: Operand, *, device: Where = None) -> Array:
     Computed by ELEMENT_WISE_LOGICAL_GREATER_THAN_OR_EQUAL
     (`ns-directml-dml_element_wise_logical_greater_than_or_equal_operator_desc`).
     """
-    return directml.element_wise_logical_greater_than_or_equal(a, b)
+    return directml.element_wise_logical_greater_than_or_equal(*alike(a, b))
 
 
 @eager
@@ -209,7 +204,7 @@ def isnan(x: Operand, *, device: Where = None) -> Array:
     """Return the mask of the elements that are NaN.
 
     Args:
-        x: Tensor or array of float32 or float16, rank 0 to 8.
+        x: Tensor or array of any dtype, rank 0 to 8.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -217,18 +212,19 @@ def isnan(x: Operand, *, device: Where = None) -> Array:
         Bool tensor of the shape of `x` (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If the dtype of `x` is not float32 or float16.
+        InvalidArgument: If `x` is not an array of real numbers.
 
     Examples:
         >>> ops.isnan([1.0, float("nan")])
         array([False,  True])
 
     See also:
-        `isinf`.
+        `isinf`, `isfinite`.
 
     Computed by ELEMENT_WISE_IS_NAN (`ns-directml-dml_element_wise_is_nan_operator_desc`).
     """
-    return directml.element_wise_is_nan(x)
+    tensor = tensor_of("x", x)
+    return directml.element_wise_is_nan(tensor) if tensor.data_type.is_float else all_false(tensor)
 
 
 @eager
@@ -236,7 +232,7 @@ def isinf(x: Operand, *, device: Where = None) -> Array:
     """Return the mask of the elements that are infinite, of either sign.
 
     Args:
-        x: Tensor or array of float32 or float16, rank 0 to 8.
+        x: Tensor or array of any dtype, rank 0 to 8.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -244,18 +240,50 @@ def isinf(x: Operand, *, device: Where = None) -> Array:
         Bool tensor of the shape of `x` (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If the dtype of `x` is not float32 or float16.
+        InvalidArgument: If `x` is not an array of real numbers.
 
     Examples:
         >>> ops.isinf([1.0, -float("inf")])
         array([False,  True])
 
     See also:
-        `isnan`.
+        `isnan`, `isfinite`.
 
     Computed by ELEMENT_WISE_IS_INFINITY (`ns-directml-dml_element_wise_is_infinity_operator_desc`).
     """
-    return directml.element_wise_is_infinity(x)
+    tensor = tensor_of("x", x)
+    return directml.element_wise_is_infinity(tensor) if tensor.data_type.is_float else all_false(tensor)
+
+
+@eager
+def isfinite(x: Operand, *, device: Where = None) -> Array:
+    """Return the mask of the elements that are neither infinite nor NaN.
+
+    Args:
+        x: Tensor or array of any dtype, rank 0 to 8.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Bool tensor of the shape of `x` (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If `x` is not an array of real numbers.
+
+    Examples:
+        >>> ops.isfinite([1.0, float("inf")])
+        array([ True, False])
+
+    See also:
+        `isinf`, `isnan`.
+
+    Computed by ELEMENT_WISE_IS_NAN (`ns-directml-dml_element_wise_is_nan_operator_desc`) and ELEMENT_WISE_IS_INFINITY
+    (`ns-directml-dml_element_wise_is_infinity_operator_desc`).
+    """
+    tensor = tensor_of("x", x)
+    if not tensor.data_type.is_float:
+        return ~all_false(tensor)
+    return ~(directml.element_wise_is_nan(tensor) | directml.element_wise_is_infinity(tensor))
 
 
 @eager
@@ -271,7 +299,7 @@ def logical_not(x: Operand, *, device: Where = None) -> Array:
         Bool tensor of the shape of `x` (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If the dtype of `x` is not bool, uint8 or uint32.
+        InvalidArgument: If `x` has another dtype.
 
     Examples:
         >>> ops.logical_not([True, False])
@@ -291,8 +319,7 @@ def logical_and(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Args:
         a: Tensor or array of bool, uint8 or uint32, or a number beside a tensor or array.
-        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
-            array.
+        b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -300,7 +327,7 @@ def logical_and(a: Operand, b: Operand, *, device: Where = None) -> Array:
         Bool tensor of the broadcast shape (an array if both operands are arrays).
 
     Raises:
-        InvalidArgument: If the dtypes differ or are not bool, uint8 or uint32, or the shapes do not broadcast.
+        InvalidArgument: If there is no common dtype, it is not bool, uint8 or uint32, or the shapes do not broadcast.
 
     Examples:
         >>> ops.logical_and([True, True], [True, False])
@@ -311,7 +338,7 @@ def logical_and(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_LOGICAL_AND (`ns-directml-dml_element_wise_logical_and_operator_desc`).
     """
-    return directml.element_wise_logical_and(a, b)
+    return directml.element_wise_logical_and(*alike(a, b))
 
 
 @eager
@@ -320,8 +347,7 @@ def logical_or(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Args:
         a: Tensor or array of bool, uint8 or uint32, or a number beside a tensor or array.
-        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
-            array.
+        b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -329,7 +355,7 @@ def logical_or(a: Operand, b: Operand, *, device: Where = None) -> Array:
         Bool tensor of the broadcast shape (an array if both operands are arrays).
 
     Raises:
-        InvalidArgument: If the dtypes differ or are not bool, uint8 or uint32, or the shapes do not broadcast.
+        InvalidArgument: If there is no common dtype, it is not bool, uint8 or uint32, or the shapes do not broadcast.
 
     Examples:
         >>> ops.logical_or([False, True], [False, False])
@@ -340,7 +366,7 @@ def logical_or(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_LOGICAL_OR (`ns-directml-dml_element_wise_logical_or_operator_desc`).
     """
-    return directml.element_wise_logical_or(a, b)
+    return directml.element_wise_logical_or(*alike(a, b))
 
 
 @eager
@@ -349,8 +375,7 @@ def logical_xor(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Args:
         a: Tensor or array of bool, uint8 or uint32, or a number beside a tensor or array.
-        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
-            array.
+        b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
@@ -358,7 +383,7 @@ def logical_xor(a: Operand, b: Operand, *, device: Where = None) -> Array:
         Bool tensor of the broadcast shape (an array if both operands are arrays).
 
     Raises:
-        InvalidArgument: If the dtypes differ or are not bool, uint8 or uint32, or the shapes do not broadcast.
+        InvalidArgument: If there is no common dtype, it is not bool, uint8 or uint32, or the shapes do not broadcast.
 
     Examples:
         >>> ops.logical_xor([True, True], [True, False])
@@ -369,7 +394,7 @@ def logical_xor(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_LOGICAL_XOR (`ns-directml-dml_element_wise_logical_xor_operator_desc`).
     """
-    return directml.element_wise_logical_xor(a, b)
+    return directml.element_wise_logical_xor(*alike(a, b))
 
 
 @eager
@@ -405,16 +430,15 @@ def bitwise_and(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Args:
         a: Tensor or array of any dtype, or a number beside a tensor or array.
-        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
-            array.
+        b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the broadcast shape and the dtype of the operands (an array if both are arrays).
+        Tensor of the broadcast shape and the common dtype (an array if no operand is a Tensor).
 
     Raises:
-        InvalidArgument: If the dtypes differ, or the shapes do not broadcast.
+        InvalidArgument: If there is no common dtype, or the shapes do not broadcast.
 
     Examples:
         >>> ops.bitwise_and([6, 5], 3)
@@ -425,7 +449,7 @@ def bitwise_and(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_BIT_AND (`ns-directml-dml_element_wise_bit_and_operator_desc`).
     """
-    return directml.element_wise_bit_and(a, b)
+    return directml.element_wise_bit_and(*alike(a, b))
 
 
 @eager
@@ -434,16 +458,15 @@ def bitwise_or(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Args:
         a: Tensor or array of any dtype, or a number beside a tensor or array.
-        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
-            array.
+        b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the broadcast shape and the dtype of the operands (an array if both are arrays).
+        Tensor of the broadcast shape and the common dtype (an array if no operand is a Tensor).
 
     Raises:
-        InvalidArgument: If the dtypes differ, or the shapes do not broadcast.
+        InvalidArgument: If there is no common dtype, or the shapes do not broadcast.
 
     Examples:
         >>> ops.bitwise_or([6, 5], 3)
@@ -454,7 +477,7 @@ def bitwise_or(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_BIT_OR (`ns-directml-dml_element_wise_bit_or_operator_desc`).
     """
-    return directml.element_wise_bit_or(a, b)
+    return directml.element_wise_bit_or(*alike(a, b))
 
 
 @eager
@@ -463,16 +486,15 @@ def bitwise_xor(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Args:
         a: Tensor or array of any dtype, or a number beside a tensor or array.
-        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
-            array.
+        b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the broadcast shape and the dtype of the operands (an array if both are arrays).
+        Tensor of the broadcast shape and the common dtype (an array if no operand is a Tensor).
 
     Raises:
-        InvalidArgument: If the dtypes differ, or the shapes do not broadcast.
+        InvalidArgument: If there is no common dtype, or the shapes do not broadcast.
 
     Examples:
         >>> ops.bitwise_xor([6, 5], 3)
@@ -483,7 +505,7 @@ def bitwise_xor(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_BIT_XOR (`ns-directml-dml_element_wise_bit_xor_operator_desc`).
     """
-    return directml.element_wise_bit_xor(a, b)
+    return directml.element_wise_bit_xor(*alike(a, b))
 
 
 @eager
@@ -492,16 +514,15 @@ def left_shift(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Args:
         a: Tensor or array of uint8, uint16, uint32 or uint64, or a number beside a tensor or array.
-        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
-            array.
+        b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the broadcast shape and the dtype of the operands (an array if both are arrays).
+        Tensor of the broadcast shape and the common dtype (an array if no operand is a Tensor).
 
     Raises:
-        InvalidArgument: If the dtypes differ or are not uint8, uint16, uint32 or uint64, or the shapes do not
+        InvalidArgument: If there is no common dtype, it is not uint8, uint16, uint32 or uint64, or the shapes do not
             broadcast.
 
     Examples:
@@ -513,7 +534,7 @@ def left_shift(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_BIT_SHIFT_LEFT (`ns-directml-dml_element_wise_bit_shift_left_operator_desc`).
     """
-    return directml.element_wise_bit_shift_left(a, b)
+    return directml.element_wise_bit_shift_left(*alike(a, b))
 
 
 @eager
@@ -522,16 +543,15 @@ def right_shift(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Args:
         a: Tensor or array of uint8, uint16, uint32 or uint64, or a number beside a tensor or array.
-        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
-            array.
+        b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the broadcast shape and the dtype of the operands (an array if both are arrays).
+        Tensor of the broadcast shape and the common dtype (an array if no operand is a Tensor).
 
     Raises:
-        InvalidArgument: If the dtypes differ or are not uint8, uint16, uint32 or uint64, or the shapes do not
+        InvalidArgument: If there is no common dtype, it is not uint8, uint16, uint32 or uint64, or the shapes do not
             broadcast.
 
     Examples:
@@ -543,4 +563,4 @@ def right_shift(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_BIT_SHIFT_RIGHT (`ns-directml-dml_element_wise_bit_shift_right_operator_desc`).
     """
-    return directml.element_wise_bit_shift_right(a, b)
+    return directml.element_wise_bit_shift_right(*alike(a, b))

@@ -12,7 +12,8 @@ from dmlgpu.catalog.enums import InterpolationMode
 from dmlgpu.common import coercion
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.ops import directml
-from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, tensor_of
+from dmlgpu.ops.creation import diagonals
+from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, tensor_of, word
 from dmlgpu.tensors.layout import broadcast_strides, checked_axes, checked_axis
 from dmlgpu.tensors.preparation import member
 from dmlgpu.tensors.tensor import Tensor
@@ -44,7 +45,7 @@ def relu(x: Operand, *, device: Where = None) -> Array:
         Tensor of the shape and dtype of `x` (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If `x` has another dtype.
+        InvalidArgument: If the dtype of `x` is not one of these.
 
     Examples:
         >>> ops.relu([-1.5, 0.0, 2.0])
@@ -56,35 +57,6 @@ def relu(x: Operand, *, device: Where = None) -> Array:
     Computed by ACTIVATION_RELU (`ns-directml-dml_activation_relu_operator_desc`).
     """
     return directml.activation_relu(x)
-
-
-@eager
-def gelu(x: Operand, *, device: Where = None) -> Array:
-    """Return each element times the normal distribution's probability of a value below it.
-
-    The exact form, with `erf`: 0.5 * x * (1 + erf(x / sqrt(2))).
-
-    Args:
-        x: Tensor or array of float32 or float16, rank 0 to 8.
-        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
-            device.
-
-    Returns:
-        Tensor of the shape and dtype of `x` (an array if `x` is one).
-
-    Raises:
-        InvalidArgument: If the dtype of `x` is not float32 or float16.
-
-    Examples:
-        >>> ops.gelu([-1.0, 0.0, 1.0]).round(3)
-        array([-0.159,  0.   ,  0.841], dtype=float32)
-
-    See also:
-        `silu`, `erf`.
-
-    Computed by ACTIVATION_GELU (`ns-directml-dml_activation_gelu_operator_desc`).
-    """
-    return directml.activation_gelu(x)
 
 
 @eager
@@ -112,6 +84,42 @@ def sigmoid(x: Operand, *, device: Where = None) -> Array:
     Computed by ACTIVATION_SIGMOID (`ns-directml-dml_activation_sigmoid_operator_desc`).
     """
     return directml.activation_sigmoid(x)
+
+
+@eager
+def gelu(x: Operand, approximate: str = "none", *, device: Where = None) -> Array:
+    """Return each element times the normal distribution's probability of a value below it.
+
+    Args:
+        x: Tensor or array of float32 or float16, rank 0 to 8.
+        approximate: `"none"`, the default: x * (1 + erf(x / sqrt(2))) / 2; `"tanh"`: x * (1 + tanh(sqrt(2 / pi) * (x +
+            0.044715 * x^3))) / 2.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the shape and dtype of `x` (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If `approximate` is another word, or the dtype of `x` is not float32 or float16.
+
+    Examples:
+        >>> ops.gelu([-1.0, 0.0, 2.0]).round(4)
+        array([-0.1587,  0.    ,  1.9545], dtype=float32)
+        >>> ops.gelu([-1.0, 0.0, 2.0], approximate="tanh").round(4)
+        array([-0.1588,  0.    ,  1.9546], dtype=float32)
+
+    See also:
+        `silu`, `erf`.
+
+    Computed by ACTIVATION_GELU (`ns-directml-dml_activation_gelu_operator_desc`) ; the approximation by elementwise
+    operators.
+    """
+    if word("approximate", approximate, ("none", "tanh")) == "none":
+        return directml.activation_gelu(x)
+    tensor = tensor_of("x", x)
+    inner: Tensor = (tensor * tensor * 0.044715 + 1.0) * tensor * math.sqrt(2 / math.pi)
+    return (directml.activation_tanh(inner) + 1.0) * (tensor * 0.5)
 
 
 @eager
@@ -622,33 +630,39 @@ def attention(
     num_heads: int = 1,
     bias: Operand | None = None,
     scale: float | None = None,
+    mask: Operand | None = None,
+    causal: bool = False,
     *,
     device: Where = None,
 ) -> Array:
-    """Return scaled dot-product attention, softmax(query @ key.T * scale + bias) @ value, per head.
-
-    A row of the mask that is -inf throughout gives NaN.
+    """Return scaled dot-product attention per head: softmax(query @ key.T * scale + bias) @ value.
 
     Args:
-        query: Tensor or array of float32 or float16, {N, S, E}; each head takes E / num_heads of it.
-        key: {N, T, E}.
-        value: {N, T, V}.
-        num_heads: Number of heads into which E and V are divided; defaults to 1.
-        bias: Summand of the scaled products; broadcasts to {N, num_heads, S, T}. 0 and -inf, or a large negative
-            number, make a mask. Defaults to None.
-        scale: Factor of the products; defaults to None, 1 / sqrt(E / num_heads).
+        query: Tensor or array of float32 or float16, {N, H, S, E}, or {N, S, H * E} with `num_heads`.
+        key: {N, H, T, E}, or {N, T, H * E}.
+        value: {N, H, T, V}, or {N, T, H * V}.
+        num_heads: Number of heads of operands of rank 3; defaults to 1. Operands of rank 4 have an axis of heads.
+        bias: Summand of the scaled products; broadcasts to {N, H, S, T}. Defaults to None.
+        scale: Factor of the products; defaults to None, 1 / sqrt(E).
+        mask: Bool tensor, true for visible positions, or a summand like `bias`. Broadcasts to {N, H, S, T}; a mask of
+            rank 3 beside operands of rank 3 is {N, S, T}. Defaults to None.
+        causal: Whether position s sees positions up to s only, counted from the first, also if S is not T; defaults to
+            False.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor {N, S, V} of the dtype of `query` (an array if all operands are arrays).
+        Tensor {N, H, S, V} or {N, S, H * V} of the dtype of `query` (an array if no operand is a Tensor). Rows without
+        a visible position are NaN, as in PyTorch's definition.
 
     Raises:
-        InvalidArgument: If the shapes do not fit, or `num_heads` does not divide E.
+        InvalidArgument: If the shapes do not fit, or `num_heads` does not divide the last axis.
 
     Examples:
-        >>> query = np.ones((1, 2, 4), np.float32)
-        >>> ops.attention(query, query, query, num_heads=2).shape
+        >>> x = np.eye(3, dtype=np.float32)[None, None]
+        >>> ops.attention(x, x, x, causal=True)[0, 0, 0].tolist()
+        [1.0, 0.0, 0.0]
+        >>> ops.attention(np.ones((1, 2, 4), np.float32), *[np.ones((1, 3, 4), np.float32)] * 2, num_heads=2).shape
         (1, 2, 4)
 
     See also:
@@ -656,23 +670,70 @@ def attention(
 
     Computed by MULTIHEAD_ATTENTION (`ns-directml-dml_multihead_attention_operator_desc`).
     """
-    queries, keys = tensor_of("query", query), tensor_of("key", key)
+    queries, keys, values = tensor_of("query", query), tensor_of("key", key), tensor_of("value", value)
+    operands = (queries, keys, values)
     count = coercion.argument(caller(), "num_heads", _POSITIVE, num_heads)
-    if queries.ndim != 3 or keys.ndim != 3 or queries.sizes[-1] % count:
+    if any(x.ndim != queries.ndim for x in operands) or queries.ndim not in (3, 4):
         raise InvalidArgument(
-            f"{caller()}: query and key must have sizes {{N, S, E}} with E a multiple of num_heads ({count}), "
-            f"got {list(queries.sizes)} and {list(keys.sizes)}"
+            f"{caller()}: query, key and value must have sizes {{N, H, S, E}} or {{N, S, H * E}}, got "
+            f"{', '.join(str(list(x.sizes)) for x in operands)}"
+        )
+    is_split = queries.ndim == 4
+    if is_split:
+        heads = queries.sizes[1]
+        if any(x.sizes[1] != heads for x in operands) or count not in (1, heads):
+            raise InvalidArgument(
+                f"{caller()}: query, key and value must have as many heads each, as num_heads if it is passed, got "
+                f"{', '.join(str(x.sizes[1]) for x in operands)}"
+            )
+        count = heads
+        queries, keys, values = (
+            x.transpose(0, 2, 1, 3).reshape(x.sizes[0], x.sizes[2], heads * x.sizes[3]) for x in operands
+        )
+    if queries.sizes[-1] % count or keys.sizes[-1] != queries.sizes[-1]:
+        raise InvalidArgument(
+            f"{caller()}: query and key must have equal last sizes, a multiple of num_heads ({count}), got "
+            f"{list(queries.sizes)} and {list(keys.sizes)}"
         )
     products = (queries.sizes[0], count, queries.sizes[1], keys.sizes[1])
-    return directml.multihead_attention(
+    output: Tensor = directml.multihead_attention(
         queries,
         keys,
-        value,
-        relative_position_bias=None if bias is None else tensor_of("bias", bias).broadcast_to(products),
+        values,
+        relative_position_bias=_attention_bias(queries, products, bias, mask, causal, is_split),
         scale=1 / math.sqrt(queries.sizes[-1] // count) if scale is None else scale,
         mask_filter_value=-10000.0,
         head_count=count,
     ).output
+    if not is_split:
+        return output
+    return output.reshape(*products[::2], count, -1).transpose(0, 2, 1, 3)
+
+
+def _attention_bias(
+    like: Tensor, products: tuple[int, ...], bias: Any, mask: Any, causal: Any, is_split: bool
+) -> Tensor | None:
+    """Return the sum of what is added to the products of attention, -inf for what is not seen; None for nothing."""
+    addends = [] if bias is None else [tensor_of("bias", bias).broadcast_to(products)]
+    unseen: list[Tensor] = []
+    if mask is not None:
+        tensor = tensor_of("mask", mask)
+        tensor = tensor.expand_dims(1) if tensor.ndim == 3 and not is_split else tensor
+        if tensor.is_boolean:
+            unseen.append(~tensor)
+        else:
+            addends.append(tensor.astype(like.data_type).broadcast_to(products))
+    if coercion.argument(caller(), "causal", coercion.boolean, causal):
+        unseen.append(diagonals((products[2], products[3]), like.device) > 0)
+    if unseen:
+        hidden = unseen[0] if len(unseen) == 1 else unseen[0] | unseen[1]
+        zeros = like._beside(0.0, like.data_type).broadcast_to(hidden.sizes)
+        masked = like._beside(-math.inf, like.data_type)._chosen(hidden, zeros)
+        addends.append(masked.broadcast_to(products))
+    total: Tensor | None = None
+    for addend in addends:
+        total = addend if total is None else total + addend
+    return total
 
 
 # ---- quantization, images --------------------------------------------------------------------------------------------

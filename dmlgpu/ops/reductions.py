@@ -10,7 +10,19 @@ from dmlgpu.catalog.enums import AxisDirection, DataType, ReduceFunction
 from dmlgpu.common.coercion import argument, as_index, boolean, real
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.ops import directml
-from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, filled, tensor_of
+from dmlgpu.tensors.calls import (
+    FLOATING,
+    Array,
+    Operand,
+    Where,
+    caller,
+    check_kind,
+    eager,
+    filled,
+    numeric_type,
+    tensor_of,
+)
+from dmlgpu.tensors.integers import wrapped
 from dmlgpu.tensors.layout import checked_axes, checked_axis
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.types import TypeLike, as_data_type
@@ -61,39 +73,73 @@ def reduced(x: Tensor, function: ReduceFunction, axis: Axes, keepdims: Any, empt
         return filled(x, shape, value if is_held and value is not None else 0)
     if not axes:
         x, axes = x.reshape(-1, 1), (1,)
-    result: Tensor = directml.reduce(x, function=function, axes=axes)
-    return result._renamed(shape)
+
+    def reduce(operand: Tensor) -> Tensor:
+        result: Tensor = directml.reduce(operand, function=function, axes=axes)
+        return result._renamed(shape)
+
+    return _in_32_bits(reduce, x) if function in (ReduceFunction.SUM, ReduceFunction.MULTIPLY) else reduce(x)
+
+
+def _in_32_bits(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Compute integers below 32 bits, which DirectML does not sum, in 32 bits, and drop the bits they lack."""
+    if x.data_type.is_float or x.data_type.bits >= 32:
+        return function(x)
+    return wrapped(function(x.astype(DataType.INT32 if x.data_type.is_signed else DataType.UINT32)), x.data_type)
+
+
+def _extreme(x: Any, function: ReduceFunction, axis: Axes, keepdims: bool) -> Tensor:
+    """Return the largest or smallest elements along axes, booleans of booleans."""
+    tensor = tensor_of("x", x)
+    result = reduced(tensor._same(boolean=False), function, axis, keepdims)
+    return result._same(boolean=True) if tensor.is_boolean else result
+
+
+def summable(x: Tensor, dtype: TypeLike | None) -> Tensor:
+    """Return elements in the dtype in which they are summed: integers and booleans in one of 64 bits by default."""
+    if dtype is not None:
+        return x.astype(numeric_type(dtype))
+    if x.data_type.is_float:
+        return x
+    return x.astype(DataType.INT64 if x.data_type.is_signed or x.is_boolean else DataType.UINT64)
 
 
 @eager
-def sum(x: Operand, axis: Axes = None, keepdims: bool = False, *, device: Where = None) -> Array:
+def sum(
+    x: Operand, axis: Axes = None, keepdims: bool = False, dtype: TypeLike | None = None, *, device: Where = None
+) -> Array:
     """Return the sum of elements along axes.
 
-    Integers are added in their own dtype and wrap around on overflow. Without elements the result is 0.
+    Without elements the result is 0.
 
     Args:
-        x: Tensor or array of float32, float16, int32, int64, uint32 or uint64, rank 0 to 8.
+        x: Tensor or array of bool, float32, float16 or integers, rank 0 to 8.
         axis: Axis or axes to reduce; negative axes count from the end. Defaults to None, all axes.
         keepdims: Whether reduced axes stay, with size 1; defaults to False.
+        dtype: Dtype in which elements are accumulated; defaults to None: the dtype of floating-point elements, int64
+            for booleans and signed integers, uint64 for unsigned ones.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the dtype of `x` without the reduced axes (an array if `x` is one).
+        Tensor of that dtype without the reduced axes (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If an axis is out of range, or the dtype of `x` is not supported.
+        InvalidArgument: If an axis is out of range, or `dtype` is not numeric.
+        NotSupported: If adapters cannot compute the dtype.
 
     Examples:
         >>> ops.sum([[1, 2], [3, 4]], axis=0)
         array([4, 6])
+        >>> ops.sum([True, True, False])
+        array(2)
 
     See also:
         `mean`, `prod`, `cumsum`.
 
     Computed by REDUCE (`ns-directml-dml_reduce_operator_desc`) with SUM.
     """
-    return reduced(tensor_of("x", x), ReduceFunction.SUM, axis, keepdims)
+    return reduced(summable(tensor_of("x", x), dtype), ReduceFunction.SUM, axis, keepdims)
 
 
 @eager
@@ -124,27 +170,32 @@ def mean(x: Operand, axis: Axes = None, keepdims: bool = False, *, device: Where
 
     Computed by REDUCE (`ns-directml-dml_reduce_operator_desc`) with AVERAGE.
     """
-    return reduced(tensor_of("x", x), ReduceFunction.AVERAGE, axis, keepdims)
+    return reduced(check_kind("x", tensor_of("x", x), FLOATING), ReduceFunction.AVERAGE, axis, keepdims)
 
 
 @eager
-def prod(x: Operand, axis: Axes = None, keepdims: bool = False, *, device: Where = None) -> Array:
+def prod(
+    x: Operand, axis: Axes = None, keepdims: bool = False, dtype: TypeLike | None = None, *, device: Where = None
+) -> Array:
     """Return the product of elements along axes.
 
-    Integers are multiplied in their own dtype and wrap around on overflow. Without elements the result is 1.
+    Without elements the result is 1.
 
     Args:
-        x: Tensor or array of float32, float16, int32, int64, uint32 or uint64, rank 0 to 8.
+        x: Tensor or array of bool, float32, float16 or integers, rank 0 to 8.
         axis: Axis or axes to reduce; negative axes count from the end. Defaults to None, all axes.
         keepdims: Whether reduced axes stay, with size 1; defaults to False.
+        dtype: Dtype in which elements are accumulated; defaults to None: the dtype of floating-point elements, int64
+            for booleans and signed integers, uint64 for unsigned ones.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the dtype of `x` without the reduced axes (an array if `x` is one).
+        Tensor of that dtype without the reduced axes (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If an axis is out of range, or the dtype of `x` is not supported.
+        InvalidArgument: If an axis is out of range, or `dtype` is not numeric.
+        NotSupported: If adapters cannot compute the dtype.
 
     Examples:
         >>> ops.prod([[1, 2], [3, 4]], axis=0)
@@ -155,7 +206,7 @@ def prod(x: Operand, axis: Axes = None, keepdims: bool = False, *, device: Where
 
     Computed by REDUCE (`ns-directml-dml_reduce_operator_desc`) with MULTIPLY.
     """
-    return reduced(tensor_of("x", x), ReduceFunction.MULTIPLY, axis, keepdims)
+    return reduced(summable(tensor_of("x", x), dtype), ReduceFunction.MULTIPLY, axis, keepdims)
 
 
 @eager
@@ -163,7 +214,7 @@ def min(x: Operand, axis: Axes = None, keepdims: bool = False, *, device: Where 
     """Return the smallest element along axes.
 
     Args:
-        x: Tensor or array of float32, float16 or integers, rank 0 to 8.
+        x: Tensor or array of bool, float32, float16 or integers, rank 0 to 8.
         axis: Axis or axes to reduce; negative axes count from the end. Defaults to None, all axes.
         keepdims: Whether reduced axes stay, with size 1; defaults to False.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
@@ -184,7 +235,7 @@ def min(x: Operand, axis: Axes = None, keepdims: bool = False, *, device: Where 
 
     Computed by REDUCE (`ns-directml-dml_reduce_operator_desc`) with MIN.
     """
-    return reduced(tensor_of("x", x), ReduceFunction.MIN, axis, keepdims)
+    return _extreme(x, ReduceFunction.MIN, axis, keepdims)
 
 
 @eager
@@ -192,7 +243,7 @@ def max(x: Operand, axis: Axes = None, keepdims: bool = False, *, device: Where 
     """Return the largest element along axes.
 
     Args:
-        x: Tensor or array of float32, float16 or integers, rank 0 to 8.
+        x: Tensor or array of bool, float32, float16 or integers, rank 0 to 8.
         axis: Axis or axes to reduce; negative axes count from the end. Defaults to None, all axes.
         keepdims: Whether reduced axes stay, with size 1; defaults to False.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
@@ -213,7 +264,7 @@ def max(x: Operand, axis: Axes = None, keepdims: bool = False, *, device: Where 
 
     Computed by REDUCE (`ns-directml-dml_reduce_operator_desc`) with MAX.
     """
-    return reduced(tensor_of("x", x), ReduceFunction.MAX, axis, keepdims)
+    return _extreme(x, ReduceFunction.MAX, axis, keepdims)
 
 
 @eager
@@ -244,7 +295,7 @@ def logsumexp(x: Operand, axis: Axes = None, keepdims: bool = False, *, device: 
 
     Computed by REDUCE (`ns-directml-dml_reduce_operator_desc`) with LOG_SUM_EXP.
     """
-    return reduced(tensor_of("x", x), ReduceFunction.LOG_SUM_EXP, axis, keepdims)
+    return reduced(tensor_of("x", x)._same(boolean=False), ReduceFunction.LOG_SUM_EXP, axis, keepdims)
 
 
 @eager
@@ -275,7 +326,7 @@ def norm(x: Operand, axis: Axes = None, keepdims: bool = False, *, device: Where
 
     Computed by REDUCE (`ns-directml-dml_reduce_operator_desc`) with L2.
     """
-    return reduced(tensor_of("x", x), ReduceFunction.L2, axis, keepdims)
+    return reduced(tensor_of("x", x)._same(boolean=False), ReduceFunction.L2, axis, keepdims)
 
 
 def squared_distances(x: Tensor, axis: Axes, keepdims: bool) -> tuple[Tensor, int]:
@@ -290,6 +341,8 @@ def squared_distances(x: Tensor, axis: Axes, keepdims: bool) -> tuple[Tensor, in
 def var(x: Operand, axis: Axes = None, keepdims: bool = False, correction: float = 0, *, device: Where = None) -> Array:
     """Return the variance along axes: the mean squared distance from the mean.
 
+    The result is NaN if `correction` is not below the element count.
+
     Args:
         x: Tensor or array of float32 or float16, rank 0 to 8.
         axis: Axis or axes to reduce; negative axes count from the end. Defaults to None, all axes.
@@ -303,7 +356,7 @@ def var(x: Operand, axis: Axes = None, keepdims: bool = False, correction: float
         Tensor of the dtype of `x` without the reduced axes (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If `correction` is not below the element count, an axis is out of range, or `x` holds integers.
+        InvalidArgument: If an axis is out of range, or `x` does not hold floating-point elements.
 
     Examples:
         >>> ops.var([1.0, 3.0])
@@ -316,12 +369,14 @@ def var(x: Operand, axis: Axes = None, keepdims: bool = False, correction: float
 
     Computed by REDUCE (`ns-directml-dml_reduce_operator_desc`) with AVERAGE and SUM.
     """
-    return _variance(tensor_of("x", x), axis, keepdims, correction)
+    return variance(tensor_of("x", x), axis, keepdims, correction)
 
 
 @eager
 def std(x: Operand, axis: Axes = None, keepdims: bool = False, correction: float = 0, *, device: Where = None) -> Array:
     """Return the standard deviation along axes: the square root of `var`.
+
+    The result is NaN if `correction` is not below the element count.
 
     Args:
         x: Tensor or array of float32 or float16, rank 0 to 8.
@@ -336,7 +391,7 @@ def std(x: Operand, axis: Axes = None, keepdims: bool = False, correction: float
         Tensor of the dtype of `x` without the reduced axes (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If `correction` is not below the element count, an axis is out of range, or `x` holds integers.
+        InvalidArgument: If an axis is out of range, or `x` does not hold floating-point elements.
 
     Examples:
         >>> ops.std([1.0, 3.0])
@@ -348,17 +403,17 @@ def std(x: Operand, axis: Axes = None, keepdims: bool = False, correction: float
     Computed by REDUCE (`ns-directml-dml_reduce_operator_desc`) and ELEMENT_WISE_SQRT
     (`ns-directml-dml_element_wise_sqrt_operator_desc`).
     """
-    return directml.element_wise_sqrt(_variance(tensor_of("x", x), axis, keepdims, correction))
+    return directml.element_wise_sqrt(variance(tensor_of("x", x), axis, keepdims, correction))
 
 
-def _variance(x: Tensor, axis: Axes, keepdims: bool, correction: float) -> Tensor:
+def variance(x: Tensor, axis: Axes, keepdims: bool, correction: float) -> Tensor:
+    """Return the variance along axes; NaN if there are no more elements than ``correction``."""
+    check_kind("x", x, FLOATING)
     subtrahend = argument(caller(), "correction", real, correction)
     if not x.size:
         return reduced(x, ReduceFunction.AVERAGE, axis, keepdims)
     squares, count = squared_distances(x, axis, keepdims)
-    if not count > subtrahend:
-        raise InvalidArgument(f"{caller()}: correction must be below the number of elements, {count}, got {correction}")
-    return squares / (count - subtrahend)
+    return squares / (count - subtrahend) if count > subtrahend else squares * math.nan
 
 
 # ---- places of extremes ----------------------------------------------------------------------------------------------
@@ -369,7 +424,7 @@ def argmin(
     x: Operand,
     axis: int | None = None,
     keepdims: bool = False,
-    dtype: TypeLike = "uint32",
+    dtype: TypeLike = "int64",
     *,
     device: Where = None,
 ) -> Array:
@@ -379,19 +434,20 @@ def argmin(
         x: Tensor or array of float32, float16 or integers, rank 0 to 8.
         axis: Axis to search; negative axes count from the end. Defaults to None: `x`, flattened.
         keepdims: Whether reduced axes stay, with size 1; defaults to False.
-        dtype: Dtype of the indices: uint32, the default, uint64, int32 or int64.
+        dtype: Dtype of the indices: int64, the default, int32, uint32 or uint64.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of indices, of `dtype`, without the searched axis (an array if `x` is one).
+        Tensor of indices, of `dtype`, without the searched axis (an array if `x` is one). If there is NaN, the index of
+        the first one.
 
     Raises:
         InvalidArgument: If an axis is out of range, there are no elements, or the dtype of `x` is not supported.
 
     Examples:
         >>> ops.argmin([[3, 1], [0, 2]], axis=1)
-        array([1, 0], dtype=uint32)
+        array([1, 0])
 
     See also:
         `argmax`, `min`, `argsort`.
@@ -406,7 +462,7 @@ def argmax(
     x: Operand,
     axis: int | None = None,
     keepdims: bool = False,
-    dtype: TypeLike = "uint32",
+    dtype: TypeLike = "int64",
     *,
     device: Where = None,
 ) -> Array:
@@ -416,21 +472,22 @@ def argmax(
         x: Tensor or array of float32, float16 or integers, rank 0 to 8.
         axis: Axis to search; negative axes count from the end. Defaults to None: `x`, flattened.
         keepdims: Whether reduced axes stay, with size 1; defaults to False.
-        dtype: Dtype of the indices: uint32, the default, uint64, int32 or int64.
+        dtype: Dtype of the indices: int64, the default, int32, uint32 or uint64.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of indices, of `dtype`, without the searched axis (an array if `x` is one).
+        Tensor of indices, of `dtype`, without the searched axis (an array if `x` is one). If there is NaN, the index of
+        the first one.
 
     Raises:
         InvalidArgument: If an axis is out of range, there are no elements, or the dtype of `x` is not supported.
 
     Examples:
         >>> ops.argmax([[3, 1], [0, 2]], axis=1)
-        array([0, 1], dtype=uint32)
+        array([0, 1])
         >>> ops.argmax([[3, 1], [0, 2]])
-        array(0, dtype=uint32)
+        array(0)
 
     See also:
         `argmin`, `max`, `topk`.
@@ -452,6 +509,10 @@ def _place(function: Any, x: Tensor, axis: int | None, keepdims: bool, dtype: Ty
             raise InvalidArgument(f"{caller()}: x must have at least one element along axis, got {list(x.sizes)}")
         return filled(x, shape, data_type=as_data_type(caller(), "dtype", dtype))
     places: Tensor = function(flat, axes=(number,), output_type=dtype)
+    if x.data_type.is_float:  # DirectML skips NaN, NumPy and PyTorch return its place
+        is_nan = directml.element_wise_is_nan(reduced(flat, ReduceFunction.MAX, number, True))
+        first_nan = directml.argmax(directml.element_wise_is_nan(flat), axes=(number,), output_type=dtype)
+        places = first_nan._chosen(is_nan, places)
     return places._renamed(shape)
 
 
@@ -463,13 +524,14 @@ def cumsum(x: Operand, axis: int | None = None, *, device: Where = None) -> Arra
     """Return the running sum along an axis.
 
     Args:
-        x: Tensor or array of float32, float16, int32, int64, uint32 or uint64, rank 0 to 8.
+        x: Tensor or array of bool, float32, float16 or integers, rank 0 to 8.
         axis: Axis to accumulate along; negative axes count from the end. Defaults to None: `x`, flattened.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the shape and dtype of `x`, flattened if `axis` is None (an array if `x` is one).
+        Tensor of the shape of `x`, flattened if `axis` is None (an array if `x` is one): of the dtype of floating-point
+        elements, else int64 or uint64.
 
     Raises:
         InvalidArgument: If an axis is out of range, or the dtype of `x` is not supported.
@@ -483,7 +545,7 @@ def cumsum(x: Operand, axis: int | None = None, *, device: Where = None) -> Arra
 
     Computed by CUMULATIVE_SUMMATION (`ns-directml-dml_cumulative_summation_operator_desc`).
     """
-    return running(directml.cumulative_summation, tensor_of("x", x), axis)
+    return running(directml.cumulative_summation, summable(tensor_of("x", x), None), axis)
 
 
 @eager
@@ -491,13 +553,14 @@ def cumprod(x: Operand, axis: int | None = None, *, device: Where = None) -> Arr
     """Return the running product along an axis.
 
     Args:
-        x: Tensor or array of float32, float16, int32, int64, uint32 or uint64, rank 0 to 8.
+        x: Tensor or array of bool, float32, float16 or integers, rank 0 to 8.
         axis: Axis to accumulate along; negative axes count from the end. Defaults to None: `x`, flattened.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the shape and dtype of `x`, flattened if `axis` is None (an array if `x` is one).
+        Tensor of the shape of `x`, flattened if `axis` is None (an array if `x` is one): of the dtype of floating-point
+        elements, else int64 or uint64.
 
     Raises:
         InvalidArgument: If an axis is out of range, or the dtype of `x` is not supported.
@@ -511,14 +574,13 @@ def cumprod(x: Operand, axis: int | None = None, *, device: Where = None) -> Arr
 
     Computed by CUMULATIVE_PRODUCT (`ns-directml-dml_cumulative_product_operator_desc`).
     """
-    return running(directml.cumulative_product, tensor_of("x", x), axis)
+    return running(directml.cumulative_product, summable(tensor_of("x", x), None), axis)
 
 
 def running(function: Callable[..., Any], x: Tensor, axis: int | None) -> Tensor:
     """Accumulate along an axis; None means all elements, flattened."""
     x, number = (x.reshape(-1), 0) if axis is None else (x, checked_axis(caller(), "axis", axis, x.ndim))
-    result: Tensor = function(x, axis=number) if x.size else x
-    return result
+    return _in_32_bits(lambda operand: function(operand, axis=number), x) if x.size else x
 
 
 class TopK(NamedTuple):
@@ -607,21 +669,21 @@ def argsort(x: Operand, axis: int = -1, descending: bool = False, *, device: Whe
             device.
 
     Returns:
-        Tensor of the shape of `x`, uint32 (an array if `x` is one). Equal elements keep their order.
+        Tensor of the shape of `x`, int64 (an array if `x` is one). Equal elements keep their order.
 
     Raises:
         InvalidArgument: If an axis is out of range.
 
     Examples:
         >>> ops.argsort([3, 1, 2])
-        array([1, 2, 0], dtype=uint32)
+        array([1, 2, 0])
 
     See also:
         `sort`, `topk`, `take_along_axis`.
 
     Computed by TOP_K1 (`ns-directml-dml_top_k1_operator_desc`).
     """
-    return ordered(tensor_of("x", x), None, axis, descending).indices
+    return ordered(tensor_of("x", x), None, axis, descending).indices.astype(DataType.INT64)
 
 
 def ordered(x: Tensor, k: int | None = None, axis: int = -1, descending: bool = False) -> TopK:

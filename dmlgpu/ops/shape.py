@@ -9,20 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from dmlgpu.catalog.enums import PaddingMode
+from dmlgpu.catalog.enums import DataType, PaddingMode
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, MAX_ELEMENTS
 from dmlgpu.common import coercion
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.ops import directml
-from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, filled, tensor_of
-from dmlgpu.tensors.layout import as_integers, checked_axes, checked_axis
+from dmlgpu.tensors.calls import Array, Operand, Where, caller, check_kind, eager, filled, tensor_of
+from dmlgpu.tensors.layout import as_integers, broadcast_sizes, checked_axes, checked_axis
+from dmlgpu.tensors.promotion import promoted
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.tensor import take as gathered
 from dmlgpu.tensors.types import TypeLike, as_data_type, as_number
 
 __all__ = [
-    "broadcast_to", "concatenate", "expand_dims", "flip", "moveaxis", "one_hot", "pad", "reshape", "roll", "split",
-    "squeeze", "stack", "take", "take_along_axis", "tile", "transpose",
+    "broadcast_to", "cat", "concat", "concatenate", "expand_dims", "flatten", "flip", "moveaxis", "one_hot", "pad",
+    "permute", "reshape", "roll", "split", "squeeze", "stack", "take", "take_along_axis", "tile", "transpose",
+    "unsqueeze", "view",
 ]  # fmt: skip
 
 _INTEGERS = coercion.tuple_of(coercion.integer, "integers")
@@ -175,6 +177,129 @@ def squeeze(x: Operand, axis: int | Sequence[int] | None = None, *, device: Wher
 
 
 @eager
+def permute(x: Operand, axes: Sequence[int], *, device: Where = None) -> Array:
+    """Return a view with the axes in another order: `transpose` under PyTorch's name.
+
+    No operator runs.
+
+    Args:
+        x: Tensor or array of any dtype, rank 0 to 8.
+        axes: Every axis once, in the order of the result.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        View of `x` (a new array if `x` is an array).
+
+    Raises:
+        InvalidArgument: If `axes` does not name each axis once.
+
+    Examples:
+        >>> ops.permute([[[1, 2, 3]]], (2, 0, 1)).shape
+        (3, 1, 1)
+
+    See also:
+        `transpose`, `moveaxis`.
+    """
+    tensor = tensor_of("x", x)
+    return tensor.transpose(axes) if tensor.ndim else tensor._view((), ())
+
+
+@eager
+def view(x: Operand, shape: Sequence[int] | int, *, device: Where = None) -> Array:
+    """Return a view in another shape: PyTorch's `view`, which never copies.
+
+    No operator runs.
+
+    Args:
+        x: Tensor or array of any dtype, rank 0 to 8.
+        shape: Size of each axis; one may be -1, which is inferred.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        View of `x` (a new array if `x` is an array).
+
+    Raises:
+        InvalidArgument: If the element count differs, or strides do not allow a view.
+
+    Examples:
+        >>> ops.view([1, 2, 3, 4], (2, -1))
+        array([[1, 2],
+               [3, 4]])
+
+    See also:
+        `reshape`, which copies if needed.
+    """
+    tensor = tensor_of("x", x)
+    return tensor.reshape(shape, copy=False if tensor.size else None)
+
+
+@eager
+def unsqueeze(x: Operand, axis: int | Sequence[int], *, device: Where = None) -> Array:
+    """Return a view with new axes of size 1: `expand_dims` under PyTorch's name.
+
+    No operator runs.
+
+    Args:
+        x: Tensor or array of any dtype, rank 0 to 8.
+        axis: Position, or positions, of the new axes in the result; negative ones count from the end.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        View of `x` (a new array if `x` is an array).
+
+    Raises:
+        InvalidArgument: If a position is out of range, or there would be more than 8 axes.
+
+    Examples:
+        >>> ops.unsqueeze([1, 2], 0).shape
+        (1, 2)
+
+    See also:
+        `expand_dims`, `squeeze`.
+    """
+    return tensor_of("x", x).expand_dims(axis)
+
+
+@eager
+def flatten(x: Operand, start_dim: int = 0, end_dim: int = -1, *, device: Where = None) -> Array:
+    """Return the elements with a range of axes as one axis, as in PyTorch.
+
+    No operator runs, unless a copy is needed.
+
+    Args:
+        x: Tensor or array of any dtype, rank 0 to 8; a scalar gets one axis.
+        start_dim: First of the axes; negative axes count from the end. Defaults to 0.
+        end_dim: Last of the axes; defaults to the last axis.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        View of `x`, or a copy if strides do not allow one (a new array if `x` is an array).
+
+    Raises:
+        InvalidArgument: If an axis is out of range, or `start_dim` comes after `end_dim`.
+
+    Examples:
+        >>> ops.flatten(np.zeros((2, 3, 4), np.float32), 1).shape
+        (2, 12)
+
+    See also:
+        `reshape`, `Tensor.flatten`.
+    """
+    tensor = tensor_of("x", x)
+    rank = max(tensor.ndim, 1)
+    first = checked_axis(caller(), "start_dim", start_dim, rank)
+    last = checked_axis(caller(), "end_dim", end_dim, rank)
+    if first > last:
+        raise InvalidArgument(f"{caller()}: start_dim must not come after end_dim, got {start_dim} and {end_dim}")
+    sizes = tensor.sizes or (1,)
+    return tensor.reshape((*sizes[:first], math.prod(sizes[first : last + 1]), *sizes[last + 1 :]))
+
+
+@eager
 def moveaxis(
     x: Operand, source: int | Sequence[int], destination: int | Sequence[int], *, device: Where = None
 ) -> Array:
@@ -221,16 +346,16 @@ def concatenate(arrays: Sequence[Operand], axis: int = 0, *, device: Where = Non
     """Join tensors along an axis.
 
     Args:
-        arrays: Tensors or arrays of one dtype, any, whose sizes are equal along the other axes.
+        arrays: Tensors or arrays, promoted to a common dtype, whose sizes are equal along the other axes.
         axis: Axis to join along; defaults to 0.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the joined shape (an array if all operands are arrays).
+        Tensor of the joined shape (an array if no operand is a Tensor).
 
     Raises:
-        InvalidArgument: If there are no operands, or dtypes, ranks or other sizes differ.
+        InvalidArgument: If there are no operands or no common dtype, or ranks or other sizes differ.
 
     Examples:
         >>> ops.concatenate([[1, 2], [3]])
@@ -241,8 +366,63 @@ def concatenate(arrays: Sequence[Operand], axis: int = 0, *, device: Where = Non
 
     Computed by JOIN (`ns-directml-dml_join_operator_desc`).
     """
-    tensors = _tensors(arrays)
-    return joined(tensors, axis)
+    return joined(_tensors(arrays), axis)
+
+
+@eager
+def concat(arrays: Sequence[Operand], axis: int = 0, *, device: Where = None) -> Array:
+    """Join tensors along an axis: `concatenate` under the array API's name.
+
+    Args:
+        arrays: Tensors or arrays, promoted to a common dtype, whose sizes are equal along the other axes.
+        axis: Axis to join along; defaults to 0.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the joined shape (an array if no operand is a Tensor).
+
+    Raises:
+        InvalidArgument: If there are no operands or no common dtype, or ranks or other sizes differ.
+
+    Examples:
+        >>> ops.concat([[1, 2], [3]])
+        array([1, 2, 3])
+
+    See also:
+        `concatenate`, `stack`.
+
+    Computed by JOIN (`ns-directml-dml_join_operator_desc`).
+    """
+    return joined(_tensors(arrays), axis)
+
+
+@eager
+def cat(arrays: Sequence[Operand], axis: int = 0, *, device: Where = None) -> Array:
+    """Join tensors along an axis: `concatenate` under PyTorch's name.
+
+    Args:
+        arrays: Tensors or arrays, promoted to a common dtype, whose sizes are equal along the other axes.
+        axis: Axis to join along; defaults to 0.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the joined shape (an array if no operand is a Tensor).
+
+    Raises:
+        InvalidArgument: If there are no operands or no common dtype, or ranks or other sizes differ.
+
+    Examples:
+        >>> ops.cat([[1, 2], [3]])
+        array([1, 2, 3])
+
+    See also:
+        `concatenate`, `stack`.
+
+    Computed by JOIN (`ns-directml-dml_join_operator_desc`).
+    """
+    return joined(_tensors(arrays), axis)
 
 
 @eager
@@ -250,7 +430,7 @@ def stack(arrays: Sequence[Operand], axis: int = 0, *, device: Where = None) -> 
     """Join tensors of one shape along a new axis.
 
     Args:
-        arrays: Tensors or arrays of one shape and dtype.
+        arrays: Tensors or arrays of one shape, promoted to a common dtype.
         axis: Position of the new axis in the result; defaults to 0.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -259,7 +439,7 @@ def stack(arrays: Sequence[Operand], axis: int = 0, *, device: Where = None) -> 
         Tensor with one axis more (an array if all operands are arrays).
 
     Raises:
-        InvalidArgument: If there are no operands, or shapes or dtypes differ.
+        InvalidArgument: If there are no operands or no common dtype, or shapes differ.
 
     Examples:
         >>> ops.stack([[1, 2], [3, 4]], axis=1)
@@ -277,7 +457,9 @@ def stack(arrays: Sequence[Operand], axis: int = 0, *, device: Where = None) -> 
 def _tensors(arrays: Any) -> list[Tensor]:
     if not isinstance(arrays, list | tuple) or not arrays:
         raise InvalidArgument(f"{caller()}: arrays must be a list of Tensors or arrays, at least one")
-    return [tensor_of(f"arrays[{number}]", array) for number, array in enumerate(arrays)]
+    return promoted(
+        caller(), {f"arrays[{number}]": tensor_of(f"arrays[{number}]", array) for number, array in enumerate(arrays)}
+    )
 
 
 def joined(tensors: Sequence[Tensor], axis: int) -> Tensor:
@@ -292,7 +474,7 @@ def joined(tensors: Sequence[Tensor], axis: int) -> Tensor:
         raise InvalidArgument(f"{caller()}: arrays must have equal sizes but for axis {number}, got {listing}")
     if any(tensor.data_type is not first.data_type for tensor in tensors):
         listing = ", ".join(tensor.type_name for tensor in tensors)
-        raise InvalidArgument(f"{caller()}: arrays must have one dtype, got {listing}")
+        raise InvalidArgument(f"{caller()}: arrays must have one dtype, got {listing}; astype converts")
     parts = [tensor for tensor in tensors if tensor.size]
     if not parts:
         total = sum(tensor.sizes[number] for tensor in tensors)
@@ -569,8 +751,7 @@ def take(x: Operand, indices: Operand, axis: int | None = None, *, device: Where
 
     Args:
         x: Tensor or array of any dtype, rank 0 to 8.
-        indices: Tensor or array of int32, int64, uint32 or uint64. Negative indices count from the end; those out of
-            range give zeros.
+        indices: Tensor or array of integers. Negative indices count from the end; those out of range give zeros.
         axis: Axis to index; defaults to None: `x`, flattened.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
@@ -592,7 +773,7 @@ def take(x: Operand, indices: Operand, axis: int | None = None, *, device: Where
 
     Computed by GATHER (`ns-directml-dml_gather_operator_desc`).
     """
-    tensor, places = tensor_of("x", x), tensor_of("indices", indices)
+    tensor, places = tensor_of("x", x), indices_of("indices", indices)
     if axis is None:
         return gathered(tensor.reshape(-1), places, 0, caller())
     return gathered(tensor, places, checked_axis(caller(), "axis", axis, tensor.ndim), caller())
@@ -604,18 +785,18 @@ def take_along_axis(x: Operand, indices: Operand, axis: int = -1, *, device: Whe
 
     Args:
         x: Tensor or array of any dtype, rank 1 to 8.
-        indices: Tensor or array of int32, int64, uint32 or uint64, of the rank of `x`. Negative indices count from the
-            end; those out of range give zeros.
-        axis: Axis to index; defaults to the last axis. Along the others an element is taken from the index's own
-            position.
+        indices: Tensor or array of integers, of the rank of `x`. Negative indices count from the end; those out of
+            range give zeros.
+        axis: Axis to index; defaults to the last axis. The other axes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the shape of `indices` and the dtype of `x` (an array if both operands are arrays).
+        Tensor of the dtype of `x`, with the size of `indices` along `axis` (an array if no operand is a Tensor).
 
     Raises:
-        InvalidArgument: If `indices` are not integers, the shapes do not fit, or `axis` is out of range.
+        InvalidArgument: If `indices` are not integers, ranks differ, shapes do not broadcast, or `axis` is out of
+            range.
 
     Examples:
         >>> ops.take_along_axis([[1, 2], [3, 4]], [[1], [0]])
@@ -627,11 +808,31 @@ def take_along_axis(x: Operand, indices: Operand, axis: int = -1, *, device: Whe
 
     Computed by GATHER_ELEMENTS (`ns-directml-dml_gather_elements_operator_desc`).
     """
-    tensor, places = tensor_of("x", x), tensor_of("indices", indices)
+    tensor, places = tensor_of("x", x), indices_of("indices", indices)
     number = checked_axis(caller(), "axis", axis, tensor.ndim)
-    if not places.size and places.ndim == tensor.ndim:
+    if places.ndim != tensor.ndim:
+        raise InvalidArgument(f"{caller()}: indices must have {tensor.ndim} dimensions, as x, got {places.ndim}")
+    around = [
+        (name, (*array.sizes[:number], 1, *array.sizes[number + 1 :]))
+        for name, array in (("x", tensor), ("indices", places))
+    ]
+    sizes = broadcast_sizes(caller(), around)
+    tensor, places = (
+        array.broadcast_to((*sizes[:number], array.sizes[number], *sizes[number + 1 :])) for array in (tensor, places)
+    )
+    if not places.size:
         return tensor._nothing(places.sizes)
     return directml.gather_elements(tensor, places, axis=number)
+
+
+def indices_of(name: str, x: Any) -> Tensor:
+    """Return an operand of integers as GATHER takes them: of at least 32 bits.
+
+    Raises:
+        InvalidArgument: If they are not integers; names the function and the operand.
+    """
+    places = check_kind(name, tensor_of(name, x), "integer")
+    return places if places.data_type.bits >= 32 else places.astype(DataType.INT32)
 
 
 @eager
@@ -648,8 +849,7 @@ def one_hot(
     """Return a tensor with a new axis that is `on` at each index and `off` elsewhere.
 
     Args:
-        indices: Tensor or array of int32, int64, uint32 or uint64. Negative indices count from the end; those out of
-            range give `off` throughout.
+        indices: Tensor or array of int32, int64, uint32 or uint64; those out of range give `off` throughout.
         depth: Size of the new axis.
         axis: Position of the new axis in the result; defaults to the last.
         dtype: Dtype of the result; defaults to float32.

@@ -1,16 +1,19 @@
 """Exponentials, logarithms, roots and trigonometry, under NumPy's names.
 
-Shapes broadcast, dtypes must be equal, and a number takes the dtype of the tensor or array beside it.
+Shapes broadcast, dtypes are promoted to a common one, and a number takes the dtype of the tensor or array beside it.
 """
 
 from __future__ import annotations
 
+import math
+
 from dmlgpu.ops import directml
+from dmlgpu.ops.elementwise import alike
 from dmlgpu.tensors.calls import Array, Operand, Where, eager
 
 __all__ = [
-    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "erf", "exp", "log", "rsqrt", "sin",
-    "sinh", "sqrt", "tan", "tanh",
+    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "erf", "exp", "log", "log2", "log10",
+    "rsqrt", "sin", "sinh", "sqrt", "tan", "tanh",
 ]  # fmt: skip
 
 
@@ -27,7 +30,7 @@ def exp(x: Operand, *, device: Where = None) -> Array:
         Tensor of the shape and dtype of `x` (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If the dtype of `x` is not float32 or float16.
+        InvalidArgument: If `x` has another dtype.
 
     Examples:
         >>> ops.exp([0.0, 1.0]).round(3)
@@ -56,7 +59,7 @@ def log(x: Operand, *, device: Where = None) -> Array:
         Tensor of the shape and dtype of `x` (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If the dtype of `x` is not float32 or float16.
+        InvalidArgument: If `x` has another dtype.
 
     Examples:
         >>> ops.log([1.0, 10.0]).round(3)
@@ -68,6 +71,66 @@ def log(x: Operand, *, device: Where = None) -> Array:
     Computed by ELEMENT_WISE_LOG (`ns-directml-dml_element_wise_log_operator_desc`).
     """
     return directml.element_wise_log(x)
+
+
+@eager
+def log2(x: Operand, *, device: Where = None) -> Array:
+    """Return the logarithm to the base 2 of each element.
+
+    Zeros give -inf, negative elements NaN.
+
+    Args:
+        x: Tensor or array of float32 or float16, rank 0 to 8.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the shape and dtype of `x` (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If `x` has another dtype.
+
+    Examples:
+        >>> ops.log2([1.0, 8.0]).round(3)
+        array([0., 3.], dtype=float32)
+
+    See also:
+        `log`, `log10`.
+
+    Computed by ELEMENT_WISE_LOG (`ns-directml-dml_element_wise_log_operator_desc`) and ELEMENT_WISE_MULTIPLY
+    (`ns-directml-dml_element_wise_multiply_operator_desc`).
+    """
+    return directml.element_wise_log(x) * (1 / math.log(2))
+
+
+@eager
+def log10(x: Operand, *, device: Where = None) -> Array:
+    """Return the logarithm to the base 10 of each element.
+
+    Zeros give -inf, negative elements NaN.
+
+    Args:
+        x: Tensor or array of float32 or float16, rank 0 to 8.
+        device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
+            device.
+
+    Returns:
+        Tensor of the shape and dtype of `x` (an array if `x` is one).
+
+    Raises:
+        InvalidArgument: If `x` has another dtype.
+
+    Examples:
+        >>> ops.log10([1.0, 1000.0]).round(3)
+        array([0., 3.], dtype=float32)
+
+    See also:
+        `log`, `log2`.
+
+    Computed by ELEMENT_WISE_LOG (`ns-directml-dml_element_wise_log_operator_desc`) and ELEMENT_WISE_MULTIPLY
+    (`ns-directml-dml_element_wise_multiply_operator_desc`).
+    """
+    return directml.element_wise_log(x) * (1 / math.log(10))
 
 
 @eager
@@ -85,7 +148,7 @@ def sqrt(x: Operand, *, device: Where = None) -> Array:
         Tensor of the shape and dtype of `x` (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If the dtype of `x` is not float32 or float16.
+        InvalidArgument: If `x` has another dtype.
 
     Examples:
         >>> ops.sqrt([4.0, 9.0])
@@ -114,7 +177,7 @@ def rsqrt(x: Operand, *, device: Where = None) -> Array:
         Tensor of the shape and dtype of `x` (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If the dtype of `x` is not float32 or float16.
+        InvalidArgument: If `x` has another dtype.
 
     Examples:
         >>> ops.rsqrt([4.0, 16.0])
@@ -142,7 +205,7 @@ def sin(x: Operand, *, device: Where = None) -> Array:
         Tensor of the shape and dtype of `x` (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If the dtype of `x` is not float32 or float16.
+        InvalidArgument: If `x` has another dtype.
 
     Examples:
         >>> ops.sin([0.0, 1.0]).round(3)
@@ -169,7 +232,7 @@ def cos(x: Operand, *, device: Where = None) -> Array:
         Tensor of the shape and dtype of `x` (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If the dtype of `x` is not float32 or float16.
+        InvalidArgument: If `x` has another dtype.
 
     Examples:
         >>> ops.cos([0.0, 1.0]).round(3)
@@ -196,7 +259,7 @@ def tan(x: Operand, *, device: Where = None) -> Array:
         Tensor of the shape and dtype of `x` (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If the dtype of `x` is not float32 or float16.
+        InvalidArgument: If `x` has another dtype.
 
     Examples:
         >>> ops.tan([0.0, 1.0]).round(3)
@@ -225,7 +288,7 @@ def asin(x: Operand, *, device: Where = None) -> Array:
         Tensor of the shape and dtype of `x` (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If the dtype of `x` is not float32 or float16.
+        InvalidArgument: If `x` has another dtype.
 
     Examples:
         >>> ops.asin([0.0, 1.0]).round(3)
@@ -254,7 +317,7 @@ def acos(x: Operand, *, device: Where = None) -> Array:
         Tensor of the shape and dtype of `x` (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If the dtype of `x` is not float32 or float16.
+        InvalidArgument: If `x` has another dtype.
 
     Examples:
         >>> ops.acos([1.0, 0.0]).round(3)
@@ -281,7 +344,7 @@ def atan(x: Operand, *, device: Where = None) -> Array:
         Tensor of the shape and dtype of `x` (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If the dtype of `x` is not float32 or float16.
+        InvalidArgument: If `x` has another dtype.
 
     Examples:
         >>> ops.atan([0.0, 1.0]).round(3)
@@ -301,16 +364,15 @@ def atan2(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Args:
         a: Tensor or array of float32 or float16, or a number beside a tensor or array.
-        b: Tensor or array of the dtype of `a`, whose shape broadcasts with that of `a`, or a number beside a tensor or
-            array.
+        b: Likewise; promoted with `a` to a common dtype. The shapes broadcast.
         device: Device or adapter name that computes arrays; defaults to that of a tensor operand, else to the default
             device.
 
     Returns:
-        Tensor of the broadcast shape and the dtype of the operands (an array if both are arrays).
+        Tensor of the broadcast shape and the common dtype (an array if no operand is a Tensor).
 
     Raises:
-        InvalidArgument: If the dtypes differ or are not float32 or float16, or the shapes do not broadcast.
+        InvalidArgument: If there is no common dtype, it is not float32 or float16, or the shapes do not broadcast.
 
     Examples:
         >>> ops.atan2([1.0, -1.0], [1.0, -1.0]).round(3)
@@ -321,7 +383,7 @@ def atan2(a: Operand, b: Operand, *, device: Where = None) -> Array:
 
     Computed by ELEMENT_WISE_ATAN_YX (`ns-directml-dml_element_wise_atan_yx_operator_desc`).
     """
-    return directml.element_wise_atan_yx(a, b)
+    return directml.element_wise_atan_yx(*alike(a, b))
 
 
 @eager
@@ -337,7 +399,7 @@ def sinh(x: Operand, *, device: Where = None) -> Array:
         Tensor of the shape and dtype of `x` (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If the dtype of `x` is not float32 or float16.
+        InvalidArgument: If `x` has another dtype.
 
     Examples:
         >>> ops.sinh([0.0, 1.0]).round(3)
@@ -364,7 +426,7 @@ def cosh(x: Operand, *, device: Where = None) -> Array:
         Tensor of the shape and dtype of `x` (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If the dtype of `x` is not float32 or float16.
+        InvalidArgument: If `x` has another dtype.
 
     Examples:
         >>> ops.cosh([0.0, 1.0]).round(3)
@@ -391,7 +453,7 @@ def tanh(x: Operand, *, device: Where = None) -> Array:
         Tensor of the shape and dtype of `x` (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If the dtype of `x` is not float32 or float16.
+        InvalidArgument: If `x` has another dtype.
 
     Examples:
         >>> ops.tanh([0.0, 1.0]).round(3)
@@ -418,7 +480,7 @@ def asinh(x: Operand, *, device: Where = None) -> Array:
         Tensor of the shape and dtype of `x` (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If the dtype of `x` is not float32 or float16.
+        InvalidArgument: If `x` has another dtype.
 
     Examples:
         >>> ops.asinh([0.0, 1.0]).round(3)
@@ -447,7 +509,7 @@ def acosh(x: Operand, *, device: Where = None) -> Array:
         Tensor of the shape and dtype of `x` (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If the dtype of `x` is not float32 or float16.
+        InvalidArgument: If `x` has another dtype.
 
     Examples:
         >>> ops.acosh([1.0, 2.0]).round(3)
@@ -476,7 +538,7 @@ def atanh(x: Operand, *, device: Where = None) -> Array:
         Tensor of the shape and dtype of `x` (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If the dtype of `x` is not float32 or float16.
+        InvalidArgument: If `x` has another dtype.
 
     Examples:
         >>> ops.atanh([0.0, 0.5]).round(3)
@@ -503,7 +565,7 @@ def erf(x: Operand, *, device: Where = None) -> Array:
         Tensor of the shape and dtype of `x` (an array if `x` is one).
 
     Raises:
-        InvalidArgument: If the dtype of `x` is not float32 or float16.
+        InvalidArgument: If `x` has another dtype.
 
     Examples:
         >>> ops.erf([0.0, 1.0]).round(3)

@@ -83,7 +83,8 @@ def _function(name: str) -> Iterator[str]:
     docstring = inspect.getdoc(getattr(ops, name)) or ""
     yield f"## ops.{name}"
     yield docstring.partition("\n")[0]
-    yield f"```pycon\n{textwrap.dedent(docstring.partition('Examples:')[2].partition('See also:')[0]).strip()}\n```"
+    example_lines = docstring.partition("Examples:\n")[2].partition("\n\n")[0]
+    yield f"```pycon\n{textwrap.dedent(example_lines)}\n```"
     yield f"[Arguments and exceptions][dmlgpu.ops.{name}]"
 
 

@@ -13,7 +13,6 @@ import pytest
 
 import dmlgpu
 from dmlgpu import Tensor, array, ops
-from dmlgpu.runtime.shared import as_device
 from dmlgpu.tensors.tracing.compiled import CompiledFunction
 
 NAMES = {"np": np, "dmlgpu": dmlgpu, "Tensor": Tensor, "ops": ops, "xp": array}
@@ -48,11 +47,11 @@ TESTS = [
 
 
 @pytest.mark.parametrize("test", TESTS, ids=lambda test: test.name)
-def test_examples_print_what_they_say(test: doctest.DocTest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dmlgpu.runtime.shared._default", as_device("test", "numpy"))
+def test_examples_print_what_they_say(test: doctest.DocTest) -> None:
     report: list[str] = []
     runner = doctest.DocTestRunner(optionflags=doctest.REPORT_NDIFF)
-    runner.run(test, out=report.append, clear_globs=False)
+    with dmlgpu.device("numpy"):
+        runner.run(test, out=report.append, clear_globs=False)
     assert not runner.failures, "".join(report)
 
 

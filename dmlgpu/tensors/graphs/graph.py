@@ -30,7 +30,7 @@ from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.evaluate import run_compiled
 from dmlgpu.runtime.operator import CompiledOperator
-from dmlgpu.runtime.shared import as_device, default_device
+from dmlgpu.runtime.shared import as_device, default_device, foreign
 from dmlgpu.tensors.execution import BOOLEAN_TYPES, OperatorCall, call_op
 from dmlgpu.tensors.graphs import picture
 from dmlgpu.tensors.graphs.nodes import Array, BuiltNode, InputNode, describe, encoded, in_order, shown, unread, used
@@ -239,7 +239,8 @@ class Graph(Recorder):
         except InvalidDescription as error:
             raise InvalidDescription(error.operator, error.field, f"{error.reason}{self._at()}") from None
         except InvalidArgument as error:
-            raise type(error).__new__(type(error), f"{error}{self._at()}") from error.__cause__
+            located = type(error).__new__(type(error), f"{error}{self._at()}")
+            raise located.about(error.operand, error.operand_name) from error.__cause__
         for output in outputs:
             if output is not None:
                 output.is_boolean = boolean and not strict and output.data_type in BOOLEAN_TYPES
@@ -257,9 +258,7 @@ class Graph(Recorder):
         return f" ({caller()})"
 
     def _refuse_device(self, label: str, device: Device) -> NoReturn:
-        raise InvalidArgument(
-            f"{label}: device must be that of the graph, '{self.device.adapter}', got another, '{device.adapter}'"
-        )
+        raise InvalidArgument(f"{label}: device must be that of the graph, {foreign(self.device, device)}")
 
     def _in_words(self, call: OperatorCall, error: DmlError) -> DmlError:
         """Return an error of a node's description as the caller reads it."""

@@ -20,12 +20,13 @@ from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.runtime.adapters import target_of
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.operator import CompiledOperator
-from dmlgpu.runtime.shared import as_device
+from dmlgpu.runtime.shared import as_device, foreign
+from dmlgpu.runtime.shared import device as default_of_block
 from dmlgpu.tensors.graphs.graph import Graph
 from dmlgpu.tensors.memory import recorded_by, recorder, tapes
 from dmlgpu.tensors.strided import TensorBase
 from dmlgpu.tensors.tensor import Tensor
-from dmlgpu.tensors.tracing.trace import Trace, Traced, as_tensor, finish, flatten, mapped
+from dmlgpu.tensors.tracing.trace import CallSource, Trace, Traced, as_tensor, finish, flatten, mapped
 
 if TYPE_CHECKING:
     from dmlgpu.compiler.explain import Explanation
@@ -256,14 +257,13 @@ class CompiledFunction(Generic[Parameters, Result]):
         for path, leaf in leaves:
             if isinstance(leaf, TensorBase) and leaf.device is not device:
                 raise InvalidArgument(
-                    f"{name}: {path} must be on the device of the other arguments, '{device.adapter}', got one on "
-                    f"another, '{leaf.device.adapter}'; x.to(device) copies it"
+                    f"{name}: {path} must be on the device of the other arguments, {foreign(device, leaf.device)}"
                 )
         return _Arguments(device, args, kwargs, leaves, (device, *parts))
 
     def _watched(self) -> list[Any]:
-        """Return the tensors that the variables of the function's closure and globals hold, with their memory; None for
-        other values."""
+        """Return the tensors, with their memory, and the sources that the variables of the function's closure and
+        globals hold; None for other values."""
         values = []
         for cell in self._cells:
             try:
@@ -271,8 +271,8 @@ class CompiledFunction(Generic[Parameters, Result]):
             except ValueError:  # nothing is assigned yet
                 values.append(None)
         values += [variables.get(name) for variables, name in self._globals]
-        held = [value if isinstance(value, TensorBase) else None for value in values]
-        return held + [None if value is None else value.buffer for value in held]
+        held = [value if isinstance(value, TensorBase | CallSource) else None for value in values]
+        return held + [value.buffer if isinstance(value, TensorBase) else None for value in held]
 
     def _traced(self, call: _Arguments) -> Traced:
         """Return what a call runs, traced and compiled where it is not known, or a variable holds another tensor."""
@@ -302,7 +302,7 @@ class CompiledFunction(Generic[Parameters, Result]):
         kwargs = {key: mapped(value, stand_in) for key, value in sorted(call.kwargs.items())}
         trace.watch([value for value in watched if isinstance(value, TensorBase)])
         try:
-            with recorded_by(trace):
+            with recorded_by(trace), default_of_block(call.device):
                 result = self._function(*args, **kwargs)
         finally:
             refused = trace.restore()
