@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from dmlgpu.frontends import onnx as onnx
     from dmlgpu.frontends import onnxruntime as onnxruntime
     from dmlgpu.frontends.onnx.session import load as load
+    from dmlgpu.ops import random as random
     from dmlgpu.runtime.adapters import SoftwareAdapterWarning as SoftwareAdapterWarning
     from dmlgpu.runtime.adapters import adapters as adapters
     from dmlgpu.runtime.binding import BindingTable as BindingTable
@@ -78,6 +79,8 @@ if TYPE_CHECKING:
     from dmlgpu.runtime.operator import Operator as Operator
     from dmlgpu.runtime.operator import OperatorInitializer as OperatorInitializer
     from dmlgpu.runtime.shared import default_device as default_device
+    from dmlgpu.runtime.shared import device as device
+    from dmlgpu.runtime.shared import set_default_device as set_default_device
     from dmlgpu.tensors import directmlx as directmlx
     from dmlgpu.tensors.array_like import Float64Warning as Float64Warning
     from dmlgpu.tensors.array_like import set_float64 as set_float64
@@ -116,7 +119,7 @@ _HOMES = {
         "TensorDataTypeSupportQuery",
     ),
     "runtime.operator": ("BindingProperties", "CompiledOperator", "Operator", "OperatorInitializer"),
-    "runtime.shared": ("default_device",),
+    "runtime.shared": ("default_device", "device", "set_default_device"),
     "catalog.enums": ("DataType", "ExecutionFlags", "FeatureLevel", "TensorFlags"),
     "common.errors": (
         "AdapterNotFound",
@@ -158,6 +161,7 @@ _MODULES = {
     "onnx": "frontends.onnx",
     "onnxruntime": "frontends.onnxruntime",
     "ops": "ops",
+    "random": "ops.random",
 }
 
 

@@ -1,8 +1,9 @@
-"""Hooks of the documentation site: pages that are written when it is built.
+"""Hooks of the documentation site: pages that are written when it is built, and links in docstrings.
 
 Each operator and each verb of the command line has a generated page. Pages link to shaders, references and examples by
-paths that leave `docs/`, as readers of the repository want it; the site has no such files, so each becomes a page under
-`source/`, and the links go there.
+paths that leave `docs/`, which readers of the repository follow; the site has no such files, so each becomes a page
+under `source/`, and the links go there. In the API reference, operators, DirectML's pages and the functions under "See
+also" become links.
 """
 
 from __future__ import annotations
@@ -16,7 +17,15 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from pages import cli, operators
 
+from dmlgpu.catalog import catalog
+
 LINK = re.compile(r"(\]\()([^)#\s]+)(#[^)\s]*)?(\))")
+DOCUMENT = re.compile(r"<code>(ns-directml-\w+)</code>")
+COMPUTED = re.compile(r"<p>Computed by .*?</p>", re.DOTALL)
+OPERATOR = re.compile(r"\b[A-Z][A-Z0-9_]{2,}\b")
+ANCHOR = re.compile(r'id="(dmlgpu\.[\w.]+)"')
+SEE_ALSO = re.compile(r'<details class="see-also".*?</details>', re.DOTALL)
+NAME = re.compile(r"<code>([A-Za-z_]\w*)</code>")
 LANGUAGES = {".wgsl": "wgsl", ".py": "python", ".json": "json", ".toml": "toml", ".txt": "text"}
 
 
@@ -49,6 +58,27 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return f"{link[1]}{posixpath.relpath(f'source/{path}.md', folder or '.')}{link[4]}"
 
     return LINK.sub(turned, markdown)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Link operators, DirectML's pages and other functions in docstrings of the API reference."""
+    if not page.file.src_uri.startswith("reference/"):
+        return html
+    html = DOCUMENT.sub(rf'<a href="{operators.DOCUMENTS}\1"><code>\1</code></a>', html)
+    html = COMPUTED.sub(lambda text: OPERATOR.sub(_operator_link, text[0]), html)
+    anchors = {name.rpartition(".")[2]: name for name in ANCHOR.findall(html)}
+    return SEE_ALSO.sub(lambda text: NAME.sub(lambda name: _function_link(name, anchors), text[0]), html)
+
+
+def _operator_link(name: re.Match[str]) -> str:
+    if name[0] not in catalog():
+        return name[0]
+    return f'<a href="../operators/{name[0].lower()}.html">{name[0]}</a>'
+
+
+def _function_link(name: re.Match[str], anchors: dict[str, str]) -> str:
+    anchor = anchors.get(name[1])
+    return name[0] if anchor is None else f'<a href="#{anchor}">{name[0]}</a>'
 
 
 def _outside(file: File, root: Path) -> set[str]:

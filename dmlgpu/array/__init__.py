@@ -5,9 +5,12 @@
     x = xp.linspace(0.0, 1.0, 5)
     xp.mean(x[x > 0.2])
 
-The functions are those of ``dmlgpu.ops`` with the standard's type promotion, computed on the device of the arrays.
-``float16`` is available beside the standard's dtypes; ``float64`` and complex dtypes are rejected, since adapters
-cannot compute them. The extensions ``linalg`` and ``fft`` are not offered.
+Functions, arguments, results and promotion of dtypes are those of the standard, https://data-apis.org/array-api. They
+are computed by ``dmlgpu.ops`` on the device of the tensors. ``float16`` is available beside the standard's dtypes;
+``float64`` and complex dtypes are rejected, because adapters cannot compute them. The extensions ``linalg`` and ``fft``
+are not offered.
+
+Examples of the functions assume ``import dmlgpu.array as xp`` and ``import numpy as np``.
 """
 
 from __future__ import annotations

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import enum
 import inspect
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -112,6 +114,50 @@ def family(entry: OperatorSchema) -> str:
     return paths[0].split("/")[1] if paths else "-"
 
 
+def functions(entry: OperatorSchema) -> tuple[str, ...]:
+    """Return the names of the functions of ``dmlgpu.ops`` that the operator, or its newest version, computes."""
+    from dmlgpu import ops  # noqa: PLC0415 - the catalog does without
+
+    newest = search.newest(entry.name)
+    return tuple(
+        name
+        for name in ops.__all__
+        if inspect.isfunction(getattr(ops, name)) and newest in _computing_operators(getattr(ops, name).__doc__ or "")
+    )
+
+
+def _computing_operators(docstring: str) -> list[str]:
+    """Return the newest versions of the operators that a docstring names in its paragraph "Computed by"."""
+    _, _, text = docstring.partition("Computed by ")
+    names = re.findall(r"\b[A-Z][A-Z0-9_]+\b", text)
+    return [search.newest(name) for name in names if name in schema.catalog()]
+
+
+def signature(name: str) -> str:
+    """Return the signature, without annotations, of a function of ``dmlgpu.ops``: ``"relu"``, ``"directml.gemm"``."""
+    from dmlgpu import ops  # noqa: PLC0415 - the catalog does without
+
+    function: Any = ops
+    for part in name.split("."):
+        function = getattr(function, part)
+    parameters = [
+        parameter.replace(annotation=inspect.Parameter.empty, default=_DefaultSource.of(parameter.default))
+        for parameter in inspect.signature(function).parameters.values()
+    ]
+    return f"ops.{name}{inspect.Signature(parameters)}"
+
+
+class _DefaultSource(str):
+    """The source text of a default: ``PaddingMode.EDGE`` instead of ``<PaddingMode.EDGE: 2>``."""
+
+    __repr__ = str.__str__
+
+    @classmethod
+    def of(cls, default: Any) -> Any:
+        """Return a default whose ``repr`` is source text."""
+        return cls(f"{type(default).__name__}.{default.name}") if isinstance(default, enum.Enum) else default
+
+
 def _choices(entry: OperatorSchema) -> str:
     """Return what dmlgpu chooses where the public pages are silent."""
     return inspect.getdoc(lowering(entry.name)) or "" if is_implemented(entry) else ""
@@ -127,6 +173,7 @@ def _reference(entry: OperatorSchema) -> str:
 
 def _facts(entry: OperatorSchema) -> list[tuple[str, str]]:
     return [
+        ("functions", "\n".join(signature(name) for name in (*functions(entry), f"directml.{entry.stem}"))),
         ("status", "implemented" if is_implemented(entry) else "not implemented yet"),
         ("class", f"dmlgpu.descs.{by_name(entry.name).__name__}"),
         ("since", f"feature level {entry.feature_level.label}"),
@@ -186,6 +233,7 @@ def _row_json(entry: OperatorSchema) -> dict[str, Any]:
 def _as_json(entry: OperatorSchema) -> dict[str, Any]:
     return _row_json(entry) | {
         "class": f"dmlgpu.descs.{by_name(entry.name).__name__}",
+        "functions": [signature(name) for name in (*functions(entry), f"directml.{entry.stem}")],
         "aliases": list(entry.aliases),
         "task": synonyms()[entry.name].task,
         "elsewhere": {source: list(synonyms()[entry.name].of(source)) for source in SOURCES},

@@ -57,11 +57,13 @@ def _updating(symbol: str, function: Callable[[Any, Any], Any]) -> Any:
 
 
 class Arithmetic:
-    """The operators of ``Tensor``. Sizes broadcast as NumPy's do; integers of different types, and floats, take the
-    type that they have together (see ``promotion``); numbers take the tensor's type; arrays beside a tensor are copied
-    to its device. Comparisons give truth values, 0 or 1 of UINT8; ``~`` inverts them, and bits of integers.
+    """Operators of `Tensor`.
 
-    ``/`` is true division, for floating-point numbers only; ``//`` and ``%`` round towards minus infinity.
+    Shapes broadcast as in NumPy. Two integer dtypes, and two float dtypes, are promoted to a common one; a number takes
+    the tensor's dtype; an array beside a tensor is copied to its device. Comparisons return bool tensors, 0 or 1 of
+    UINT8; `~` inverts those, and the bits of integers.
+
+    `/` is true division, for floating-point dtypes only; `//` and `%` round towards minus infinity.
     """
 
     __slots__ = ()

@@ -106,7 +106,7 @@ def warn_of_float32(
 
 
 def as_operand(caller: str, name: str, value: Any, is_sequence: bool = False) -> Any:
-    """Return a value with lists and foreign arrays as NumPy arrays; what stands for no array is returned as it is.
+    """Convert lists and arrays of other libraries to NumPy arrays; other values are returned unchanged.
 
     Args:
         caller: The function that was called, for messages.

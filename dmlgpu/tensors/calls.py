@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
@@ -11,14 +12,14 @@ from numpy.typing import NDArray
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS
-from dmlgpu.common.errors import DmlError, InvalidArgument, cause_of
+from dmlgpu.common.errors import DmlError, InvalidArgument, NotSupported, cause_of, shown
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.shared import as_device
 from dmlgpu.tensors.array_like import as_operand
 from dmlgpu.tensors.execution import check_device
 from dmlgpu.tensors.memory import current_caller, unrecorded
 from dmlgpu.tensors.tensor import Tensor
-from dmlgpu.tensors.types import as_array
+from dmlgpu.tensors.types import as_array, as_data_type, is_boolean_type
 
 Operand: TypeAlias = Tensor | NDArray[Any] | float
 """What functions compute on: tensors, arrays, and numbers beside them."""
@@ -46,7 +47,7 @@ def caller() -> str:
 
 
 def named(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Make a function on tensors one whose messages name it, whatever it calls itself."""
+    """Wrap a function of tensors so that error messages name it instead of functions that it calls."""
     name = function.__name__
 
     @functools.wraps(function)
@@ -68,19 +69,20 @@ def named(function: Callable[Parameters, Result]) -> Callable[Parameters, Result
 
 
 def eager(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Make a function on tensors one on arrays, too.
+    """Wrap a function of tensors so that it accepts arrays as well.
 
-    Where an operand is a tensor, arrays beside it are copied to its device, and results are tensors. Where all are
-    arrays, they are copied to ``device``, and results are arrays. Operands are the parameters annotated as such.
-    Messages name the function, whatever it calls itself.
+    If an operand is a tensor, arrays are copied to its device, and results are tensors. If all are arrays, they are
+    copied to ``device``, and results are arrays. Operands are the parameters annotated as ``Operand``. Error messages
+    name the function instead of functions that it calls.
     """
     name = function.__name__
     code = function.__code__
     count = code.co_argcount + code.co_kwonlyargcount
     operands = {parameter for parameter in code.co_varnames[:count] if "Operand" in function.__annotations__[parameter]}
     sequences = {parameter for parameter in operands if "Sequence" in function.__annotations__[parameter]}
-    names = code.co_varnames[:count]
-    places = tuple(number for number, parameter in enumerate(names) if parameter in operands)
+    parameters = code.co_varnames[:count]
+    rest = (code.co_varnames[count], code.co_argcount) if code.co_flags & inspect.CO_VARARGS else None
+    named_places = tuple(number for number, parameter in enumerate(parameters) if parameter in operands)
 
     @functools.wraps(function)
     def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
@@ -93,6 +95,7 @@ def eager(function: Callable[Parameters, Result]) -> Callable[Parameters, Result
             if not kwargs.keys().isdisjoint(ALIASES):
                 keywords = {ALIASES.get(key, key): value for key, value in kwargs.items()}
             device: Any = keywords.get("device")
+            names, places = _with_rest(parameters, named_places, rest, args) if rest else (parameters, named_places)
             values = [args[place] for place in places if place < len(args)]
             values += [value for key, value in keywords.items() if key in operands]
             if not all(type(value) in _PLAIN for value in values):
@@ -138,6 +141,18 @@ def eager(function: Callable[Parameters, Result]) -> Callable[Parameters, Result
     return call
 
 
+def _with_rest(
+    names: Sequence[str], places: Sequence[int], rest: tuple[str, int], args: Sequence[Any]
+) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Return names and places of operands of a call with any number of them, as in f(*arrays)."""
+    name, first = rest
+    several = range(first, len(args))
+    return (
+        (*names[:first], *(f"{name}[{place - first}]" for place in several)),
+        (*(place for place in places if place < first), *several),
+    )
+
+
 def _in_words_of_call(error: DmlError, caller: str, tensors: Mapping[str, Any], passed: Mapping[str, Any]) -> DmlError:
     """Return an error about an operator's operand as one about the parameter for which the user passed it.
 
@@ -166,10 +181,12 @@ ALIASES = {"dim": "axis", "keepdim": "keepdims"}
 """PyTorch's names of keywords that functions of ``dmlgpu.ops`` take beside NumPy's."""
 
 RENAMED = {
+    "attn_mask": "mask",
     "data_type": "dtype",
     "epsilon": "eps",
     "filter": "weight",
     "heads": "num_heads",
+    "is_causal": "causal",
     "output_type": "dtype",
     "repeats": "reps",
     "sizes": "shape",
@@ -223,7 +240,78 @@ def _to_host(result: Any) -> Any:
     if isinstance(result, tuple):
         parts = [_to_host(part) for part in result]
         return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
-    return result
+    return [_to_host(part) for part in result] if isinstance(result, list) else result
+
+
+REFUSED = ("float64", "complex64", "complex128")
+"""Names of the array API standard's dtypes that adapters cannot compute."""
+
+FLOATING = "floating-point"
+NUMERIC = "integer or floating-point"
+ANY = "boolean or integer or floating-point"
+
+
+def as_type(dtype: Any) -> Any:
+    """Return what ``Tensor`` takes for a dtype: a ``DataType``, or ``bool``.
+
+    Raises:
+        InvalidArgument: If it is not a dtype.
+        NotSupported: If adapters cannot compute it.
+    """
+    if is_boolean_type(dtype):
+        return bool
+    try:
+        name = np.dtype(dtype).name if dtype is not None else ""
+    except Exception:  # whatever NumPy does not take for a dtype
+        name = ""
+    if name in REFUSED or dtype is DataType.FLOAT64:
+        raise NotSupported(
+            f"{caller()}: dtype must not be {name or 'float64'}, which adapters cannot compute; float32 is the widest "
+            "floating-point type: dtype='float32', or x.astype('float32')"
+        )
+    data_type = as_data_type(caller(), "dtype", dtype)
+    if data_type.bits < 8:
+        raise InvalidArgument(f"{caller()}: dtype must be of 8 bits at least, got {data_type.name}")
+    return data_type
+
+
+def numeric_type(dtype: Any) -> DataType:
+    """Return the ``DataType`` of a dtype, which must not be bool."""
+    data_type = as_type(dtype)
+    if data_type is bool:
+        raise InvalidArgument(f"{caller()}: dtype must be a type of numbers, got bool")
+    numeric: DataType = data_type
+    return numeric
+
+
+def kind_of(x: Tensor) -> str:
+    """Return the kind of a tensor's dtype: ``"boolean"``, ``"integer"`` or ``"floating-point"``."""
+    if x.is_boolean:
+        return "boolean"
+    return "floating-point" if x.data_type.is_float else "integer"
+
+
+def check_kind(name: str, x: Tensor, kind: str) -> Tensor:
+    """Return an operand, which must be of a kind of dtypes, or of one of several: ``NUMERIC``.
+
+    Raises:
+        InvalidArgument: If it is not; names the function and the operand.
+    """
+    if kind_of(x) not in kind.split(" or "):
+        is_integer = "integer" in kind and x.is_boolean
+        target = "float32" if FLOATING in kind and not is_integer else "bool" if kind == "boolean" else "int64"
+        raise InvalidArgument(
+            f"{caller()}: {name} must be of a type of kind {kind}, got {x.type_name}; "
+            f"{name}.astype('{target}') converts it"
+        )
+    return x
+
+
+def word(name: str, value: Any, words: tuple[str, ...]) -> str:
+    """Return an argument that must be one of a few words."""
+    if not isinstance(value, str) or value not in words:
+        raise InvalidArgument(f"{caller()}: {name} must be {' or '.join(map(repr, words))}, got {shown(value)}")
+    return value
 
 
 def filled(like: Tensor, sizes: Sequence[int], number: float = 0, data_type: DataType | None = None) -> Tensor:

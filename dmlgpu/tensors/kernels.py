@@ -1,4 +1,4 @@
-"""Kernels of one's own: WGSL that runs on tensors, in the manner of CuPy's RawKernel and ElementwiseKernel."""
+"""Custom kernels: WGSL that runs on tensors, like CuPy's RawKernel and ElementwiseKernel."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def broadcast_strides(sizes: Sizes, strides: Sizes, shape: Sizes) -> Sizes | Non
 
 
 def resolved_sizes(caller: str, sizes: Any, count: int) -> Sizes:
-    """Return the sizes to which ``count`` elements are reshaped; one -1 stands for what is left.
+    """Return the sizes to which ``count`` elements are reshaped; one -1 is inferred.
 
     Raises:
         InvalidArgument: the sizes do not hold as many elements.

@@ -316,7 +316,7 @@ _MOVING = frozenset(
         "TOP_K1",
     }
 )
-"""Operators whose outputs hold nothing but elements of their inputs, or what of truth values are truth values."""
+"""Operators whose outputs hold elements of their inputs only, or booleans if the inputs are booleans."""
 
 _DATA = ("input_tensor", "input_tensors", "a_tensor", "b_tensor", "updates_tensor")
 
@@ -332,7 +332,7 @@ def _nature(label: str) -> tuple[bool, bool]:
 
 
 def returns_bool(kind: type[OperatorDesc], values: Mapping[str, Any]) -> bool:
-    """Return whether an operator's first output is one of truth values."""
+    """Return whether an operator's first output is a bool tensor."""
     tells, moves = _nature(kind.operator)
     if not moves:
         return tells

@@ -15,8 +15,7 @@ _FLOATS = (DataType.FLOAT16, DataType.FLOAT32, DataType.FLOAT64)
 
 
 def common_type(a: DataType, b: DataType) -> DataType | None:
-    """Return the smallest type that holds all numbers of two; None where there is none, or where one is of integers
-    and the other of floats."""
+    """Return the smallest type that holds all values of two types; None if there is none, or if only one is a float."""
     if a is b:
         return a
     if a.is_float or b.is_float:

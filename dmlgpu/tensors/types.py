@@ -1,4 +1,4 @@
-"""What stands for a data type or a number, and arrays as tensors take them."""
+"""Conversion of arguments to data types, numbers and arrays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import DmlError, InvalidArgument, shown
 
 TypeLike: TypeAlias = DataType | np.dtype[Any] | type[Any] | str
-"""A data type, a NumPy type, or the name of one: ``"float16"``, ``"uint4"``. Truth values, ``bool``, are UINT8."""
+"""A data type, a NumPy type, or the name of one: ``"float16"``, ``"uint4"``. ``bool`` is stored as UINT8."""
 
 _RANGES = {member: ((0, 15) if member is DataType.UINT4 else (-8, 7)) for member in (DataType.UINT4, DataType.INT4)}
 
@@ -40,14 +40,14 @@ def as_data_type(caller: str, name: str, value: Any) -> DataType:
 
 
 def is_boolean_type(value: Any) -> bool:
-    """Return whether a value stands for the type of truth values: ``bool``, NumPy's, or ``"bool"``."""
+    """Return whether a value is the boolean type: ``bool``, NumPy's, or ``"bool"``."""
     if isinstance(value, np.dtype):
         return value == np.bool_
     return value is bool or value is np.bool_ or (isinstance(value, str) and value.lower() == "bool")
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Return whether a value is a real number, NumPy's and truth values included."""
+    """Return whether a value is a real number, NumPy's and booleans included."""
     return isinstance(value, numbers.Real | np.bool_)
 
 
@@ -86,7 +86,7 @@ def as_number(caller: str, value: Any, data_type: DataType) -> int | float:
 
 
 def as_array(caller: str, name: str, values: Any, data_type: DataType | None) -> tuple[NDArray[Any], DataType]:
-    """Return values as an array of a data type's NumPy type, or of truth values, and that data type.
+    """Return values as an array of a data type's NumPy dtype, or of bool, and that data type.
 
     Args:
         caller, name: as messages name them.

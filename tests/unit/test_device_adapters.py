@@ -131,7 +131,7 @@ def test_no_match_lists_them_all(machine, wish):
 
 
 def test_the_default_device_is_kept_until_it_is_removed(monkeypatch):
-    monkeypatch.setattr(shared, "_default", None)
+    monkeypatch.setattr(shared._Default, "by_environment", None)
     monkeypatch.setenv("DMLGPU_ADAPTER", "numpy")
     first = dmlgpu.default_device()
     assert dmlgpu.default_device() is first

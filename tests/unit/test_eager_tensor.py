@@ -84,7 +84,7 @@ def test_reshaping_says_where_it_copies(x: Tensor) -> None:
     assert x.reshape(24, copy=False).is_view
     with raises(
         InvalidArgument,
-        "Tensor.reshape: copy must not be False: [4, 3, 2] with strides [1, 4, 12] cannot be seen as [24]",
+        "Tensor.reshape: copy must not be False: [4, 3, 2] with strides [1, 4, 12] cannot be viewed as [24]",
     ):
         x.T.reshape(24, copy=False)
 
@@ -212,7 +212,7 @@ def test_to_the_host_and_back(x: Tensor, device: Device) -> None:
 
 
 def test_pickling_is_by_value(x: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dmlgpu.runtime.shared._default", as_device("test", "numpy"))
+    monkeypatch.setattr("dmlgpu.runtime.shared._Default.by_environment", as_device("test", "numpy"))
     result = pickle.loads(pickle.dumps(x[:, 1:]))
     assert np.array_equal(result.numpy(), ARRAY[:, 1:]) and result.device is as_device("test", "numpy")
     for copied in (copy.deepcopy(x), copy.copy(x)):
@@ -227,7 +227,7 @@ def test_other_devices(x: Tensor, device: Device) -> None:
     assert as_device("test", "numpy") is as_device("test", "numpy")
     with pytest.raises(InvalidArgument, match=r"^a \+ b: b must be on the device of the other operands, .* copies it$"):
         x + result
-    with pytest.raises(InvalidArgument, match=r"^softmax: device must be that of the tensors, .* copies them$"):
+    with pytest.raises(InvalidArgument, match=r"^softmax: device must be that of the tensors, .* copies it$"):
         ops.softmax(x, device=other)
 
 

@@ -30,7 +30,7 @@ from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.evaluate import run_compiled
 from dmlgpu.runtime.operator import CompiledOperator
-from dmlgpu.runtime.shared import as_device, default_device
+from dmlgpu.runtime.shared import as_device, default_device, foreign
 from dmlgpu.tensors.execution import BOOLEAN_TYPES, OperatorCall, call_op
 from dmlgpu.tensors.graphs import picture
 from dmlgpu.tensors.graphs.nodes import Array, BuiltNode, InputNode, describe, encoded, in_order, shown, unread, used
@@ -148,7 +148,7 @@ class Graph(Recorder):
         return self._tensor(Origin("input", number), desc)
 
     def constant(self, array: ArrayLike, dtype: TypeLike | None = None, *, name: str | None = None) -> Tensor:
-        """Add data that are known now (DirectMLX: ConstantData); nobody binds them.
+        """Add an array as a constant, which is not bound (DirectMLX: ConstantData).
 
         Args:
             array: at least one dimension; copied.
@@ -183,7 +183,7 @@ class Graph(Recorder):
         Args:
             kind: its description's class.
             values: by field: tensors for inputs, attributes as they are; see ``operators.inference.complete`` for
-                what may be left out, and for ``types``, ``sizes`` and ``absent``.
+                the optional ones, and for ``types``, ``sizes`` and ``absent``.
             name: for messages, labels and pictures.
             types: data types of outputs, by field, where several are allowed.
             sizes: sizes of outputs, by field, where they do not follow from the inputs.
@@ -258,9 +258,7 @@ class Graph(Recorder):
         return f" ({caller()})"
 
     def _refuse_device(self, label: str, device: Device) -> NoReturn:
-        raise InvalidArgument(
-            f"{label}: device must be that of the graph, '{self.device.adapter}', got another, '{device.adapter}'"
-        )
+        raise InvalidArgument(f"{label}: device must be that of the graph, {foreign(self.device, device)}")
 
     def _in_words(self, call: OperatorCall, error: DmlError) -> DmlError:
         """Return an error of a node's description as the caller reads it."""
@@ -423,7 +421,7 @@ class Graph(Recorder):
     # ---- results ----------------------------------------------------------------------------------------------------
 
     def desc(self, outputs: Sequence[Tensor]) -> GraphDesc:
-        """Return the description of what the outputs need; optional outputs of nodes that nothing reads are left out.
+        """Return the description of the nodes that the outputs need, without unused optional outputs.
 
         Raises:
             InvalidArgument: no output, one that is no tensor of this graph, or one that no operator computes.
@@ -534,7 +532,7 @@ class Graph(Recorder):
 
         Raises:
             InvalidArgument: another ending.
-            NotSupported: ``.svg`` where there is no ``dot``.
+            NotSupported: ``.svg`` is requested and ``dot`` is not installed.
         """
         picture.save(Path(path), self.name, self.inputs, self.nodes)
 
