@@ -82,7 +82,9 @@ def interpolate(
             f"{caller()}: mode must be one of {', '.join(fitting)} for x of rank {tensor.ndim}, got {shown(mode)}"
         )
     if align_corners is not None and kind not in _RANKS:
-        raise InvalidArgument(f"{caller()}: align_corners must be None for mode {shown(mode)}, got {shown(align_corners)}")
+        raise InvalidArgument(
+            f"{caller()}: align_corners must be None for mode {shown(mode)}, got {shown(align_corners)}"
+        )
     aligned = align_corners is not None and argument(caller(), "align_corners", boolean, align_corners)
     sizes, factors = _sizes(spatial, size, scale_factor)
     if not kind.startswith("nearest"):
