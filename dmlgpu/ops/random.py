@@ -567,3 +567,7 @@ def _parameters(values: dict[str, Any], size: Any, device: Any) -> tuple[list[An
             f"{caller()}: size must be a shape to which the parameters broadcast, {list(shape)}, got {shown(size)}"
         )
     return parameters, shape
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -114,7 +114,7 @@ def test_uniform_numbers() -> None:
     numbers = default_rng(1).random(COUNT).numpy()
     words = default_rng(1).random_raw(COUNT).numpy()
     np.testing.assert_array_equal(numbers, (words >> 8) * np.float32(2**-24))
-    assert numbers.dtype == np.float32 and 0 <= numbers.min() and numbers.max() < 1
+    assert numbers.dtype == np.float32 and numbers.min() >= 0 and numbers.max() < 1
     counts = np.histogram(numbers, 20, (0, 1))[0]
     assert np.abs(counts - COUNT / 20).max() < 5 * np.sqrt(COUNT / 20)
     halves = default_rng(1).random(COUNT, "float16").numpy()
@@ -318,7 +318,9 @@ def test_what_would_be_frozen_is_refused() -> None:
 def test_refusals() -> None:
     rng = default_rng(0)
     for text, call in {
-        "default_rng: seed must be an integer between 0 and 18446744073709551615, got -1 of type int": lambda: default_rng(-1),
+        "default_rng: seed must be an integer between 0 and 18446744073709551615, got -1 of type int": lambda: (
+            default_rng(-1)
+        ),
         "default_rng: seed must be an integer between 0 and 18446744073709551615, got 1.5 of type float": (
             lambda: default_rng(1.5)  # type: ignore[arg-type]
         ),
