@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 
+from dmlgpu.array import creation, data_types, elementwise, linear_algebra, manipulation, searching, statistical
 from dmlgpu.array.creation import *  # noqa: F403
 from dmlgpu.array.data_types import *  # noqa: F403
 from dmlgpu.array.elementwise import *  # noqa: F403
@@ -35,3 +36,21 @@ inf = math.inf
 nan = math.nan
 newaxis = None
 pi = math.pi
+
+_MODULES = (creation, data_types, elementwise, linear_algebra, manipulation, searching, statistical)
+
+__all__ = sorted(  # noqa: PLE0605
+    [
+        "__array_api_version__",
+        "e",
+        "inf",
+        "nan",
+        "newaxis",
+        "pi",
+        *(name for module in _MODULES for name in module.__all__),
+    ]
+)
+
+
+def __dir__() -> list[str]:
+    return __all__

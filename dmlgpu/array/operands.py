@@ -12,7 +12,7 @@ import numpy as np
 
 from dmlgpu.common.coercion import argument, boolean
 from dmlgpu.common.errors import InvalidArgument, shown
-from dmlgpu.runtime.shared import foreign
+from dmlgpu.runtime.shared import other_device
 from dmlgpu.tensors.calls import FLOATING, NUMERIC, caller, check_kind, kind_of, named
 from dmlgpu.tensors.layout import broadcast_sizes
 from dmlgpu.tensors.promotion import promoted
@@ -82,7 +82,10 @@ def pair(x1: Any, x2: Any, kind: str = NUMERIC) -> list[Any]:
     operands = promoted(caller(), {"x1": first, "x2": second})
     if isinstance(first, Tensor) and isinstance(second, Tensor):
         if first.device is not second.device:
-            raise InvalidArgument(f"{caller()}: x2 must be on the device of x1, {foreign(first.device, second.device)}")
+            raise InvalidArgument(
+                f"{caller()}: x2 must be on the device of x1, '{first.device.adapter}', got one on "
+                f"{other_device(first.device, second.device)}; to_device copies it"
+            )
         if first.sizes != second.sizes:
             broadcast_sizes(caller(), [("x1", first.sizes), ("x2", second.sizes)])
     return operands

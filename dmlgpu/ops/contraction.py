@@ -89,9 +89,9 @@ def _parsed(subscripts: Any, operands: Sequence[Tensor]) -> tuple[list[list[Labe
     letters = [label for term in terms for label in term if isinstance(label, str)]
     if not arrow:
         return terms, [*elided, *sorted(letter for letter in set(letters) if letters.count(letter) == 1)]
-    output = _labels(subscripts, result, len(elided) + len(result.replace(".", "")))
     if elided and "..." not in result:
         raise InvalidArgument(f"{caller()}: subscripts must have '...' after '->', too, got {shown(subscripts)}")
+    output = _labels(subscripts, result, len(elided) + len(result.replace(".", "")))
     for label in output:
         if output.count(label) > 1 or (label not in letters and label not in elided):
             raise InvalidArgument(

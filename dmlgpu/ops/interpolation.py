@@ -42,7 +42,7 @@ def interpolate(
     """Resample signals (N, C, W), images (N, C, H, W) or volumes (N, C, D, H, W), as PyTorch's function does.
 
     Args:
-        x: Tensor or array of a floating-point dtype; of any dtype for the nearest modes.
+        x: Tensor or array of float32 or float16; also of int8 or uint8 for the nearest modes.
         size: Spatial sizes of the result: a number for all spatial axes, or one for each.
         scale_factor: Factors of the spatial sizes, which are rounded down, in place of ``size``.
         mode: ``"nearest"``, ``"nearest-exact"``, ``"linear"`` for signals, ``"bilinear"`` or ``"bicubic"`` for images,

@@ -10,7 +10,7 @@ import math
 import secrets
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from dmlgpu.tensors.calls import Array, Operand, Where, as_type, caller, named
 from dmlgpu.tensors.layout import broadcast_sizes, checked_axis, checked_sizes
 from dmlgpu.tensors.memory import recorder, trace_in_progress
 from dmlgpu.tensors.tensor import Tensor
+from dmlgpu.tensors.tracing.compiled import CompiledFunction
 from dmlgpu.tensors.tracing.trace import CallSource
 from dmlgpu.tensors.types import TypeLike, as_number, is_number, value_range
 
@@ -36,7 +37,8 @@ __all__ = ["Generator", "default_rng"]
 
 _SEED = between(0, 2**64 - 1)
 _LOCK = threading.Lock()
-_WORD = 2.0**-32
+_KEPT = 16
+"""Most graphs that a generator keeps of each distribution, one per number of elements."""
 
 
 def default_rng(seed: int | None = None, *, device: Where = None) -> Generator:
@@ -84,6 +86,7 @@ class Generator(CallSource):
         self._device = None if device is None else as_device("default_rng", device)
         self._counter = 0
         self._trace = None if trace is None else weakref.ref(trace)
+        self._compiled: dict[Any, CompiledFunction[..., Tensor]] = {}
 
     def __repr__(self) -> str:
         return f"Generator(Philox 4x32-10: key {self._key}, counter {self._counter})"
@@ -129,7 +132,8 @@ class Generator(CallSource):
 
         Computed by RANDOM_GENERATOR.
         """
-        return self._uniform(_shape(size), _float(dtype), device)
+        function = _uniform16 if _float(dtype) is DataType.FLOAT16 else _uniform32
+        return self._drawn(function, _shape(size), dtype, self._target(device))
 
     @named
     def uniform(
@@ -159,7 +163,7 @@ class Generator(CallSource):
         """
         data_type, target = _float(dtype), self._target(device)
         (bottom, top), shape = _parameters({"low": low, "high": high}, size, target)
-        return (self._uniform(shape, DataType.FLOAT32, target) * (top - bottom) + bottom).astype(data_type)
+        return (self._drawn(_uniform32, shape, DataType.FLOAT32, target) * (top - bottom) + bottom).astype(data_type)
 
     @named
     def standard_normal(
@@ -180,7 +184,7 @@ class Generator(CallSource):
             NotSupported: If adapters cannot compute the dtype: float64.
         """
         data_type = _float(dtype)
-        return self._normal(_shape(size), self._target(device)).astype(data_type)
+        return self._drawn(_normal, _shape(size), DataType.FLOAT32, self._target(device)).astype(data_type)
 
     @named
     def normal(
@@ -216,7 +220,7 @@ class Generator(CallSource):
         """
         data_type, target = _float(dtype), self._target(device)
         (mean, deviation), shape = _parameters({"loc": loc, "scale": scale}, size, target)
-        return (self._normal(shape, target) * deviation + mean).astype(data_type)
+        return (self._drawn(_normal, shape, DataType.FLOAT32, target) * deviation + mean).astype(data_type)
 
     # ---- integers and booleans --------------------------------------------------------------------------------------
 
@@ -236,9 +240,7 @@ class Generator(CallSource):
 
         Computed by RANDOM_GENERATOR.
         """
-        shape, target = _shape(size), self._target(device)
-        count = math.prod(shape)
-        return self._words(count, target).reshape(shape) if count else _empty(shape, DataType.UINT32, target)
+        return self._drawn(_words, _shape(size), DataType.UINT32, self._target(device))
 
     @named
     def integers(
@@ -284,16 +286,11 @@ class Generator(CallSource):
                 f"{caller()}: low and high must enclose integers of {'BOOL' if kind is bool else data_type.name}, got "
                 f"{shown(low)} and {shown(high)}"
             )
-        shape = _shape(size)
-        count = math.prod(shape)
-        if not count:
-            return _empty(shape, kind, target)
-        bits = self._words64(count, target)
-        span = last - first + 1
+        bits, span = self._drawn(_words64, _shape(size), DataType.UINT64, target), last - first + 1
         offsets: Any = bits if span == 2**64 else bits % span
         shifted = offsets if not first else offsets + first % 2**64
-        whole = shifted._same(DataType.INT64) if data_type.is_signed else shifted
-        return whole.astype(kind).reshape(shape)
+        whole: Tensor = shifted._same(DataType.INT64) if data_type.is_signed else shifted
+        return whole.astype(kind)
 
     @named
     def bernoulli(
@@ -320,7 +317,7 @@ class Generator(CallSource):
         """
         kind, target = as_type(dtype), self._target(device)
         (probability,), shape = _parameters({"p": p}, size, target)
-        return (self._uniform(shape, DataType.FLOAT32, target) < probability).astype(kind)
+        return (self._drawn(_uniform32, shape, DataType.FLOAT32, target) < probability).astype(kind)
 
     # ---- orders and choices -----------------------------------------------------------------------------------------
 
@@ -343,15 +340,15 @@ class Generator(CallSource):
         if count is not None:
             if count < 0:
                 raise InvalidArgument(f"{caller()}: x must be at least 0, got {shown(x)}")
-            return self._order(count, self._target(device))
+            return self._drawn(_order, (count,), DataType.INT64, self._target(device))
         operand = as_operand(caller(), "x", x)
         if not isinstance(operand, Tensor | np.ndarray):
             raise InvalidArgument(f"{caller()}: x must be a Tensor, an array or an integer, got {shown(x, typed=True)}")
         number = checked_axis(caller(), "axis", axis, operand.ndim)
-        if isinstance(operand, Tensor):
-            return operand._taken(self._order(operand.sizes[number], operand.device), number, caller())
-        tensor = Tensor(operand, device=self._target(device))
-        return tensor._taken(self._order(operand.shape[number], tensor.device), number, caller()).numpy()
+        tensor = operand if isinstance(operand, Tensor) else Tensor(operand, device=self._target(device))
+        order = self._drawn(_order, (tensor.sizes[number],), DataType.INT64, tensor.device)
+        result = tensor._taken(order, number, caller())
+        return result if isinstance(operand, Tensor) else result.numpy()
 
     @named
     def shuffle(self, x: Operand, axis: int = 0) -> None:
@@ -417,7 +414,7 @@ class Generator(CallSource):
         elif with_replacement:
             places = self.integers(population, size=shape, device=target)
         else:
-            places = self._order(population, target)[:drawn].reshape(shape)
+            places = self._drawn(_order, (population,), DataType.INT64, target)[:drawn].reshape(shape)
         if operand is None:
             return places
         tensor = operand if isinstance(operand, Tensor) else Tensor(operand, device=target)
@@ -429,14 +426,12 @@ class Generator(CallSource):
         (weights,), _ = _parameters({"p": p}, None, target)
         if not isinstance(weights, Tensor) or weights.sizes != (population,):
             raise InvalidArgument(f"{caller()}: p must have {population} elements, one per slice, got {shown(p)}")
-        if not math.prod(shape):
-            return _empty(shape, DataType.INT64, target)
         sums: Tensor = directml.cumulative_summation(weights, axis=0)
         total = sums[-1:]
         last = searchsorted(sums, total)  # the last slice whose probability is not 0
-        values = self._uniform(shape, DataType.FLOAT32, target).reshape(-1) * total
-        places: Tensor = directml.element_wise_min(searchsorted(sums, values, "right"), last)
-        return places.reshape(shape)
+        values = self._drawn(_uniform32, shape, DataType.FLOAT32, target) * total.reshape(())
+        places: Tensor = directml.element_wise_min(searchsorted(sums, values, "right"), last.reshape(()))
+        return places
 
     # ---- words ------------------------------------------------------------------------------------------------------
 
@@ -452,61 +447,85 @@ class Generator(CallSource):
         words += [self._key & 0xFFFFFFFF, self._key >> 32]
         return Tensor(np.array(words, np.uint32), device=device)
 
-    def _words(self, count: int, device: Where) -> Tensor:
-        """Return the next words of the stream, at least one."""
+    def _state(self, count: int, device: Any) -> Tensor:
+        """Return the state for so many words of 32 bits, and take them from the stream."""
         if count > MAX_ELEMENTS:
             raise InvalidArgument(f"{caller()}: size must need at most 2^32 - 1 words of 32 bits, got {shown(count)}")
-        target, trace, blocks = self._target(device), recorder(), -(-count // 4)
+        trace, blocks = recorder(), -(-count // 4)
         if trace is None and trace_in_progress() is not None:
             raise InvalidState(
                 f"{caller()}: random numbers must not be drawn for arrays while a function is traced, since that would "
                 "happen once; draw for tensors, or outside of the function"
             )
         if trace is None or (self._trace is not None and self._trace() is trace):
-            state = self.next_value(blocks, target)  # a generator of the function itself starts anew at each call
-        else:
-            state = trace.call_input(self, blocks, DataType.UINT32, (6,), target)
-        output: Tensor = directml.random_generator(
-            state, output_sizes=(count,), type=RandomGeneratorType.PHILOX_4X32_10, output_state=False
-        ).output
-        return output
+            return self.next_value(blocks, device)  # a generator of the function itself starts anew at each call
+        state: Tensor = trace.call_input(self, blocks, DataType.UINT32, (6,), device)
+        return state
 
-    def _words64(self, count: int, device: Where) -> Tensor:
-        """Return integers of 64 random bits."""
-        aligned = -(-count // 4) * 4  # views begin at multiples of 16 bytes
-        words = self._words(aligned + count, device)
-        low, high = (part.astype(DataType.UINT64) for part in (words[:count], words[aligned:]))
-        return high * 2**32 + low
-
-    def _uniform(self, shape: tuple[int, ...], data_type: DataType, device: Where) -> Tensor:
-        """Return numbers in [0, 1), multiples of what the type holds everywhere there."""
+    def _drawn(self, function: Callable[..., Tensor], shape: tuple[int, ...], kind: Any, device: Any) -> Tensor:
+        """Return what a function makes of words of the stream, in one dispatch on adapters that fuse."""
         count = math.prod(shape)
         if not count:
-            return _empty(shape, data_type, self._target(device))
-        digits = 24 if data_type is DataType.FLOAT32 else 11
-        words: Tensor = directml.element_wise_bit_shift_right(self._words(count, device), 32 - digits)
-        return (words.astype(data_type) * 2.0**-digits).reshape(shape)
+            return Tensor(np.empty(shape, np.uint8), kind, device=device)
+        with _LOCK:
+            compiled = self._compiled.setdefault(function, CompiledFunction(function, None, _KEPT))
+        return compiled(self._state(_words_for(function, count), device), count).reshape(shape)
 
-    def _normal(self, shape: tuple[int, ...], device: Where) -> Tensor:
-        """Return standard normal numbers, two from two words each: a radius of 32 digits, an angle of 24."""
-        count = math.prod(shape)
-        if not count:
-            return _empty(shape, DataType.FLOAT32, self._target(device))
-        half = -(-count // 2)
-        aligned = -(-half // 4) * 4
-        words = self._words(aligned + half, device)
-        uniform: Any = (words[:half].astype(DataType.FLOAT32) + 0.5) * _WORD
-        radius = directml.element_wise_sqrt(directml.element_wise_log(uniform) * -2.0)
-        turns: Any = directml.element_wise_bit_shift_right(words[aligned:], 8).astype(DataType.FLOAT32)
-        angle = turns * (2 * math.pi * 2.0**-24)
-        pair = [radius * directml.element_wise_cos(angle), radius * directml.element_wise_sin(angle)]
-        return joined(pair, 0)[:count].reshape(shape)
 
-    def _order(self, count: int, device: Where) -> Tensor:
-        """Return 0 to ``count`` - 1 in random order, int64."""
-        if not count:
-            return _empty((0,), DataType.INT64, self._target(device))
-        return ordered(self._words64(count, device)).indices.astype(DataType.INT64)
+def _words_for(function: Any, count: int) -> int:
+    """Return how many words a function takes for so many numbers."""
+    if function in (_uniform32, _uniform16, _words):
+        return count
+    return _aligned(-(-count // 2)) * 2 if function is _normal else _aligned(count) * 2
+
+
+def _aligned(count: int) -> int:
+    """Return the least multiple of a block's four words: views of words begin at multiples of 16 bytes."""
+    return -(-count // 4) * 4
+
+
+def _words(state: Tensor, count: int) -> Tensor:
+    """Return words of 32 bits."""
+    output: Tensor = directml.random_generator(
+        state, output_sizes=(count,), type=RandomGeneratorType.PHILOX_4X32_10, output_state=False
+    ).output
+    return output
+
+
+def _uniform32(state: Tensor, count: int) -> Tensor:
+    """Return multiples of 2^-24 in [0, 1), float32."""
+    digits: Tensor = directml.element_wise_bit_shift_right(_words(state, count), 8)
+    return digits.astype(DataType.FLOAT32) * 2.0**-24
+
+
+def _uniform16(state: Tensor, count: int) -> Tensor:
+    """Return multiples of 2^-11 in [0, 1), float16."""
+    digits: Tensor = directml.element_wise_bit_shift_right(_words(state, count), 21)
+    return digits.astype(DataType.FLOAT16) * 2.0**-11
+
+
+def _normal(state: Tensor, count: int) -> Tensor:
+    """Return standard normal numbers, two from two words each: a radius of 32 digits, an angle of 24."""
+    half = -(-count // 2)
+    words = _words(state, _words_for(_normal, count))
+    uniform: Any = (words[:half].astype(DataType.FLOAT32) + 0.5) * 2.0**-32
+    radius = directml.element_wise_sqrt(directml.element_wise_log(uniform) * -2.0)
+    turns: Tensor = directml.element_wise_bit_shift_right(words[_aligned(half) : _aligned(half) + half], 8)
+    angle = turns.astype(DataType.FLOAT32) * (2 * math.pi * 2.0**-24)
+    pair = [radius * directml.element_wise_cos(angle), radius * directml.element_wise_sin(angle)]
+    return joined(pair, 0)[:count]
+
+
+def _words64(state: Tensor, count: int) -> Tensor:
+    """Return words of 64 bits."""
+    words = _words(state, _words_for(_words64, count))
+    low, high = (words[begin : begin + count].astype(DataType.UINT64) for begin in (0, _aligned(count)))
+    return high * 2**32 + low
+
+
+def _order(state: Tensor, count: int) -> Tensor:
+    """Return 0 to ``count`` - 1 in random order, int64."""
+    return ordered(_words64(state, count)).indices.astype(DataType.INT64)
 
 
 def _restored(counter: int, key: int) -> Generator:
@@ -518,10 +537,6 @@ def _restored(counter: int, key: int) -> Generator:
 
 def _shape(size: Any) -> tuple[int, ...]:
     return () if size is None else checked_sizes(caller(), "size", size)
-
-
-def _empty(shape: tuple[int, ...], kind: Any, device: Any) -> Tensor:
-    return Tensor(np.empty(shape, np.uint8), kind, device=device)
 
 
 def _float(dtype: Any) -> DataType:
@@ -551,3 +566,7 @@ def _parameters(values: dict[str, Any], size: Any, device: Any) -> tuple[list[An
             f"{caller()}: size must be a shape to which the parameters broadcast, {list(shape)}, got {shown(size)}"
         )
     return parameters, shape
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -142,17 +142,14 @@ def _device_of(info: AdapterInfo) -> Device:
         return device
 
 
+def other_device(own: Device, other: Device) -> str:
+    """Return a device as messages name it that should have been ``own``: by its adapter, or as a second object."""
+    if other.adapter == own.adapter:
+        return "another Device object of that adapter, which has memory of its own"
+    return f"'{other.adapter}'"
+
+
 def shared_devices() -> list[Device]:
     """Return the devices that were opened by default or by the names of adapters, without removed ones."""
     with _LOCK:
         return [device for device in _shared.values() if device.removed_reason is None]
-
-
-def foreign(present: Device, other: Device) -> str:
-    """Return the end of a message that refuses a tensor of another device than the present one."""
-    if present.adapter == other.adapter:
-        return (
-            f"'{present.adapter}', got one on another Device object of the same adapter; Device objects do not share "
-            "memory, x.to(device) copies it"
-        )
-    return f"'{present.adapter}', got one on another, '{other.adapter}'; x.to(device) copies it"

@@ -140,7 +140,9 @@ def test_truth_values_of_other_sizes() -> None:
 
 def test_mixed_devices() -> None:
     other = xp.ones(2, device=Device("numpy"))
-    with pytest.raises(InvalidArgument, match=r"^add: x2 must be on the device of x1, .* got one on .* copies it$"):
+    with pytest.raises(
+        InvalidArgument, match=r"^add: x2 must be on the device of x1, .* got one on .*; to_device copies it$"
+    ):
         xp.add(xp.ones(2), other)
     with pytest.raises(InvalidArgument, match=r"^where: "):
         xp.where(xp.asarray([True, False]), xp.ones(2), other)

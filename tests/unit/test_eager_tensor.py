@@ -227,7 +227,7 @@ def test_other_devices(x: Tensor, device: Device) -> None:
     assert as_device("test", "numpy") is as_device("test", "numpy")
     with pytest.raises(InvalidArgument, match=r"^a \+ b: b must be on the device of the other operands, .* copies it$"):
         x + result
-    with pytest.raises(InvalidArgument, match=r"^softmax: device must be that of the tensors, .* copies it$"):
+    with pytest.raises(InvalidArgument, match=r"^softmax: device must be that of the tensors, .* copies them$"):
         ops.softmax(x, device=other)
 
 

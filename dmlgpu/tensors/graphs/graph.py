@@ -30,7 +30,7 @@ from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.evaluate import run_compiled
 from dmlgpu.runtime.operator import CompiledOperator
-from dmlgpu.runtime.shared import as_device, default_device, foreign
+from dmlgpu.runtime.shared import as_device, default_device, other_device
 from dmlgpu.tensors.execution import BOOLEAN_TYPES, OperatorCall, call_op
 from dmlgpu.tensors.graphs import picture
 from dmlgpu.tensors.graphs.nodes import Array, BuiltNode, InputNode, describe, encoded, in_order, shown, unread, used
@@ -258,7 +258,10 @@ class Graph(Recorder):
         return f" ({caller()})"
 
     def _refuse_device(self, label: str, device: Device) -> NoReturn:
-        raise InvalidArgument(f"{label}: device must be that of the graph, {foreign(self.device, device)}")
+        raise InvalidArgument(
+            f"{label}: device must be that of the graph, '{self.device.adapter}', got "
+            f"{other_device(self.device, device)}"
+        )
 
     def _in_words(self, call: OperatorCall, error: DmlError) -> DmlError:
         """Return an error of a node's description as the caller reads it."""

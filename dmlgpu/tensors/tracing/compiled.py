@@ -20,7 +20,7 @@ from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.runtime.adapters import target_of
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.operator import CompiledOperator
-from dmlgpu.runtime.shared import as_device, foreign
+from dmlgpu.runtime.shared import as_device, other_device
 from dmlgpu.runtime.shared import device as default_of_block
 from dmlgpu.tensors.graphs.graph import Graph
 from dmlgpu.tensors.memory import recorded_by, recorder, tapes
@@ -257,7 +257,8 @@ class CompiledFunction(Generic[Parameters, Result]):
         for path, leaf in leaves:
             if isinstance(leaf, TensorBase) and leaf.device is not device:
                 raise InvalidArgument(
-                    f"{name}: {path} must be on the device of the other arguments, {foreign(device, leaf.device)}"
+                    f"{name}: {path} must be on the device of the other arguments, '{device.adapter}', got one on "
+                    f"{other_device(device, leaf.device)}; x.to(device) copies it"
                 )
         return _Arguments(device, args, kwargs, leaves, (device, *parts))
 
