@@ -13,6 +13,7 @@ import numpy as np
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.coercion import argument, boolean
 from dmlgpu.common.errors import InvalidArgument, NotSupported, shown
+from dmlgpu.runtime.shared import other_device
 from dmlgpu.tensors.calls import caller, named
 from dmlgpu.tensors.layout import broadcast_sizes
 from dmlgpu.tensors.promotion import promoted
@@ -140,7 +141,7 @@ def pair(x1: Any, x2: Any, kind: str = NUMERIC) -> list[Any]:
         if first.device is not second.device:
             raise InvalidArgument(
                 f"{caller()}: x2 must be on the device of x1, '{first.device.adapter}', got one on "
-                f"'{second.device.adapter}'; to_device copies it"
+                f"{other_device(first.device, second.device)}; to_device copies it"
             )
         if first.sizes != second.sizes:
             broadcast_sizes(caller(), [("x1", first.sizes), ("x2", second.sizes)])

@@ -41,6 +41,11 @@ def cause_of(error: BaseException) -> BaseException | None:
     return error if os.environ.get(TRACEBACK_VARIABLE) == "full" else None
 
 
+def counted(count: int, noun: str) -> str:
+    """Return ``1 case``, ``1,200 cases``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def abridged(text: str) -> str:
     """Return a caller's text as messages hold it: the beginning of a long one."""
     return text if len(text) <= _MOST_TEXT else text[: _MOST_TEXT - 3] + "..."

@@ -49,6 +49,13 @@ def as_device(caller: str, device: Device | str | None) -> Device:
         return shared
 
 
+def other_device(own: Device, other: Device) -> str:
+    """Return a device as messages name it that should have been ``own``: by its adapter, or as a second object."""
+    if other.adapter == own.adapter:
+        return "another Device object of that adapter, which has memory of its own"
+    return f"'{other.adapter}'"
+
+
 def shared_devices() -> list[Device]:
     """Return the devices that ``as_device`` opened by the names of adapters, without removed ones."""
     with _DEFAULT_LOCK:

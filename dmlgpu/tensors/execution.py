@@ -13,7 +13,7 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, TENSOR_ALIGNMENT, TensorDesc
 from dmlgpu.common import coercion
 from dmlgpu.common.errors import DmlError, InvalidArgument, InvalidDescription, NotSupported, cause_of, shown
-from dmlgpu.runtime.shared import as_device
+from dmlgpu.runtime.shared import as_device, other_device
 from dmlgpu.tensors.array_like import has_float64, in_float32, warn_of_float32
 from dmlgpu.tensors.memory import NOTHING, NodeMemory, Recorder, current_caller, recorder, tapes, unrecorded, untaped
 from dmlgpu.tensors.preparation import (
@@ -174,7 +174,7 @@ class DeviceCall(OperatorCall):
         if tensor.buffer.device is not self.device:
             raise InvalidArgument(
                 f"{self._caller}: {name} must be on the device of the other operands, '{self.device.adapter}', got one "
-                f"on another, '{tensor.device.adapter}'; x.to(device) copies it"
+                f"on {other_device(self.device, tensor.device)}; x.to(device) copies it"
             )
         if tensor.offset and behind_binding(tensor):
             tensor = tensor._packed(aligned_copy(self._caller, tensor), tensor.data_type, tensor.sizes)
@@ -215,7 +215,7 @@ def check_device(caller: str, device: Any, present: Any) -> None:
     named = as_device(caller, device)
     if named is not present:
         raise InvalidArgument(
-            f"{caller}: device must be that of the tensors, '{present.adapter}', got another, '{named.adapter}'; "
+            f"{caller}: device must be that of the tensors, '{present.adapter}', got {other_device(present, named)}; "
             "x.to(device) copies them"
         )
 

@@ -133,7 +133,8 @@ def _as_indices(x: Tensor, index: Any, size: int, axis: int) -> Tensor:
         return tensor_class((array % size if size else array).astype(np.int64), device=x.device)
     if index.data_type.is_float or index.data_type.bits < 8:
         raise InvalidArgument(
-            f"{CALLER}: an index must be of integers or truth values, got {index.type_name}; astype('int64') converts it"
+            f"{CALLER}: an index must be of integers or truth values, got {index.type_name}; "
+            "astype('int64') converts it"
         )
     tensor: Any = index
     if not tensor.data_type.is_signed:

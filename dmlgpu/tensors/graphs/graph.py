@@ -23,6 +23,7 @@ from dmlgpu.common.errors import (
     InvalidState,
     NotSupported,
     abridged,
+    counted,
 )
 from dmlgpu.common.errors import shown as shown_value
 from dmlgpu.compiler import operators
@@ -30,7 +31,7 @@ from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.evaluate import run_compiled
 from dmlgpu.runtime.operator import CompiledOperator
-from dmlgpu.runtime.shared import as_device, default_device
+from dmlgpu.runtime.shared import as_device, default_device, other_device
 from dmlgpu.tensors.execution import BOOLEAN_TYPES, OperatorCall, call_op
 from dmlgpu.tensors.graphs import picture
 from dmlgpu.tensors.graphs.nodes import Array, BuiltNode, InputNode, describe, encoded, in_order, shown, unread, used
@@ -259,7 +260,8 @@ class Graph(Recorder):
 
     def _refuse_device(self, label: str, device: Device) -> NoReturn:
         raise InvalidArgument(
-            f"{label}: device must be that of the graph, '{self.device.adapter}', got another, '{device.adapter}'"
+            f"{label}: device must be that of the graph, '{self.device.adapter}', got "
+            f"{other_device(self.device, device)}"
         )
 
     def _in_words(self, call: OperatorCall, error: DmlError) -> DmlError:
@@ -417,8 +419,8 @@ class Graph(Recorder):
         named = f" {self.name!r}" if self.name else ""
         inputs = ", ".join(f"{source.name!r} {shown(source.desc)}" for source in self.inputs)
         operators = sum(isinstance(node.desc, OperatorDesc) for node in self.nodes)
-        constants = len(self.nodes) - operators
-        return f"<Graph{named}: inputs ({inputs}), {operators} operators, {constants} constants>"
+        nodes = f"{counted(operators, 'operator')}, {counted(len(self.nodes) - operators, 'constant')}"
+        return f"<Graph{named}: inputs ({inputs}), {nodes}>"
 
     # ---- results ----------------------------------------------------------------------------------------------------
 

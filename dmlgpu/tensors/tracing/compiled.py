@@ -15,12 +15,12 @@ import numpy as np
 
 from dmlgpu.common import coercion
 from dmlgpu.common.cache import Cache, CacheInfo, CacheLimits
-from dmlgpu.common.errors import InvalidArgument, InvalidState, NotSupported, shown
+from dmlgpu.common.errors import InvalidArgument, InvalidState, NotSupported, counted, shown
 from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.runtime.adapters import target_of
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.operator import CompiledOperator
-from dmlgpu.runtime.shared import as_device
+from dmlgpu.runtime.shared import as_device, other_device
 from dmlgpu.tensors.graphs.graph import Graph
 from dmlgpu.tensors.memory import recorded_by, recorder, tapes
 from dmlgpu.tensors.strided import TensorBase
@@ -93,7 +93,7 @@ class CompiledFunction(Generic[Parameters, Result]):
         return self if instance is None else types.MethodType(self, instance)
 
     def __repr__(self) -> str:
-        return f"<compiled function {self._name}: {len(self._cache)} graphs>"
+        return f"<compiled function {self._name}: {counted(len(self._cache), 'graph')}>"
 
     # ---- what it became ---------------------------------------------------------------------------------------------
 
@@ -185,7 +185,7 @@ class CompiledFunction(Generic[Parameters, Result]):
             if isinstance(leaf, TensorBase) and leaf.device is not device:
                 raise InvalidArgument(
                     f"{name}: {path} must be on the device of the other arguments, '{device.adapter}', got one on "
-                    f"another, '{leaf.device.adapter}'; x.to(device) copies it"
+                    f"{other_device(device, leaf.device)}; x.to(device) copies it"
                 )
         return _Arguments(device, args, kwargs, leaves, (device, *parts))
 

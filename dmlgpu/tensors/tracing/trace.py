@@ -23,6 +23,7 @@ from dmlgpu.common.errors import (
 )
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.operator import CompiledOperator
+from dmlgpu.runtime.shared import other_device
 from dmlgpu.tensors.execution import OperatorCall
 from dmlgpu.tensors.graphs.graph import Graph, NodeCall
 from dmlgpu.tensors.graphs.nodes import unread
@@ -116,15 +117,15 @@ class Trace(Graph):
     def _refuse_device(self, label: str, device: Device) -> NoReturn:
         raise InvalidArgument(
             f"{label}: the device must be that of `{self.name}`, '{self.device.adapter}', while it is traced, got "
-            f"another, '{device.adapter}'"
+            f"{other_device(self.device, device)}"
         )
 
     def _describe_foreign(self, tensor: TensorBase, is_first: bool) -> str | None:
         if isinstance(tensor.buffer, NodeMemory) or is_first or tensor.device is self.device:
             return None
         return (
-            f"must be on the device of the other operands, '{self.device.adapter}', got one on another, "
-            f"'{tensor.device.adapter}'; x.to(device) copies it"
+            f"must be on the device of the other operands, '{self.device.adapter}', got one on "
+            f"{other_device(self.device, tensor.device)}; x.to(device) copies it"
         )
 
     def _operand_of(self, label: str, tensor: TensorBase) -> TensorBase:
