@@ -201,7 +201,8 @@ def __getattr__(name: str) -> Any:
     if name not in _SOURCES:
         similar = [] if name.startswith("_") else difflib.get_close_matches(name, __all__, 1)
         suggestion = f"; did you mean {similar[0]}?" if similar else ""
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{suggestion}")
+        message = f"module {__name__!r} has no attribute {name!r}{suggestion}"
+        raise AttributeError(message, name=name, obj=None)  # without an obj Python adds no suggestion of its own
     value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_SOURCES[name]}"), name)
     return value
 

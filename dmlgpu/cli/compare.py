@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from dmlgpu.cli import tables
+from dmlgpu.common.errors import counted
 from dmlgpu.conformance.report.changes import Change, ChangeKind, changes, pairs
 from dmlgpu.conformance.report.model import selection_of
-from dmlgpu.conformance.running.outcome import Outcome, bound_text, counted
+from dmlgpu.conformance.running.outcome import Outcome, bound_text
 from dmlgpu.conformance.running.records import RecordedRun, read_file
 
 

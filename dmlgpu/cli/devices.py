@@ -183,7 +183,8 @@ def choose_adapter(name: str | None, announce: bool = True) -> AdapterInfo:
         warnings.simplefilter("always", SoftwareAdapterWarning)
         info = choose(name, announce=announce)
     for warning in caught:
-        print(f"dmlgpu: {warning.message}", file=sys.stderr)
+        if isinstance(warning.message, SoftwareAdapterWarning):
+            print(f"dmlgpu: {warning.message.text('--adapter {}')}", file=sys.stderr)
     return info
 
 

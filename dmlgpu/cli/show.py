@@ -20,7 +20,7 @@ from dmlgpu.cli.devices import choose_adapter
 from dmlgpu.cli.run import frontend
 from dmlgpu.cli.show_kernel import show_kernel
 from dmlgpu.cli.subjects import Subject, find_subjects
-from dmlgpu.common.errors import InvalidArgument, NotSupported
+from dmlgpu.common.errors import InvalidArgument, NotSupported, counted
 from dmlgpu.common.files import whole_file
 from dmlgpu.compiler.explain import ExplainedKernel, Explanation, as_json, check, explain_graph, explain_operator
 from dmlgpu.compiler.explain.explanation import multiplications
@@ -204,7 +204,7 @@ def _print_graph(explained: Explanation) -> None:
     tables.facts(
         f"{explained.title} for {explained.target.name!r} ({explained.target.profile})",
         [
-            ("nodes in", f"{operators} operators, {constants} constants"),
+            ("nodes in", f"{counted(operators, 'operator')}, {counted(constants, 'constant')}"),
             ("kernels out", f"{len(program.kernels)} (nothing fused: {explained.unfused_kernels})"),
             ("bytes read", f"{fused.read:,} (nothing fused: {plain.read:,})"),
             ("bytes written", f"{fused.written:,} (nothing fused: {plain.written:,})"),

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import sys
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 TRACEBACK_VARIABLE = "DMLGPU_TRACEBACK"
 """Environment variable that keeps the frames and causes inside dmlgpu in tracebacks, if it is ``full``."""
+
+_PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
 
 _MOST_BITS = 256
 _MOST_CHARACTERS = 80
@@ -39,6 +44,19 @@ def choice(names: Sequence[str]) -> str:
 def cause_of(error: BaseException) -> BaseException | None:
     """Return the cause of an exception that tells users more: none, unless DMLGPU_TRACEBACK=full asks for it."""
     return error if os.environ.get(TRACEBACK_VARIABLE) == "full" else None
+
+
+def warn_caller(message: str | Warning, category: type[Warning] | None = None) -> None:
+    """Warn at the line of the first frame outside dmlgpu."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith((_PACKAGE, "<dmlgpu")):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
+
+
+def counted(count: int, noun: str) -> str:
+    """Return ``1 case``, ``1,200 cases``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def abridged(text: str) -> str:

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dmlgpu.common.errors import InvalidArgument, shown
+from dmlgpu.common.errors import InvalidArgument, counted, shown
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def _are(cls: type, values: Iterable[object]) -> bool:
     return all(isinstance(value, cls) for value in values)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AdapterInfo:
     """Facts about an adapter, as ``dmlgpu devices`` prints them.
 
@@ -102,8 +102,19 @@ class AdapterInfo:
         """Whether the adapter is a software rasterizer on the host's CPU."""
         return self.kind == "cpu"
 
+    @property
+    def short_name(self) -> str:
+        """Backend and name without versions: ``Vulkan: llvmpipe``, ``numpy``."""
+        if self.backend == "NumPy":
+            return self.name
+        name = self.name.partition(" (")[0] if self.is_software else self.name
+        return f"{self.backend}: {name}"
+
     def __str__(self) -> str:
         return f"{self.backend}: {self.name} ({self.driver})" if self.driver else f"{self.backend}: {self.name}"
+
+    def __repr__(self) -> str:
+        return f"<AdapterInfo '{self}': {self.kind}, {counted(len(self.features), 'feature')}>"
 
 
 class Profile(enum.StrEnum):

@@ -182,7 +182,7 @@ if not TYPE_CHECKING:  # type checkers report unknown names
                 message += f", the usual function is ops.{_USUAL[name]}"
         elif similar := difflib.get_close_matches(name, __all__, 1):
             message += f"; did you mean ops.{similar[0]}?"
-        raise AttributeError(message)
+        raise AttributeError(message, name=name, obj=None)  # without an obj Python adds no suggestion of its own
 
 
 def __dir__() -> list[str]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from dmlgpu.common.coercion import as_index
-from dmlgpu.common.errors import AdapterNotFound, InvalidArgument, shown
+from dmlgpu.common.errors import AdapterNotFound, InvalidArgument, shown, warn_caller
 from dmlgpu.compiler.target import AdapterInfo, Target
 from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
 from dmlgpu.runtime.specialization import Specialize
@@ -34,7 +33,28 @@ Choice = AdapterInfo | str | int | None
 
 
 class SoftwareAdapterWarning(UserWarning):
-    """No hardware adapter was found, so a software one runs the work, slowly."""
+    """No hardware adapter was found, so a software one runs the work, slowly.
+
+    Args:
+        why: what is missing.
+        info: the adapter.
+    """
+
+    def __init__(self, why: str, info: AdapterInfo):
+        self.why, self.info = why, info
+        super().__init__(self.text("Device({!r})"))
+
+    def text(self, cure: str) -> str:
+        """Return the message.
+
+        Args:
+            cure: what chooses an adapter by its name, ``{}``, beside the environment variable.
+        """
+        name = self.info.name.partition(" ")[0].lower()
+        return (
+            f"{self.why}: dmlgpu computes on '{self.info.short_name}', in software; {cure.format(name)} or "
+            f"{ADAPTER_VARIABLE}={name} silences this"
+        )
 
 
 def adapters() -> tuple[AdapterInfo, ...]:
@@ -229,9 +249,4 @@ def _announce(info: AdapterInfo) -> None:
         return
     _announced.add(str(info))
     why = why_no_gpu() or f"no {'GPU' if info == NUMPY_ADAPTER else 'hardware'} adapter was found"
-    warnings.warn(
-        f"{why}: dmlgpu runs on '{info}', in software; "
-        f"name an adapter in {ADAPTER_VARIABLE} or Device(adapter=...) to silence this",
-        SoftwareAdapterWarning,
-        stacklevel=4,  # past choose and Device.__init__, to their caller
-    )
+    warn_caller(SoftwareAdapterWarning(why, info))

@@ -11,7 +11,7 @@ from dmlgpu.catalog.enums import ExecutionFlags, FeatureLevel
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common import coercion
 from dmlgpu.common.cache import Cache, CacheLimits
-from dmlgpu.common.errors import DmlError, InvalidArgument, shown
+from dmlgpu.common.errors import DmlError, InvalidArgument, abridged, shown
 from dmlgpu.compiler import operators
 from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.compiler.graph.resolve import check_nodes, resolve
@@ -177,9 +177,14 @@ class Device(DmlObject):
     def description(self) -> str:
         return self._state.label
 
+    def __repr__(self) -> str:
+        named = f" {abridged(self._name)!r}" if self._name else ""
+        return f"<Device{named} on '{self.adapter}'>"
+
     @property
-    def name(self) -> str | None:
-        return self._name
+    def name(self) -> str:
+        """The name that was set, which errors and traces show (IDMLObject::SetName), else the adapter's."""
+        return self.adapter.name if self._name is None else self._name
 
     @name.setter
     def name(self, name: str | None) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dmlgpu.catalog.enums import ExecutionFlags
 from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.common.errors import InvalidArgument, InvalidState, abridged
+from dmlgpu.common.errors import InvalidArgument, InvalidState, abridged, counted
 from dmlgpu.common.timings import Timings
 from dmlgpu.runtime.child import DeviceChild, as_tuple, expect_child
 from dmlgpu.runtime.executor import Executable, Range
@@ -106,6 +106,11 @@ class CompiledOperator(DeviceChild):
         self._properties = BindingProperties(tensors + (temporary > 0) + (persistent > 0), temporary, persistent)
         self._is_initialized = False
         self._persistent: Range[Buffer] | None = None
+
+    def __repr__(self) -> str:
+        ports = f"{counted(len(self.inputs), 'input')}, {counted(len(self.outputs), 'output')}"
+        kernels = "" if self.program is None else f", {counted(len(self.program.kernels), 'kernel')}"
+        return f"<compiled {self.description} on '{self._state.backend.info.short_name}': {ports}{kernels}>"
 
     @property
     def binding_properties(self) -> BindingProperties:

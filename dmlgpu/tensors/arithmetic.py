@@ -12,7 +12,7 @@ import numpy as np
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias
-from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.common.errors import DmlError, InvalidArgument
 from dmlgpu.tensors.array_like import as_operand
 from dmlgpu.tensors.integers import power, shifted
 from dmlgpu.tensors.memory import NodeMemory, current_caller
@@ -24,7 +24,10 @@ def _pairing(symbol: str, kind: str, swapped: bool = False) -> Any:
     """Return the method of an operator on a and b that is one of DirectML's, by the name of its description."""
 
     def method(self: Arithmetic, other: Any) -> Any:
-        return self._pair(symbol, getattr(descs, kind), other, swapped)
+        try:
+            return self._pair(symbol, getattr(descs, kind), other, swapped)
+        except DmlError as error:
+            raise error.concise() from error.__cause__
 
     return method
 
@@ -32,11 +35,14 @@ def _pairing(symbol: str, kind: str, swapped: bool = False) -> Any:
 def _composed(function: Callable[..., Any], *options: Any) -> tuple[Any, Any]:
     """Return the methods of an operator on a and b, and on b and a, that a function composes of DirectML's."""
 
-    def method(self: Arithmetic, other: Any) -> Any:
-        return function(self, *options, other, False)
+    def method(self: Arithmetic, other: Any, is_swapped: bool = False) -> Any:
+        try:
+            return function(self, *options, other, is_swapped)
+        except DmlError as error:
+            raise error.concise() from error.__cause__
 
     def swapped(self: Arithmetic, other: Any) -> Any:
-        return function(self, *options, other, True)
+        return method(self, other, True)
 
     return method, swapped
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.common.errors import InvalidArgument, shown
+from dmlgpu.common.errors import InvalidArgument, shown, warn_caller
 from dmlgpu.tensors.types import as_array, is_number
 
 Float64Mode = Literal["warn", "convert", "refuse"]
 _MODES = ("warn", "convert", "refuse")
-_PACKAGE = str(Path(__file__).parents[1])
 
 
 class Float64Warning(UserWarning):
@@ -94,14 +90,10 @@ def warn_of_float32(
     if _Policy.mode != "warn" or _Policy.has_warned:
         return
     _Policy.has_warned = True
-    frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and frame.f_code.co_filename.startswith((_PACKAGE, "<dmlgpu")):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(
+    warn_caller(
         f"{caller}: {what}; convert them with x.astype('{data_type}'), or call "
         "dmlgpu.set_float64('convert') to silence this, 'refuse' to forbid it",
         Float64Warning,
-        stacklevel=level,
     )
 
 

@@ -173,7 +173,9 @@ def _in_words_of_call(error: DmlError, caller: str, tensors: Mapping[str, Any], 
                 text = text.replace(f"{caller}: {inner}", f"{caller}: {name}", 1)
                 has_astype = several is value or isinstance(passed.get(parameter), Tensor | np.ndarray)
                 call = f"{name}.astype(" if has_astype else f"ops.astype({name}, "
-                return InvalidArgument(text.replace(f"{inner}.astype(", call)).with_traceback(error.__traceback__)
+                renamed = InvalidArgument(text.replace(f"{inner}.astype(", call)).with_traceback(error.__traceback__)
+                renamed.__cause__ = error.__cause__
+                return renamed
     return error
 
 

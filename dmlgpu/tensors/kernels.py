@@ -17,7 +17,7 @@ from dmlgpu.runtime import shader_source
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.executor import CustomShader, Range, ShaderBackend
 from dmlgpu.runtime.shader_source import ShaderBinding
-from dmlgpu.runtime.shared import as_device
+from dmlgpu.runtime.shared import as_device, other_device
 from dmlgpu.tensors.calls import Array, Operand
 from dmlgpu.tensors.memory import recorder
 from dmlgpu.tensors.session import session_of
@@ -255,7 +255,7 @@ class Kernel:
             if value.device is not device:
                 raise InvalidArgument(
                     f"{caller} must be on the device of the other arguments, '{device.adapter}', got one on "
-                    f"'{value.device.adapter}'; x.to(device) copies it"
+                    f"{other_device(device, value.device)}; x.to(device) copies it"
                 )
             tensor = value
         elif isinstance(value, np.ndarray | int | float):

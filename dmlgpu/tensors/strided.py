@@ -225,7 +225,7 @@ class TensorBase:
             strides = "" if self.desc.strides is None else f" strides {list(self.desc.strides)}"
             what = f"{self.type_name} {list(self.sizes)}{strides}"
             return f"Tensor({self.buffer.graph.describe(self.buffer.origin)}: {what})"
-        return f"Tensor({self.type_name} {list(self.sizes)} on {self.device.adapter.name!r}: {self._peek()})"
+        return f"Tensor({self.type_name} {list(self.sizes)} on '{self.device.adapter.short_name}': {self._peek()})"
 
     def _peek(self) -> str:
         """Return the first elements as text, or why there are none to be seen."""

@@ -31,9 +31,8 @@ def refusals() -> dict[str, Callable[[], Any]]:
         "add: sizes must be equal or 1 to broadcast, got [2, 3] of x1 and [4] of x2": lambda: xp.add(x, xp.ones(4)),
         "add: operands must have a common type, got FLOAT32 of x1 and INT64 of x2; convert one of them, "
         "such as x2.astype('float32')": (lambda: xp.add(x, whole)),
-        "add: x1 must be of a type of kind integer or floating-point, got BOOL; x1.astype('int64') converts it": lambda: (
-            xp.add(truth, truth)
-        ),
+        "add: x1 must be of a type of kind integer or floating-point, got BOOL; "
+        "x1.astype('int64') converts it": lambda: xp.add(truth, truth),
         "add: x2 must fit beside INT64, got 1.5 of type float": lambda: xp.add(whole, 1.5),
         "add: x2 must fit beside FLOAT32, got True of type bool": lambda: xp.add(x, True),
         "add: x2 must be a Tensor, got 3 of type int; asarray makes one of numbers": lambda: xp.add(1, 3),
@@ -69,9 +68,8 @@ def refusals() -> dict[str, Callable[[], Any]]:
         "asarray: copy must not be False: list is copied to the device": lambda: xp.asarray([1], copy=False),
         "concat: arrays must have equal sizes but for axis 0, got [2, 3], [2, 2]": lambda: xp.concat([x, x[:, :2]]),
         "concat: arrays must be a list of Tensors, at least one, got []": lambda: xp.concat([]),
-        "where: condition must be of a type of kind boolean, got FLOAT32; condition.astype('bool') converts it": lambda: (
-            xp.where(x, x, x)
-        ),
+        "where: condition must be of a type of kind boolean, got FLOAT32; "
+        "condition.astype('bool') converts it": lambda: xp.where(x, x, x),
         "take: indices must be of a type of kind integer, got FLOAT32; indices.astype('int64') converts it": lambda: (
             xp.take(whole, x)
         ),
@@ -98,7 +96,8 @@ def refusals() -> dict[str, Callable[[], Any]]:
             lambda: operator.imul(whole.astype("int8"), whole)
         ),
         "Tensor.to_device: stream must be None, got 1": lambda: x.to_device("numpy", stream=1),  # type: ignore[arg-type]
-        "Tensor[...] = value: value must be of integers for INT64, got FLOAT32": lambda: whole.__setitem__(0, x[0, 0]),
+        "Tensor[...] = value: value must be of integers for INT64, got FLOAT32; "
+        "value.astype('int64') converts it": lambda: whole.__setitem__(0, x[0, 0]),
         "Tensor[...] = value: a view must not be assigned to, since what it views would stay as it is; "
         "x.copy() makes a tensor that can be": lambda: x[0].__setitem__(0, 1.0),
     }

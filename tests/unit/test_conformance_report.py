@@ -17,7 +17,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from dmlgpu.cli.main import main
-from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.common.errors import InvalidArgument, counted
 from dmlgpu.conformance.drivers.pairwise import Comparison
 from dmlgpu.conformance.report.charts import charts
 from dmlgpu.conformance.report.junit import as_junit
@@ -29,7 +29,6 @@ from dmlgpu.conformance.running.outcome import (
     Outcome,
     Status,
     bound_text,
-    counted,
     moment_text,
     share_text,
     ulp_text,

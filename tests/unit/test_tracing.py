@@ -383,11 +383,11 @@ def test_the_graph_can_be_looked_at(x: Tensor) -> None:
     args = (x, {"weight": x.T})
     graph = compiled.graph(*args)
     inputs = "('a' FLOAT32 [4, 6], \"parameters['weight']\" FLOAT32 [6, 4])"
-    assert repr(graph) == f"<Graph 'dense': inputs {inputs}, 3 operators, 1 constants>"
+    assert repr(graph) == f"<Graph 'dense': inputs {inputs}, 3 operators, 1 constant>"
     assert "GEMM" in graph.to_dot() and "test_tracing.py:" in graph.nodes[0].location
     assert compiled.desc(*args).output_count == 1
     assert [port.desc and port.desc.sizes for port in compiled.operator(*args).outputs] == [(4, 4)]
-    assert repr(compiled) == "<compiled function dense: 1 graphs>"
+    assert repr(compiled) == "<compiled function dense: 1 graph>"
 
 
 def test_the_repr_of_a_traced_tensor_says_so(x: Tensor) -> None:

@@ -75,7 +75,7 @@ def test_a_gpu_is_not_found(python, attempt):
 def test_the_default_device_says_why_it_is_slow(python):
     finished = python("import dmlgpu\nprint(dmlgpu.Device().adapter.name)")
     assert finished.stdout == "numpy\n"
-    assert f"SoftwareAdapterWarning: {WHY}: dmlgpu runs on 'NumPy: numpy (" in finished.stderr
+    assert f"SoftwareAdapterWarning: {WHY}: dmlgpu computes on 'numpy', in software; " in finished.stderr
 
 
 def test_devices(python):

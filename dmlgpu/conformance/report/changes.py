@@ -6,9 +6,9 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.common.errors import InvalidArgument, counted
 from dmlgpu.conformance.report.model import selection_of
-from dmlgpu.conformance.running.outcome import Outcome, Status, counted
+from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.records import RecordedRun
 
 

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from dmlgpu.common.errors import counted
 from dmlgpu.conformance.drivers.pairwise import AdapterPair, Agreement, Comparison
-from dmlgpu.conformance.running.outcome import counted, error_text
+from dmlgpu.conformance.running.outcome import error_text
 
 
 @dataclass(frozen=True)

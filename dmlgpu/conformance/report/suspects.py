@@ -8,8 +8,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from dmlgpu.common.errors import counted
 from dmlgpu.conformance.report.model import kind_of
-from dmlgpu.conformance.running.outcome import Outcome, counted
+from dmlgpu.conformance.running.outcome import Outcome
 
 _FILES = re.compile(r"\(([^()]*)\)$")
 _SHOWN_FILES = 3

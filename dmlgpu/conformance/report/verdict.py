@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from dmlgpu.common.errors import counted
 from dmlgpu.conformance.report.model import Report, kind_of
 from dmlgpu.conformance.report.pairs import PairReport
 from dmlgpu.conformance.report.suspects import ShaderCounts, Suspect, simplest, sorts_text
-from dmlgpu.conformance.running.outcome import Outcome, Status, counted
+from dmlgpu.conformance.running.outcome import Outcome, Status
 
 NAMES = 3
 """Runs, and operators of each, that are named; of others it is said how many there are."""

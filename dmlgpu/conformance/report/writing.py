@@ -17,7 +17,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.common.errors import InvalidArgument, counted
 from dmlgpu.common.files import whole_file
 from dmlgpu.conformance.drivers.pairwise import Comparison
 from dmlgpu.conformance.report.changes import ChangeKind, changes
@@ -39,7 +39,7 @@ from dmlgpu.conformance.report.model import (
 )
 from dmlgpu.conformance.report.pairs import PairReport, difference
 from dmlgpu.conformance.report.verdict import Cause, causes, of_kind, suspects, verdict
-from dmlgpu.conformance.running.outcome import Outcome, Status, bound_text, counted, moment_text, share_text, ulp_text
+from dmlgpu.conformance.running.outcome import Outcome, Status, bound_text, moment_text, share_text, ulp_text
 from dmlgpu.conformance.running.records import RecordedRun
 
 PAGES = Path(__file__).parent / "pages"

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from dmlgpu.catalog.enums import DataType
+from dmlgpu.common.errors import counted
 from dmlgpu.conformance.cases.tolerance import Array, Bound, Tolerance, may_flush, ulp_distance
 from dmlgpu.conformance.running import fields
 
@@ -70,11 +71,6 @@ def error_text(error: float | None, max_ulp: float | None, bound: float, toleran
     distance = "not comparable (NaN or infinity)" if is_far else "" if max_ulp is None else f"{ulp_text(max_ulp)} off"
     allowed = f"allowed difference {bound:g}" + (f" ({tolerance})" if tolerance else "") if bound else "must be exact"
     return ", ".join(filter(None, (of_bound, distance, allowed)))
-
-
-def counted(count: int, noun: str) -> str:
-    """``1 case``, ``1,200 cases``; in ``1 of 4 elements`` it is the whole that decides."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def wrong_text(wrong: int, elements: int) -> str:

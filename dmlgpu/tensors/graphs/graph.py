@@ -23,6 +23,7 @@ from dmlgpu.common.errors import (
     InvalidState,
     NotSupported,
     abridged,
+    counted,
 )
 from dmlgpu.common.errors import shown as shown_value
 from dmlgpu.compiler import operators
@@ -418,8 +419,8 @@ class Graph(Recorder):
         named = f" {self.name!r}" if self.name else ""
         inputs = ", ".join(f"{source.name!r} {shown(source.desc)}" for source in self.inputs)
         operators = sum(isinstance(node.desc, OperatorDesc) for node in self.nodes)
-        constants = len(self.nodes) - operators
-        return f"<Graph{named}: inputs ({inputs}), {operators} operators, {constants} constants>"
+        nodes = f"{counted(operators, 'operator')}, {counted(len(self.nodes) - operators, 'constant')}"
+        return f"<Graph{named}: inputs ({inputs}), {nodes}>"
 
     # ---- results ----------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from dmlgpu.common import coercion
 from dmlgpu.common.cache import Cache, CacheInfo, CacheLimits
-from dmlgpu.common.errors import InvalidArgument, InvalidState, NotSupported, shown
+from dmlgpu.common.errors import InvalidArgument, InvalidState, NotSupported, counted, shown
 from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.runtime.adapters import target_of
 from dmlgpu.runtime.device import Device
@@ -104,7 +104,7 @@ class CompiledFunction(Generic[Parameters, Result]):
         return self if instance is None else types.MethodType(self, instance)
 
     def __repr__(self) -> str:
-        return f"<compiled function {self._name}: {len(self._cache)} graphs>"
+        return f"<compiled function {self._name}: {counted(len(self._cache), 'graph')}>"
 
     # ---- what it became ---------------------------------------------------------------------------------------------
 
