@@ -24,17 +24,18 @@ BOUNDS = {function.name: function.bound for function in FUNCTIONS}
 
 INTRODUCTION = """# Accuracy of functions
 
-The largest and mean errors of dmlgpu's mathematical functions in float32, per adapter. All are within 2 ULP (4 for `pow` and
-`tan`). An error of 1 ULP is one unit in the last place of the true value. [Accuracy of operators](operator-accuracy.md) covers
-sums, products and convolutions.
+The largest and mean errors of dmlgpu's mathematical functions in float32, per adapter. All are within 2 ULP (4 for
+`pow` and `tan`). An error of 1 ULP is one unit in the last place of the true value. [Accuracy of
+operators](operator-accuracy.md) covers sums, products and convolutions.
 
     dmlgpu test --suite accuracy --profile full    # measure your adapter
 
-`shaders/lib` implements every function except `sqrt`, because drivers' own functions are off by up to 10^7 ULP. Polynomials are
-minimax fits whose coefficients are rounded to float32 one after the other, lowest degree first; `scripts/fit_math.py` reproduces
-them. `erfc_tail_f32` is x erfc(x / sqrt 2) / 2 from 0.6 on, the part of the complementary error function that GELU needs.
-`exp_bounded` is e^x up to 43 without a branch, for softmax. [Conformance testing](conformance.md) describes the suite; the
-commands at the top of `benchmarks/accuracy.py` wrote the tables.
+`shaders/lib` implements every function except `sqrt`, because drivers' own functions are off by up to 10^7 ULP.
+Polynomials are minimax fits whose coefficients are rounded to float32 one after the other, lowest degree first;
+`scripts/fit_math.py` reproduces them. `erfc_tail_f32` is x erfc(x / sqrt 2) / 2 from 0.6 on, the part of the
+complementary error function that GELU needs. `exp_bounded` is e^x up to 43 without a branch, for softmax.
+[Conformance testing](conformance.md) describes the suite; the commands at the top of `benchmarks/accuracy.py` wrote
+the tables.
 """
 
 

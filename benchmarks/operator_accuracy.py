@@ -21,44 +21,48 @@ DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "operator-accuracy.md"
 
 INTRODUCTION = """# Accuracy of operators
 
-How much float32 and float16 operators deviate from the exact result: matrix products, convolutions, normalization, softmax,
-attention, reductions. [Accuracy of functions](accuracy.md) covers exp, tanh and other functions of one argument.
+How much float32 and float16 operators deviate from the exact result: matrix products, convolutions, normalization,
+softmax, attention, reductions. [Accuracy of functions](accuracy.md) covers exp, tanh and other functions of one
+argument.
 
     dmlgpu test --suite operator_accuracy          # measure your adapter
     dmlgpu test --suite operator_accuracy --precise
 
-Each operator computes on normally distributed values (`dmlgpu/conformance/accuracy/workloads.py`): products of 64 x 1024 by
-1024 x 48 matrices, 3 x 3 windows over 64 channels, rows of 1,000 to 20,000 elements. The exact result is computed in float64
-by formulas that are independent of the shaders and the reference (`ground_truth.py`). FLOAT16 is computed in float32 and
-rounded once.
+Each operator computes on normally distributed values (`dmlgpu/conformance/accuracy/workloads.py`): products of 64 x
+1024 by 1024 x 48 matrices, 3 x 3 windows over 64 channels, rows of 1,000 to 20,000 elements. The exact result is
+computed in float64 by formulas that are independent of the shaders and the reference (`ground_truth.py`). FLOAT16
+is computed in float32 and rounded once.
 
-| column | meaning |
-|---|---|
-| largest | the largest difference, relative to the largest result |
-| rms | the root mean square of the differences, relative to that of the results |
-| ULP max, ULP rms | differences in units in the last place of the exact result; huge where terms cancel and leave almost nothing |
-| roundings | the largest difference beyond the final rounding, in units of 2^-24 of the sum of the absolute values of all terms, which is the most that one rounding of that sum to float32 loses |
-| limit | the roundings up to which the test case passes |
+The columns:
 
-A sequential float32 sum of n products may lose n roundings, and typically loses about the square root of n. Reductions
-compensate the rounding errors of their additions.
+- *largest*: the largest difference, relative to the largest result;
+- *rms*: the root mean square of the differences, relative to that of the results;
+- *ULP max, ULP rms*: differences in units in the last place of the exact result; huge if terms cancel and leave
+  almost nothing;
+- *roundings*: the largest difference beyond the final rounding, in units of 2^-24 of the sum of the absolute values
+  of all terms, which is the most that one rounding of that sum to float32 loses;
+- *limit*: the roundings up to which the test case passes.
+
+A sequential float32 sum of n products may lose n roundings, and typically loses about the square root of n.
+Reductions compensate the rounding errors of their additions.
 
 ### Speed for precision
 
 Two optimizations lose precision:
 
-- **Winograd's algorithm** (`winograd-4` below) is used for convolutions with 3 x 3 windows and stride 1 that have enough
-  channels, outputs and positions. It needs a quarter of the multiplications, and its error is five times that of a direct
-  product (`implicit-gemm`) in the mean, and twenty times in the worst case.
-- **ALLOW_HALF_PRECISION_COMPUTATION**, if a program sets it, allows elementwise operators on FLOAT16 to compute in native
-  16-bit arithmetic and to round after every operation. Products, sums and functions are computed in float32 anyway.
+- **Winograd's algorithm** (`winograd-4` below) is used for convolutions with 3 x 3 windows and stride 1 that have
+  enough channels, outputs and positions. It needs a quarter of the multiplications, and its error is five times
+  that of a direct product (`implicit-gemm`) in the mean, and twenty times in the worst case.
+- **ALLOW_HALF_PRECISION_COMPUTATION**, if a program sets it, allows elementwise operators on FLOAT16 to compute in
+  native 16-bit arithmetic and to round after every operation. Products, sums and functions are computed in float32
+  anyway.
 
-`Device(precise=True)` uses neither, in graphs too, whatever flags are set. Deterministic devices are precise as well.
-DirectML has no execution flag for this: DISABLE_META_COMMANDS is about drivers' own kernels, which dmlgpu never uses.
-`dmlgpu show --precise` shows the kernels of such a device, and `dmlgpu test --precise` tests it.
+`Device(precise=True)` uses neither, in graphs too, whatever flags are set. Deterministic devices are precise as
+well. DirectML has no execution flag for this: DISABLE_META_COMMANDS is about drivers' own kernels, which dmlgpu
+never uses. `dmlgpu show --precise` shows the kernels of such a device, and `dmlgpu test --precise` tests it.
 
-Batch normalization folded into convolution weights, attention that streams over keys, and sums in several parts round at
-other places, but not more.
+Batch normalization folded into convolution weights, attention that streams over keys, and sums in several parts
+round at other places, but not more.
 """
 
 HEAD = ("operator", "type", "computed by", "largest", "rms", "ULP max", "ULP rms", "roundings", "limit")

@@ -261,10 +261,10 @@ def test_the_page_says_what_is_not_usual() -> None:
     refused = Result(replace(entry, differs="", refused="double"), "refused as listed", "x: double", "17", 2)
     ran = Result(entry, "same", opset="17", nodes=2, difference=5e-3, node="Mul 'y'", apart=1e-4, first=1.0)
     page = writing.page([ran, refused], "numpy")
-    assert "- `tiny/sum.onnx`: each node by itself is within 0.001, integers" in page
-    assert "the largest difference is 1.0e-04, of Mul 'y'." in page
-    assert "in place of DynamicQuantizeLSTM" in page
-    assert "- `tiny/sum.onnx`: at most 0.01: floats of 16 bits." in page
+    assert "- `tiny/sum.onnx`: each node alone is within 0.001, rounded integers within 1" in page
+    assert "the largest difference is 1.0e-04, in Mul 'y'." in page
+    assert "because its DynamicQuantizeLSTM rounds the states" in page
+    assert "- `tiny/sum.onnx`: tolerance 0.01: floats of 16 bits." in page
     assert "- `tiny/sum.onnx`: refused as listed: x: double" in page
     assert "5.0e-03" in page
     assert writing.summary([refused]) == "1 models: 1 refused as listed"
