@@ -5,7 +5,8 @@
     python scripts/onnx_backend.py --write docs/onnx-backend.md     # write the page
 
 Models run in child processes with a time limit, many models per process. A model that crashes or hangs counts as
-failed, and the others continue in a new process. Models without data on this machine count as absent; nothing is downloaded.
+failed, and the others continue in a new process. Models without data on this machine count as absent; nothing is
+downloaded.
 ``dmlgpu test --suite onnx`` runs the same models as test cases.
 """
 
@@ -165,8 +166,8 @@ def page(results: list[Result], adapter: str) -> str:
         "# ONNX backend tests",
         "",
         f"Results of the backend test suite of onnx {onnx.__version__} on the adapter `{adapter}`, and the models that"
-        " do not pass. DirectML has no strings, sequences, bfloat16 or float8; models that use only DirectML's data types"
-        " are counted separately.",
+        " do not pass. The last column counts models that need only what DirectML has: no strings, sequences, bfloat16,"
+        " float8 or arithmetic on float64.",
         "",
         "    python scripts/onnx_backend.py --write docs/onnx-backend.md",
         "",
