@@ -1,8 +1,8 @@
-"""Hooks of the documentation site: pages that are written when it is built.
+"""Hooks of the documentation site: pages that are generated when it is built.
 
-Each operator and each verb of the command line has a generated page. Pages link to shaders, references and examples by
-paths that leave `docs/`, as readers of the repository want it; the site has no such files, so each becomes a page under
-`source/`, and the links go there.
+Each operator and each verb of the command line has a generated page. Pages link to shaders, references and examples
+outside `docs/`, so that links work in the repository. The site has no such files: each becomes a page under
+`source/`, and the links are rewritten.
 """
 
 from __future__ import annotations

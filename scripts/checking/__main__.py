@@ -1,4 +1,4 @@
-"""The command: one line per thing checked, with its time; what fails is shown in full."""
+"""The command: prints one line per check with its time, and the full output of failures."""
 
 from __future__ import annotations
 

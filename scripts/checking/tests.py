@@ -1,6 +1,6 @@
-"""The tests that concern an operator or a file; as a plugin of pytest, what selects them.
+"""Find the tests that an operator or a file affects; a pytest plugin that selects them.
 
-A module of tests is taken whole, or only its tests that mention some words in their name, parameters or code.
+A test module is selected as a whole, or only its tests that mention certain words in their name, parameters or code.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The list of models: which package has which, and what they are fed."""
+"""The list of models: their packages and inputs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 TOLERANCE = 1e-3
-"""Greatest difference, as a share of an output's largest magnitude."""
+"""Largest allowed difference, relative to the largest magnitude of an output."""
 
 _KEYS = {"package", "version", "member", "sha256", "what", "inputs"}
 _MORE = {"sizes", "steps", "tolerance", "differs", "refused", "by_node", "float_states"}

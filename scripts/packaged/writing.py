@@ -1,4 +1,4 @@
-"""Results as lines and as a page."""
+"""Print results as lines and as a page."""
 
 from __future__ import annotations
 
