@@ -135,9 +135,9 @@ def judged(tests: list[dict[str, Any]], skips: Mapping[str, str]) -> Outcome:
 def main() -> int:
     """Run the suite by the command line's arguments; 1 where a test fails that the list of skips does not name."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("checkout", type=Path, help="a checkout of data-apis/array-api-tests with its submodule")
-    parser.add_argument("--adapter", default="numpy", help="the adapter, as DMLGPU_ADAPTER names it")
-    parser.add_argument("--max-examples", type=int, default=20, help="Hypothesis' examples per test")
+    parser.add_argument("checkout", type=Path, help="a clone of data-apis/array-api-tests with its submodule")
+    parser.add_argument("--adapter", default="numpy", help="part of an adapter's name, or its number")
+    parser.add_argument("--max-examples", type=int, default=20, help="Hypothesis examples per test")
     options, arguments = parser.parse_known_args()
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)

@@ -92,7 +92,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Hash the programs of all standard cases.")
     parser.add_argument("action", choices=["write", "compare"])
     parser.add_argument("file", type=Path)
-    parser.add_argument("-k", default="", help="only operators whose stem contains this")
+    parser.add_argument("-k", default="", help="only operators whose name contains this")
     arguments = parser.parse_args()
     stems = [stem for stem in OPERATOR_CASES if arguments.k in stem]
     with ProcessPoolExecutor() as pool:

@@ -83,11 +83,11 @@ def main() -> int:
     """The command."""
     runs = [run for path in sys.argv[1:] for run in read_runs(Path(path))]
     if len({(run.facts["profile"], run.adapter) for run in runs}) != 1:
-        print("runs of one profile on one adapter are needed", file=sys.stderr)
+        print("all runs must have the same profile and adapter", file=sys.stderr)
         return 1
     merged = merge(runs, MutantSuite().names(str(runs[0].facts["profile"])))
     if merged.left:
-        print(f"{len(merged.left)} mutants have no result that counts:\n{command(merged)}", file=sys.stderr)
+        print(f"{len(merged.left)} mutants have no valid result; run:\n{command(merged)}", file=sys.stderr)
         return 1
     unknown = [
         outcome.case
@@ -95,7 +95,7 @@ def main() -> int:
         if outcome.status is Status.FAIL and outcome.case not in why_missed()
     ]
     if unknown:
-        print(f"why are these missed? {MISSED} has no reason for {', '.join(unknown)}", file=sys.stderr)
+        print(f"{MISSED} has no reason for the missed mutants {', '.join(unknown)}", file=sys.stderr)
         return 1
     PAGE.write_text("\n".join(page(merged)) + "\n", encoding="utf-8")
     return 0
@@ -120,7 +120,7 @@ def changed_shaders(commit: str) -> Collection[str]:
     command = ["git", "diff", "--name-only", "--relative", commit, "--", "*.wgsl"]
     diff = subprocess.run(command, cwd=ROOT / "shaders", capture_output=True, text=True, check=False)
     if not commit or diff.returncode:
-        print(f"Git does not know the commit {commit!r}: all of its run's results are taken", file=sys.stderr)
+        print(f"Git does not know the commit {commit!r}: all results of its run are used", file=sys.stderr)
         return ()
     return {path.removesuffix(".wgsl") for path in diff.stdout.split("\n") if path}
 

@@ -99,7 +99,7 @@ def watch(soak: Callable[[int, str | None, CacheLimits | None], Iterator[bool]],
 
 
 def main() -> None:
-    """Read the arguments, and say by the exit status whether the process stayed flat."""
+    """Return 1 if the process grew."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=COUNTS)
     parser.add_argument("-n", "--count", type=int, help="number of repetitions")

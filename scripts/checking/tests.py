@@ -115,9 +115,9 @@ def _pattern(words: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options that say what to select."""
-    parser.addoption("--mentions", action="append", default=[], help="take tests that mention this word")
-    parser.addoption("--whole", action="append", default=[], help="take this module whole")
+    """Add the options that select tests."""
+    parser.addoption("--mentions", action="append", default=[], help="select tests that mention this word")
+    parser.addoption("--whole", action="append", default=[], help="select all tests of this module")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

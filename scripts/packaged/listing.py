@@ -74,7 +74,7 @@ def _entry(number: int, table: Mapping[str, Any]) -> Entry:
     if member.is_absolute() or ".." in member.parts or member.suffix != ".onnx":
         raise ValueError(f"{what}: member must be the path of an .onnx file in the package, got {table['member']!r}")
     if ("tolerance" in table) != ("differs" in table):
-        raise ValueError(f"{what}: a tolerance must say in 'differs' why it is another")
+        raise ValueError(f"{what}: 'tolerance' and its reason, 'differs', must be given together")
     return Entry(**table)
 
 

@@ -160,8 +160,8 @@ def printed(script, merge, monkeypatch, capsys):
 
 def test_the_script_asks_for_reasons_and_for_runs(printed):
     """A mutant that is missed for the first time has no reason yet, one that was not run no result."""
-    assert f"has no reason for {FIRST[0]}" in printed(outcome(FIRST[0], Status.FAIL))
-    assert "1 mutants have no result that counts:\ndmlgpu test --suite mutants" in printed()
+    assert f"has no reason for the missed mutants {FIRST[0]}" in printed(outcome(FIRST[0], Status.FAIL))
+    assert "1 mutants have no valid result; run:\ndmlgpu test --suite mutants" in printed()
 
 
 def test_the_script_writes_reasons_above_mutants(script):

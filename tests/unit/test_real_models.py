@@ -84,7 +84,7 @@ def test_the_list_is_read() -> None:
         ({"member": "../sum.onnx"}, r"got '../sum.onnx'"),
         ({"member": "/sum.onnx"}, "must be the path of an .onnx file"),
         ({"member": "sum.py"}, "must be the path of an .onnx file"),
-        ({"tolerance": 0.1}, "must say in 'differs' why"),
+        ({"tolerance": 0.1}, "'tolerance' and its reason, 'differs', must be given together"),
     ],
 )
 def test_wrong_entries_are_refused(changed: dict[str, Any], message: str, tmp_path: Path) -> None:
