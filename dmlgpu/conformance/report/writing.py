@@ -240,7 +240,7 @@ def _versions(report: Report) -> Iterator[str]:
     for name in (name for name in _VERSIONS if name in rows):
         by_text: dict[str, list[str]] = {}
         for text, label in zip(rows[name], report.labels, strict=True):
-            by_text.setdefault(text or "unknown", []).append(str(label))
+            by_text.setdefault(text or "not told", []).append(str(label))
         said = [f"{text} ({'; '.join(dict.fromkeys(labels))})" for text, labels in by_text.items()]
         yield _escape(f"{name}: {rows[name][0] if len(said) == 1 else ', '.join(said)}")
 
