@@ -42,9 +42,10 @@ Each row replaces one formula by a wrong one of `dmlgpu/conformance/mutation/for
 whose own quick cases detect it on lavapipe, and those whose cases do not. Operators whose results it does not
 change are omitted: an index that the operator computes itself is never out of range, and rounding does not change
 an integer. If it changes no result of any operator, `mutation/survivors.toml` has the reason.
-
-| mutant | original | wrong | detected by the cases of | not detected by |
-|---|---|---|---|---|
+"""
+COLUMNS = """
+| mutant | original and wrong formula | detected by the cases of | not detected by |
+|---|---|---|---|
 """
 
 
@@ -77,41 +78,44 @@ class Runs:
 
 
 def results_of(path: Path) -> Iterator[tuple[str, str, str]]:
-    """The mutants of a file, each with an operator and the case that notices it; of the page's rows, as far as they
-    tell of the shaders as they are, only whether one does."""
+    """Yield the mutants of a file, each with an operator and the case that detects it.
+
+    Rows of the page only say whether a case does. Those of changed shaders are skipped.
+    """
     known = frozenset(formula_names())
     for line in path.read_text(encoding="utf-8").splitlines():
         if path.suffix != ".md":
             name, stem, caught = line.split("\t")
             yield name, stem, caught
         elif line.startswith("| `"):
-            name, before, after, noticed, missed = (cell.strip() for cell in line.strip("|").split("|"))
+            name, change, noticed, missed = (cell.strip() for cell in line.strip("|").split("|"))
             name = name.strip("`")
-            if name in known and [before, after] == changes(name):
+            if name in known and change.split("<br>") == changes(name):
                 yield from ((name, stem, NOTICED) for stem in noticed.split(", ") if stem)
                 yield from ((name, stem, MISSED) for stem in missed.split(", ") if stem)
 
 
 def changes(name: str) -> list[str]:
-    """The line that a mutant changes and the changed one, as the page has them."""
+    """Return the original line and the changed one in the page's format."""
     mutant = mutant_by_name(name)
     return [f"`{text.replace('|', '&#124;')}`" for text in (mutant.before, mutant.after)]
 
 
 def page(records: Iterable[tuple[str, str, str]]) -> str:
-    """The page from results; of equal mutants and operators the last one counts."""
+    """Return the page. The last result of a mutant and an operator counts."""
     by_mutant: dict[str, dict[str, str]] = {}
     for name, stem, caught in records:
         by_mutant.setdefault(name, {})[stem] = caught
-    rows = []
+    tables: dict[str, list[str]] = {}
     for name in formula_names():
         results = by_mutant.get(name, {})
         if not results or NO_SHADER in results.values():
             continue
         missed = sorted(stem for stem, caught in results.items() if caught == MISSED)
         noticed = sorted(results.keys() - set(missed))
-        rows.append(f"| {' | '.join((f'`{name}`', *changes(name), ', '.join(noticed), ', '.join(missed)))} |")
-    return HEAD + "\n".join(rows) + "\n"
+        cells = (f"`{name}`", "<br>".join(changes(name)), ", ".join(noticed), ", ".join(missed))
+        tables.setdefault(name.partition("/")[0], []).append(f"| {' | '.join(cells)} |\n")
+    return HEAD + "".join(f"\n## {folder}\n{COLUMNS}{''.join(rows)}" for folder, rows in tables.items())
 
 
 def _stem(case: str) -> str:

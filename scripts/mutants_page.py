@@ -47,12 +47,11 @@ kernels of every operator contain at least {fewest} mutants, and {median} or mor
 
 This run used {most} of each shader file, on {adapter}:
 
-    dmlgpu test --suite mutants -p {profile} -n 2 --time-limit 3600 -o mutants.jsonl
+    dmlgpu test --suite mutants -p {profile} --time-limit 3600 -o mutants.jsonl
     python scripts/mutants_page.py mutants.jsonl
 
-After a change of some shaders, run only their mutants and merge the results:
+After a change of some shaders, run only their mutants (`-k 'softmax/*'`), and merge the results:
 
-    dmlgpu test --suite mutants -p {profile} -k 'softmax/*' -n 2 --time-limit 3600 -o softmax.jsonl
     python scripts/mutants_page.py mutants.jsonl softmax.jsonl
 """
 COUNTED = {
