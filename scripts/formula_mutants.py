@@ -29,6 +29,7 @@ from dmlgpu.runtime.device import Device
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "formulas.md"
 MISSED, NO_SHADER, NOTICED = "missed", "no shader", "noticed"
+BECOMES = "<br>becomes<br>"
 
 HEAD = """# Discriminating inputs: which wrong formulas each operator's cases detect
 
@@ -90,7 +91,7 @@ def results_of(path: Path) -> Iterator[tuple[str, str, str]]:
         elif line.startswith("| `"):
             name, change, noticed, missed = (cell.strip() for cell in line.strip("|").split("|"))
             name = name.strip("`")
-            if name in known and change.split("<br>") == changes(name):
+            if name in known and change.split(BECOMES) == changes(name):
                 yield from ((name, stem, NOTICED) for stem in noticed.split(", ") if stem)
                 yield from ((name, stem, MISSED) for stem in missed.split(", ") if stem)
 
@@ -113,7 +114,7 @@ def page(records: Iterable[tuple[str, str, str]]) -> str:
             continue
         missed = sorted(stem for stem, caught in results.items() if caught == MISSED)
         noticed = sorted(results.keys() - set(missed))
-        cells = (f"`{name}`", "<br>".join(changes(name)), ", ".join(noticed), ", ".join(missed))
+        cells = (f"`{name}`", BECOMES.join(changes(name)), ", ".join(noticed), ", ".join(missed))
         tables.setdefault(name.partition("/")[0], []).append(f"| {' | '.join(cells)} |\n")
     return HEAD + "".join(f"\n## {folder}\n{COLUMNS}{''.join(rows)}" for folder, rows in tables.items())
 
