@@ -1,9 +1,8 @@
-"""Hooks of the documentation site: pages that are written when it is built, and links in docstrings.
+"""Hooks of the documentation site: pages that are generated when it is built.
 
-Each operator and each verb of the command line has a generated page. Pages link to shaders, references and examples by
-paths that leave `docs/`, which readers of the repository follow; the site has no such files, so each becomes a page
-under `source/`, and the links go there. In the API reference, operators, DirectML's pages and the functions under "See
-also" become links.
+Each operator and each verb of the command line has a generated page. Pages link to shaders, references and examples
+outside `docs/`, so that links work in the repository. The site has no such files: each becomes a page under
+`source/`, and the links are rewritten.
 """
 
 from __future__ import annotations

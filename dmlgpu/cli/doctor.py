@@ -185,7 +185,7 @@ def _computation(outcome: dict[str, Any]) -> str:
 
 
 FIRST_MESA_TO_TRUST = 25
-"""Older releases of Mesa silently cut long loops short on llvmpipe: docs/driver-failures.md."""
+"""Older releases of Mesa silently cut long loops short on llvmpipe: docs/troubleshooting.md."""
 
 _PACKAGES = {
     "libvulkan.so.1": "the Vulkan loader: libvulkan1 (Debian, Ubuntu), vulkan-loader (Fedora), "
@@ -290,7 +290,7 @@ def _findings_of_adapter(examined: Examined) -> Iterator[DoctorFinding]:
             what = f"{outcome.status}: {outcome.message}" if outcome.message else str(outcome.status)
             text = f"{examined.located} does not compute {outcome.case} as it should: {what}"
             again = f"see it again by {' and '.join(examined.again)}; " if examined.again else ""
-            yield DoctorFinding(True, text, f"{again}docs/driver-failures.md says what to do")
+            yield DoctorFinding(True, text, f"{again}docs/is-it-my-driver.md says what to do")
     info = examined.located.info
     mesa = _MESA.search(info.driver)
     if mesa and "llvmpipe" in info.name and int(mesa[1]) < FIRST_MESA_TO_TRUST:

@@ -1,7 +1,7 @@
-"""A page per verb of the command line, from its help, with an example by hand, and an index.
+"""One page per verb of the command line, from its help and a hand-written example, and an index.
 
-The example by hand of ``dmlgpu VERB`` is docs/examples/cli/VERB.md; a verb without one gets a page without. Whatever is
-below docs/examples/cli/index.md's headline goes into the index.
+docs/examples/cli/VERB.md has the example of ``dmlgpu VERB``, if there is one. docs/examples/cli/index.md is appended
+to the index.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ def test_an_adapter_that_crashes(machine, capsys):
     assert text == (
         "Example GPU Vulkan does not compute argmin-example1 as it should: crash: killed by signal 11 (SIGSEGV)"
     )
-    assert remedy.startswith("see it again by dmlgpu test --adapter 0 -k argmin-example1; docs/driver-failures.md")
+    assert remedy.startswith("see it again by dmlgpu test --adapter 0 -k argmin-example1; docs/is-it-my-driver.md")
     main(["doctor"])
     assert f"problems\n  1  {text}\n     {remedy}\n" in capsys.readouterr().out
 

@@ -12,6 +12,7 @@ from dmlgpu.cli.main import EXIT_CODES
 
 PAGES = cli_pages.pages()
 COMMAND = re.compile(r"^    (?:\w+=\S+ )*(dmlgpu .*)$", re.MULTILINE)
+CONTINUATION = re.compile(r" \\\n +")
 
 
 def test_every_verb_has_a_page_that_the_index_names():
@@ -24,7 +25,7 @@ def test_every_verb_has_a_page_that_the_index_names():
 
 def command_lines(page):
     """The command lines of a page: what a shell gives to ``dmlgpu`` in each indented line."""
-    for line in COMMAND.findall(PAGES[page]):
+    for line in COMMAND.findall(CONTINUATION.sub(" ", PAGES[page])):
         words = shlex.split(line, comments=True)
         end = next((at for at, word in enumerate(words) if word in ("|", ">", ">>", "&&", ";")), len(words))
         if "[OPTIONS]" not in words:
