@@ -1,4 +1,4 @@
-"""Hooks of the documentation site: pages that are written when it is built.
+"""Hooks of the documentation site: generated pages, their place in the navigation, and the version.
 
 Each operator and each verb of the command line has a generated page. Pages link to shaders, references and examples by
 paths that leave `docs/`, as readers of the repository want it; the site has no such files, so each becomes a page under
@@ -9,15 +9,31 @@ from __future__ import annotations
 
 import posixpath
 import re
+import tomllib
 from pathlib import Path
+from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from pages import cli, operators
 
+from dmlgpu.catalog import catalog
+from dmlgpu.catalog.search import newest, synonyms, tasks
+
 LINK = re.compile(r"(\]\()([^)#\s]+)(#[^)\s]*)?(\))")
 LANGUAGES = {".wgsl": "wgsl", ".py": "python", ".json": "json", ".toml": "toml", ".txt": "text"}
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Show the version on every page, link the repository if the project names one, and list the generated pages."""
+    project = tomllib.loads((Path(config.docs_dir).parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    config.copyright = f"{project['name']} {project['version']} · {project['license']}"
+    config.repo_url = project.get("urls", {}).get("Repository")
+    sections = {title: entries for section in config.nav or () for title, entries in section.items()}
+    sections["Operators"] += _operators()
+    sections["Command line"] += [f"cli/{name}" for name in cli.pages() if name != cli.INDEX]
+    return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -30,7 +46,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         text = (root / path).read_text(encoding="utf-8")
         fence = "`" * 5
         content = (
-            f"---\nsearch: {{exclude: true}}\nhide: [toc]\n---\n"
+            f"---\nsearch: {{exclude: true}}\nhide: [navigation, toc]\n---\n"
             f"# {path}\n\n{fence}{LANGUAGES.get(Path(path).suffix, 'text')}\n{text}\n{fence}\n"
         )
         files.append(File.generated(config, f"source/{path}.md", content=content))
@@ -49,6 +65,14 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return f"{link[1]}{posixpath.relpath(f'source/{path}.md', folder or '.')}{link[4]}"
 
     return LINK.sub(turned, markdown)
+
+
+def _operators() -> list[Any]:
+    """The operators' pages by task, older versions after the operator that supersedes them."""
+    by_task: dict[str, list[str]] = {task: [] for task in tasks()}
+    for name, schema in sorted(catalog().items(), key=lambda item: (newest(item[0]), item[0] != newest(item[0]))):
+        by_task[synonyms()[newest(name)].task].append(f"operators/{schema.stem}.md")
+    return [{task: pages} for task, pages in by_task.items()]
 
 
 def _outside(file: File, root: Path) -> set[str]:
