@@ -22,6 +22,12 @@ from dmlgpu.catalog import catalog
 from dmlgpu.catalog.search import newest, synonyms, tasks
 
 LINK = re.compile(r"(\]\()([^)#\s]+)(#[^)\s]*)?(\))")
+CELL = re.compile(r"(<td(?: style=\"[^\"]*\")?)>(.*?)</td>", re.DOTALL)
+UNIT = re.compile(r" (?=±)|(?<=[\d±]) (?=[\d.]+ %|%|[mun]?s\b|GB/s|GFLOP/s|[KMG]iB\b|bytes\b)")
+DATE = re.compile(r"\b\d{4}-\d\d-\d\d(?: \d\d:\d\d UTC)?")
+ENTRY = re.compile(r"(<span class=\"md-ellipsis\">)([^<]*)")
+PHRASE, PROSE = 20, 60
+"""Characters from which on a cell of a table has a least width."""
 LANGUAGES = {".wgsl": "wgsl", ".py": "python", ".json": "json", ".toml": "toml", ".txt": "text"}
 
 
@@ -65,6 +71,25 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return f"{link[1]}{posixpath.relpath(f'source/{path}.md', folder or '.')}{link[4]}"
 
     return LINK.sub(turned, markdown)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Keep numbers beside their units and dates in one line in tables, and the cells of prose from getting thin."""
+    return CELL.sub(_cell, html)
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Let the names of operators break after underscores in the navigation and the table of contents."""
+    return ENTRY.sub(lambda entry: entry[1] + entry[2].replace("_", "_<wbr>"), output)
+
+
+def _cell(cell: re.Match[str]) -> str:
+    start, content = cell[1], cell[2]
+    length = len(re.sub(r"<[^>]+>", "", content))
+    if length > PHRASE:
+        start += ' class="prose"' if length > PROSE else ' class="phrase"'
+    content = DATE.sub(r'<span class="nowrap">\g<0></span>', UNIT.sub("&nbsp;", content))
+    return f"{start}>{content}</td>"
 
 
 def _operators() -> list[Any]:

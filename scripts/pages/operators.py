@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import re
 from collections.abc import Iterator
 from enum import Enum
@@ -160,22 +161,24 @@ def _rows(schema: OperatorSchema, entries: Iterator[tuple[str, TensorSupport]]) 
 
 
 def index() -> str:
-    """The Markdown of the list of all operators."""
-    rows = (
-        (
-            f"[{schema.name}]({schema.stem}.md)",
-            schema.feature_level.label,
-            family(schema) if is_implemented(schema) else "not implemented yet",
-            schema.summary,
-        )
-        for schema in catalog().values()
-    )
+    """The Markdown of the list of all operators, by feature level."""
     count = len(operators.implemented())
-    heading = (
-        f"# Operators\n\n{count} of {len(catalog())} run, here by feature level; [by task](by_task.md) they stand "
-        "beside their names in other libraries.\n\n"
-    )
-    return heading + _table(("operator", "level", "family", "what it does"), rows) + "\n"
+    parts = [
+        "# Operators",
+        f"{count} of {len(catalog())} run, here by feature level; [by task](by_task.md) they stand beside their names in "
+        "other libraries.",
+    ]
+    for level, schemas in itertools.groupby(catalog().values(), key=lambda schema: schema.feature_level):
+        rows = (
+            (
+                f"[{schema.name}]({schema.stem}.md)",
+                family(schema) if is_implemented(schema) else "not implemented yet",
+                schema.summary,
+            )
+            for schema in schemas
+        )
+        parts += [f"## Feature level {level.label}", _table(("operator", "family", "what it does"), rows)]
+    return "\n\n".join(parts) + "\n"
 
 
 def index_by_task() -> str:
