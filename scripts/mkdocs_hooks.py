@@ -25,7 +25,7 @@ LINK = re.compile(r"(\]\()([^)#\s]+)(#[^)\s]*)?(\))")
 CELL = re.compile(r"(<td(?: style=\"[^\"]*\")?)>(.*?)</td>", re.DOTALL)
 UNIT = re.compile(r" (?=±)|(?<=[\d±]) (?=[\d.]+ %|%|[mun]?s\b|GB/s|GFLOP/s|[KMG]iB\b|bytes\b)")
 DATE = re.compile(r"\b\d{4}-\d\d-\d\d(?: \d\d:\d\d UTC)?")
-ENTRY = re.compile(r"(<span class=\"md-ellipsis\">)([^<]*)")
+ENTRY = re.compile(r"(<span class=\"md-ellipsis\">|<h[1-3] id=\"[^\"]*\">)([^<]*)")
 PHRASE, PROSE = 20, 60
 """Characters from which on a cell of a table has a least width."""
 LANGUAGES = {".wgsl": "wgsl", ".py": "python", ".json": "json", ".toml": "toml", ".txt": "text"}
@@ -79,7 +79,7 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
-    """Let the names of operators break after underscores in the navigation and the table of contents."""
+    """Let the names of operators break after underscores in headings, the navigation and the table of contents."""
     return ENTRY.sub(lambda entry: entry[1] + entry[2].replace("_", "_<wbr>"), output)
 
 
