@@ -22,6 +22,13 @@ from dmlgpu.catalog import catalog
 from dmlgpu.catalog.search import newest, synonyms, tasks
 
 LINK = re.compile(r"(\]\()([^)#\s]+)(#[^)\s]*)?(\))")
+BOOSTS = {
+    "conformance-table.md": 0.5,
+    "formulas.md": 0.2,
+    "mutants.md": 0.5,
+    "onnx-backend.md": 0.2,
+    "speed.md": 0.5,
+}
 CELL = re.compile(r"(<td(?: style=\"[^\"]*\")?)>(.*?)</td>", re.DOTALL)
 UNIT = re.compile(r" (?=±)|(?<=[\d±]) (?=[\d.]+ %|%|[mun]?s\b|GB/s|GFLOP/s|[KMG]iB\b|bytes\b)")
 DATE = re.compile(r"\b\d{4}-\d\d-\d\d(?: \d\d:\d\d UTC)?")
@@ -60,7 +67,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Turn links that leave `docs/` to the pages that `on_files` added."""
+    """Turn links that leave `docs/` to the pages that `on_files` added, and say how much a page counts in a search."""
+    page.meta.setdefault("search", {}).setdefault("boost", _boost(page.file.src_uri))
     folder = posixpath.dirname(page.file.src_uri)
     root = Path(config.docs_dir).parent
 
@@ -98,6 +106,14 @@ def _operators() -> list[Any]:
     for name, schema in sorted(catalog().items(), key=lambda item: (newest(item[0]), item[0] != newest(item[0]))):
         by_task[synonyms()[newest(name)].task].append(f"operators/{schema.stem}.md")
     return [{task: pages} for task, pages in by_task.items()]
+
+
+def _boost(path: str) -> float:
+    """How much a page counts in a search: the newest of an operator's versions more, tables of results less."""
+    name = posixpath.basename(path).removesuffix(".md").upper()
+    if path.startswith("operators/") and name in catalog():
+        return 2 if newest(name) == name else 0.5
+    return BOOSTS.get(path, 1)
 
 
 def _outside(file: File, root: Path) -> set[str]:

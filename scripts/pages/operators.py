@@ -165,8 +165,8 @@ def index() -> str:
     count = len(operators.implemented())
     parts = [
         "# Operators",
-        f"{count} of {len(catalog())} run, here by feature level; [by task](by_task.md) they stand beside their names in "
-        "other libraries.",
+        f"{count} of {len(catalog())} run, here by feature level; [by task](by_task.md) they stand beside their names "
+        "in other libraries.",
     ]
     for level, schemas in itertools.groupby(catalog().values(), key=lambda schema: schema.feature_level):
         rows = (
