@@ -41,6 +41,7 @@ WIDE = {
     "examples/cli/tune.md",
     "export.md",
     "gradients.md",
+    "is-it-my-driver.md",
     "graphs.md",
     "kernels.md",
     "migration/directml.md",
@@ -51,6 +52,12 @@ WIDE = {
     "pydirectml.md",
     "show.md",
     "speed.md",
+    "tutorial/conformance.md",
+    "tutorial/dispatches.md",
+    "tutorial/graphs.md",
+    "tutorial/models.md",
+    "tutorial/operators.md",
+    "tutorial/writing-an-operator.md",
     "tuning.md",
 }
 """Pages with wider code."""
