@@ -1,4 +1,4 @@
-"""Hooks of the documentation site: generated pages, their place in the navigation, and the version.
+"""Hooks of the documentation site: pages that are written when it is built.
 
 Each operator and each verb of the command line has a generated page. Pages link to shaders, references and examples by
 paths that leave `docs/`, as readers of the repository want it; the site has no such files, so each becomes a page under
@@ -11,30 +11,21 @@ import posixpath
 import re
 import tomllib
 from pathlib import Path
-from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from pages import cli, operators
 
-from dmlgpu.catalog import catalog
-from dmlgpu.catalog.search import newest, synonyms, tasks
-
 LINK = re.compile(r"(\]\()([^)#\s]+)(#[^)\s]*)?(\))")
-BOOSTS = {
-    "conformance-table.md": 0.5,
-    "formulas.md": 0.2,
-    "mutants.md": 0.5,
-    "onnx-backend.md": 0.2,
-    "speed.md": 0.5,
-}
 CELL = re.compile(r"(<td(?: style=\"[^\"]*\")?)>(.*?)</td>", re.DOTALL)
 UNIT = re.compile(r" (?=±)|(?<=[\d±]) (?=[\d.]+ %|%|[mun]?s\b|GB/s|GFLOP/s|[KMG]iB\b|bytes\b)")
 DATE = re.compile(r"\b\d{4}-\d\d-\d\d(?: \d\d:\d\d UTC)?")
 ENTRY = re.compile(r"(<span class=\"md-ellipsis\">|<h[1-3] id=\"[^\"]*\">)([^<]*)")
 PHRASE, PROSE = 20, 60
 """Characters from which on a cell of a table has a least width."""
+RESULTS = ("conformance-table.md", "formulas.md", "mutants.md", "onnx-backend.md", "speed.md")
+"""Pages whose long tables name everything; a search lists other pages before them."""
 LANGUAGES = {".wgsl": "wgsl", ".py": "python", ".json": "json", ".toml": "toml", ".txt": "text"}
 
 
@@ -44,7 +35,8 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     config.copyright = f"{project['name']} {project['version']} · {project['license']}"
     config.repo_url = project.get("urls", {}).get("Repository")
     sections = {title: entries for section in config.nav or () for title, entries in section.items()}
-    sections["Operators"] += _operators()
+    for tasks in operators.navigation():
+        sections["Operators"] += [{task: [f"operators/{name}" for name in names]} for task, names in tasks.items()]
     sections["Command line"] += [f"cli/{name}" for name in cli.pages() if name != cli.INDEX]
     return config
 
@@ -67,8 +59,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Turn links that leave `docs/` to the pages that `on_files` added, and say how much a page counts in a search."""
-    page.meta.setdefault("search", {}).setdefault("boost", _boost(page.file.src_uri))
+    """Turn links that leave `docs/` to the pages that `on_files` added."""
+    if page.file.src_uri in RESULTS:
+        page.meta.setdefault("search", {"boost": 0.5})
     folder = posixpath.dirname(page.file.src_uri)
     root = Path(config.docs_dir).parent
 
@@ -79,41 +72,6 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return f"{link[1]}{posixpath.relpath(f'source/{path}.md', folder or '.')}{link[4]}"
 
     return LINK.sub(turned, markdown)
-
-
-def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Keep numbers beside their units and dates in one line in tables, and the cells of prose from getting thin."""
-    return CELL.sub(_cell, html)
-
-
-def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
-    """Let the names of operators break after underscores in headings, the navigation and the table of contents."""
-    return ENTRY.sub(lambda entry: entry[1] + entry[2].replace("_", "_<wbr>"), output)
-
-
-def _cell(cell: re.Match[str]) -> str:
-    start, content = cell[1], cell[2]
-    length = len(re.sub(r"<[^>]+>", "", content))
-    if length > PHRASE:
-        start += ' class="prose"' if length > PROSE else ' class="phrase"'
-    content = DATE.sub(r'<span class="nowrap">\g<0></span>', UNIT.sub("&nbsp;", content))
-    return f"{start}>{content}</td>"
-
-
-def _operators() -> list[Any]:
-    """The operators' pages by task, older versions after the operator that supersedes them."""
-    by_task: dict[str, list[str]] = {task: [] for task in tasks()}
-    for name, schema in sorted(catalog().items(), key=lambda item: (newest(item[0]), item[0] != newest(item[0]))):
-        by_task[synonyms()[newest(name)].task].append(f"operators/{schema.stem}.md")
-    return [{task: pages} for task, pages in by_task.items()]
-
-
-def _boost(path: str) -> float:
-    """How much a page counts in a search: the newest of an operator's versions more, tables of results less."""
-    name = posixpath.basename(path).removesuffix(".md").upper()
-    if path.startswith("operators/") and name in catalog():
-        return 2 if newest(name) == name else 0.5
-    return BOOSTS.get(path, 1)
 
 
 def _outside(file: File, root: Path) -> set[str]:
@@ -128,3 +86,18 @@ def _path(folder: str, target: str, root: Path) -> str | None:
         return None
     path = posixpath.normpath(posixpath.join("docs", folder, target))
     return None if path.startswith(("docs/", "../")) or not (root / path).is_file() else path
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Let names break after underscores, keep numbers beside their units, and the cells of prose from getting thin."""
+    output = ENTRY.sub(lambda entry: entry[1] + entry[2].replace("_", "_<wbr>"), output)
+    return CELL.sub(_cell, output)
+
+
+def _cell(cell: re.Match[str]) -> str:
+    start, content = cell[1], cell[2]
+    length = len(re.sub(r"<[^>]+>", "", content))
+    if length > PHRASE:
+        start += ' class="prose"' if length > PROSE else ' class="phrase"'
+    content = DATE.sub(r'<span class="nowrap">\g<0></span>', UNIT.sub("&nbsp;", content))
+    return f"{start}>{content}</td>"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import itertools
 import re
 from collections.abc import Iterator
 from enum import Enum
@@ -161,24 +160,22 @@ def _rows(schema: OperatorSchema, entries: Iterator[tuple[str, TensorSupport]]) 
 
 
 def index() -> str:
-    """The Markdown of the list of all operators, by feature level."""
-    count = len(operators.implemented())
-    parts = [
-        "# Operators",
-        f"{count} of {len(catalog())} run, here by feature level; [by task](by_task.md) they stand beside their names "
-        "in other libraries.",
-    ]
-    for level, schemas in itertools.groupby(catalog().values(), key=lambda schema: schema.feature_level):
-        rows = (
-            (
-                f"[{schema.name}]({schema.stem}.md)",
-                family(schema) if is_implemented(schema) else "not implemented yet",
-                schema.summary,
-            )
-            for schema in schemas
+    """The Markdown of the list of all operators."""
+    rows = (
+        (
+            f"[{schema.name}]({schema.stem}.md)",
+            schema.feature_level.label,
+            family(schema) if is_implemented(schema) else "not implemented yet",
+            schema.summary,
         )
-        parts += [f"## Feature level {level.label}", _table(("operator", "family", "what it does"), rows)]
-    return "\n\n".join(parts) + "\n"
+        for schema in catalog().values()
+    )
+    count = len(operators.implemented())
+    heading = (
+        f"# Operators\n\n{count} of {len(catalog())} run, here by feature level; [by task](by_task.md) they stand "
+        "beside their names in other libraries.\n\n"
+    )
+    return heading + _table(("operator", "level", "family", "what it does"), rows) + "\n"
 
 
 def index_by_task() -> str:
@@ -202,6 +199,14 @@ def index_by_task() -> str:
         )
         parts += [f"## {task}", _table(("operator", "what it does", *libraries.values()), rows)]
     return "\n\n".join(parts) + "\n"
+
+
+def navigation() -> list[dict[str, list[str]]]:
+    """The files of operators' pages by task, older versions after the operator that supersedes them."""
+    by_task: dict[str, list[str]] = {task: [] for task in tasks()}
+    for name, schema in sorted(catalog().items(), key=lambda item: (newest(item[0]), item[0] != newest(item[0]))):
+        by_task[synonyms()[newest(name)].task].append(f"{schema.stem}.md")
+    return [{task: files} for task, files in by_task.items()]
 
 
 @functools.cache

@@ -46,6 +46,32 @@ def test_every_verb_has_a_page(site: Path) -> None:
     assert '<h1 id="dmlgpu-test">' in (site / "cli" / "test.html").read_text(encoding="utf-8")
 
 
+def test_every_page_by_hand_is_in_the_navigation() -> None:
+    docs = ROOT / "docs"
+    pages = [*docs.glob("*.md"), *(docs / "tutorial").glob("*.md"), *(docs / "migration").glob("*.md")]
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    assert [page.name for page in pages if page.relative_to(docs).as_posix() not in navigation] == []
+
+
+def test_links_to_files_of_the_repository_lead_to_their_source(site: Path) -> None:
+    page = (site / "operators" / "gemm.html").read_text(encoding="utf-8")
+    assert 'href="../source/shaders/matrix/gemm.wgsl.html"' in page
+    source = (site / "source" / "shaders" / "matrix" / "gemm.wgsl.html").read_text(encoding="utf-8")
+    first = (ROOT / "shaders" / "matrix" / "gemm.wgsl").read_text(encoding="utf-8").splitlines()[0]
+    assert first in re.sub(r"<[^>]+>", "", source)
+
+
+@pytest.mark.parametrize("page", ["index.html", "tutorial/operators.html", "operators/gemm.html"])
+def test_pages_load_nothing_from_other_hosts(site: Path, page: str) -> None:
+    text = (site / page).read_text(encoding="utf-8")
+    loaded = re.findall(r"<(?:script|img|iframe)[^>]* src=\"?([^\" >]+)", text)
+    for link in re.findall(r"<link[^>]*>", text):
+        if "stylesheet" in link or "icon" in link:
+            loaded += re.findall(r"href=\"?([^\" >]+)", link)
+    assert len(loaded) >= 3
+    assert not [address for address in loaded if "//" in address]
+
+
 def test_pages_lead_on(site: Path) -> None:
     links = re.compile(r'<a href="([^"]+)" class="md-footer__link md-footer__link--(prev|next)"')
     page = (site / "tutorial" / "graphs.html").read_text(encoding="utf-8")
@@ -75,7 +101,7 @@ def test_names_break_after_underscores(site: Path) -> None:
 
 
 def test_parts_of_names_are_found(site: Path) -> None:
-    """By the expression at which the search separates words, and with operators before tables of results."""
+    """By the expression at which the search separates words, and with tables of results last."""
     configuration = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))["config"]
     words = {
         word.lower()
@@ -84,31 +110,9 @@ def test_parts_of_names_are_found(site: Path) -> None:
     }
     assert {"softmax1", "layer", "norm"} <= words
     boosts = {entry["location"]: entry.get("boost", 1) for entry in _index(site)}
-    assert boosts["operators/gemm.html"] > boosts["arrays.html"] > boosts["formulas.html"]
-    assert boosts["operators/mean_variance_normalization2.html"] > boosts["operators/mean_variance_normalization.html"]
+    assert boosts["arrays.html"] > boosts["formulas.html"] > 0
 
 
 def _index(site: Path) -> list[dict[str, Any]]:
-    entries: list[dict[str, Any]] = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))[
-        "docs"
-    ]
-    return entries
-
-
-def test_links_to_files_of_the_repository_lead_to_their_source(site: Path) -> None:
-    page = (site / "operators" / "gemm.html").read_text(encoding="utf-8")
-    assert 'href="../source/shaders/matrix/gemm.wgsl.html"' in page
-    source = (site / "source" / "shaders" / "matrix" / "gemm.wgsl.html").read_text(encoding="utf-8")
-    first = (ROOT / "shaders" / "matrix" / "gemm.wgsl").read_text(encoding="utf-8").splitlines()[0]
-    assert first in re.sub(r"<[^>]+>", "", source)
-
-
-@pytest.mark.parametrize("page", ["index.html", "tutorial/operators.html", "operators/gemm.html"])
-def test_pages_load_nothing_from_other_hosts(site: Path, page: str) -> None:
-    text = (site / page).read_text(encoding="utf-8")
-    loaded = re.findall(r"<(?:script|img|iframe)[^>]* src=\"?([^\" >]+)", text)
-    for link in re.findall(r"<link[^>]*>", text):
-        if "stylesheet" in link or "icon" in link:
-            loaded += re.findall(r"href=\"?([^\" >]+)", link)
-    assert len(loaded) >= 3
-    assert not [address for address in loaded if "//" in address]
+    index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
+    return list(index["docs"])
