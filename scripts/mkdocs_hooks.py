@@ -18,6 +18,7 @@ from mkdocs.structure.pages import Page
 from pages import cli, operators
 
 LINK = re.compile(r"(\]\()([^)#\s]+)(#[^)\s]*)?(\))")
+LANGUAGES = {".wgsl": "wgsl", ".py": "python", ".json": "json", ".toml": "toml", ".txt": "text"}
 CELL = re.compile(r"(<td(?: style=\"[^\"]*\")?)>(.*?)</td>", re.DOTALL)
 UNIT = re.compile(r" (?=±)|(?<=[\d±]) (?=[\d.]+ %|%|[mun]?s\b|GB/s|GFLOP/s|[KMG]iB\b|bytes\b)")
 DATE = re.compile(r"\b\d{4}-\d\d-\d\d(?: \d\d:\d\d UTC)?")
@@ -26,7 +27,6 @@ PHRASE, PROSE = 20, 60
 """Characters from which on a cell of a table has a least width."""
 RESULTS = ("conformance-table.md", "formulas.md", "mutants.md", "onnx-backend.md", "speed.md")
 """Pages whose long tables name everything; a search lists other pages before them."""
-LANGUAGES = {".wgsl": "wgsl", ".py": "python", ".json": "json", ".toml": "toml", ".txt": "text"}
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -37,7 +37,8 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     sections = {title: entries for section in config.nav or () for title, entries in section.items()}
     for tasks in operators.navigation():
         sections["Operators"] += [{task: [f"operators/{name}" for name in names]} for task, names in tasks.items()]
-    sections["Command line"] += [f"cli/{name}" for name in cli.pages() if name != cli.INDEX]
+    verbs = next(section for section in config.nav or () if "Command line" in section)
+    verbs["Command line"] = [f"cli/{name}" for name in cli.pages()]
     return config
 
 
