@@ -7,6 +7,7 @@ paths that leave `docs/`, as readers of the repository want it; the site has no 
 
 from __future__ import annotations
 
+import html
 import posixpath
 import re
 import tomllib
@@ -23,8 +24,8 @@ CELL = re.compile(r"(<td(?: style=\"[^\"]*\")?)>(.*?)</td>", re.DOTALL)
 UNIT = re.compile(r" (?=±)|(?<=[\d±]) (?=[\d.]+ %|%|[mun]?s\b|GB/s|GFLOP/s|[KMG]iB\b|bytes\b)")
 DATE = re.compile(r"\b\d{4}-\d\d-\d\d(?: \d\d:\d\d UTC)?")
 ENTRY = re.compile(r"(<span class=\"md-ellipsis\">|<h[1-3] id=\"[^\"]*\">)([^<]*)")
-PHRASE, PROSE = 20, 60
-"""Characters from which on a cell of a table has a least width."""
+CELLS = {"prose": 60, "sentence": 40, "phrase": 20}
+"""Classes of a table's cells by the length of a line, from which the stylesheet gives each a least width."""
 RESULTS = ("conformance-table.md", "formulas.md", "mutants.md", "onnx-backend.md", "speed.md")
 """Pages whose long tables name everything; a search lists other pages before them."""
 
@@ -97,8 +98,8 @@ def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
 
 def _cell(cell: re.Match[str]) -> str:
     start, content = cell[1], cell[2]
-    length = len(re.sub(r"<[^>]+>", "", content))
-    if length > PHRASE:
-        start += ' class="prose"' if length > PROSE else ' class="phrase"'
+    length = max(len(html.unescape(re.sub(r"<[^>]+>", "", line))) for line in re.split(r"<br ?/?>", content))
+    if name := next((name for name, least in CELLS.items() if length > least), None):
+        start += f' class="{"code" if name == "prose" and content.startswith("<code>") else name}"'
     content = DATE.sub(r'<span class="nowrap">\g<0></span>', UNIT.sub("&nbsp;", content))
     return f"{start}>{content}</td>"
