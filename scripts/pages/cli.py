@@ -109,7 +109,7 @@ def _options(command: Any) -> Iterator[tuple[str, str, str, str]]:
             continue
         is_flag = getattr(option, "is_flag", False)
         value = "" if is_flag else f"`{option.metavar or option.name.upper()}`"
-        default = "" if is_flag or option.default is None else f"`{option.default}`"
+        default = "" if is_flag or option.default in (None, "") else f"`{option.default}`"
         default = "required" if option.required else default
         meaning = MEANINGS.get(option.name, option.help or "")
         variable = f" From the environment: `{option.envvar}`." if option.envvar else ""
@@ -124,4 +124,9 @@ def _by_hand(name: str) -> list[str]:
 
 def _table(head: tuple[str, ...], rows: list[Any]) -> str:
     lines = [head, ("---",) * len(head), *rows]
-    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in lines)
+    return "\n".join(f"| {' | '.join(map(_escape_pipes, row))} |" for row in lines)
+
+
+def _escape_pipes(cell: str) -> str:
+    """Escape pipes outside of code, where Python-Markdown would print the backslash."""
+    return re.sub(r"(`[^`]*`)|\|", lambda match: match[1] or r"\|", cell)

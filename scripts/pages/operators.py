@@ -252,6 +252,14 @@ def index_by_task() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def navigation() -> list[dict[str, list[str]]]:
+    """The files of operators' pages by task, older versions after the operator that supersedes them."""
+    by_task: dict[str, list[str]] = {task: [] for task in tasks()}
+    for name, schema in sorted(catalog().items(), key=lambda item: (newest(item[0]), item[0] != newest(item[0]))):
+        by_task[synonyms()[newest(name)].task].append(f"{schema.stem}.md")
+    return [{task: files} for task, files in by_task.items()]
+
+
 @functools.cache
 def pages() -> dict[str, str]:
     """The Markdown of every page, by its file's name."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import html
 import inspect
+import json
 import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -97,3 +99,49 @@ def test_pages_load_nothing_from_other_hosts(site: Path, page: str) -> None:
             loaded += re.findall(r"href=\"?([^\" >]+)", link)
     assert len(loaded) >= 3
     assert not [address for address in loaded if "//" in address]
+
+
+def test_pages_lead_on(site: Path) -> None:
+    links = re.compile(r'<a href="([^"]+)" class="md-footer__link md-footer__link--(prev|next)"')
+    page = (site / "tutorial" / "graphs.html").read_text(encoding="utf-8")
+    assert links.findall(page) == [("operators.html", "prev"), ("models.html", "next")]
+    operator = (site / "operators" / "gemm.html").read_text(encoding="utf-8")
+    assert 'href="matrix_multiply_integer.html" class="md-nav__link"' in operator  # beside it: its task's operators
+
+
+def test_every_page_says_the_version(site: Path) -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    for page in ("index.html", "cli/test.html", "operators/gemm.html"):
+        assert f"dmlgpu {version} · Apache-2.0" in (site / page).read_text(encoding="utf-8")
+
+
+def test_numbers_stay_with_their_units(site: Path) -> None:
+    page = (site / "speed.html").read_text(encoding="utf-8")
+    assert re.search(r"<td style=\"text-align: right;\">[\d.]+&nbsp;us</td>", page)
+    report = (site / "conformance-table.html").read_text(encoding="utf-8")
+    assert re.search(r'<td><span class="nowrap">\d{4}-\d\d-\d\d \d\d:\d\d UTC</span></td>', report)
+
+
+def test_names_break_after_underscores(site: Path) -> None:
+    page = (site / "operators" / "mean_variance_normalization2.html").read_text(encoding="utf-8")
+    assert ">MEAN_<wbr>VARIANCE_<wbr>NORMALIZATION2<" in page
+    titles = {entry["title"] for entry in _index(site)}
+    assert "MEAN_VARIANCE_NORMALIZATION2" in titles  # what is searched for has no such breaks
+
+
+def test_parts_of_names_are_found(site: Path) -> None:
+    """By the expression at which the search separates words, and with tables of results last."""
+    configuration = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))["config"]
+    words = {
+        word.lower()
+        for text in ("ACTIVATION_SOFTMAX1", "ops.layer_norm(x)")
+        for word in re.split(configuration["separator"], text)
+    }
+    assert {"softmax1", "layer", "norm"} <= words
+    boosts = {entry["location"]: entry.get("boost", 1) for entry in _index(site)}
+    assert boosts["arrays.html"] > boosts["formulas.html"] > 0
+
+
+def _index(site: Path) -> list[dict[str, Any]]:
+    index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
+    return list(index["docs"])

@@ -46,6 +46,12 @@ def test_the_command_lines_of_a_page_parse(page):
         command.make_context("dmlgpu", rest)  # raises for what the verb does not have
 
 
+def test_tables_show_values_as_they_are_typed():
+    row = next(line for line in PAGES["test.md"].splitlines() if line.startswith("| `--drivers`"))
+    assert "| `all|MANIFEST` |" in row
+    assert not any("``" in line for page in PAGES.values() for line in page.splitlines() if line.startswith("| "))
+
+
 def test_a_new_verb_only_takes_another_run(monkeypatch):
     app = typer.Typer()
 
