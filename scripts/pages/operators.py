@@ -72,7 +72,7 @@ def _facts(schema: OperatorSchema) -> Iterator[tuple[str, str]]:
             yield name, f"[{other}]({other.lower()}.md)"
     if schema.aliases:
         yield "also called", ", ".join(schema.aliases)
-    yield "in place", "the output may lie on an input" if schema.in_place else "no"
+    yield "in place", "the output may share an input's memory" if schema.in_place else "no"
     if has_small_outputs(schema):
         yield "padding", PADDING
     if not is_implemented(schema):

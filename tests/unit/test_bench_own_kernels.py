@@ -174,7 +174,7 @@ def test_show_tells_declarations_without_a_gpu(scale):
 
 def test_show_refuses_what_is_for_operators(add):
     result = run_here("show", add, "--wgsl")
-    assert result.returncode == 2 and "of a kernel in WGSL, show takes --adapter and --json" in result.stderr
+    assert result.returncode == 2 and "for a WGSL kernel, show takes only --adapter and --json" in result.stderr
 
 
 def test_numpy_beside_measures_the_reference(add):

@@ -128,7 +128,7 @@ def test_debug_shows_the_traceback():
 def test_a_missing_extra_says_how_to_install_it(module, extra, arguments, tmp_path):
     done = command(*arguments, setup=f"import sys; sys.modules['{module}'] = None", directory=tmp_path)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"dmlgpu: this needs {module}; install it with: pip install 'dmlgpu[{extra}]'\n"
+    assert done.stderr == f"dmlgpu: {module} is not installed; install it with: pip install 'dmlgpu[{extra}]'\n"
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def test_strict_ends_with_the_first(folder: Path):
     args = ("--inputs", folder / "pictures", "--adapters", "numpy", "--strict")
     run = run_here("run", folder / "model.onnx", *args)
     assert run.returncode == 1
-    assert "files failed, the others were not run" in run.stderr
+    assert "files failed; the others were not run" in run.stderr
 
 
 @pytest.mark.parametrize(

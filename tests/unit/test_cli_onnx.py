@@ -159,7 +159,7 @@ def test_options_of_other_models_are_refused(tmp_path):
     path = tmp_path / "model.json"
     path.write_text("{}")
     assert "are for models in ONNX" in run_here("run", path, "--profile").stderr
-    assert "--shape is for models in ONNX" in run_here("show", "gemm", "--shape", "x=1").stderr
+    assert "--shape needs an ONNX model" in run_here("show", "gemm", "--shape", "x=1").stderr
 
 
 def test_scripts_of_pydirectml_are_run_by_another_command(tmp_path):
@@ -228,7 +228,7 @@ def test_show_says_which_dimensions_it_took_as_1(tmp_path):
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10), path)
     text = run_here("show", path, "--adapter", "numpy").stdout
     assert "not for these shapes: Conv 'windows'" in text
-    assert "dimensions without a number are taken as 1, of x: --shape gives others" in text
+    assert "free dimensions default to 1 (x); set them with --shape" in text
     assert "not for" not in run_here("show", path, "--adapter", "numpy", "--shape", "x=1x1x9").stdout
 
 

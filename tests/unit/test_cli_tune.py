@@ -48,7 +48,7 @@ def test_choices_are_shared_forgotten_and_taken(folder: Path) -> None:
     refused = run_here("tune", "--share", shared)
     assert (refused.returncode, refused.stderr) == (
         2,
-        f"dmlgpu: there are no tuned choices for {CARD} to share; dmlgpu tune finds some\n",
+        f"dmlgpu: there are no tuned choices for {CARD}; run dmlgpu tune first\n",
     )
     assert run_here("tune", "--take", shared).returncode == 0
     assert tuning.load_choices(CARD).answers == {PRODUCT: "register 8x2"}
