@@ -54,6 +54,7 @@ ALL = "all"
 @dataclass(frozen=True)
 class BenchRequest:
     """Options of ``dmlgpu bench``.
+
     Attributes:
         subjects: What to measure.
         adapters, drivers: Where, as for ``dmlgpu test``.
@@ -88,6 +89,7 @@ class BenchRequest:
 
 def bench(request: BenchRequest) -> BenchRun:
     """Measure workloads on adapters, interleaved, and print each result when it is available.
+
     Raises:
         AdapterNotFound, InvalidArgument: If an adapter, driver or option does not exist.
         OSError: If the output cannot be written.
@@ -138,6 +140,7 @@ def bench(request: BenchRequest) -> BenchRun:
 
 def _check(request: BenchRequest) -> None:
     """Validate the options before anything is measured.
+
     Raises:
         InvalidArgument: If a schedule or the format of the plot is unknown.
         ModuleNotFoundError: If the plotting library is not installed.
@@ -253,6 +256,7 @@ def _has_peers(subject: BenchSubject) -> bool:
 
 def _peers(request: BenchRequest) -> list[InstalledPeer]:
     """Start the requested peers and print those that are not installed. Starts none if no row says what peers compute.
+
     Raises:
         InvalidArgument: If a name is unknown.
     """
@@ -336,6 +340,7 @@ def bench_compare(
     before: Path, after: Path, threshold: float, alpha: float, *, strict: bool = False, as_json: bool = False
 ) -> bool:
     """Print changes, the worst first.
+
     Args:
         before, after: Files written by ``dmlgpu bench -o``.
         threshold, alpha: As for ``comparing.compare``.

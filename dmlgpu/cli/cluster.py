@@ -32,6 +32,7 @@ from dmlgpu.conformance.suites.registry import suite_option
 
 def test(request: ConformanceRequest, scheduler: str, patience: float) -> bool:
     """Run cases on every distinct adapter of a cluster at once; print failures and a table.
+
     Args:
         request: Options; adapters are chosen among those of the workers, all by default.
         scheduler: Address of the scheduler, ``tcp://HOST:PORT``.
@@ -62,6 +63,7 @@ def test(request: ConformanceRequest, scheduler: str, patience: float) -> bool:
 
 def _chosen(requested: Sequence[str], adapters: Sequence[ClusterAdapter]) -> dict[str, LocatedAdapter]:
     """Return the requested adapters, by the names of their Dask resources; all by default.
+
     Raises:
         AdapterNotFound: If nothing matches; the message lists all adapters.
     """
@@ -171,6 +173,7 @@ class _Part:
 @contextlib.contextmanager
 def side_by_side(output: Path | None, headers: Mapping[str, dict[str, Any]]) -> Iterator[Write]:
     """Write several simultaneous runs, by name, into one output. Writes nothing without an output.
+
     While running, each run has a file of its own beside the output (``results.jsonl.0`` and so on). They are merged at
     the end, even after an interrupt. If the process is killed or the disk is full, each file holds the beginning of its
     run.

@@ -40,6 +40,7 @@ class _Run:
 
 def demo(path: Path | None, target: Path, adapter: str | None, *, longest_side: int) -> None:
     """Write the image with boxes and text; print the lines, the times, and the difference from onnxruntime.
+
     Raises:
         OSError: If the image cannot be read, or the output not written.
         AdapterNotFound: If no adapter matches.

@@ -21,6 +21,7 @@ def demo(
     photo: Path | None, target: Path, adapter: str | None, *, size: int, colors: int, iterations: int, seed: int
 ) -> None:
     """Write the image; print, per operator, adapter, time and error against the reference.
+
     Raises:
         OSError: If the photograph cannot be read, or the output not written.
         AdapterNotFound: If no adapter matches.

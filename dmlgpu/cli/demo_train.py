@@ -36,6 +36,7 @@ REPORTS = 10
 
 def demo(target: Path, adapter: str | None, *, steps: int, batch: int, seed: int) -> None:
     """Train; write a plot of the losses; print losses, times and accuracy on held-out digits.
+
     Raises:
         OSError: If the plot cannot be written.
         AdapterNotFound: If no adapter matches.

@@ -57,6 +57,7 @@ _UNITS = {1: "", 1 << 10: " KiB", 1 << 20: " MiB"}
 
 def show(adapter: str | None = None, as_json: bool = False) -> None:
     """Print the adapters, or the one selected by `adapter`.
+
     Raises:
         AdapterNotFound: If no adapter matches.
     """
@@ -75,6 +76,7 @@ def show(adapter: str | None = None, as_json: bool = False) -> None:
 
 def show_drivers(drivers: Sequence[str], adapter: str | None = None, as_json: bool = False) -> None:
     """Print the adapters of some drivers, or those of them that match `adapter`.
+
     Args:
         drivers: ``all``, manifests of Vulkan drivers, or folders of manifests.
         adapter: Part of a name, or a number.
@@ -134,6 +136,7 @@ def _located_as_json(index: int, adapter: LocatedAdapter) -> dict[str, Any]:
 
 def as_json_of(index: int, info: AdapterInfo, is_default: bool | None = None) -> dict[str, Any]:
     """Return an adapter as JSON.
+
     Args:
         index: Its number in the list of adapters.
         info: The adapter.
@@ -170,6 +173,7 @@ def _way(data_type: str, info: AdapterInfo) -> str:
 
 def choose_adapter(name: str | None, announce: bool = True) -> AdapterInfo:
     """Return the adapter with this number or name; None selects the default adapter.
+
     A software adapter that was not requested is announced on standard error, once per process.
 
     Raises:
@@ -188,6 +192,7 @@ ALL = "all"
 
 def choose_adapters(requested: Sequence[str], drivers: Sequence[str] = ()) -> tuple[LocatedAdapter, ...]:
     """Return adapters with their drivers.
+
     Args:
         requested: Parts of names, numbers, or ``all``. None selects the default adapter, or all adapters of `drivers`.
         drivers: ``all``, manifests of Vulkan drivers, or folders of manifests; empty selects this process's adapters.
@@ -213,6 +218,7 @@ def choose_adapters(requested: Sequence[str], drivers: Sequence[str] = ()) -> tu
 
 def with_pages(chosen: Sequence[LocatedAdapter], count: int, keep_reference: bool) -> tuple[LocatedAdapter, ...]:
     """Wait for pages of browsers and return adapters including theirs; without the reference unless it was requested.
+
     Raises:
         AdapterNotFound: If the extra `browser` is not installed.
         DmlError: If the server of pages does not answer.
@@ -226,6 +232,7 @@ def with_pages(chosen: Sequence[LocatedAdapter], count: int, keep_reference: boo
 @contextlib.contextmanager
 def _pointing_to_drivers() -> Iterator[None]:
     """Extend an AdapterNotFound raised in this context if ``--drivers all`` finds the adapter.
+
     Raises:
         AdapterNotFound: As raised in the context.
     """
@@ -249,6 +256,7 @@ def _choose(requested: str | None) -> AdapterInfo:
 
 def refuse_reference_alone(chosen: Iterable[AdapterInfo], requested: Sequence[str]) -> None:
     """Reject a comparison of the reference with itself, which always passes, unless it was requested.
+
     Args:
         chosen: Adapters to test.
         requested: Names, as for ``choose_adapters``. Part of the name numpy requests the reference, also in the
@@ -268,6 +276,7 @@ def refuse_reference_alone(chosen: Iterable[AdapterInfo], requested: Sequence[st
 
 def adapters_of(drivers: Sequence[str]) -> tuple[LocatedAdapter, ...]:
     """Return all adapters of some drivers. Problems are reported on standard error.
+
     Raises:
         InvalidArgument: If a driver does not exist, or none has an adapter.
     """
@@ -285,6 +294,7 @@ def _look(paths: Sequence[Path], *, everything: bool) -> Discovery:
 
 def matching(requested: str, known: Sequence[LocatedAdapter]) -> Sequence[LocatedAdapter]:
     """Return every adapter whose label or name contains the text, or the one with that number, or ``all``.
+
     Raises:
         AdapterNotFound: If nothing matches; the message lists all adapters.
     """

@@ -39,6 +39,7 @@ class Loader:
 @dataclass(frozen=True)
 class Manifest:
     """A Vulkan driver's manifest.
+
     Attributes:
         path: File.
         library: Driver library named in the manifest.
@@ -117,6 +118,7 @@ TIME_LIMIT = 60.0
 @dataclass(frozen=True)
 class Examined:
     """An adapter and the results computed on it.
+
     Attributes:
         located: Adapter.
         is_reached: Whether this process finds it without further environment variables.
@@ -140,6 +142,7 @@ class Examined:
 @dataclass(frozen=True)
 class Examination:
     """All adapters with their results.
+
     Attributes:
         adapters: All adapters.
         problems: What could not be listed.

@@ -1,4 +1,5 @@
 """``dmlgpu doctor``: facts for a bug report, problems and fixes.
+
 It also runs if packages are missing, so it imports only the standard library before it has checked for them.
 """
 
@@ -29,6 +30,7 @@ FORMAT = 1
 
 def show(as_json: bool = False) -> bool:
     """Examine installation and machine, and print the findings.
+
     Returns:
         True if there is no problem.
     """
@@ -42,6 +44,7 @@ def show(as_json: bool = False) -> bool:
 
 def examine() -> tuple[dict[str, Any], tuple[DoctorFinding, ...]]:
     """Return the report as JSON, and its findings, problems first.
+
     Keys of the report: format, versions, requirements, environment, loaders, manifests, cards, adapters, problems,
     caches, findings. If a package needed to list adapters is missing, there are no loaders, manifests, cards, adapters
     and problems.
@@ -201,6 +204,7 @@ _MESA = re.compile(r"\bMesa (\d+)\.")
 @dataclass(frozen=True)
 class DoctorFinding:
     """A problem or a note.
+
     Attributes:
         is_problem: Whether something does not work; else a note.
         text: What was found.
@@ -321,6 +325,7 @@ _MOST_FILES = 100_000
 @dataclass(frozen=True)
 class Requirement:
     """A package required by dmlgpu or one of its extras.
+
     Attributes:
         extra: Name of the extra; empty for the library itself.
         package: Name of the package.
@@ -339,6 +344,7 @@ class Requirement:
 @dataclass(frozen=True)
 class CacheFolder:
     """Folder in which a driver caches compiled kernels.
+
     Attributes:
         name: Its owner.
         path: Folder.

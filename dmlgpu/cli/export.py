@@ -27,6 +27,7 @@ _MODEL = re.compile(r"(?P<file>.+\.json)(?::(?P<name>.+))?", re.IGNORECASE)
 @dataclass(frozen=True)
 class Options:
     """Options of an exported model.
+
     Attributes:
         shapes: Shapes of inputs of ONNX models, each ``name=1x3``.
         weights: Values of inputs of graphs and operators, each ``name=file.npy``.
@@ -44,6 +45,7 @@ class Options:
 
 def export_model(what: str, folder: Path, options: Options) -> None:
     """Export a model and print a summary.
+
     Args:
         what: Path of a model, ``demo``, or anything that ``dmlgpu show`` takes.
         folder: Output folder.
@@ -116,6 +118,7 @@ def _refuse(options: Options, what: str, *names: str) -> None:
 
 def export_suite(profile: str, patterns: Sequence[str], folder: Path, schedules: str) -> None:
     """Export a page that runs test cases in a browser, and print a summary.
+
     Raises:
         InvalidArgument: If the profile is unknown, or no case matches.
         OSError: If a file cannot be written.

@@ -53,6 +53,7 @@ _PLAIN = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
+
     Args:
         arguments: Words after the name of the command; None takes ``sys.argv``.
     """
@@ -132,6 +133,7 @@ _OUTPUT, _ERRORS = 1, 2
 
 def prepare_streams() -> None:
     """Make the standard streams of this process safe to print to. Replaced streams are left alone.
+
     Closed descriptors are opened on the null device, so that the next opened file (of a driver, for example) does not
     receive the output. Characters that the encoding lacks are escaped with backslashes.
     """
@@ -148,6 +150,7 @@ def prepare_streams() -> None:
 
 def flush_output() -> None:
     """Flush standard output.
+
     Raises:
         OSError: If that fails. The output is discarded, so that Python does not fail again at exit.
     """

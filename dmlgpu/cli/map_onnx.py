@@ -42,6 +42,7 @@ INTERVAL = 10.0
 @dataclass(frozen=True)
 class ManyInputs:
     """``--inputs`` and the options that go with it.
+
     Attributes:
         patterns: Values of ``--inputs``.
         adapters: Names or numbers, or ``all``; empty selects the default adapter.
@@ -73,6 +74,7 @@ class ManyInputs:
     @property
     def pictures(self) -> PictureOptions:
         """Return how images become inputs.
+
         Raises:
             InvalidArgument: If an option is malformed.
         """
@@ -87,6 +89,7 @@ class ManyInputs:
 
 def run(model: Path, output_dir: Path | None, adapter: str | None, many: ManyInputs, *, precise: bool = False) -> None:
     """Run a model on files; write the outputs to files, or print them.
+
     Args:
         model: Path of the model.
         output_dir: Folder for one .npz file per input; None prints the outputs.

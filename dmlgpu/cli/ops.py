@@ -24,6 +24,7 @@ _PAGES = "https://learn.microsoft.com/windows/win32/api/directml/"
 
 def show(word: str | None = None, implemented: bool = False, as_json: bool = False) -> None:
     """Print the catalog, one operator, or search results.
+
     Args:
         word: Name or alias of an operator, or a word to search for.
         implemented: Print only implemented operators.

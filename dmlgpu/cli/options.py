@@ -83,7 +83,7 @@ Drivers = Annotated[
         "--drivers",
         "-d",
         metavar="all|MANIFEST",
-        help="Drivers to use: 'all' drivers of the machine, a Vulkan driver manifest, or a folder of manifests. Each "
+        help="Drivers to use: 'all' drivers of the machine, or a manifest, or a folder of manifests. Each "
         "driver runs in processes of its own. Repeatable.",
     ),
 ]
@@ -153,6 +153,7 @@ Without = Annotated[
 
 def subject(metavar: str, meaning: str, complete: Callable[[str], list[str]] = complete_operators) -> Any:
     """Return the positional argument of a command.
+
     Args:
         metavar: Name in the usage line.
         meaning: Help text.
@@ -173,6 +174,7 @@ def schedules_option(meaning: str) -> Any:
 
 def finite(seconds: float) -> float:
     """Return `seconds`.
+
     Raises:
         typer.BadParameter: If `seconds` is NaN, which passes click's check of ranges.
     """

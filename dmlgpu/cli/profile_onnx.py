@@ -26,6 +26,7 @@ def device_ceilings(
     clock: Callable[[], float] = time.perf_counter,
 ) -> Ceilings | None:
     """Return the ceilings of a device, cached or measured now. A measurement is announced on standard error.
+
     Returns:
         None if they cannot be measured, which is reported as well.
     """
@@ -77,6 +78,7 @@ def _share_cells(share: Share | None) -> tuple[str, str]:
 
 def write_profile(profile: ProfileTables, ceilings: Ceilings | None, device: Device, path: Path) -> None:
     """Write a profile as JSON.
+
     Raises:
         OSError: If the file cannot be written.
     """

@@ -14,6 +14,7 @@ from dmlgpu.conformance.running.records import read_file
 
 def report(files: Sequence[Path], output: Path) -> None:
     """Write a report of runs, comparisons and measurements, in the format of the output's suffix.
+
     Truncated runs are reported on standard error.
 
     Raises:

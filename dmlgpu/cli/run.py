@@ -41,6 +41,7 @@ def run(
     **options: Any,
 ) -> None:
     """Run a model and print its results: in the words of DxDispatch, or the outputs of an ONNX model.
+
     Args:
         model: Path of the model.
         output_dir: Folder for output files.
@@ -100,6 +101,7 @@ def run_many(
     **options: Any,
 ) -> None:
     """Run an ONNX model on many files. ``many`` has the fields of ``map_onnx.ManyInputs``.
+
     Raises:
         InvalidArgument: If the package ``onnx`` is not installed, or an option does not apply to many files.
         DmlError: As ``map_onnx.run``.
@@ -121,6 +123,7 @@ Array = NDArray[Any]
 @dataclass(frozen=True)
 class OnnxRunOptions:
     """Options of an ONNX model.
+
     Attributes:
         inputs: Each ``name=file.npy``.
         check: Compare every node.
@@ -140,6 +143,7 @@ class OnnxRunOptions:
 
 def frontend() -> Any:
     """Import the ONNX front end.
+
     Raises:
         InvalidArgument: If the package ``onnx`` is not installed.
     """
@@ -155,6 +159,7 @@ def run_onnx(
     model: Path, output_dir: Path | None, adapter: str | None, options: OnnxRunOptions, *, precise: bool = False
 ) -> None:
     """Run a model, print its outputs, and write them if a folder is given.
+
     Raises:
         InvalidState: If ``check`` found a node that differs.
         DmlError: As ``frontends.onnx.load`` and ``Session.run``.
@@ -266,6 +271,7 @@ def _report_check(check: ModelCheck, folder: Path) -> None:
 
 def read_array(option: str, text: str) -> tuple[str, Array]:
     """Return name and array of ``name=file.npy``.
+
     Args:
         option: Name of the option, for messages.
         text: Value of the option.
@@ -288,6 +294,7 @@ T = TypeVar("T")
 @dataclass(frozen=True)
 class DispatchOptions:
     """DxDispatch's options.
+
     Attributes:
         timing: How often dispatches run.
         verbosity: How much is printed of the times.
@@ -305,6 +312,7 @@ def onnx_options(
     names: Sequence[str] | None, denotations: Sequence[str] | None, shapes: Sequence[str] | None
 ) -> OnnxOptions:
     """Parse ``NAME:SIZE`` and ``TENSOR:SIZE,SIZE``.
+
     Raises:
         InvalidArgument: If a text is malformed.
     """

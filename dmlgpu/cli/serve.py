@@ -13,6 +13,7 @@ def serve(
     host: str, port: int, *, many: bool = False, certificate: Path | None = None, key: Path | None = None
 ) -> None:
     """Serve pages until the process is interrupted; print pages that connect and disconnect.
+
     Raises:
         InvalidArgument: If a key has no certificate, or a file cannot be used.
         OSError: If the address cannot be listened on.

@@ -56,6 +56,7 @@ def show(
     shapes: Sequence[str] = (),
 ) -> None:
     """Print how a case, an operator or a model compiles.
+
     Args:
         what: See ``subjects.find_subjects``.
         adapter: Part of an adapter's name, or its number; None selects the default.
@@ -350,6 +351,7 @@ def _slug(text: str) -> str:
 
 def show_onnx(path: Path, adapter: str | None, shapes: Sequence[str], *, as_text: bool, precise: bool = False) -> None:
     """Print inputs, outputs, operators, unsupported nodes, and where each node will run.
+
     Args:
         path: Path of the model.
         adapter: Part of an adapter's name, or its number; None selects the default.
@@ -374,6 +376,7 @@ def show_onnx(path: Path, adapter: str | None, shapes: Sequence[str], *, as_text
 
 def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
     """Return name and sizes of ``name=1x3``.
+
     Raises:
         InvalidArgument: If the text is malformed.
     """

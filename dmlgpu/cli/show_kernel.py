@@ -25,6 +25,7 @@ _USES = {"uniform": "--uniform", "read-only-storage": "--input", "storage": "--o
 @dataclass(frozen=True)
 class EntryPoint:
     """An entry point of a file.
+
     Attributes:
         name: Name of the function.
         workgroup: Its workgroup size, as written.
@@ -40,6 +41,7 @@ class EntryPoint:
 
 def show_kernel(path: Path, adapter: str | None, *, as_text: bool) -> None:
     """Print the declarations of a kernel, and whether it compiles on an adapter.
+
     Raises:
         InvalidArgument: If there is no such file, or it holds no kernel.
         AdapterNotFound: If no adapter matches.

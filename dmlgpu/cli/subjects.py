@@ -44,6 +44,7 @@ _PYTHON = re.compile(r"(?P<file>.+\.py)(?::(?P<name>\w+))?")
 @dataclass(frozen=True)
 class Subject:
     """Something to show.
+
     Attributes:
         title: Title.
         desc: Description.
@@ -59,6 +60,7 @@ class Subject:
 
 def find_subjects(what: str) -> tuple[Subject, ...]:
     """Return the subjects that an argument of the command line names, one or several.
+
     Raises:
         InvalidArgument: If it names nothing; the message lists what is accepted and similar names.
         ModelError, MissingFile: If a model is malformed or missing.
@@ -206,6 +208,7 @@ def _described(value: Any) -> Desc | None:
 @dataclass(frozen=True)
 class BenchSubject:
     """A workload, and the schedules under which to measure it.
+
     Attributes:
         workload: What to measure.
         schedules: Names, ``all``, or empty for the chosen schedule.
@@ -219,6 +222,7 @@ class BenchSubject:
 
 def find_workloads(specs: Sequence[BenchSpec]) -> tuple[BenchSubject, ...]:
     """Return the requested workloads; suites are replaced by their rows.
+
     Raises:
         InvalidArgument: If a name or size is unknown.
         ModelError, MissingFile, OSError: If a model or a suite is malformed or missing.

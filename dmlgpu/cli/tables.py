@@ -23,6 +23,7 @@ def is_terminal() -> bool:
 
 def table(columns: Row, rows: Iterable[Row], right: Sequence[int] = ()) -> None:
     """Print a table.
+
     Args:
         columns: Headings.
         rows: One text per column.
@@ -84,6 +85,7 @@ _LEAST_SENTENCE = 24
 
 def laid_out(columns: Row, rows: Sequence[Row], right: Sequence[int], width: int) -> tuple[list[str], list[str]]:
     """Lay out a table for a terminal without cutting numbers or names.
+
     Sentences, such as an adapter's name, are wrapped between words if there is no room. If that is not enough, the
     widest column moves to lines of its own above its row.
 
@@ -172,6 +174,7 @@ LEAST_ELAPSED, LEAST_DONE = 3.0, 10
 
 class Progress:
     """Reports progress: on a terminal, a line that is overwritten and names the running case; else a line now and then.
+
     The remaining time is estimated. The last line has the elapsed time.
 
     Args:
@@ -258,6 +261,7 @@ def status() -> Iterator[Callable[[str], None]]:
 
 class BenchProgress:
     """Reports on a terminal what is being measured, in a line that is overwritten; does nothing elsewhere.
+
     Args:
         file: Output stream.
         count: Number of workloads.

@@ -44,6 +44,7 @@ from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
 @dataclass(frozen=True)
 class ConformanceRequest:
     """Options of ``dmlgpu test``.
+
     Attributes:
         adapters: Parts of names, numbers, or ``all``.
         drivers: ``all``, or manifests of Vulkan drivers; empty selects this process's adapters.
@@ -76,6 +77,7 @@ class ConformanceRequest:
     @cached_property
     def cases(self) -> Suite:
         """The suite.
+
         Raises:
             InvalidArgument: If there is no suite of that name.
         """
@@ -84,6 +86,7 @@ class ConformanceRequest:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Names of the selected cases.
+
         Raises:
             InvalidArgument: If suite, profile or operator is unknown, or nothing matches.
         """
@@ -129,6 +132,7 @@ class ConformanceRequest:
     @cached_property
     def expected(self) -> tuple[ExpectedFailure, ...]:
         """Known failures, those of dmlgpu and of files.
+
         Raises:
             ModelError: If a file is malformed.
             OSError: If a file cannot be read.
@@ -144,6 +148,7 @@ class ConformanceRequest:
 
     def opened(self) -> contextlib.AbstractContextManager[TextIO | None]:
         """Open the output, if there is one; it is called ``NAME.part`` until the run ends.
+
         Raises:
             OSError: If it cannot be written.
         """
@@ -174,6 +179,7 @@ def default_workers(info: AdapterInfo, adapters: int = 1) -> int:
 class FailurePrinter:
     """Prints failures as they occur. A compile error shared by several cases is printed once; the names of the other
     cases follow at the end.
+
     Args:
         where: Name of the adapter to print, if any.
     """
@@ -218,6 +224,7 @@ def failure_lines(outcome: Outcome, again: str, where: str) -> Iterator[str]:
 
 def list_cases(request: ConformanceRequest, as_json: bool = False) -> None:
     """Print the names of the selected cases, one per line or as a JSON list.
+
     Raises:
         InvalidArgument: If suite or profile is unknown, or nothing matches.
     """
@@ -226,6 +233,7 @@ def list_cases(request: ConformanceRequest, as_json: bool = False) -> None:
 
 def test(request: ConformanceRequest) -> bool:
     """Run cases on adapters, one adapter after the other; print failures and a table.
+
     Returns:
         True if every result was as expected.
 
@@ -258,6 +266,7 @@ def test(request: ConformanceRequest) -> bool:
 
 def with_junit(request: ConformanceRequest, path: Path, run: Callable[[ConformanceRequest], bool]) -> bool:
     """Run cases and also write the results as JUnit XML.
+
     Returns:
         True if every result was as expected.
 
@@ -326,6 +335,7 @@ def summarize(counted: Mapping[LocatedAdapter, Counter[Status]]) -> None:
 
 def compare_adapters(request: ConformanceRequest) -> bool:
     """Run cases on several adapters (all by default), compare the results pairwise, and print differences and tables.
+
     Returns:
         True if no two adapters disagree and each had a result.
 

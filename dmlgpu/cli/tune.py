@@ -28,6 +28,7 @@ DEFAULT_SUITE = "tune"
 
 def find_requested(what: Sequence[str], sizes: Sequence[str], types: Sequence[str]) -> list[Workload]:
     """Return the workloads to tune.
+
     Args:
         what: Operators, cases, models, suites; empty selects the default suite.
         sizes, types: Sizes and data types of operators.
@@ -46,6 +47,7 @@ def tune(
     workloads: Sequence[Workload], adapter: str | None, budget: float, record: Path | None = None
 ) -> list[tuning.TuningFinding]:
     """Tune workloads on an adapter, store faster choices, and print each result.
+
     Args:
         workloads: Operators and graphs.
         adapter: Part of its name, or its number.

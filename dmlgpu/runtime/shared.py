@@ -1,4 +1,4 @@
-"""Devices shared within a process: the default one, and those opened by an adapter's name."""
+"""Devices shared within a process: the default device, and devices opened by name."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _shared: dict[str, Device] = {}  # bounded by the adapters of the machine
 
 
 def default_device() -> Device:
-    """Return the default device: one per process, a new one after its removal.
+    """Return the default device, one per process; a new one if it was removed.
 
-    The environment variable DMLGPU_ADAPTER chooses its adapter, see ``adapters.choose``.
+    The environment variable DMLGPU_ADAPTER selects its adapter, see ``adapters.choose``.
     """
     global _default  # noqa: PLW0603 - the cache is the point
     with _DEFAULT_LOCK:
@@ -26,12 +26,12 @@ def default_device() -> Device:
 
 
 def as_device(caller: str, device: Device | str | None) -> Device:
-    """Return the device that a ``device`` argument stands for: None is ``default_device()``, a text the device of the
-    first adapter that it matches (see ``adapters.choose``), one per process and adapter.
+    """Return the device for a ``device`` argument: None is ``default_device()``, a string the device of the first
+    matching adapter (see ``adapters.choose``), opened once per process.
 
     Raises:
-        InvalidArgument: neither a device nor a text nor None; names the caller.
-        AdapterNotFound: no adapter matches the text.
+        InvalidArgument: If it is neither a Device nor a string nor None; the message names the caller.
+        AdapterNotFound: If no adapter matches.
     """
     if device is None:
         return default_device()
@@ -50,6 +50,6 @@ def as_device(caller: str, device: Device | str | None) -> Device:
 
 
 def shared_devices() -> list[Device]:
-    """Return the devices that ``as_device`` opened by the names of adapters, without removed ones."""
+    """Return the devices opened by ``as_device``, without removed ones."""
     with _DEFAULT_LOCK:
         return [device for device in _shared.values() if device.removed_reason is None]

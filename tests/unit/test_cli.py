@@ -30,7 +30,8 @@ def test_help_names_every_verb_and_the_exit_codes():
     assert done.returncode == 0
     for verb in VERBS:
         assert re.search(rf"^  {verb.split()[0]}  +\S", done.stdout, re.MULTILINE), verb
-    assert "Exit codes: 0 done; 1 it failed, or a result is wrong; 2 the command line" in done.stdout
+    text = " ".join(done.stdout.split())
+    assert "Exit codes: 0 success; 1 failure, or a wrong result; 2 invalid command line" in text
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -120,9 +120,7 @@ def test_an_adapter_that_crashes(machine, capsys):
     machine(examined(CARD, CRASHED, default=True), examined(NUMPY_ADAPTER))
     code, [(text, remedy)], notes = report(capsys)
     assert (code, notes) == (1, [])
-    assert text == (
-        "Example GPU Vulkan fails argmin-example1: crash: killed by signal 11 (SIGSEGV)"
-    )
+    assert text == ("Example GPU Vulkan fails argmin-example1: crash: killed by signal 11 (SIGSEGV)")
     assert remedy.startswith("reproduce with dmlgpu test --adapter 0 -k argmin-example1; see docs/driver-failures.md")
     main(["doctor"])
     assert f"problems\n  1  {text}\n     {remedy}\n" in capsys.readouterr().out
@@ -351,6 +349,8 @@ def test_it_runs_without_a_package_and_without_the_extra(missing):
     done = command("doctor", "--json", setup=hidden)
     assert (done.returncode, done.stderr) == (1, "")
     document = json.loads(done.stdout)
-    assert f"adapters cannot be listed: {missing} is not installed" in [finding["text"] for finding in document["findings"]]
+    assert f"adapters cannot be listed: {missing} is not installed" in [
+        finding["text"] for finding in document["findings"]
+    ]
     assert "adapters" not in document
     assert document["format"] == doctor.FORMAT

@@ -265,7 +265,9 @@ def test_precise_shows_what_a_precise_device_runs() -> None:
 def test_the_reference_runs_no_kernels(options: tuple[str, ...]) -> None:
     done = run_here("show", "gemm", "-a", "numpy", *options)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"dmlgpu: {NUMPY_ADAPTER} runs no kernels; --schedules cpu|gpu shows kernels of other adapters\n"
+    assert (
+        done.stderr == f"dmlgpu: {NUMPY_ADAPTER} runs no kernels; --schedules cpu|gpu shows kernels of other adapters\n"
+    )
     assert not Path("folder").exists()
 
 
