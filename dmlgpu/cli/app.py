@@ -282,7 +282,7 @@ def test(
         verb("test").list_cases(request, as_json)
         return
     if scheduler and pairwise:
-        raise typer.BadParameter("--pairwise cannot be combined with --scheduler: it compares adapters of this machine")
+        raise typer.BadParameter("--pairwise cannot be combined with --scheduler: it compares local adapters")
     if browser and (scheduler or pairwise):
         raise typer.BadParameter("--browser cannot be combined with --pairwise or --scheduler")
 

@@ -157,11 +157,11 @@ def share(adapter: str | None, path: Path) -> None:
     if not content.answers:
         raise InvalidArgument(f"there are no tuned choices for {info}; run dmlgpu tune first")
     tuning.write_choices(path, content)
-    print(f"{info}: {len(content.answers)} choices written")
+    print(f"{info}: choices written: {len(content.answers)}")
 
 
 def take(adapter: str | None, path: Path) -> None:
     """Import choices for an adapter from a file, which must be for the same adapter."""
     info = choose_adapter(adapter)
     taken = tuning.import_choices(info, path)
-    print(f"{info}: {len(taken.answers)} choices imported")
+    print(f"{info}: choices imported: {len(taken.answers)}")

@@ -130,7 +130,7 @@ def test_runs_that_end_early_are_put_together(tmp_path):
         ),
         (
             ["--pairwise"],
-            "Error: Invalid value: --pairwise cannot be combined with --scheduler: it compares adapters of this machine\n",
+            "Error: Invalid value: --pairwise cannot be combined with --scheduler: it compares local adapters\n",
         ),
     ],
 )

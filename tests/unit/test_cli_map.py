@@ -94,13 +94,13 @@ def test_strict_ends_with_the_first(folder: Path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--adapters", "all"], "go with --inputs 'FOLDER/*.png'"),
+        (["--adapters", "all"], "need --inputs 'FOLDER/*.png'"),
         (["--inputs", "nothing/*.png"], "'nothing/*.png', which names none"),
         (["--inputs", "pictures", "--size", "8"], "--size must be HEIGHTxWIDTH, such as 224x224, got '8'"),
         (["--inputs", "pictures", "--mean", "a"], "--mean must be one number or one per channel"),
         (["--inputs", "pictures", "--mean", "1,2"], "--mean must be 1 number, or 3, one per channel, got 2"),
         (["--inputs", "pictures", "--std", "0"], "--std must not be 0"),
-        (["--inputs", "pictures", "--repeat", "3"], "--inputs runs a model once on each file"),
+        (["--inputs", "pictures", "--repeat", "3"], "--inputs runs a model once per file"),
         (["--inputs", "pictures", "--scheduler", "tcp"], "no Dask scheduler answers at 'tcp'"),
     ],
 )

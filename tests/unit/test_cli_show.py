@@ -290,7 +290,7 @@ def test_the_reference_names_its_functions(file: Path) -> None:
 
 def test_a_graph_tells_nodes_kernels_bytes_and_memory(file: Path) -> None:
     assert shown(f"{file}:outputs").split("\n\n")[0] == (
-        f'{file}:outputs for "an adapter with the standard\'s limits" (cpu)\n'
+        f'{file}:outputs for "an adapter with WebGPU\'s default limits" (cpu)\n'
         "  nodes in       3 operators, 0 constants\n"
         "  kernels out    2 (3 without fusion)\n"
         "  bytes read     48 (96 without fusion)\n"

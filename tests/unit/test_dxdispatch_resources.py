@@ -196,7 +196,7 @@ def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             ".resampleSize",
             "is for resources whose initial values are a picture",
         ),
-        (values(1, type="texture"), ".type", "resources of type 'texture' are not offered, only 'buffer'"),
+        (values(1, type="texture"), ".type", "resources of type 'texture' are not supported, only 'buffer'"),
         (
             {"initialValues": {"sourcePath": "missing.npy"}},
             ".initialValues.sourcePath",
@@ -220,7 +220,7 @@ def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (
             {"initialValues": [{"type": "INT4", "value": 1}]},
             ".initialValues[0].type",
-            "INT4 cannot stand in a list of mixed types",
+            "INT4 cannot be in a list of mixed types",
         ),
         (
             {"initialValues": [{"type": "INT8", "value": 1, "nmae": "x"}]},
@@ -243,7 +243,7 @@ def test_missing_files_are_file_not_found_errors_too() -> None:
     ("name", "content", "data_type", "reason"),
     [
         ("a.dat", b"12345", "FLOAT32", "{file!r} has 5 bytes, not a multiple of the 4 bytes of a FLOAT32"),
-        ("a.dat", b"1234", None, "the raw file {file!r} says nothing of its type: initialValuesDataType must be given"),
+        ("a.dat", b"1234", None, "the raw file {file!r} has no type: initialValuesDataType must be given"),
         ("a.npy", b"123456", None, "{file!r} is not a .npy file of numbers: "),
         ("a.npy", np.zeros(2), "INT8", "{file!r} holds FLOAT64, but initialValuesDataType is INT8"),
         ("a.npy", np.zeros(2, complex), None, "{file!r}: NumPy type complex128 has no DirectML data type"),

@@ -266,10 +266,10 @@ def test_the_command_writes_models(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("demo", "--shape", "x=1"), "--shape is not for demo"),
-        (("gemm", "--shape", "x=1"), "--shape is not for gemm"),
-        (("none.onnx", "--weights", "x=1"), "--weights is not for none.onnx"),
-        (("none.json", "--half"), "--half is not for none.json"),
+        (("demo", "--shape", "x=1"), "--shape does not apply to demo"),
+        (("gemm", "--shape", "x=1"), "--shape does not apply to gemm"),
+        (("none.onnx", "--weights", "x=1"), "--weights does not apply to none.onnx"),
+        (("none.json", "--half"), "--half does not apply to none.json"),
         (("gemm", "--weights", "x"), "export: --weights must be name=file.npy, got 'x'"),
         (("gemm", "--weights", "x=none.npy"), "export: --weights x: none.npy cannot be read"),
         (("gemm", "--schedules", "fast"), "schedules must be gpu or cpu, got 'fast'"),

@@ -76,7 +76,7 @@ def test_moving(op_type: str, others: list[np.ndarray], attributes: dict[str, An
 def test_computing_is_refused(op_type: str) -> None:
     inputs = ["x", "x"] if op_type in ("Add", "Pow") else ["x", "", "scales"] if op_type == "Resize" else ["x"]
     model = model_of([helper.make_node(op_type, inputs, ["y"], name="it")], 11, 11, scales=np.ones(1, np.float32))
-    message = f"{op_type} 'it': doubles are moved and cast, but nothing computes with them, got float64 in input 0"
+    message = f"{op_type} 'it': float64 can be moved and cast, but not computed with, got float64 in input 0"
     with pytest.raises(NotSupported, match=message):
         load(model, "numpy").run({"x": NUMBERS})
 

@@ -113,7 +113,7 @@ def _command(
         case "writefile":
             return _write_file(node, resources, access)
     raise kind.error(
-        f"commands of type {quoted(kind.string())} are not offered, only 'dispatch', 'print' and 'writeFile'"
+        f"commands of type {quoted(kind.string())} are not supported, only 'dispatch', 'print' and 'writeFile'"
     )
 
 

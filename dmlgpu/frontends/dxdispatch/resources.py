@@ -139,7 +139,7 @@ def parse_resource(name: str, node: JsonNode, access: FileAccess) -> Resource:
     node.allow(_KEYS, "a resource")
     kind = node.get("type")
     if kind is not None and kind.string().lower() != "buffer":
-        raise kind.error(f"resources of type {quoted(kind.string())} are not offered, only 'buffer'")
+        raise kind.error(f"resources of type {quoted(kind.string())} are not supported, only 'buffer'")
     if node.require("initialValues", "a resource").value == "deferred":
         return _deferred(name, node)
     values = _initial_values(node, access)
@@ -203,7 +203,7 @@ def _from_list(source: JsonNode) -> InitialValues:
         kind = element.require("type", "an element of a list")
         data_type = parse_data_type(kind)
         if data_type.bits < 8:
-            raise kind.error(f"{data_type.name} cannot stand in a list of mixed types")
+            raise kind.error(f"{data_type.name} cannot be in a list of mixed types")
         value = element.require("value", "an element of a list")
         parts.append(parse_array(JsonNode([parse_scalar(value, data_type)]), data_type).view(np.uint8))
     raw = np.concatenate(parts) if parts else np.empty(0, np.uint8)
@@ -293,14 +293,12 @@ def _check_header(source: JsonNode, path: Path) -> None:
     if any(type(size) is not int or not 0 <= size <= UINT32_MAX for size in shape):
         raise source.error(f"{quoted(str(path))} has sizes outside 0 to {UINT32_MAX}")
     if promised > held and not dtype.hasobject:
-        raise source.error(f"{quoted(str(path))} promises {promised:,} bytes of elements, but holds {held:,}")
+        raise source.error(f"{quoted(str(path))} declares {promised:,} bytes of elements, but holds {held:,}")
 
 
 def _from_raw(source: JsonNode, path: Path, data_type: DataType) -> InitialValues:
     if data_type is DataType.UNKNOWN:
-        raise source.error(
-            f"the raw file {quoted(str(path))} says nothing of its type: initialValuesDataType must be given"
-        )
+        raise source.error(f"the raw file {quoted(str(path))} has no type: initialValuesDataType must be given")
     raw = np.fromfile(path, np.uint8)
     if data_type.bits == 4:
         nibbles = np.stack([raw & 15, raw >> 4], -1).ravel()

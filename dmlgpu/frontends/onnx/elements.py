@@ -125,7 +125,7 @@ def _external(proto: TensorProto, data_type: DataType, what: str, folder: Path |
     entries = {entry.key: entry.value for entry in proto.external_data}
     if folder is None:
         raise ModelError(
-            what, "its data are in a file beside the model: give the model's path, not bytes or a ModelProto"
+            what, "its data are in an external file: pass the path of the model, not bytes or a ModelProto"
         )
     path = _inside(folder, entries.get("location", ""), what)
     needed = -(-math.prod(proto.dims) * data_type.bits // 8)

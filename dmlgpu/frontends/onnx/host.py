@@ -51,7 +51,7 @@ def compute(node: OnnxNode) -> list[OnnxValue | None] | None:
         try:
             result = _FUNCTIONS[node.op_type](node, arrays)
         except (ArithmeticError, AttributeError, IndexError, TypeError, ValueError) as error:
-            raise node.refusal(f"its inputs do not fit: {error}") from None
+            raise node.refusal(f"its inputs are invalid: {error}") from None
     results = result if isinstance(result, list) else [result]
     known = [node.known(array) for array in results]
     return list(known) if all(map(_is_small, known)) else None

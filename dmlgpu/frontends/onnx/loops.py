@@ -224,7 +224,7 @@ def scan(
     """Run the body of a Scan, and return its states and what it gathered, steps first; None for no steps."""
     lengths = {source.shape[axis] for source, axis in zip(sources, axes, strict=True)}
     if len(lengths) != 1:
-        raise node.refusal(f"sequences must have as many steps, got {sorted(lengths)}")
+        raise node.refusal(f"sequences must have equal lengths, got {sorted(lengths)}")
     (length,) = lengths
     outputs = len(node.attribute("body").output) - len(carried)
     gathered: list[list[RunInput]] = [[] for _ in range(outputs)]

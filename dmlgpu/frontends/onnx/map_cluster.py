@@ -106,7 +106,7 @@ def run_batch(job: str, number: int, feeds: Feeds) -> Outputs:
     """
     own = _job(job)
     if number not in own.workers:
-        raise WorkerLost("the worker was started anew")
+        raise WorkerLost("the worker was restarted")
     with own.busy[number]:
         return own.workers[number].run_arrays(feeds)
 
@@ -124,7 +124,7 @@ def forget(job: str) -> None:
 
 def _job(job: str) -> _Job:
     if job not in _jobs:
-        raise WorkerLost("the worker was started anew")
+        raise WorkerLost("the worker was restarted")
     return _jobs[job]
 
 

@@ -84,9 +84,7 @@ def check_doubles(node: OnnxNode, values: Iterable[OnnxValue | None], what: str)
         return
     for number, value in enumerate(values):
         if value is not None and value.data_type is DataType.FLOAT64:
-            raise node.refusal(
-                f"doubles are moved and cast, but nothing computes with them, got float64 in {what} {number}"
-            )
+            raise node.refusal(f"float64 can be moved and cast, but not computed with, got float64 in {what} {number}")
 
 
 def typed_outputs(node: OnnxNode, results: Result | Sequence[Result]) -> list[OnnxValue | None]:

@@ -56,7 +56,7 @@ OutputStages: TypeAlias = Generator[RunStage, Outcome, Outputs]
 _CONSTANT_BYTES = 256
 """Weights up to this size are constants of the graph, which passes may look into; larger ones are owned inputs."""
 
-_READ = "the host reads elements of its inputs, to decide about it"
+_READ = "the host reads elements of its inputs for a decision"
 
 
 @dataclass(eq=False)
@@ -341,9 +341,9 @@ class Translation:
         if placed is not None:
             placed.late = any(value is not None and value.recipe is not None for value in results)
         elif all(value is None or value.array is not None for value in results):
-            self._place_on_host(node, "its inputs are known when the model is translated")
+            self._place_on_host(node, "constant: its inputs are known when the model is translated")
         else:
-            why = "the same elements seen otherwise"
+            why = "reshape only, no copy"
             self._placed.append(Placed(Placement(node.name, node.op_type, "none", why=why)))
 
     # ---- values -----------------------------------------------------------------------------------------------------
@@ -408,7 +408,7 @@ class Translation:
     ) -> tuple[Segment | None, list[Recipe]]:
         """Return how the host comes by elements; those that only the device computes come into slots before."""
         if self.strict:
-            raise node.refusal("the host would read elements, to decide about it (strict)")
+            raise node.refusal("the host would have to read elements for a decision (strict)")
         self._note(node)
         self._placed.append(Placed(Placement(node.name, node.op_type, "read", why=_READ)))
         missing = [value for value in (*values, *computed) if host.recipe_of(value) is None]

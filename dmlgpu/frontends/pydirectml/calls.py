@@ -184,7 +184,7 @@ def converter(hint: Any) -> coercion.Converter[Any]:
         (kind,) = typing.get_args(hint)
         return coercion.tuple_of(converter(kind), _plural(kind))
     if not isinstance(hint, type):
-        raise TypeError(f"no kind of PyDirectML's: {shown(hint)}")
+        raise TypeError(f"not a type of PyDirectML: {shown(hint)}")
     return coercion.instance_of(hint, _described(hint))
 
 
