@@ -95,7 +95,7 @@ def test_strict_ends_with_the_first(folder: Path):
     ("options", "message"),
     [
         (["--adapters", "all"], "need --inputs 'FOLDER/*.png'"),
-        (["--inputs", "nothing/*.png"], "'nothing/*.png', which names none"),
+        (["--inputs", "nothing/*.png"], "'nothing/*.png', which matches no file"),
         (["--inputs", "pictures", "--size", "8"], "--size must be HEIGHTxWIDTH, such as 224x224, got '8'"),
         (["--inputs", "pictures", "--mean", "a"], "--mean must be one number or one per channel"),
         (["--inputs", "pictures", "--mean", "1,2"], "--mean must be 1 number, or 3, one per channel, got 2"),

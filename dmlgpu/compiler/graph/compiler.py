@@ -220,7 +220,7 @@ def compile_network(network: Network, target: Target, disabled: Collection[str] 
         if plan.steps == plain.steps:
             raise
         del notes[of_nodes:]
-        notes.append(Note("all", network.name, f"steps are left as they were, since else {refused}"))
+        notes.append(Note("all", network.name, f"not fused, because {refused}"))
         plan, schedule = plain, _scheduled(plain, target, network)
         program = _program(schedule, network)
     rendering = program.timings.rendering
