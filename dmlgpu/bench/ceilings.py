@@ -304,7 +304,7 @@ class CachedCeilings:
         """Why the ceilings may be too low, in words; empty where nothing speaks against them."""
         if self.taken <= machine_load.BUSY:
             return ""
-        return f"others took {100 * self.taken:.0f} % of the CPU while they were measured, so they are too low"
+        return f"other processes took {100 * self.taken:.0f} % of the CPU during measurement, so they are too low"
 
     def best_with(self, other: CachedCeilings) -> CachedCeilings:
         """Return the higher rates and the shorter times of both; others were busy as in the quieter of both."""

@@ -163,7 +163,7 @@ class NumpyBaseline:
 
     def __init__(self, workload: Workload, *, clock: Callable[[], float] = time.perf_counter):
         if not has_formula(workload):
-            raise NotSupported(f"{workload.name} has no formula in NumPy")
+            raise NotSupported(f"{workload.name} has no NumPy formula")
         assert isinstance(workload.desc, OperatorDesc)
         self._clock, self._formula, self._desc = clock, FORMULAS[workload.operator], workload.desc
         arrays = workload.inputs()

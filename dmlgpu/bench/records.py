@@ -323,18 +323,18 @@ def read_file(path: Path) -> tuple[BenchRun, ...]:
             except (ValueError, RecursionError) as error:
                 if runs and not line.endswith(b"\n"):
                     break
-                raise ModelError(where, f"is no JSON: {error}") from error
+                raise ModelError(where, f"is not JSON: {error}") from error
             kind = record.get("record") if isinstance(record, dict) else None
             if kind == RECORD:
                 runs.append((_header(where, record), []))
             elif not runs or kind not in ("measurement", "end"):
-                raise ModelError(where, "is no line of `dmlgpu bench -o`")
+                raise ModelError(where, "was not written by `dmlgpu bench -o`")
             elif kind == "end":
                 complete.add(len(runs))
             else:
                 runs[-1][1].append(_read_measurement(where, record))
     if not runs:
-        raise ModelError(str(path), "holds no run of `dmlgpu bench`")
+        raise ModelError(str(path), "has no run of `dmlgpu bench`")
     return tuple(
         BenchRun(head, tuple(measurements), number in complete)
         for number, (head, measurements) in enumerate(runs, start=1)
@@ -356,7 +356,7 @@ def _header(where: str, record: dict[str, Any]) -> dict[str, Any]:
         for adapter in record["adapters"].values():
             fields.read_known(adapter, {"adapter": fields.adapter}, "adapter")
     except ValueError as error:
-        raise ModelError(where, f"is no header of a run: {error}") from error
+        raise ModelError(where, f"is not a valid header of a run: {error}") from error
     return {name: value for name, value in record.items() if name != "record"}
 
 
@@ -364,7 +364,7 @@ def _read_measurement(where: str, record: dict[str, Any]) -> Measurement:
     try:
         return Measurement.from_json(record)
     except ValueError as error:
-        raise ModelError(where, f"is no measurement: {error}") from error
+        raise ModelError(where, f"is not a valid measurement: {error}") from error
 
 
 def _write(file: TextIO, record: Mapping[str, Any]) -> None:
@@ -429,7 +429,7 @@ def _megabytes(count: int) -> str:
 
 def share_text(measurement: Measurement) -> str:
     """``83 % of the copy rate``."""
-    names = {"copy": "the copy rate", "multiply-add": "the multiply-add rate", "launch": "the time to launch"}
+    names = {"copy": "the copy rate", "multiply-add": "the multiply-add rate", "launch": "the launch overhead"}
     return f"{100 * (measurement.share or 0):.0f} % of {names.get(measurement.bound_by, measurement.bound_by)}"
 
 

@@ -165,7 +165,7 @@ def plot(measurements: Sequence[Measurement], ceilings: Mapping[str, Ceilings], 
     titles = list(dict.fromkeys(curve.title for curve in curves))
     panels = len(known) + len(titles)
     if not panels:
-        raise InvalidArgument(f"{path}: nothing was measured that could be drawn")
+        raise InvalidArgument(f"{path}: there are no measurements to plot")
     columns = min(2, panels)
     rows = math.ceil(panels / columns)
     figure = Figure(figsize=(7 * columns, 5 * rows), layout="constrained")

@@ -267,7 +267,7 @@ def read_suite(path: Path) -> tuple[BenchSpec, ...]:
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ModelError(str(path), f"is no TOML: {error}") from error
+        raise ModelError(str(path), f"is not TOML: {error}") from error
     rows = content.get("row")
     if not isinstance(rows, list) or not rows:
         raise ModelError(str(path), "must have rows: [[row]]")
@@ -309,5 +309,5 @@ def _texts(where: str, row: Mapping[str, Any], key: str) -> tuple[str, ...]:
     if isinstance(value, str):
         return (value,)
     if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
-        raise ModelError(f"{where}: {key}", f"must be a text or a list of texts, got {value!r}")
+        raise ModelError(f"{where}: {key}", f"must be a string or a list of strings, got {value!r}")
     return tuple(value)

@@ -388,6 +388,6 @@ def summary(findings: Sequence[TuningFinding]) -> str:
     """Return how many choices tuning improved, and by how much on the average."""
     gains = [finding.ratio.median for finding in findings if finding.gains and finding.ratio is not None]
     if not gains:
-        return f"faster than built in: 0 of {len(findings)}"
+        return f"faster than the built-in choice: 0 of {len(findings)}"
     mean = statistics.geometric_mean(gains)
-    return f"faster than built in: {len(gains)} of {len(findings)}, taking {mean:.2f} of the time on the average"
+    return f"faster than the built-in choice: {len(gains)} of {len(findings)}, on average {mean:.2f} of its time"

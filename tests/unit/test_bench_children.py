@@ -186,7 +186,7 @@ def test_a_worker_knows_the_samples_of_which_it_compares_parts():
 
 
 def test_what_has_no_formula_is_refused():
-    with pytest.raises(NotSupported, match="has no formula in NumPy"):
+    with pytest.raises(NotSupported, match="has no NumPy formula"):
         NumpyBaseline(small("LSTM"))
 
 

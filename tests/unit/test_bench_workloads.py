@@ -220,7 +220,7 @@ def test_rows_of_a_suite_may_have_names_and_more(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("x = ", "is no TOML"),
+        ("x = ", "is not TOML"),
         ("x = 1", r"must have rows: \[\[row\]\]"),
         ("[[row]]\nname = 'x'", "row 1: must have 'what'"),
         ("[[row]]\nwhat = 'GEMM'\nsizes = 3", "row 1: sizes: must be a text or a list of texts"),

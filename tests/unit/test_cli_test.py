@@ -123,7 +123,7 @@ def test_one_error_of_compiling_is_told_once(capsys):
     assert [out.count(text) for text in ("no type", "no such name", "something else")] == [1, 1, 1]
     assert out.endswith(
         "2 cases do not compile, with the same error as gemm-1:\n  gemm-1\n  gemm-2\n"
-        "shader files that the failing cases have in common:\n  3 of 3 cases with matrix/gemm; simplest: gemm-1\n"
+        "shader files shared by the failing cases:\n  3 of 3 cases with matrix/gemm; simplest: gemm-1\n"
     )
     assert "  would run as: a (matrix/gemm)\n" in out
     assert "fail: gemm-2" not in out and "fail: gemm-3\n" in out
@@ -503,5 +503,5 @@ def test_a_disagreement_that_was_expected(altered, tmp_path, capsys):
 def test_a_suite_that_only_judges_cannot_be_compared(misbehaving, capsys):
     assert main(["test", "--pairwise", "--suite", "misbehaving"]) == 2
     assert capsys.readouterr().err == (
-        "dmlgpu: the suite 'misbehaving' cannot be run without the reference: it does not hand out outputs\n"
+        "dmlgpu: the suite 'misbehaving' cannot be run pairwise: it returns no outputs\n"
     )

@@ -161,7 +161,7 @@ def test_after_some_time_without_workers_cases_are_lost(run, client, monkeypatch
     assert len(list(run.poll(0))) == SHARD_SIZE
     assert list(run.poll(0)) == []
     lost = list(run.poll(0))
-    why = "lost by the cluster: no worker with this adapter was left, nor came within 60 s"
+    why = "lost by the cluster: no worker with this adapter is left, and none joined within 60 s"
     assert lost == [Outcome(name, Status.DEVICE_LOST, message=why) for name in MANY[SHARD_SIZE:]]
     assert not run.queue.missing
 

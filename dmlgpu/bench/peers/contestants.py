@@ -154,11 +154,7 @@ class PeerContestant(ChildContestant):
             folder = Path(name)
             self.row.call.save(folder)
             ready = self._prepare({"folder": name})
-            check = (
-                self.row.check(load_outputs(folder))
-                if self.checked
-                else ResultCheck("unchecked", "nobody asked for it")
-            )
+            check = self.row.check(load_outputs(folder)) if self.checked else ResultCheck("unchecked", "not requested")
         return {**ready, "check": asdict(check), "kernels": [self.adapter]}
 
 

@@ -67,7 +67,7 @@ class ShardQueue:
                 del self.missing[outcome.case]
                 yield outcome
         if self._left(shard):
-            yield from self.fail(shard, "the worker returned no outcome of it")
+            yield from self.fail(shard, "the worker returned no result")
 
     def fail(self, shard: Shard, reason: str) -> Iterator[Outcome]:
         """A shard came to nothing: its cases are tried one by one, and one that failed alone is lost."""
@@ -160,9 +160,9 @@ class WorkerRegistry:
         if refused:
             raise InvalidArgument("\n  ".join(["these workers cannot run the same cases:", *refused]))
         for address in self._pending():
-            self._warn(f"{address} did not say within {ANSWER_LIMIT:g} s which adapters it has")
+            self._warn(f"{address} did not report its adapters within {ANSWER_LIMIT:g} s")
         if not self._answers():
-            raise InvalidArgument(f"no worker of the cluster at {self._address} says which adapters it has")
+            raise InvalidArgument(f"no worker of the cluster at {self._address} reports its adapters")
         return self._adapters()
 
     def _adapters(self) -> tuple[ClusterAdapter, ...]:
@@ -175,7 +175,7 @@ class WorkerRegistry:
     def capacity(self) -> Counter[str]:
         """How many shards the workers that are there now can run at once, by resource; newcomers are asked."""
         for address in self._refresh():
-            self._warn(f"{address} gets no cases: {self._known[address]}")
+            self._warn(f"{address} is not used: {self._known[address]}")
         capacity: Counter[str] = Counter()
         for address, answer in self._answers().items():
             capacity.update({name: int(self._present[address].get(name, 0)) for name in answer.adapters})
@@ -282,7 +282,7 @@ class _AdapterRun:
         self._lost_at = now if self._lost_at is None else self._lost_at
         if now - self._lost_at >= self._job.patience:
             yield from self.queue.give_up(
-                f"no worker with this adapter was left, nor came within {self._job.patience:g} s"
+                f"no worker with this adapter is left, and none joined within {self._job.patience:g} s"
             )
 
 

@@ -52,7 +52,7 @@ def as_output_suite(suite: Suite, name: str) -> OutputSuite:
         return suite
     if isinstance(suite, SuiteWithCases):
         return CaseOutputs(suite)
-    raise InvalidArgument(f"the suite {name!r} cannot be run without the reference: it does not hand out outputs")
+    raise InvalidArgument(f"the suite {name!r} cannot be run pairwise: it returns no outputs")
 
 
 @dataclass(frozen=True)
@@ -192,4 +192,4 @@ def compare_results(result: AdapterResult, other: AdapterResult, allowance: Allo
     pair = replace(pair, distance=difference, kernels=kernels if any(kernels) else ())
     if allowance.is_unique:
         return replace(pair, agreement=Agreement.DISAGREE)
-    return replace(pair, agreement=Agreement.UNDECIDED, message="several results are right")
+    return replace(pair, agreement=Agreement.UNDECIDED, message="several results are correct")

@@ -106,7 +106,7 @@ def pairs(before: Sequence[RecordedRun], after: Sequence[RecordedRun]) -> tuple[
                 matched[number] = left.pop(old)
     if not matched:
         raise InvalidArgument(
-            f"no adapter is in both files: {', '.join(map(_text, before))} and {', '.join(map(_text, after))}"
+            f"the files have no adapter in common: {', '.join(map(_text, before))} and {', '.join(map(_text, after))}"
         )
     return tuple((matched[number], run) for number, run in enumerate(after) if number in matched)
 

@@ -109,7 +109,7 @@ def _compared_cases(suite: ElementTree.Element, pairs: PairReport) -> None:
         if name in disagreements:
             disagreement = disagreements[name]
             said = [f"{' / '.join(pair.adapters)}: {difference(pair)}" for pair in disagreement.pairs]
-            message = f"{disagreement.outlier or 'nobody alone'} differs"
+            message = f"{disagreement.outlier} differs" if disagreement.outlier else "no single outlier"
             element = ElementTree.SubElement(case, "failure", type="disagree", message=_text(message))
             element.text = _text("\n".join([*said, *disagreement.kernels, f"again: {disagreement.command}"]))
 

@@ -103,7 +103,7 @@ def suspect_lines(suspects: Sequence[Suspect]) -> list[str]:
         f"simplest: {suspect.simplest.case}"
         for suspect in suspects
     ]
-    return ["shader files that the failing cases have in common:", *lines]
+    return ["shader files shared by the failing cases:", *lines]
 
 
 # ---- the simplest case

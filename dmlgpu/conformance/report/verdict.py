@@ -52,9 +52,9 @@ def _wrong_runs(report: Report) -> Iterator[str]:
         bad = [outcome for outcome in run.outcomes if kind_of(outcome.status) == "bad"]
         if bad:
             names = _subjects(sorted({outcome.operator for outcome in bad}))
-            went = "went wrong " if not texts else ""
+            failed = "failed " if not texts else ""
             cases = counted(len(run.outcomes), "case")
-            texts.append(f"{len(bad):,} of {cases} {went}on {report.labels[number]}: {sorts_text(bad)} in {names}")
+            texts.append(f"{len(bad):,} of {cases} {failed}on {report.labels[number]}: {sorts_text(bad)} in {names}")
     yield from texts[:NAMES]
     if len(texts) > NAMES:
         yield f"and cases of {counted(len(texts) - NAMES, 'more run')}"
@@ -80,24 +80,24 @@ def _wrong_times(report: Report) -> Iterator[str]:
     if bad:
         every = sum(len(times.times) for times in report.times)
         names = _some(list(dict.fromkeys(measurement.name for measurement in bad)), "measurement")
-        yield f"{len(bad):,} of {counted(every, 'measurement')} failed or computed wrong: {names}"
+        yield f"{len(bad):,} of {counted(every, 'measurement')} failed or gave wrong results: {names}"
 
 
 def _good_times(report: Report) -> Iterator[str]:
     if report.times:
-        yield f"{counted(sum(len(times.times) for times in report.times), 'measurement')}, nothing of it wrong"
+        yield f"{counted(sum(len(times.times) for times in report.times), 'measurement')} without errors"
 
 
 def _cut_off(report: Report) -> Iterator[str]:
     for number, run in enumerate(report.runs):
         if not run.is_complete:
             cases = counted(run.facts["cases"], "case")
-            yield f"the run on {report.labels[number]} was cut off after {len(run.outcomes):,} of {cases}"
+            yield f"the run on {report.labels[number]} was truncated after {len(run.outcomes):,} of {cases}"
     for comparison in report.comparisons:
         if not comparison.is_complete:
-            yield "a comparison of adapters was cut off"
+            yield "a comparison of adapters was truncated"
     if not all(times.is_complete for times in report.times):
-        yield "a run of measurements was cut off"
+        yield "a run of measurements was truncated"
 
 
 def _good_runs(report: Report) -> Iterator[str]:
@@ -107,14 +107,14 @@ def _good_runs(report: Report) -> Iterator[str]:
     where = f"on {report.labels[0]}" if len(report.runs) == 1 else f"in {len(report.runs)} runs"
     passed = sum(outcome.status is Status.PASS for outcome in outcomes)
     if passed == len(outcomes):
-        yield f"All is right: {counted(passed, 'case')} passed {where}"
+        yield f"No failures: {counted(passed, 'case')} passed {where}"
         return
     rest = [
         f"{count:,} {text}"
         for kind, text in (("refused", "not supported"), ("known", "expected to fail"))
         if (count := sum(kind_of(outcome.status) == kind for outcome in outcomes))
     ]
-    yield f"Nothing is wrong: {passed:,} of {counted(len(outcomes), 'case')} passed {where}, {' and '.join(rest)}"
+    yield f"No failures: {passed:,} of {counted(len(outcomes), 'case')} passed {where}, {' and '.join(rest)}"
 
 
 def _agreements(report: Report) -> Iterator[str]:

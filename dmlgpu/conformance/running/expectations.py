@@ -68,10 +68,10 @@ def load(path: Path) -> tuple[ExpectedFailure, ...]:
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise ModelError(str(path), f"is no TOML: {error}") from error
+        raise ModelError(str(path), f"is not TOML: {error}") from error
     unknown = document.keys() - {"expected"}
     if unknown:
-        raise ModelError(f"{path}: {min(unknown)}", "is unknown; there is only [[expected]]")
+        raise ModelError(f"{path}: {min(unknown)}", "is unknown; the only key is [[expected]]")
     entries = document.get("expected", [])
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise ModelError(f"{path}: expected", "must be tables, as [[expected]] writes them")
@@ -89,7 +89,7 @@ def _expectation(where: str, entry: Mapping[str, Any]) -> ExpectedFailure:
     texts = {name: entry[name] for name in _TEXTS if name in entry}
     for name, value in [*texts.items(), *(("cases", case) for case in cases)]:
         if not isinstance(value, str):
-            raise ModelError(f"{where}.{name}", f"must be a text, got {value!r}")
+            raise ModelError(f"{where}.{name}", f"must be a string, got {value!r}")
     try:
         SpecifierSet(texts.get("driver", ""))
     except InvalidSpecifier as error:

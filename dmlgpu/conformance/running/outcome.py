@@ -39,7 +39,7 @@ def share_text(error: float | None) -> str:
     if error is None:
         return ""
     if math.isinf(error):
-        return "beyond any tolerance"
+        return "out of tolerance"
     if error == 0:
         return "exact"
     if error >= _TIMES_FROM:
@@ -138,9 +138,8 @@ class Verdict:
         if self.ok:
             return f"ok ({bound_text(self.of_bound)}, max {self.max_ulp:g} ULP, mean {self.mean_ulp:.3g} ULP)"
         values = (
-            f"{wrong_text(self.wrong, self.elements)}; the worst is {list(self.worst)}: "
-            f"expected {self.expected!r}, got {self.got!r}, {bound_text(self.of_bound)}, at most {self.max_ulp:g} ULP "
-            f"away, allowed difference {self.bound:g}"
+            f"{wrong_text(self.wrong, self.elements)}; the worst, at {list(self.worst)}: expected {self.expected!r}, "
+            f"got {self.got!r}; {error_text(self.of_bound, self.max_ulp, self.bound, '')}"
         )
         return "; ".join(text for text in (self.problem, values if self.wrong else "") if text)
 

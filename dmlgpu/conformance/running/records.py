@@ -233,7 +233,7 @@ def read_file(path: Path) -> RecordFile:
         if not section.is_complete:
             cases = len({outcome.case for outcome in section.read})
             problems.append(
-                f"{path}: a {section.kind} was cut off: {cases} of {section.header['cases']} cases are there"
+                f"{path}: a {section.kind} was truncated: {cases} of {section.header['cases']} cases recorded"
             )
     return RecordFile(tuple(runs), tuple(comparisons), tuple(problems))
 
@@ -288,12 +288,12 @@ def _sections(path: Path) -> tuple[list[_Section], list[str]]:
             except ModelError:
                 if line.endswith(b"\n") or not sections:
                     raise
-                return sections, [f"{where}: was cut off in the middle and is left out"]
+                return sections, [f"{where}: incomplete line, ignored"]
             kind = record.pop("record")
             if kind in _CONTENTS:
                 sections.append(_Section(kind, _header(where, kind, record)))
             elif not sections:
-                raise ModelError(where, "stands before any run")
+                raise ModelError(where, "comes before any run")
             elif kind == "end":
                 sections[-1].is_complete = True
             else:
@@ -309,7 +309,7 @@ def _record(where: str, line: bytes) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise ModelError(where, f"is not UTF-8 text: byte {error.start} is {line[error.start]:#04x}") from error
     except (ValueError, RecursionError) as error:
-        raise ModelError(where, f"is no JSON: {error}") from error
+        raise ModelError(where, f"is not JSON: {error}") from error
     if not isinstance(record, dict) or record.get("record") not in _KINDS:
         raise ModelError(where, f"must be an object whose 'record' is one of {', '.join(_KINDS)}")
     if not _is_flat(record, _DEEPEST):
@@ -331,7 +331,7 @@ def _header(where: str, kind: str, header: dict[str, Any]) -> dict[str, Any]:
     try:
         fields.read_known(header, {**_HEADERS[kind], **_OPTIONAL}, *_HEADERS[kind])
     except ValueError as error:
-        raise ModelError(where, f"is no header of a {kind}: {error}") from error
+        raise ModelError(where, f"is not a valid header of a {kind}: {error}") from error
     return header
 
 
@@ -339,8 +339,8 @@ def _content(where: str, section: str, kind: str, record: dict[str, Any]) -> Any
     """A case or a pair, where such a record may stand."""
     due, name, read = _CONTENTS[section]
     if kind != due:
-        raise ModelError(where, f"a {section} has records of the kind {due!r}, got {kind!r}")
+        raise ModelError(where, f"a {section} must have records of the kind {due!r}, got {kind!r}")
     try:
         return read(record)
     except ValueError as error:
-        raise ModelError(where, f"is no {name}: {error}") from error
+        raise ModelError(where, f"is not a valid {name}: {error}") from error
