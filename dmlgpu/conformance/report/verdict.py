@@ -1,4 +1,4 @@
-"""The verdict on all runs in one sentence, and all that did not simply pass, grouped by cause."""
+"""Verdict on all runs in one sentence, and failures grouped by cause."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from dmlgpu.conformance.report.suspects import ShaderCounts, Suspect, simplest, 
 from dmlgpu.conformance.running.outcome import Outcome, Status, counted
 
 NAMES = 3
-"""Runs, and operators of each, that are named; of others it is said how many there are."""
+"""Maximum number of runs, and of operators of each, to name."""
 
 
 NO_OPERATORS = ("pair", "pattern", "graph", "chain", "hazard", "size")
-"""How names of cases of several operators begin."""
+"""First words of names of cases that are not of one operator."""
 
 
 @dataclass(frozen=True)
 class ReportVerdict:
-    """A sentence, and what it comes to.
+    """Verdict of a report.
 
     Attributes:
         kind: ``good`` or ``bad``.
-        text: the sentence.
+        text: Sentence.
     """
 
     kind: str
@@ -33,7 +33,7 @@ class ReportVerdict:
 
 
 def verdict(report: Report) -> ReportVerdict:
-    """Of the runs, of the comparisons between adapters, and of measurements."""
+    """Return the verdict on runs, comparisons of adapters, and measurements."""
     wrong = [*_wrong_runs(report), *_wrong_times(report), *_disagreements(report), *_cut_off(report)]
     if wrong:
         return ReportVerdict("bad", _sentence(wrong))
@@ -61,7 +61,7 @@ def _wrong_runs(report: Report) -> Iterator[str]:
 
 
 def _subjects(stems: Sequence[str]) -> str:
-    """The operators of cases, then what graphs and programs are called by, which are no operators."""
+    """Return the operators of cases, then groups of cases that are not of one operator."""
     operators = [stem for stem in stems if stem not in NO_OPERATORS]
     others = [f"cases '{stem}'" for stem in stems if stem in NO_OPERATORS]
     return ", ".join(filter(None, (_some(operators, "operator") if operators else "", *others)))
@@ -124,21 +124,20 @@ def _agreements(report: Report) -> Iterator[str]:
 
 
 def _some(names: Sequence[str], noun: str) -> str:
-    """The first names, and how many more there are."""
+    """Return the first names, and the number of further ones."""
     more = len(names) - NAMES
     return ", ".join([*names[:NAMES], *([f"and {counted(more, f'more {noun}')}"] if more > 0 else [])])
 
 
 @dataclass(frozen=True)
 class Cause:
-    """Cases of one run that came out alike.
+    """Cases of one run with the same kind of result.
 
     Attributes:
-        number: of the run.
-        status: theirs.
-        text: why, in the words of the simplest: the reason of an expected failure, the feature that is missing, or what
-            went wrong.
-        outcomes: by name.
+        number: Index of the run.
+        status: Their status.
+        text: Reason, that of the simplest case: the reason of an expected failure, the missing feature, or the failure.
+        outcomes: Results by name.
     """
 
     number: int
@@ -153,35 +152,35 @@ class Cause:
 
     @cached_property
     def operators(self) -> tuple[str, ...]:
-        """Of these cases, by name."""
+        """Operators of these cases, by name."""
         return tuple(sorted({outcome.operator for outcome in self.outcomes}))
 
     @property
     def message(self) -> str:
-        """What the driver or the compiler said to the simplest, in its lines; empty where that is one line or none."""
+        """Message of driver or compiler for the simplest case; empty if it has at most one line."""
         lines = [_printable(line) for line in self.simplest.message.splitlines()]
         return "\n".join(lines) if len(list(filter(None, lines))) > 1 else ""
 
     @cached_property
     def cases(self) -> tuple[str, ...]:
-        """Those that one error of compiling fails, by name; none for other causes and where it fails only one."""
+        """Names of cases with the same compile error; empty for other causes and for a single case."""
         names = tuple(outcome.case for outcome in self.outcomes if outcome.compile_error)
         return names if len(names) > 1 else ()
 
     @cached_property
     def simplest(self) -> Outcome:
-        """The case to look at first: of plain numbers, with few elements."""
+        """Simplest case: plain numbers, fewest elements."""
         return simplest(self.outcomes)
 
     @cached_property
     def worst(self) -> Outcome:
-        """The case that is farthest off; the first where none is."""
+        """Case with the largest error, or the first case."""
         return max(self.outcomes, key=lambda outcome: outcome.of_bound or 0.0)
 
 
 def causes(report: Report) -> tuple[Cause, ...]:
-    """The bad ones by operator, one for each status, or by the error of compiling that several operators may have; the
-    others by their reason. Sorted by kind, then by run."""
+    """Return causes, sorted by kind, then by run: failures by operator and status, or by a compile error shared by
+    operators; others by reason."""
     outcomes_of: dict[tuple[str, int, Status, str], list[Outcome]] = {}
     for number, outcome in report.not_passed():
         kind = kind_of(outcome.status)
@@ -194,19 +193,19 @@ def causes(report: Report) -> tuple[Cause, ...]:
 
 
 def suspects(report: Report) -> tuple[tuple[int, Suspect], ...]:
-    """The shader files that failing cases have in common, the most telling first, each with the number of its run."""
+    """Return the shader files shared by failing cases, most likely cause first, each with the index of its run."""
     return tuple(
         (number, suspect) for number, run in enumerate(report.runs) for suspect in ShaderCounts(run.outcomes).suspects()
     )
 
 
 def of_kind(all_causes: Iterable[Cause], kind: str) -> tuple[Cause, ...]:
-    """Those that are ``bad``, ``known`` or ``refused``."""
+    """Return the causes of a kind: ``bad``, ``known`` or ``refused``."""
     return tuple(cause for cause in all_causes if cause.kind == kind)
 
 
 def _why(outcome: Outcome) -> str:
-    """In a line."""
+    """Return the reason in one line."""
     if outcome.status is Status.NOT_SUPPORTED and outcome.missing:
         return f"needs {outcome.missing}"
     text = outcome.reason or outcome.message
@@ -216,5 +215,5 @@ def _why(outcome: Outcome) -> str:
 
 
 def _printable(line: str) -> str:
-    """Without what moves a terminal's cursor; tabs as spaces."""
+    """Remove control characters; replace tabs by spaces."""
     return "".join(filter(str.isprintable, line.expandtabs(4))).rstrip()
