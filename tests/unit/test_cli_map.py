@@ -180,7 +180,7 @@ def test_the_size_of_pictures(folder: Path):
 
 
 def test_what_is_no_input_for_pictures(folder: Path):
-    with pytest.raises(InvalidArgument, match=r"input 'x' of shape \[2, 5\] is none for a picture"):
+    with pytest.raises(InvalidArgument, match=r"input 'x' of shape \[2, 5\] cannot take an image"):
         read(folder, declared(2, 5))
 
 
@@ -190,7 +190,7 @@ def test_archives_have_inputs_by_name(tmp_path: Path):
     assert read_inputs(tmp_path / "a.npz", two, PictureOptions()).keys() == {"x", "y"}
     np.save(tmp_path / "a.npy", np.ones(2))
     with pytest.raises(
-        InvalidArgument, match=r"the model has 2 inputs \(x, y\); put arrays of these names into an .npz"
+        InvalidArgument, match=r"the model has 2 inputs \(x, y\); save arrays with these names in an .npz"
     ):
         read_inputs(tmp_path / "a.npy", two, PictureOptions())
 

@@ -275,9 +275,9 @@ def npy(shape: str, data_type: str = "<f4", version: int = 1, data: bytes = b"")
     ("content", "reason"),
     [
         (npy("(1099511627776,)"), "has sizes outside 0 to 4294967295"),
-        (npy("(1048576, 1048576)"), "promises 4,398,046,511,104 bytes of elements, but holds 0"),
-        (npy("(1048576, 1048576)", version=2), "promises 4,398,046,511,104 bytes of elements, but holds 0"),
-        (npy("(4,)", data=bytes(15)), "promises 16 bytes of elements, but holds 15"),
+        (npy("(1048576, 1048576)"), "declares 4,398,046,511,104 bytes of elements, but holds 0"),
+        (npy("(1048576, 1048576)", version=2), "declares 4,398,046,511,104 bytes of elements, but holds 0"),
+        (npy("(4,)", data=bytes(15)), "declares 16 bytes of elements, but holds 15"),
         (npy("(0, 9223372036854775808)"), "has sizes outside 0 to 4294967295"),
         (npy("(-1,)", data=bytes(16)), "has sizes outside 0 to 4294967295"),
         (npy("(True,)", data=bytes(4)), "has sizes outside 0 to 4294967295"),
