@@ -254,6 +254,7 @@ class WorkerPool(Generic[Value]):
             except WorkerLost as loss:
                 if attempt == MOST_STARTS or self._closing or isinstance(loss, WorkerGone):
                     raise
+                self._note(f"{worker.name} was lost, and starts again: {loss}")
 
     def _next(self, worker: ItemWorker) -> _Task | None:
         """The next item for a worker: one that it lost only where no other is left to try. None when it is to end."""

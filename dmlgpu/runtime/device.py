@@ -237,8 +237,11 @@ class Device(DmlObject):
             NotSupported: If the adapter lacks a feature or limit that the operator needs.
         """
         self._state.check()
+        start = time.perf_counter()
         self._check_desc(desc)
-        return Operator(self, self._state, desc)
+        operator = Operator(self, self._state, desc)
+        operator._unreported = time.perf_counter() - start
+        return operator
 
     def _check_desc(self, desc: OperatorDesc) -> None:
         if not isinstance(desc, OperatorDesc):
@@ -284,7 +287,8 @@ class Device(DmlObject):
             in_place=loader.operator(desc.operator).in_place,
         )
         compiled.name = operator.name
-        compiled._took(time.perf_counter() - start)
+        compiled._took(time.perf_counter() - start + operator._unreported)
+        operator._unreported = 0.0
         return compiled
 
     def compile_graph(

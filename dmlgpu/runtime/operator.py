@@ -74,6 +74,7 @@ class Operator(DeviceChild):
     def __init__(self, device: Device, state: DeviceState, desc: OperatorDesc):
         super().__init__(device, state)
         self._desc, self._kind = desc, desc.operator
+        self._unreported = 0.0  # seconds of checking, which renders the kernels, until compiled.timings tell them
 
     @property
     def desc(self) -> OperatorDesc:
