@@ -266,7 +266,7 @@ def _report_check(check: ModelCheck, folder: Path) -> None:
         saved.append(_save(where, f"{first.output} {name}", array))
     print(f"written to {where}: {', '.join(path.name for path in saved)}")
     count = len({divergence.output for divergence in check.faults})
-    raise InvalidState(f"check: {first}; {count} of {check.compared} outputs of nodes differ")
+    raise InvalidState(f"check: {first}; {count} of {check.compared} node outputs differ")
 
 
 def read_array(option: str, text: str) -> tuple[str, Array]:
