@@ -25,13 +25,13 @@ class Aim:
     """What one row aims at on one adapter.
 
     Attributes:
-        name: the row's.
+        name: The row's.
         adapter: where.
-        kind: one of KINDS.
-        target: the least number.
-        measured: the measured one.
-        best: the end of its interval that is nearer to the aim.
-        rounds: from which it comes.
+        kind: One of KINDS.
+        target: The least number.
+        measured: The measured one.
+        best: The end of its interval that is nearer to the aim.
+        rounds: From which it comes.
     """
 
     name: str
@@ -58,7 +58,7 @@ def read_aims(name: str, table: Any) -> dict[str, float]:
     """Return what a suite's row aims at, as its table ``aims`` says.
 
     Raises:
-        ModelError: it is no table of positive numbers by KINDS.
+        ModelError: If it is no table of positive numbers by KINDS.
     """
     numbers = table.values() if isinstance(table, dict) else ()
     if not isinstance(table, dict) or not all(

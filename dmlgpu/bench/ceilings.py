@@ -45,11 +45,11 @@ class Ceilings:
     """What a device can do at most.
 
     Attributes:
-        copy: bytes per second, those read and those written.
-        multiply_add: operations per second in float32, two for a multiply-add.
-        launch: seconds for each dispatch of many in one submission.
-        submission: seconds to submit one tiny dispatch and wait for it.
-        source: where the times come from: ``gpu`` or ``wall clock``.
+        copy: Bytes per second, those read and those written.
+        multiply_add: Operations per second in float32, two for a multiply-add.
+        launch: Seconds for each dispatch of many in one submission.
+        submission: Seconds to submit one tiny dispatch and wait for it.
+        source: Where the times come from: ``gpu`` or ``wall clock``.
     """
 
     copy: float
@@ -67,7 +67,7 @@ class Ceilings:
         """Return the ceilings of a record.
 
         Raises:
-            InvalidArgument: it is none.
+            InvalidArgument: If it is none.
         """
         numbers = ("copy", "multiply_add", "launch", "submission")
         if not isinstance(record, dict) or not all(
@@ -82,8 +82,8 @@ class Share:
     """How near a time is to what the device can do.
 
     Attributes:
-        share: of the ceiling that bounds it: the least possible time, divided by the time.
-        bound_by: that ceiling: ``copy``, ``multiply-add`` or ``launch``.
+        share: Of the ceiling that bounds it: the least possible time, divided by the time.
+        bound_by: That ceiling: ``copy``, ``multiply-add`` or ``launch``.
     """
 
     share: float
@@ -190,7 +190,7 @@ def measure_ceilings(device: Device, *, clock: Callable[[], float] = time.perf_c
     """Measure what a device can do at most: a few seconds.
 
     Raises:
-        DmlError: the device runs none of the kernels.
+        DmlError: If the device runs none of the kernels.
     """
     if not isinstance(device.backend, ShaderBackend):
         return _of_host(clock)
@@ -282,7 +282,7 @@ def identity(info: AdapterInfo) -> dict[str, str | int]:
 
 
 def ceilings_file(info: AdapterInfo, folder: Path | None = None) -> Path:
-    """Return where the ceilings of an adapter are kept. Raises FileNotFoundError where there is no folder of caches."""
+    """Return where the ceilings of an adapter are kept. Raises FileNotFoundError if there is no folder of caches."""
     digest = hashlib.sha256(json.dumps(identity(info), sort_keys=True).encode()).hexdigest()[:16]
     return (folder or cache_folder()) / "ceilings" / f"{digest}.json"
 
@@ -292,8 +292,8 @@ class CachedCeilings:
     """Ceilings, and how sure they are.
 
     Attributes:
-        ceilings: what was measured.
-        taken: share of CPU time that other processes took meanwhile (``MachineLoad``), by which they are too low.
+        ceilings: What was measured.
+        taken: Share of CPU time that other processes took meanwhile (``MachineLoad``), by which they are too low.
     """
 
     ceilings: Ceilings
@@ -301,7 +301,7 @@ class CachedCeilings:
 
     @property
     def doubt(self) -> str:
-        """Why the ceilings may be too low, in words; empty where nothing speaks against them."""
+        """Why the ceilings may be too low, in words; empty if nothing speaks against them."""
         if self.taken <= machine_load.BUSY:
             return ""
         return f"other processes took {100 * self.taken:.0f} % of the CPU during measurement, so they are too low"
@@ -324,7 +324,7 @@ _CLEARLY_LESS = 0.75
 
 
 def load_ceilings(info: AdapterInfo, folder: Path | None = None) -> CachedCeilings | None:
-    """Return the ceilings that are kept for an adapter; None where there are none that can be read."""
+    """Return the ceilings that are kept for an adapter; None if there are none that can be read."""
     try:
         record = json.loads(ceilings_file(info, folder).read_text(encoding="utf-8"))
         if record["format"] != FORMAT or record["adapter"] != identity(info):
@@ -353,10 +353,10 @@ def known_ceilings(
     While it is busy, the best of both counts, since others only make ceilings lower. Raises what ``measure`` raises.
 
     Args:
-        info: the adapter.
-        measure: measures its ceilings.
-        before: how busy the machine is now.
-        again: whether they are measured in any case.
+        info: The adapter.
+        measure: Measures its ceilings.
+        before: How busy the machine is now.
+        again: Whether they are measured in any case.
     """
     cached = None if again else load_ceilings(info)
     if cached is None or (cached.doubt and before.taken <= max(machine_load.BUSY, _CLEARLY_LESS * cached.taken)):

@@ -39,7 +39,7 @@ _MAPS = ("elementwise", "activation")
 
 
 def size_names(operator: str) -> Sizes:
-    """Return the names and the usual values of the sizes by which an operator is measured; none for a case."""
+    """Return the names and the defaults of the sizes by which an operator is measured; none for a case."""
     if operator in SAMPLES:
         return SAMPLES[operator].sizes
     return ELEMENTS if is_map(operator) else {}
@@ -64,12 +64,12 @@ def of_operator(
 
     Args:
         operator: DirectML's name.
-        sizes: each in place of some of the usual ones.
-        types: of the main tensors; none for the usual one.
-        layouts: of ``samples.LAYOUTS``; none for packed tensors.
+        sizes: Each in place of some of the usual ones.
+        types: Of the main tensors; none for the usual one.
+        layouts: Of ``samples.LAYOUTS``; none for packed tensors.
 
     Raises:
-        InvalidArgument: for sizes, types or layouts that the operator does not have.
+        InvalidArgument: For sizes, types or layouts that the operator does not have.
     """
     if operator in SAMPLES:
         row = SAMPLES[operator]
@@ -184,7 +184,7 @@ def schedules_of(workload: Workload, target: Target) -> tuple[str, ...]:
     stands for the choice.
 
     Raises:
-        DmlError: the workload cannot be compiled for the target.
+        DmlError: If the workload cannot be compiled for the target.
     """
     target = target.for_operators(workload.half_precision)
     render = _renderer(workload)

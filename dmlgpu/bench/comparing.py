@@ -45,11 +45,11 @@ class TimeChange:
     """A measurement before and after.
 
     Attributes:
-        kind: what became of it.
-        before, after: the measurements; None where there is none.
-        ratio: time after over time before; None where one of them was not measured.
-        low, high: about the ends of its interval: from those of both medians.
-        chance: that times as different as these come of no change, corrected; None where nothing was tested.
+        kind: What became of it.
+        before, after: The measurements; None if there is none.
+        ratio: Time after over time before; None if one of them was not measured.
+        low, high: About the ends of its interval: from those of both medians.
+        chance: That times as different as these come of no change, corrected; None if nothing was tested.
     """
 
     kind: TimeChangeKind
@@ -74,9 +74,9 @@ def compare(
     """Return what became of every measurement, what is worst first.
 
     Args:
-        before, after: the runs of two files; of measurements that a file holds twice, the later one counts.
-        threshold: by what share a time must change at least.
-        alpha: the chance of calling anything changed that is not.
+        before, after: The runs of two files; of measurements that a file holds twice, the later one counts.
+        threshold: By what share a time must change at least.
+        alpha: The chance of calling anything changed that is not.
     """
     old, new = _by_key(before), _by_key(after)
     both = [key for key in old if key in new and old[key].seconds and new[key].seconds]

@@ -34,16 +34,16 @@ class Counts:
     """What an execution moves and computes.
 
     Attributes:
-        bytes: of inputs read and outputs written once: the least that any way to compute it moves.
-        operations: arithmetic operations by the description, two for a multiply-add; one per element of the largest
-            tensor where nothing is multiplied and added up, of what is looked up the elements that are picked.
-        plan_bytes: what the kernels read and write, temporary tensors included; None where nothing is compiled.
-        plan_operations: what they compute, likewise.
-        unfused_bytes: of a graph, what its nodes would read and write one by one; else None.
-        kernels: how many are dispatched; 0 where nothing is compiled.
-        temporary_bytes: of the temporary resource.
-        least_temporary_bytes: what the tensors in it that are alive together take at least.
-        persistent_bytes: of the persistent resource.
+        bytes: Of inputs read and outputs written once: the least that any way to compute it moves.
+        operations: Arithmetic operations by the description, two for a multiply-add; one per element of the largest
+            tensor if nothing is multiplied and added up, of what is looked up the elements that are picked.
+        plan_bytes: What the kernels read and write, temporary tensors included; None if nothing is compiled.
+        plan_operations: What they compute, likewise.
+        unfused_bytes: Of a graph, what its nodes would read and write one by one; else None.
+        kernels: How many are dispatched; 0 if nothing is compiled.
+        temporary_bytes: Of the temporary resource.
+        least_temporary_bytes: What the tensors in it that are alive together take at least.
+        persistent_bytes: Of the persistent resource.
     """
 
     bytes: int
@@ -162,9 +162,9 @@ def _operations_of_kernel(scheduled: Scheduled, step: Step, beside: Sequence[Sch
     """Operations of one of the kernels of a step: two for each multiplication, else one for each element it writes.
 
     Args:
-        scheduled: the kernel.
-        step: what it is a kernel of.
-        beside: all kernels of the step.
+        scheduled: The kernel.
+        step: What it is a kernel of.
+        beside: All kernels of the step.
     """
     if isinstance(scheduled, ScheduledContract):
         return 2 * math.prod(scheduled.space.output) * math.prod(scheduled.space.inner)

@@ -1,4 +1,4 @@
-"""Kernels of one's own from files in WGSL: what is bound to them, read from the source and the command line."""
+"""User-defined kernels from files in WGSL: what is bound to them, read from the source and the command line."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def read_kernel_source(path: Path) -> str:
     """Return the text of a file.
 
     Raises:
-        InvalidArgument: there is none, or it is no text.
+        InvalidArgument: If there is none, or it is no text.
     """
     if not path.is_file():
         raise InvalidArgument(f"there is no file {str(path)!r}")
@@ -45,14 +45,14 @@ def read_kernel_source(path: Path) -> str:
 
 
 def kernel_workload(path: Path, options: KernelOptions) -> Workload:
-    """Return a kernel of one's own as a workload.
+    """Return a user-defined kernel as a workload.
 
     Args:
-        path: a file in WGSL.
-        options: what is bound to it.
+        path: A file in WGSL.
+        options: What is bound to it.
 
     Raises:
-        InvalidArgument: an option is missing, superfluous or malformed; the message says what to type.
+        InvalidArgument: If an option is missing, superfluous or malformed; the message says what to type.
     """
     name, source = path.name, read_kernel_source(path)
     try:

@@ -22,9 +22,9 @@ class MachineLoad:
     """How busy the machine is.
 
     Attributes:
-        taken: the share of its time that a loop on every core did not get; 0 on an idle machine.
-        load: the system's load average of the last minute; None where it has none.
-        cores: of the machine.
+        taken: The share of its time that a loop on every core did not get; 0 on an idle machine.
+        load: The system's load average of the last minute; None if it has none.
+        cores: Of the machine.
     """
 
     taken: float
@@ -57,7 +57,7 @@ def measure_load(
 
 
 def load_warnings(before: MachineLoad, after: MachineLoad, drift: float) -> list[str]:
-    """Return what to say of a machine that was busy, or grew slower or faster; nothing where all is well."""
+    """Return what to say of a machine that was busy, or grew slower or faster; nothing if all is well."""
     said = []
     taken = max(before.taken, after.taken)
     if taken > BUSY:

@@ -158,7 +158,7 @@ class NumpyBaseline:
     """A workload in NumPy.
 
     Raises:
-        NotSupported: there is no formula for it.
+        NotSupported: If there is no formula for it.
     """
 
     def __init__(self, workload: Workload, *, clock: Callable[[], float] = time.perf_counter):

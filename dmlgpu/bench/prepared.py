@@ -54,7 +54,7 @@ class ResultCheck:
 
     Attributes:
         status: ``right``, ``wrong``, or ``unchecked``.
-        text: by how much, on how many elements, or why nothing was compared.
+        text: By how much, on how many elements, or why nothing was compared.
     """
 
     status: str
@@ -65,10 +65,10 @@ def check(workload: Workload, inputs: Arrays, outputs: Sequence[Array], operatio
     """Compare the outputs of an operator with what the reference computes.
 
     Args:
-        workload: with the description of an operator.
-        inputs: what it was given.
-        outputs: those that are there.
-        operations: about how many arithmetic operations it computes.
+        workload: With the description of an operator.
+        inputs: What it was given.
+        outputs: Those that are there.
+        operations: About how many arithmetic operations it computes.
     """
     desc = workload.desc
     assert isinstance(desc, OperatorDesc)
@@ -166,9 +166,9 @@ class Sample:
     """What a round took, per dispatch.
 
     Attributes:
-        gpu: seconds between the device's timestamps; None where it has none that can be right.
-        wall: seconds until the host had submitted the round and waited for it.
-        cpu: seconds that this thread computed to submit it.
+        gpu: Seconds between the device's timestamps; None if it has none that can be right.
+        wall: Seconds until the host had submitted the round and waited for it.
+        cpu: Seconds that this thread computed to submit it.
     """
 
     gpu: float | None
@@ -177,7 +177,7 @@ class Sample:
 
     @property
     def seconds(self) -> float:
-        """The device's time, or the host's where there is none."""
+        """The device's time, or the host's if there is none."""
         return self.wall if self.gpu is None else self.gpu
 
 
@@ -186,8 +186,8 @@ class Init:
     """How long it took to make something ready, in seconds.
 
     Attributes:
-        total: until it was compiled, the driver's translation included.
-        planning, rendering, driver, upload: parts of it, as ``Timings`` has them; 0 where nobody tells.
+        total: Until it was compiled, the driver's translation included.
+        planning, rendering, driver, upload: Parts of it, as ``Timings`` has them; 0 if nobody tells.
     """
 
     total: float
@@ -202,13 +202,13 @@ class Readiness:
     """What is known of a workload before it is measured.
 
     Attributes:
-        init: how long it took to make it ready.
-        cold: seconds of the first dispatch, waited for.
-        check: the comparison of its results with the reference.
-        counts: bytes and operations.
-        kernels: what runs, a text each.
-        sets: sets of buffers that dispatches take in turn.
-        footprint: bytes of all of them.
+        init: How long it took to make it ready.
+        cold: Seconds of the first dispatch, waited for.
+        check: The comparison of its results with the reference.
+        counts: Bytes and operations.
+        kernels: What runs, a text each.
+        sets: Sets of buffers that dispatches take in turn.
+        footprint: Bytes of all of them.
     """
 
     init: Init
@@ -252,8 +252,8 @@ class BufferSets:
     """Work that is bound to several sets of buffers, which dispatches take in turn.
 
     Args:
-        device: where it runs.
-        clock: returns seconds.
+        device: Where it runs.
+        clock: Returns seconds.
     """
 
     def __init__(self, device: Device, clock: Callable[[], float] = time.perf_counter):
@@ -308,13 +308,13 @@ class PreparedOperator(BufferSets):
     """An operator or a graph with its buffers.
 
     Args:
-        device: where it runs.
+        device: Where it runs.
         workload: what.
-        clock: returns seconds.
-        checked: whether results are compared with the reference.
+        clock: Returns seconds.
+        checked: Whether results are compared with the reference.
 
     Raises:
-        DmlError: it cannot be compiled, or there is no memory.
+        DmlError: If it cannot be compiled, or there is no memory.
     """
 
     def __init__(
@@ -400,7 +400,7 @@ def _raw(tensor: TensorDesc | None, array: Array | None) -> Array | None:
 
 
 def _explained(workload: Workload, device: Device) -> Explanation | None:
-    """Return what the workload becomes; None where nothing is compiled."""
+    """Return what the workload becomes; None if nothing is compiled."""
     if device.adapter == NUMPY_ADAPTER or workload.desc is None:
         return None
     target = device.backend.target.for_operators(workload.half_precision)

@@ -21,11 +21,11 @@ class ProfileRow:
     """What took time: kernels of one label, or what these computed.
 
     Attributes:
-        name: the label; the operator and name of a node; an operator; a module.
+        name: The label; the operator and name of a node; an operator; a module.
         seconds: altogether.
-        part: of the time of all kernels.
-        share: of the device's ceiling: the least time that it needs for this work, divided by ``seconds``, and the
-            ceiling that most of that least time comes from. None where nothing is known of the work.
+        part: Of the time of all kernels.
+        share: Of the device's ceiling: the least time that it needs for this work, divided by ``seconds``, and the
+            ceiling that most of that least time comes from. None if nothing is known of the work.
     """
 
     name: str
@@ -39,9 +39,9 @@ class KernelRow(ProfileRow):
     """Kernels of one label.
 
     Attributes:
-        times: how often they ran.
-        nodes: the operators and names of the nodes that they compute.
-        bytes, operations: what all of them move and compute; None where that is not known.
+        times: How often they ran.
+        nodes: The operators and names of the nodes that they compute.
+        bytes, operations: What all of them move and compute; None if that is not known.
     """
 
     times: int
@@ -55,9 +55,9 @@ class ProfileTables:
     """A profile by kernel, and what it says of nodes: a kernel of several nodes counts for each an equal share.
 
     Attributes:
-        total: all kernels together.
-        kernels, nodes, operators: what took most first.
-        modules: the same, by names of nodes up to their last slash, ``""`` for those without; none where none has one.
+        total: All kernels together.
+        kernels, nodes, operators: What took most first.
+        modules: The same, by names of nodes up to their last slash, ``""`` for those without; none if none has one.
     """
 
     total: ProfileRow
@@ -106,9 +106,9 @@ def tables(profile: RunProfile, placement: Sequence[Placement], ceilings: Ceilin
     """Return what a profile says.
 
     Args:
-        profile: of runs.
-        placement: which kernels compute the nodes of the model.
-        ceilings: of the device; None where they could not be measured, so that no shares are known.
+        profile: Of runs.
+        placement: Which kernels compute the nodes of the model.
+        ceilings: Of the device; None if they could not be measured, so that no shares are known.
     """
     nodes: dict[str, list[str]] = {}
     for node_placement in placement:
@@ -147,7 +147,7 @@ def counts_by_label(runs: Iterable[Segment]) -> dict[str, Counts]:
     """Return what the kernels of a label move and compute, in all runs of segments together.
 
     Args:
-        runs: a segment for each time that it ran.
+        runs: A segment for each time that it ran.
     """
     counts: dict[str, Counts] = {}
     known: dict[int, list[tuple[str, Counts]]] = {}

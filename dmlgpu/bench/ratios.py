@@ -27,10 +27,10 @@ class Ratio:
     """Time of A over time of B.
 
     Attributes:
-        median: the median of the per-round ratios.
-        low, high: the ends of its 90 % interval.
-        rounds: the number of rounds.
-        a_seconds, b_seconds: the median time of one call of each.
+        median: The median of the per-round ratios.
+        low, high: The ends of its 90 % interval.
+        rounds: The number of rounds.
+        a_seconds, b_seconds: The median time of one call of each.
     """
 
     median: float
@@ -44,7 +44,7 @@ class Ratio:
         """Whether the interval reaches the target. Exactly one bound is given.
 
         Raises:
-            ValueError: for no bound or both.
+            ValueError: For no bound or both.
         """
         if (at_least is None) == (at_most is None):
             raise ValueError("Ratio.meets: give exactly one of at_least and at_most")
@@ -70,17 +70,17 @@ def ratio(
     A wish for speed ("at least 0.8 of the hand-written one") is ``ratio(hand_written, ours).meets(at_least=0.8)``.
 
     Args:
-        a, b: each called with a running number, the same for both, by which it picks its inputs, so that no call
+        a, b: Each called with a running number, the same for both, by which it picks its inputs, so that no call
             finds its data in the cache from the call before. Each must wait for its own work.
-        rounds: at least 11. A goes first in even rounds, B in odd ones.
-        calls: calls per measurement, for work that is short beside the clock's resolution.
-        warm: unmeasured calls of each beforehand (compiling, filling pools).
-        rest: seconds of sleep before each measurement: threads of a runtime that go on spinning behind a call, as
-            onnxruntime's do, take the other's processors else.
+        rounds: At least 11. A goes first in even rounds, B in odd ones.
+        calls: Calls per measurement, for work that is short beside the clock's resolution.
+        warm: Unmeasured calls of each beforehand (compiling, filling pools).
+        rest: Seconds of sleep before each measurement: threads of a runtime that go on spinning behind a call, as
+            onnxruntime's do, take the other's CPUs else.
         clock: seconds.
 
     Raises:
-        ValueError: for fewer than 11 rounds or no call.
+        ValueError: For fewer than 11 rounds or no call.
     """
     if rounds < MINIMUM_ROUNDS:
         raise ValueError(f"ratio: rounds must be at least {MINIMUM_ROUNDS}, got {rounds}")

@@ -32,28 +32,28 @@ class Measurement:
     """A workload on an adapter under a schedule.
 
     Attributes:
-        name: the workload's.
+        name: The workload's.
         operator: DirectML's name, ``GRAPH`` or ``MODEL``.
-        adapter: what the adapter, or a peer, is called.
-        schedule: the one that was asked for; empty for the choice.
-        sizes: by name.
-        data_type, layout: of the main tensors.
+        adapter: What the adapter, or a peer, is called.
+        schedule: The one that was asked for; empty for the choice.
+        sizes: By name.
+        data_type, layout: Of the main tensors.
         status: ``measured``, ``refused`` or ``failed``.
-        message: why it was not measured.
+        message: Why it was not measured.
         check: ``right``, ``wrong`` or ``unchecked``.
-        check_text: by how much, or why not.
-        source: of ``seconds``: ``gpu`` or ``wall clock``.
-        seconds: per dispatch, hot, a number per round.
-        calls: dispatches of a round.
-        wall, cpu: medians of the host's seconds per dispatch, and of those that it computed to submit it.
-        init: seconds of making it ready, by parts; ``total`` is all of it.
-        cold: seconds of the first dispatch.
-        counts: bytes and operations, as ``Counts`` has them.
-        kernels: what ran.
-        sets, footprint: sets of buffers that dispatches took in turn, and bytes of all of them.
-        share, bound_by: of the ceiling that bounds it; None and empty where none is known.
-        taken: share of CPU time that other processes took meanwhile (see ``MachineLoad``); None if unknown.
-        warnings: what makes the times doubtful.
+        check_text: By how much, or why not.
+        source: Of ``seconds``: ``gpu`` or ``wall clock``.
+        seconds: Per dispatch, hot, a number per round.
+        calls: Dispatches of a round.
+        wall, cpu: Medians of the host's seconds per dispatch, and of those that it computed to submit it.
+        init: Seconds of making it ready, by parts; ``total`` is all of it.
+        cold: Seconds of the first dispatch.
+        counts: Bytes and operations, as ``Counts`` has them.
+        kernels: What ran.
+        sets, footprint: Sets of buffers that dispatches took in turn, and bytes of all of them.
+        share, bound_by: Of the ceiling that bounds it; None and empty if none is known.
+        taken: Share of CPU time that other processes took meanwhile (see ``MachineLoad``); None if unknown.
+        warnings: What makes the times doubtful.
     """
 
     name: str
@@ -95,7 +95,7 @@ class Measurement:
 
     @property
     def median(self) -> float | None:
-        """Seconds per dispatch; None where nothing was measured."""
+        """Seconds per dispatch; None if nothing was measured."""
         return statistics.median(self.seconds) if self.seconds else None
 
     @property
@@ -148,7 +148,7 @@ class Measurement:
         """Return the measurement of a record.
 
         Raises:
-            ValueError: it is none; the message says which field is malformed.
+            ValueError: If it is none; the message says which field is malformed.
         """
         values = fields.read_known(record, _READERS, "name", "operator", "adapter", "status")
         return cls(**{name: value for name, value in values.items() if name in _READERS and name not in _DERIVED})
@@ -227,9 +227,9 @@ class BenchRun:
     """Measurements of one command.
 
     Attributes:
-        facts: what was measured on what: versions, adapters, ceilings, options.
-        measurements: in their order.
-        is_complete: whether it came to its end.
+        facts: What was measured on what: versions, adapters, ceilings, options.
+        measurements: In their order.
+        is_complete: Whether it came to its end.
     """
 
     facts: dict[str, Any]
@@ -246,7 +246,7 @@ class BenchRun:
         )
 
     def ceilings(self, adapter: str) -> Ceilings | None:
-        """Return the ceilings of an adapter, by what it is called; None where they are not known."""
+        """Return the ceilings of an adapter, by what it is called; None if they are not known."""
         record = self.facts["adapters"].get(adapter, {}).get("ceilings")
         return None if record is None else Ceilings.from_json(record)
 
@@ -260,10 +260,10 @@ def facts(
     """Return what a run is about to do, and with what: everything that somebody needs to do it again.
 
     Args:
-        adapters: where it measures.
-        ceilings: of adapters, by their labels.
-        command: the command line.
-        options: when it stops, and how.
+        adapters: Where it measures.
+        ceilings: Of adapters, by their labels.
+        command: The command line.
+        options: When it stops, and how.
     """
     header = {
         adapter.label: {
@@ -308,8 +308,8 @@ def read_file(path: Path) -> tuple[BenchRun, ...]:
     """Read the runs of a file. A last line that was half written counts as not written.
 
     Raises:
-        ModelError: a line is none of a run; the message says which and why.
-        OSError: the file cannot be read.
+        ModelError: If a line is none of a run; the message says which and why.
+        OSError: If the file cannot be read.
     """
     runs: list[tuple[dict[str, Any], list[Measurement]]] = []
     complete: set[int] = set()

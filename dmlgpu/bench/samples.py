@@ -17,7 +17,7 @@ ROUND_SECONDS = 0.01
 MOST_CALLS = 512
 FEWEST_ROUNDS = 3
 MOSTLY = 0.9
-"""The share of rounds that must have timestamps which can be right, for the others to be left out."""
+"""The share of rounds that must have timestamps which can be right, for the others to be omitted."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class Patience:
     """When to stop.
 
     Attributes:
-        precision: half the width of an interval, as a share of the median, that is narrow enough.
-        budget: seconds for each contestant.
+        precision: Half the width of an interval, as a share of the median, that is narrow enough.
+        budget: Seconds for each contestant.
     """
 
     precision: float = 0.03
@@ -42,21 +42,21 @@ class Contestant(Protocol):
 
     @property
     def schedule(self) -> str:
-        """The schedule that is asked for; empty where it is chosen."""
+        """The schedule that is asked for; empty if it is chosen."""
 
     def prepare(self) -> dict[str, Any]:
         """Make it ready and say what is known of it, as ``Readiness.to_json`` has it.
 
         Raises:
-            NotSupported: the adapter lacks what it needs.
-            DmlError: it cannot be made ready.
+            NotSupported: If the adapter lacks what it needs.
+            DmlError: If it cannot be made ready.
         """
 
     def round(self, calls: int) -> Sample:
         """Run it so many times, and say how long one took.
 
         Raises:
-            DmlError: it cannot be run.
+            DmlError: If it cannot be run.
         """
 
     def close(self) -> None:
@@ -70,10 +70,10 @@ class Measured:
     Attributes:
         contestant: it.
         status: ``measured``, ``refused`` where the adapter lacks something, or ``failed``.
-        message: why so.
-        readiness: what is known from before, as ``Readiness.to_json`` has it; empty where it could not be made ready.
-        calls: dispatches of a round.
-        samples: one per round.
+        message: Why so.
+        readiness: What is known from before, as ``Readiness.to_json`` has it; empty if it could not be made ready.
+        calls: Dispatches of a round.
+        samples: One per round.
     """
 
     contestant: Contestant
@@ -129,10 +129,10 @@ def measure(
     """Make contestants ready, warm them up, and measure them in turn; who fails leaves the others alone.
 
     Args:
-        contestants: of one workload.
-        patience: when to stop.
-        clock: returns seconds.
-        tell: is told what is being done.
+        contestants: Of one workload.
+        patience: When to stop.
+        clock: Returns seconds.
+        tell: Is told what is being done.
     """
     measured = [Measured(contestant) for contestant in contestants]
     for entry in measured:

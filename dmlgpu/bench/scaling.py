@@ -14,7 +14,7 @@ from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.common.files import whole_file
 
 NUMPY = "NumPy"
-"""What plain NumPy is called where an adapter's name stands; ``REFERENCE`` where there is no formula for it."""
+"""What plain NumPy is called where an adapter's name stands; ``REFERENCE`` if there is no formula for it."""
 REFERENCE = "the reference"
 
 
@@ -23,10 +23,10 @@ class Sweep:
     """Measurements that differ in sizes alone.
 
     Attributes:
-        title: what was measured, without the sizes that change.
-        size: the names of what changes, ``m=k=n``; ``bytes`` where several change and not together.
-        adapter, schedule: where, and how.
-        points: of each size the number and the measurement, ascending.
+        title: What was measured, without the sizes that change.
+        size: The names of what changes, ``m=k=n``; ``bytes`` where several change and not together.
+        adapter, schedule: Where, and how.
+        points: Of each size the number and the measurement, ascending.
     """
 
     title: str
@@ -132,7 +132,7 @@ def check_path(path: Path) -> None:
     """Look whether a plot can be written in the format of a file's suffix, before anything is measured.
 
     Raises:
-        InvalidArgument: for a suffix that is none of FORMATS.
+        InvalidArgument: For a suffix that is none of FORMATS.
         ModuleNotFoundError: Matplotlib is not installed.
     """
     if path.suffix.lower() not in FORMATS:
@@ -144,14 +144,14 @@ def plot(measurements: Sequence[Measurement], ceilings: Mapping[str, Ceilings], 
     """Draw a roofline of each adapter, and times over sizes where measurements differ in sizes.
 
     Args:
-        measurements: what is drawn, as far as it was measured.
-        ceilings: of adapters, by what they are called.
-        path: the file, in PNG or SVG.
+        measurements: What is drawn, as far as it was measured.
+        ceilings: Of adapters, by what they are called.
+        path: The file, in PNG or SVG.
 
     Raises:
-        InvalidArgument: for another suffix, or where there is nothing to draw.
+        InvalidArgument: For another suffix, or if there is nothing to draw.
         ModuleNotFoundError: Matplotlib is not installed.
-        OSError: the file cannot be written.
+        OSError: If the file cannot be written.
     """
     check_path(path)
     from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
@@ -188,9 +188,9 @@ def plot_sweeps(curves: Sequence[Sweep], path: Path) -> None:
     """Draw the times over sizes of what has one title.
 
     Raises:
-        InvalidArgument: for another suffix.
+        InvalidArgument: For another suffix.
         ModuleNotFoundError: Matplotlib is not installed.
-        OSError: the file cannot be written.
+        OSError: If the file cannot be written.
     """
     check_path(path)
     from matplotlib.figure import Figure  # noqa: PLC0415 - an extra

@@ -26,11 +26,11 @@ def parse_sizes(texts: Iterable[str]) -> list[tuple[tuple[str, ...], tuple[int, 
     """Return names and the numbers that they take in turn; names that are tied by ``=`` take the same.
 
     Args:
-        texts: each ``name=numbers`` or ``name=name=numbers``; numbers are separated by commas, ``a..b`` are a, 2a, 4a
+        texts: Each ``name=numbers`` or ``name=name=numbers``; numbers are separated by commas, ``a..b`` are a, 2a, 4a
             and so on up to b, and a number may end in K, M or G.
 
     Raises:
-        InvalidArgument: a text that is malformed, or a name that is given twice.
+        InvalidArgument: A text that is malformed, or a name that is given twice.
     """
     ranges: list[tuple[tuple[str, ...], tuple[int, ...]]] = []
     for text in texts:
@@ -61,7 +61,7 @@ def parse_number(text: str, number: str) -> int:
     """Return a number that may end in K, M or G; a refusal quotes the text that it stands in.
 
     Raises:
-        InvalidArgument: it is none.
+        InvalidArgument: If it is none.
     """
     match = _NUMBER.fullmatch(number.strip().upper())
     value = int(match["digits"]) * _UNITS[match["unit"]] if match else 0
@@ -77,7 +77,7 @@ def combinations(ranges: Sequence[tuple[tuple[str, ...], tuple[int, ...]]]) -> l
     """Return every combination of sizes, the last name changing fastest.
 
     Raises:
-        InvalidArgument: more than ``MOST_COMBINATIONS``.
+        InvalidArgument: More than ``MOST_COMBINATIONS``.
     """
     count = 1
     for _, numbers in ranges:
@@ -121,17 +121,17 @@ def is_kernel_output(what: Sequence[str], text: str) -> bool:
 
 @dataclass(frozen=True)
 class KernelOptions:
-    """What is bound to a kernel of one's own, as the command line takes it.
+    """What is bound to a user-defined kernel, as the command line takes it.
 
     Attributes:
         inputs: ``SIZES:TYPE`` or files of each binding that is read, in ascending order of binding numbers.
-        outputs: the same of each binding that is written.
+        outputs: The same of each binding that is written.
         uniforms: ``NAME=VALUES``.
         defines: ``NAME=VALUE`` of overrides.
-        references: an expression in NumPy, or ``NAME=EXPRESSION`` per output.
+        references: An expression in NumPy, or ``NAME=EXPRESSION`` per output.
         grid: ``X,Y,Z`` workgroups; empty for one thread per element of the first output.
-        entry_point: empty if there is one.
-        tolerance: see ``OwnKernel``.
+        entry_point: Empty if there is one.
+        tolerance: See ``OwnKernel``.
     """
 
     inputs: tuple[str, ...] = ()
@@ -149,17 +149,17 @@ class BenchSpec:
     """One thing to measure, for every combination of sizes, types and layouts.
 
     Attributes:
-        what: an operator, a case, a model.
-        sizes: in place of usual ones.
-        types: of the main tensors; none for the usual one.
-        layouts: none for packed tensors.
-        schedules: by name; ``all`` for every schedule there is, none for the choice.
-        shapes: of an ONNX model's inputs, by name.
-        desc: the description of an operator, as ``described`` takes it, in place of sizes, types and layouts.
-        contents: of such an operator's inputs, as ``described.contents_of`` takes them.
-        name: what tables call it, where not as usual.
-        more: further keys of a suite's row, for whoever knows them.
-        kernel: the options of a kernel of one's own.
+        what: An operator, a case, a model.
+        sizes: In place of usual ones.
+        types: Of the main tensors; none for the usual one.
+        layouts: None for packed tensors.
+        schedules: By name; ``all`` for every schedule there is, none for the choice.
+        shapes: Of an ONNX model's inputs, by name.
+        desc: The description of an operator, as ``described`` takes it, in place of sizes, types and layouts.
+        contents: Of such an operator's inputs, as ``described.contents_of`` takes them.
+        name: What tables call it, where not as usual.
+        more: Further keys of a suite's row, for whoever knows them.
+        kernel: The options of a user-defined kernel.
     """
 
     what: str
@@ -179,7 +179,7 @@ def parse_types(texts: list[str] | tuple[str, ...]) -> tuple[DataType, ...]:
     """Return data types from their names, several in a text separated by commas.
 
     Raises:
-        InvalidArgument: for a name that is none.
+        InvalidArgument: For a name that is none.
     """
     types = []
     for name in (part.strip() for text in texts for part in text.split(",")):
@@ -194,7 +194,7 @@ def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
     """Return an input's name and sizes from ``name=1x3x48``.
 
     Raises:
-        InvalidArgument: it is malformed.
+        InvalidArgument: If it is malformed.
     """
     name, _, sizes = text.rpartition("=")
     if not name or not all(size.isascii() and size.isdecimal() and len(size) < 10 for size in sizes.split("x")):
@@ -224,8 +224,8 @@ def suite_rows(word: str) -> tuple[Path, tuple[BenchSpec, ...]] | None:
     commas separate. None for words that name no suite.
 
     Raises:
-        InvalidArgument: there is no such row.
-        ModelError, OSError: as for ``read_suite``.
+        InvalidArgument: If there is no such row.
+        ModelError, OSError: As for ``read_suite``.
     """
     path, row_names = suite_file(word), ""
     if path is None:
@@ -261,8 +261,8 @@ def read_suite(path: Path) -> tuple[BenchSpec, ...]:
         types = ["float32", "float16"]
 
     Raises:
-        ModelError: it is malformed; the message names the row and the key.
-        OSError: it cannot be read.
+        ModelError: If it is malformed; the message names the row and the key.
+        OSError: If it cannot be read.
     """
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))

@@ -47,8 +47,8 @@ def questions_of(workload: Workload, target: Target, answers: Mapping[str, str])
     built-in choice first.
 
     Raises:
-        InvalidArgument: the workload is a model in ONNX, whose graphs depend on its inputs.
-        DmlError: it cannot be compiled for the target.
+        InvalidArgument: If the workload is a model in ONNX, whose graphs depend on its inputs.
+        DmlError: If it cannot be compiled for the target.
     """
     desc = workload.desc
     if desc is None:
@@ -70,10 +70,10 @@ class Tried:
     """A workload under a table of choices.
 
     Args:
-        device: where it runs.
+        device: Where it runs.
         workload: what.
-        tuned: the table.
-        checked: whether results are compared with the reference.
+        tuned: The table.
+        checked: Whether results are compared with the reference.
     """
 
     schedule = ""
@@ -105,7 +105,7 @@ def race_on(device: Device, budget: float) -> Race:
 
     Args:
         device: where.
-        budget: seconds for each of two choices in a final.
+        budget: Seconds for each of two choices in a final.
     """
 
     def race(workload: Workload, tables: Sequence[Tuned], final: bool) -> list[Measured]:
@@ -121,10 +121,10 @@ class TuningRecording:
     """The times of all choices of a question.
 
     Attributes:
-        operator, sizes, data_type: of the workload in which it came up.
-        question: what was asked.
-        given: answers that were in place when it was asked, by which it came up.
-        ratios: of each choice that was measured, its time over that of what was built in then.
+        operator, sizes, data_type: Of the workload in which it came up.
+        question: What was asked.
+        given: Answers that were in place when it was asked, by which it came up.
+        ratios: Of each choice that was measured, its time over that of what was built in then.
     """
 
     operator: str
@@ -162,7 +162,7 @@ class TuningRecording:
 
 
 def load_choices(info: AdapterInfo, folder: Path | None = None) -> TunedFile:
-    """Return what is kept for an adapter; nothing where there is no file, or none that can be used."""
+    """Return what is kept for an adapter; nothing if there is no file, or none that can be used."""
     path = tuned_file(info, folder)
     try:
         content = read_tuned(path)
@@ -177,7 +177,7 @@ def save_choices(info: AdapterInfo, findings: Iterable[TuningFinding], folder: P
     the fastest, none is kept: it may become another.
 
     Raises:
-        OSError: the file cannot be written.
+        OSError: If the file cannot be written.
     """
     before = load_choices(info, folder)
     answers, ratios = dict(before.answers), dict(before.ratios)
@@ -195,7 +195,7 @@ def write_choices(path: Path, content: TunedFile) -> None:
     """Write a file of tuned choices.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: If it cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path) as stream:
@@ -206,8 +206,8 @@ def import_choices(info: AdapterInfo, path: Path, folder: Path | None = None) ->
     """Add the choices of a file that somebody shared to those of an adapter; the file's go first.
 
     Raises:
-        InvalidArgument: it is no such file, or of another adapter or driver.
-        OSError: it cannot be read, or the choices not be written.
+        InvalidArgument: If it is no such file, or of another adapter or driver.
+        OSError: If it cannot be read, or the choices not be written.
     """
     shared = read_tuned(path)
     check_adapter(path, shared, info)
@@ -256,12 +256,12 @@ class TuningFinding:
     """The answer to a question.
 
     Attributes:
-        question: what was asked.
-        built_in: the built-in choice.
-        answer: the choice that is kept: the built-in one, unless another is faster beyond doubt.
-        ratio: time of the fastest other choice over that of the built-in one; None where there is no other.
-        ratios: of every choice that could be measured, the same, less surely; 1 for the built-in one.
-        given: answers of other questions of the workload that were faster than the built-in ones.
+        question: What was asked.
+        built_in: The built-in choice.
+        answer: The choice that is kept: the built-in one, unless another is faster beyond doubt.
+        ratio: Time of the fastest other choice over that of the built-in one; None if there is no other.
+        ratios: Of every choice that could be measured, the same, less surely; 1 for the built-in one.
+        given: Answers of other questions of the workload that were faster than the built-in ones.
     """
 
     question: str
@@ -286,10 +286,10 @@ class Search:
     """The search for the fastest choices in scheduling a workload.
 
     Attributes:
-        workload: an operator or a graph.
-        target: of the adapter.
+        workload: An operator or a graph.
+        target: Of the adapter.
         race: measures.
-        tell: is told what is being tried.
+        tell: Is told what is being tried.
     """
 
     workload: Workload
@@ -301,10 +301,10 @@ class Search:
         """Yield what comes of each choice, with those found so far in place: they decide what is asked next.
 
         Args:
-            known: answers from before, which are taken and not sought again.
+            known: Answers from before, which are taken and not sought again.
 
         Raises:
-            DmlError: the workload cannot be compiled.
+            DmlError: If the workload cannot be compiled.
         """
         answers = dict(known)
         while True:
@@ -363,7 +363,7 @@ class Search:
     def _final(
         self, question: str, answers: Mapping[str, str], built_in: str, best: str, *, best_first: bool = False
     ) -> Ratio | None:
-        """Return the time of a choice over that of the built-in one; None where one cannot be measured or is wrong."""
+        """Return the time of a choice over that of the built-in one; None if one cannot be measured or is wrong."""
         order = (best, built_in) if best_first else (built_in, best)
         measured = self.race(self.workload, [Tuned.of({**answers, question: answer}) for answer in order], True)
         final, base = (measured[order.index(answer)] for answer in (best, built_in))

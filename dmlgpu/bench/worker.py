@@ -38,12 +38,12 @@ from dmlgpu.runtime.device import Device
 
 
 class Child:
-    """A process that answers requests, started at the first one, and anew after it was lost.
+    """A process that answers requests, started at the first one, and again after it was lost.
 
     Args:
-        command: what is run.
-        environment: variables that it gets beside this process's.
-        time_limit: seconds for one answer.
+        command: What is run.
+        environment: Variables that it gets beside this process's.
+        time_limit: Seconds for one answer.
     """
 
     def __init__(self, command: tuple[str, ...], environment: Mapping[str, str] | None = None, time_limit: float = 60):
@@ -58,7 +58,7 @@ class Child:
         """Send a request and return the answer.
 
         Raises:
-            NotSupported: the child refused; DmlError: it failed, crashed or gave no answer in time.
+            NotSupported: The child refused; DmlError: it failed, crashed or gave no answer in time.
         """
         try:
             answer: dict[str, Any] = next(self._process.ask(request, self._limit))
@@ -89,8 +89,8 @@ class ChildContestant(ABC):
     """What a child has ready under a key, and measures: a ``Contestant``.
 
     Attributes:
-        child: where it runs.
-        adapter: what the adapter is called.
+        child: Where it runs.
+        adapter: What the adapter is called.
     """
 
     child: Child
@@ -126,10 +126,10 @@ class Remote(ChildContestant):
     """A workload on a child's adapter, under a schedule.
 
     Attributes:
-        workload: what runs.
-        schedule: by name; empty for the one that is chosen.
-        checked: whether its results are compared with the reference.
-        plain: whether it is computed in plain NumPy instead.
+        workload: What runs.
+        schedule: By name; empty for the one that is chosen.
+        checked: Whether its results are compared with the reference.
+        plain: Whether it is computed in plain NumPy instead.
     """
 
     workload: Workload
@@ -147,7 +147,7 @@ def ceilings_of(child: Child) -> Ceilings:
     """Have a child measure its adapter's ceilings.
 
     Raises:
-        DmlError: it cannot.
+        DmlError: If it cannot.
     """
     return Ceilings.from_json(child.ask({"do": "ceilings"})["ceilings"])
 
@@ -176,8 +176,8 @@ class WorkloadServer(RequestServer):
     """Answers requests about workloads on a device.
 
     Args:
-        device: where they run.
-        prepare: makes them ready.
+        device: Where they run.
+        prepare: Makes them ready.
     """
 
     refusals, failures = (NotSupported,), (DmlError,)

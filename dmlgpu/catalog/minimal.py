@@ -27,10 +27,10 @@ class MinimalNeeds:
     """What an operator's smallest description needs beyond required tensors of one element and plain attributes.
 
     Attributes:
-        tensors: optional tensors that must be present, by field.
-        ranks: dimension counts that the tables leave open, by field.
-        sizes: sizes of the last dimensions that are not 1, by field.
-        values: attributes that are neither 0 or 1 nor the first member of their enumeration.
+        tensors: Optional tensors that must be present, by field.
+        ranks: Dimension counts that the tables leave open, by field.
+        sizes: Sizes of the last dimensions that are not 1, by field.
+        values: Attributes that are neither 0 or 1 nor the first member of their enumeration.
     """
 
     tensors: tuple[str, ...] = ()
@@ -121,9 +121,9 @@ def minimal_examples(
     """Yield descriptions over tensors of one element: one, or one per member of the attribute that decides about types.
 
     Args:
-        schema: the operator.
-        types: data types by Python field name; the rest follows from the operator's relations and tables.
-        level: whose tables hold.
+        schema: The operator.
+        types: Data types by Python field name; the rest follows from the operator's relations and tables.
+        level: Whose tables hold.
     """
     if not schema.variants:
         yield _minimal_example(schema, schema.support_at(level), types, {})
@@ -172,7 +172,7 @@ def _complete_types(
     for name in [*chosen, *required]:
         if name not in chosen:
             listed = table[name].types if name in table else _USUAL_TYPES
-            # Scales come first among quantisation tensors, and are floats whatever they scale.
+            # Scales come first among quantization tensors, and are floats whatever they scale.
             only_floats = name == "QuantizationTensors"
             wished = (*(wish for wish in types.values() if wish.is_float or not only_floats), *_USUAL_TYPES)
             chosen[name] = next((wish for wish in wished if wish in listed), listed[0])

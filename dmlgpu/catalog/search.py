@@ -26,12 +26,12 @@ class Synonyms:
     """An operator's names elsewhere.
 
     Attributes:
-        task: what it is for, one of ``tasks()``.
-        onnx: operators of ONNX.
-        torch: functions and modules of PyTorch, without their package but for ``nn``.
-        numpy: functions of NumPy.
-        webnn: methods of WebNN's MLGraphBuilder.
-        words: everyday words.
+        task: What it is for, one of ``tasks()``.
+        onnx: Operators of ONNX.
+        torch: Functions and modules of PyTorch, without their package but for ``nn``.
+        numpy: Functions of NumPy.
+        webnn: Methods of WebNN's MLGraphBuilder.
+        words: Everyday words.
     """
 
     task: str
@@ -80,7 +80,7 @@ LONGEST = 80
 """Characters of a word that is searched for; longer ones resemble no name."""
 
 _FAMILIES = ("ELEMENT_WISE_", "ACTIVATION_")
-"""Beginnings of names that people leave out."""
+"""Beginnings of names that people omit."""
 
 _NEAR = 0.75
 """From which likeness on names are near."""
@@ -97,9 +97,9 @@ class Match:
     """An operator that was found.
 
     Attributes:
-        operator: the operator.
-        fit: how well the word fits: NAME, SYNONYM, BEGINNING, PART or SUMMARY.
-        names: what the word stands for elsewhere, ``PyTorch layer_norm``.
+        operator: The operator.
+        fit: How well the word fits: NAME, SYNONYM, BEGINNING, PART or SUMMARY.
+        names: What the word stands for elsewhere, ``PyTorch layer_norm``.
     """
 
     operator: OperatorSchema
@@ -112,7 +112,7 @@ def find(word: str) -> tuple[Match, ...]:
 
     Returns:
         The best first: by how well the word fits, by how many libraries call the operator so, newest operators before
-        those that they supersede, then in the catalog's order. Nothing where nothing fits.
+        those that they supersede, then in the catalog's order. Nothing if nothing fits.
     """
     key = _key(word)
     if not key or len(word) > LONGEST:
@@ -141,7 +141,7 @@ def near(word: str, count: int = 3) -> tuple[str, ...]:
 
 
 def hint(word: str) -> str:
-    """Return what a message says of a word that is no operator's name, after a semicolon; empty where nothing is like
+    """Return what a message says of a word that is no operator's name, after a semicolon; empty if nothing is like
     it."""
     known = [match.operator.name for match in find(word) if match.fit <= SYNONYM]
     current = [name for name in known if catalog()[name].superseded_by is None]

@@ -90,7 +90,7 @@ WINDOWS = ("window_size", "window_sizes", "sizes", "input_window_sizes")
 
 
 def usual(schema: OperatorSchema, field: FieldSchema) -> float | str | None:
-    """Return the usual value of an attribute, or of each entry of an array; None where it must be given."""
+    """Return the default of an attribute, or of each entry of an array; None if it must be given."""
     name = field.python_name
     if field.is_array:
         return ENTRIES.get(name)

@@ -41,7 +41,7 @@ def validate(desc: OperatorDesc, level: FeatureLevel = FeatureLevel.LEVEL_6_4) -
     """Check a description against the catalog as it stands at a feature level.
 
     Raises:
-        InvalidDescription: naming the operator, the field, what is allowed and what was given.
+        InvalidDescription: Naming the operator, the field, what is allowed and what was given.
     """
     schema = operator(desc.operator)
     check = _Checker(schema.name, level)
@@ -62,7 +62,7 @@ def supported_types(operator_name: str, level: FeatureLevel) -> Mapping[str, fro
     Empty where the level does not have the operator. For REDUCE the union over its functions.
 
     Raises:
-        InvalidArgument: when there is no such operator.
+        InvalidArgument: If there is no such operator.
     """
     schema = operator(operator_name)
     table = schema.support_at(level)

@@ -23,9 +23,9 @@ class NamedFile(io.FileIO):
     """A file open for writing whose errors name it, which those of ``write`` do not by themselves.
 
     Args:
-        file: a path or a descriptor.
-        mode: as for ``open``.
-        name: what errors call it.
+        file: A path or a descriptor.
+        mode: As for ``open``.
+        name: What errors call it.
     """
 
     def __init__(self, file: Path | int, mode: str, name: str):
@@ -47,7 +47,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     instance, is written directly.
 
     Raises:
-        OSError: the file cannot be written, or the disk is full; it names ``path``.
+        OSError: If the file cannot be written, or the disk is full; it names ``path``.
     """
     target = Path(os.path.realpath(path))
     partial = None if _is_special(target) else target.with_name(f".dmlgpu-{secrets.token_hex(8)}{PARTIAL_SUFFIX}")
@@ -70,7 +70,7 @@ def growing_file(path: Path) -> Iterator[TextIO]:
     for instance, ``NAME.part`` is left. What is no regular file is written directly.
 
     Raises:
-        OSError: the file cannot be written, or the disk is full; it names the file that is left.
+        OSError: If the file cannot be written, or the disk is full; it names the file that is left.
     """
     target = Path(os.path.realpath(path))
     partial = None if _is_special(target) else target.with_name(target.name + PARTIAL_SUFFIX)
@@ -100,7 +100,7 @@ def _is_special(target: Path) -> bool:
     """Whether something stands there that no other file can take the place of.
 
     Raises:
-        OSError: a file stands there that may not be written.
+        OSError: A file stands there that may not be written.
     """
     if target.is_file() and not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))

@@ -17,7 +17,7 @@ def home() -> Path | None:
 
 def user_caches() -> Path | None:
     """Return the folder in which the user's programs keep what they can make again: ``LOCALAPPDATA`` on Windows,
-    elsewhere ``XDG_CACHE_HOME``, and where that is not set its usual place in the user's home; None where there is no
+    elsewhere ``XDG_CACHE_HOME``, and where that is not set its usual place in the user's home; None if there is no
     home either."""
     windows = sys.platform == "win32"
     named = os.environ.get("LOCALAPPDATA" if windows else "XDG_CACHE_HOME")
@@ -33,7 +33,7 @@ def cache_folder() -> Path:
     """Return dmlgpu's folder among the user's caches.
 
     Raises:
-        FileNotFoundError: there is no folder of caches.
+        FileNotFoundError: If there is no folder of caches.
     """
     caches = user_caches()
     if caches is None:

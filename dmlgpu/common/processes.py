@@ -60,9 +60,9 @@ def python_command(module: str, *arguments: str, interpreter: str = "") -> tuple
     """Return the command that calls ``main()`` of a module, with this dmlgpu, whatever lies in the current folder.
 
     Args:
-        module: name of the module.
-        arguments: become ``sys.argv[1:]``.
-        interpreter: another Python than this one, where dmlgpu need not be installed: the module may import others of
+        module: Name of the module.
+        arguments: Become ``sys.argv[1:]``.
+        interpreter: Another Python than this one, where dmlgpu need not be installed: the module may import others of
             dmlgpu, but not what dmlgpu itself requires.
     """
     is_whole = "" if interpreter else "whole"
@@ -74,7 +74,7 @@ class NoAnswer(Exception):
     """A child did not answer in time, and was killed.
 
     Args:
-        seconds: how long the parent waited.
+        seconds: How long the parent waited.
     """
 
     def __init__(self, seconds: float):
@@ -86,7 +86,7 @@ class ChildLost(Exception):
     """A child ended before it answered; the text says how.
 
     Args:
-        code: exit code, or minus a signal's number; None if the child was interrupted.
+        code: Exit code, or minus a signal's number; None if the child was interrupted.
     """
 
     def __init__(self, message: str, code: int | None = None):
@@ -95,16 +95,16 @@ class ChildLost(Exception):
 
 
 class ChildProcess:
-    """A child process that answers requests. It starts at the first request, and anew after each loss.
+    """A child process that answers requests. It starts at the first request, and again after each loss.
 
     Args:
-        command: the command, such as ``python_command`` returns.
-        environment: variables beside those of this process.
-        startup_limit: seconds that the first answer may take more; STARTUP_LIMIT if None.
+        command: The command, such as ``python_command`` returns.
+        environment: Variables beside those of this process.
+        startup_limit: Seconds that the first answer may take more; STARTUP_LIMIT if None.
 
     Attributes:
-        generation: how often it was started; whatever an earlier process knew is lost.
-        requests: how many requests the running process was given.
+        generation: How often it was started; whatever an earlier process knew is lost.
+        requests: How many requests the running process was given.
     """
 
     def __init__(
@@ -121,12 +121,12 @@ class ChildProcess:
         """Send a request, and yield as many answers as the caller takes.
 
         Args:
-            request: whatever JSON holds.
-            time_limit: seconds for all answers; a process that is started for them gets its startup limit more.
+            request: Whatever JSON holds.
+            time_limit: Seconds for all answers; a process that is started for them gets its startup limit more.
 
         Raises:
-            NoAnswer: no answer came in time; the process is killed.
-            ChildLost: the process ended, or ``interrupt`` was called.
+            NoAnswer: If no answer came in time; the process is killed.
+            ChildLost: If the process ended, or ``interrupt`` was called.
         """
         if self._interrupted:
             raise ChildLost("interrupted")
@@ -286,8 +286,8 @@ class RequestServer(ABC):
     """Answers requests, whose ``do`` names the action. An error is an answer too, and does not end the server.
 
     Attributes:
-        refusals: exceptions for whatever is not supported here.
-        failures: exceptions whose text is enough; others are reported with their type.
+        refusals: Exceptions for whatever is not supported here.
+        failures: Exceptions whose text is enough; others are reported with their type.
     """
 
     refusals: ClassVar[tuple[type[Exception], ...]] = ()

@@ -39,7 +39,7 @@ class ItemWorker(Protocol):
     """Something that does one item at a time.
 
     Attributes:
-        name: for messages.
+        name: For messages.
     """
 
     name: str
@@ -48,14 +48,14 @@ class ItemWorker(Protocol):
         """Get ready, also after a loss.
 
         Raises:
-            WorkerLost: it could not; WorkerGone: nor will it.
+            WorkerLost: If it could not; WorkerGone: nor will it.
         """
 
     def run(self, item: Any) -> Any:
         """Return an item's result.
 
         Raises:
-            WorkerLost: another should try; any other exception is the item's own.
+            WorkerLost: Another should try; any other exception is the item's own.
         """
 
     def interrupt(self) -> None:
@@ -73,11 +73,11 @@ class ItemResult(Generic[Value]):
     """What became of an item.
 
     Attributes:
-        number: of the item, from 0.
-        item: the item.
-        worker: which did it.
-        value: what it returned; None if it failed.
-        error: why it failed.
+        number: Of the item, from 0.
+        item: The item.
+        worker: Which did it.
+        value: What it returned; None if it failed.
+        error: Why it failed.
     """
 
     number: int
@@ -99,12 +99,12 @@ class WorkerPool(Generic[Value]):
     """Does items with workers.
 
     Args:
-        workers: those that are there; their names differ.
-        ordered: whether results come in the items' order, or as they end.
-        in_flight: items read and not yet handed out, at most; None for ``ITEMS_PER_WORKER`` per worker.
-        recruit: returns workers that have come, now and then; None if none can come.
-        patience: seconds to wait for one when there is none.
-        warn: gets texts about workers that are lost, in the thread that takes the results.
+        workers: Those that are there; their names differ.
+        ordered: Whether results come in the items' order, or as they end.
+        in_flight: Items read and not yet handed out, at most; None for ``ITEMS_PER_WORKER`` per worker.
+        recruit: Returns workers that have come, now and then; None if none can come.
+        patience: Seconds to wait for one when there is none.
+        warn: Gets texts about workers that are lost, in the thread that takes the results.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class WorkerPool(Generic[Value]):
         """Yield one result for each item; a caller that stops early ends the workers.
 
         Raises:
-            DeviceRemoved: no worker is left.
+            DeviceRemoved: If no worker is left.
         """
         unread = enumerate(items)
         more, outstanding, following = True, 0, 0

@@ -47,8 +47,8 @@ def decode(probabilities: NDArray[np.float32], characters: Sequence[str]) -> tup
     """Return the most probable text and the mean probability of its characters.
 
     Args:
-        probabilities: of each class at each place along the line, {places, classes}.
-        characters: of the classes.
+        probabilities: Of each class at each place along the line, {places, classes}.
+        characters: Of the classes.
 
     Returns:
         Of each run of places with the same most probable class the character; blanks have none. Without any character
@@ -99,10 +99,10 @@ class OcrModels:
     """The models of one reader.
 
     Attributes:
-        detection: a picture {1, 3, height, width} to the probability of text at each pixel, {1, 1, height, width}.
-        direction: lines {count, 3, 48, 192} to the probabilities that they stand upright or on their heads, {count, 2}.
-        recognition: lines {count, 3, 48, width} to the probabilities of characters, {count, width / 8, classes}.
-        characters: of the classes.
+        detection: A picture {1, 3, height, width} to the probability of text at each pixel, {1, 1, height, width}.
+        direction: Lines {count, 3, 48, 192} to the probabilities that they stand upright or on their heads, {count, 2}.
+        recognition: Lines {count, 3, 48, width} to the probabilities of characters, {count, width / 8, classes}.
+        characters: Of the classes.
     """
 
     detection: OcrModel
@@ -125,7 +125,7 @@ def on_device(device: Device) -> OcrModels:
     """Return the models on a device of dmlgpu's.
 
     Raises:
-        NotSupported: the package that carries the models is not installed.
+        NotSupported: The package that carries the models is not installed.
     """
     return _models(lambda path: _ours(path, device))
 
@@ -135,7 +135,7 @@ def on_onnxruntime() -> OcrModels:
 
     Raises:
         ModuleNotFoundError: onnxruntime is not installed.
-        NotSupported: the package that carries the models is not installed.
+        NotSupported: The package that carries the models is not installed.
     """
     import onnxruntime  # noqa: PLC0415  only to compare with
 
@@ -166,7 +166,7 @@ def models_folder() -> Path:
     """Return the folder of the models, without importing the package, which would import onnxruntime.
 
     Raises:
-        NotSupported: the package is not installed, or is one without these models.
+        NotSupported: If the package is not installed, or is one without these models.
     """
     spec = importlib.util.find_spec(PACKAGE)
     for place in () if spec is None else spec.submodule_search_locations or ():
@@ -200,9 +200,9 @@ class TextLine:
     """A line of text.
 
     Attributes:
-        text: what it says.
-        probability: the mean of its characters'.
-        corners: clockwise from the top left, {4, 2}, in pixels of the picture.
+        text: What it says.
+        probability: The mean of its characters'.
+        corners: Clockwise from the top left, {4, 2}, in pixels of the picture.
     """
 
     text: str
@@ -245,10 +245,10 @@ class OcrComparison:
     """Two readings of one picture.
 
     Attributes:
-        lines: what the other models read.
-        same: whether the texts are the same.
-        seconds: of the other models' second runs, by stage.
-        differences: the largest difference of two probabilities for the same inputs, by stage; 0 where there were none.
+        lines: What the other models read.
+        same: Whether the texts are the same.
+        seconds: Of the other models' second runs, by stage.
+        differences: The largest difference of two probabilities for the same inputs, by stage; 0 if there were none.
     """
 
     lines: Sequence[TextLine]
@@ -268,11 +268,11 @@ def compare(
     """Read a picture with other models, and compare them.
 
     Args:
-        image: in RGB.
-        lines: what ``models`` read in it.
-        models: with the runs that it took them.
-        others: the models to compare with.
-        longest_side: as ``read_text`` has it.
+        image: In RGB.
+        lines: What ``models`` read in it.
+        models: With the runs that it took them.
+        others: The models to compare with.
+        longest_side: As ``read_text`` has it.
     """
     their_lines = read_text(image, others, longest_side)
     others.forget()

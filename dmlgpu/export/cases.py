@@ -52,18 +52,18 @@ class JudgingRule:
     """Which results are right: those that one of its conditions takes.
 
     Attributes:
-        bits: the same bits.
-        nan: any NaN for a NaN.
-        ulps: at most so many numbers of the type away, infinities included, and two NaN; None for no such condition.
-        near: finite, and at most the element's number away.
-        kind: the same infinity, or any NaN for a NaN.
-        signs: of two zeros, ``near`` takes those of the same sign only.
-        flush: zero where a subnormal number of 32 or 64 bits, or the smallest normal one, is expected.
-        factor: zero where less than four times float32's smallest normal number is expected.
-        error: how an element's error is told in units of what is allowed: ``ulps``, by ``ulps``; ``share``, by the
-            element's number; ``none``: 0 where it is right, else infinite.
-        capped: errors of what is right are at most 1.
-        told: what the largest difference allowed is: ``ulps``, ``number``, the larger of both (``either``), ``none``.
+        bits: The same bits.
+        nan: Any NaN for a NaN.
+        ulps: At most so many numbers of the type away, infinities included, and two NaN; None for no such condition.
+        near: Finite, and at most the element's number away.
+        kind: The same infinity, or any NaN for a NaN.
+        signs: Of two zeros, ``near`` takes those of the same sign only.
+        flush: Zero where a subnormal number of 32 or 64 bits, or the smallest normal one, is expected.
+        factor: Zero where less than four times float32's smallest normal number is expected.
+        error: How an element's error is told in units of what is allowed: ``ulps``, by ``ulps``; ``share``, by the
+            element's number; ``none``: 0 if it is right, else infinite.
+        capped: Errors of what is right are at most 1.
+        told: What the largest difference allowed is: ``ulps``, ``number``, the larger of both (``either``), ``none``.
     """
 
     bits: bool = False
@@ -87,7 +87,7 @@ def rule_of(tolerance: Tolerance, expected: Array) -> JudgingRule:
     """Return the rule of a tolerance, for results of the type that is expected.
 
     Raises:
-        NotSupported: for a tolerance that no rule expresses.
+        NotSupported: For a tolerance that no rule expresses.
     """
     is_float = expected.dtype.kind == "f"
     known: list[tuple[type[Tolerance] | tuple[type[Tolerance], ...], JudgingRule]] = [
@@ -116,7 +116,7 @@ def rule_of(tolerance: Tolerance, expected: Array) -> JudgingRule:
 
 
 def numbers_of(tolerance: Tolerance, rule: JudgingRule, expected: Array, magnitude: Bound | None) -> Bound | None:
-    """Return the number of each element that a rule speaks of; None where it speaks of none."""
+    """Return the number of each element that a rule speaks of; None if it speaks of none."""
     if not rule.near:
         return None
     if isinstance(tolerance, LogarithmOfSum):
@@ -181,10 +181,10 @@ def case_entry(suite: Suite, name: str, choice: ExportChoices, blob: Blob) -> En
     """Return a case that ``can_be_exported``; what is not supported comes as its outcome.
 
     Args:
-        suite: which has it.
-        name: its name.
-        choice: for what it is compiled.
-        blob: where bytes go.
+        suite: Which has it.
+        name: Its name.
+        choice: For what it is compiled.
+        blob: Where bytes go.
     """
     if isinstance(suite, GraphSuite):
         return _graph_entry(name, choice, blob)
@@ -215,9 +215,9 @@ class _Tensors:
     """The tensors of a run, each in a buffer of its own; those without data hold poison before.
 
     Attributes:
-        blob: where their data go.
-        document: whose buffers they are in.
-        entries: what the page must know of each.
+        blob: Where their data go.
+        document: Whose buffers they are in.
+        entries: What the page must know of each.
     """
 
     blob: Blob
@@ -237,7 +237,7 @@ class _Tensors:
 
     def run(self, *steps: Step) -> Entry:
         """Return the run of programs one after the other, with one temporary resource for all of them; what they do at
-        initialisation comes before all."""
+        initialization comes before all."""
         document, initialization, dispatches = self.document, list[Entry](), list[Entry]()
         most = max(program.temporary_size for program, _, _ in steps)
         temporary = document.buffer("temporary", most) if most else None

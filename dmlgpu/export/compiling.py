@@ -29,10 +29,10 @@ class ExportPort:
     """An input or an output by its name.
 
     Attributes:
-        name: how it is called outside.
-        desc: how it lies in its buffer.
-        shape: sizes as the model has them: those of ``desc``, or none for a scalar.
-        is_bool: whether its elements are booleans, 0 and 1 of UINT8.
+        name: How it is called outside.
+        desc: How it lies in its buffer.
+        shape: Sizes as the model has them: those of ``desc``, or none for a scalar.
+        is_bool: Whether its elements are booleans, 0 and 1 of UINT8.
     """
 
     name: str
@@ -46,10 +46,10 @@ class ExportResult:
     """An output and where it comes from: exactly one of the three.
 
     Attributes:
-        port: the output.
-        output: the program's output.
-        input: the number of the input whose elements it has.
-        data: its bytes, where they are known.
+        port: The output.
+        output: The program's output.
+        input: The number of the input whose elements it has.
+        data: Its bytes, where they are known.
     """
 
     port: ExportPort
@@ -63,14 +63,14 @@ class Exportable:
     """A program with everything that a folder needs to run it.
 
     Attributes:
-        name: of the model.
-        program: what runs; None where nothing is computed.
-        inputs: the inputs of a run.
-        feeds: per input of the program: the number of what feeds it among ``inputs``, its bytes, or None for nothing.
-        output_sizes: per output of the program its bytes.
-        results: what a run returns.
-        clears: whether outputs must be zeros before each run.
-        provenance: what it was made from and how.
+        name: Of the model.
+        program: What runs; None if nothing is computed.
+        inputs: The inputs of a run.
+        feeds: Per input of the program: the number of what feeds it among ``inputs``, its bytes, or None for nothing.
+        output_sizes: Per output of the program its bytes.
+        results: What a run returns.
+        clears: Whether outputs must be zeros before each run.
+        provenance: What it was made from and how.
     """
 
     name: str
@@ -97,12 +97,12 @@ class ExportChoices:
     """For what is compiled.
 
     Attributes:
-        schedules: a key of ``SCHEDULES``.
-        half_precision: whether 16-bit arithmetic is native, which then takes the feature ``shader-f16``.
-        without: the passes to leave out.
+        schedules: A key of ``SCHEDULES``.
+        half_precision: Whether 16-bit arithmetic is native, which then takes the feature ``shader-f16``.
+        without: The passes to omit.
 
     Raises:
-        InvalidArgument: another name of schedules.
+        InvalidArgument: Another name of schedules.
     """
 
     schedules: str = "gpu"
@@ -129,8 +129,8 @@ def compile_for_web(graph: GraphDesc, choice: ExportChoices) -> tuple[Network, P
     """Return a checked graph and its program.
 
     Raises:
-        InvalidGraph: the graph or an operator breaks a rule.
-        NotSupported: it needs a feature or a limit that not every device with WebGPU has.
+        InvalidGraph: If the graph or an operator breaks a rule.
+        NotSupported: If it needs a feature or a limit that not every device with WebGPU has.
     """
     network = resolve(graph)
     check_nodes(network, max(FeatureLevel))
@@ -171,15 +171,15 @@ def exportable(
     """Return a graph ready to be exported.
 
     Args:
-        graph: what is computed.
-        choice: for what it is compiled.
-        weights: arrays, or bytes as they lie in memory, of inputs that the folder shall hold, by name.
-        inputs, outputs: names, by number; None takes those of the edges.
-        provenance: what the folder says of where it comes from.
+        graph: What is computed.
+        choice: For what it is compiled.
+        weights: Arrays, or bytes as they lie in memory, of inputs that the folder shall hold, by name.
+        inputs, outputs: Names, by number; None takes those of the edges.
+        provenance: What the folder says of where it comes from.
 
     Raises:
-        InvalidArgument: names that are not of the graph or twice there, or arrays that do not fit.
-        InvalidGraph, NotSupported: as ``compile_for_web``.
+        InvalidArgument: If names that are not of the graph or twice there, or arrays that do not fit.
+        InvalidGraph, NotSupported: As ``compile_for_web``.
     """
     taken = _names("input", inputs, graph.input_count, {edge.graph_input: edge.name for edge in graph.input_edges})
     output_names = _names(

@@ -45,9 +45,9 @@ class ExportedSuite:
 
     Attributes:
         folder: where.
-        files: the names of all files, and their bytes.
-        cases: the names of the cases that the page runs.
-        left_out: those of the profile that only Python runs.
+        files: The names of all files, and their bytes.
+        cases: The names of the cases that the page runs.
+        left_out: Those of the profile that only Python runs.
     """
 
     folder: Path
@@ -62,14 +62,14 @@ def write_suite(
     """Write the page of a profile's cases: those of operators and of graphs.
 
     Args:
-        folder: where; it is made where it is missing.
+        folder: Where; it is made where it is missing.
         profile: ``quick``, ``standard`` or ``full``.
-        patterns: of names, one of which must match; all cases where there are none.
-        schedules: as of ``write``.
+        patterns: Of names, one of which must match; all cases if there are none.
+        schedules: As of ``write``.
 
     Raises:
-        InvalidArgument: no such profile, or nothing matches.
-        OSError: a file cannot be written.
+        InvalidArgument: No such profile, or nothing matches.
+        OSError: If a file cannot be written.
     """
     suite, choice = CombinedSuite(), ExportChoices(schedules)
     parts = {name: suite.part(name) for name in select(suite, profile, patterns)}

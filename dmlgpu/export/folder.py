@@ -42,11 +42,11 @@ class Exported:
 
     Attributes:
         folder: where.
-        files: the names of all files, and their bytes.
-        kernels: how many dispatches a run has.
-        shaders: how many different texts of kernels there are.
-        weight_bytes: bytes of weights, as they lie in the files.
-        memory_bytes: bytes of all buffers that stay while the model is loaded.
+        files: The names of all files, and their bytes.
+        kernels: How many dispatches a run has.
+        shaders: How many different texts of kernels there are.
+        weight_bytes: Bytes of weights, as they lie in the files.
+        memory_bytes: Bytes of all buffers that stay while the model is loaded.
         features: WebGPU's features that it takes.
     """
 
@@ -63,7 +63,7 @@ def write_folder(model: Exportable, folder: Path) -> Exported:
     """Write a model's folder; files of the same names are replaced.
 
     Raises:
-        OSError: a file cannot be written.
+        OSError: If a file cannot be written.
     """
     document, weights = as_document(model)
     parts = [weights[start : start + PART_BYTES] for start in range(0, len(weights), PART_BYTES)]
@@ -147,7 +147,7 @@ def as_document(model: Exportable) -> tuple[dict[str, Any], bytes]:
 def _inputs(
     model: Exportable, program: Program, document: Document, uploads: Uploads, buffers: Sequence[int]
 ) -> list[tuple[int, int] | None]:
-    """Return where the inputs of the program lie. Weights that no kernel reads are left out."""
+    """Return where the inputs of the program lie. Weights that no kernel reads are omitted."""
     kernels = (*program.initialization, *program.kernels)
     read = {slot.index for kernel in kernels for slot in kernel.slots if slot.role is Role.INPUT}
     places: list[tuple[int, int] | None] = []
@@ -164,7 +164,7 @@ def _inputs(
 
 
 def _mark_initial(document: Document, dispatches: Sequence[dict[str, Any]]) -> None:
-    """Mark the weights that only the initialisation reads: their buffers go when it is done."""
+    """Mark the weights that only the initialization reads: their buffers go when it is done."""
     used = {buffer for dispatche in dispatches for buffer, _, _ in dispatche["bind"]}
     for number, buffer in enumerate(document.buffers):
         if number not in used and buffer["name"].startswith("weight "):

@@ -1,7 +1,7 @@
 """Programs as documents: buffers, what is uploaded into them, and dispatches in which nothing is left to decide.
 
 Everything that an executor decides when it binds is decided here, once: each resource is a buffer of its own, bindings
-begin at multiples of the largest offset alignment that WebGPU lets an adapter ask for, and kernels are rendered anew
+begin at multiples of the largest offset alignment that WebGPU lets an adapter ask for, and kernels are rendered again
 where slots share a binding.
 """
 
@@ -28,7 +28,7 @@ UPLOAD_ALIGNMENT = 16
 
 
 class Uploads:
-    """Bytes that buffers hold before anything runs, one behind the other; equal ones once."""
+    """Bytes that buffers hold before anything runs, one after the other; equal ones once."""
 
     def __init__(self) -> None:
         self._places: dict[bytes, int] = {}
@@ -60,10 +60,10 @@ class Document:
     """What programs become as JSON. Numbers of buffers, shaders and parameter blocks are places in these lists.
 
     Attributes:
-        buffers: name and bytes of each; ``initial`` where only the initialisation reads it.
-        uploads: buffer, first byte in it, first byte among the uploads, bytes.
-        shaders: label, text and number of storage buffers of each.
-        parameters: the words of each parameter block.
+        buffers: Name and bytes of each; ``initial`` where only the initialization reads it.
+        uploads: Buffer, first byte in it, first byte among the uploads, bytes.
+        shaders: Label, text and number of storage buffers of each.
+        parameters: The words of each parameter block.
     """
 
     buffers: list[dict[str, Any]] = field(default_factory=list)
@@ -87,9 +87,9 @@ class Document:
         """Return the dispatch of a kernel: its shader, what it binds, its parameter block, its grid.
 
         Args:
-            operator: for messages.
-            kernel: what runs.
-            ranges: per slot the buffer, the first byte and the bytes.
+            operator: For messages.
+            kernel: What runs.
+            ranges: Per slot the buffer, the first byte and the bytes.
         """
         bound_ranges = layout(ranges, kernel.bindings, OFFSET_ALIGNMENT)
         if bound_ranges.bindings != kernel.bindings:
@@ -140,8 +140,8 @@ class BufferPlaces:
     """Where the resources of a program lie: buffers by number, and the first byte in them.
 
     Attributes:
-        inputs, outputs, constants: by number; None where there is none.
-        temporary, persistent: None where none is needed.
+        inputs, outputs, constants: By number; None if there is none.
+        temporary, persistent: None if none is needed.
     """
 
     inputs: Sequence[tuple[int, int] | None]
@@ -176,14 +176,14 @@ def add_program(
     *,
     temporary: int | None = None,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Add a program's own resources and kernels; return the dispatches of its initialisation and of a run.
+    """Add a program's own resources and kernels; return the dispatches of its initialization and of a run.
 
     Args:
-        document: what it is added to.
-        uploads: where its constants go.
-        program: what is added.
-        inputs, outputs: where they lie; None for what it does not read or write.
-        temporary: the buffer of its temporary resource; None for one of its own.
+        document: What it is added to.
+        uploads: Where its constants go.
+        program: What is added.
+        inputs, outputs: Where they lie; None for what it does not read or write.
+        temporary: The buffer of its temporary resource; None for one of its own.
     """
     if temporary is None and program.temporary_size:
         temporary = document.buffer("temporary", program.temporary_size)

@@ -76,7 +76,7 @@ def _sizes(model: OnnxModel, shapes: Mapping[str, Sequence[int]] | None) -> list
     """Return the shape of each input.
 
     Raises:
-        InvalidArgument: one is missing, does not fit, or is of no input.
+        InvalidArgument: If one is missing, does not fit, or is of no input.
     """
     if shapes is not None and not isinstance(shapes, Mapping):
         raise InvalidArgument(f"write_onnx: shapes must be a mapping from names to sizes, got {shown(shapes)}")
@@ -112,7 +112,7 @@ def _only_stage(model: OnnxModel, sizes: Sequence[tuple[int, ...]], weights: Wei
     """Return the translated model.
 
     Raises:
-        NotSupported: something is decided, or computed by the host, while it runs; the message names the nodes.
+        NotSupported: If something is decided, or computed by the host, while it runs; the message names the nodes.
     """
     runner = Runner(Device(NUMPY_ADAPTER), model.graph, weights)
     nothing = np.zeros(0)
@@ -205,7 +205,7 @@ def _names(points: Sequence[BindPoint]) -> list[tuple[str, bool]]:
 
 
 def _content(model: DxModel, bound: BoundTensor) -> bytes:
-    """Return the bytes that a tensor is bound to at initialisation."""
+    """Return the bytes that a tensor is bound to at initialization."""
     resource = model.resources[bound.buffer]
     content = np.zeros(max(resource.size, bound.end), np.uint8)
     values = resource.values.to_bytes()

@@ -42,20 +42,20 @@ def write(
     """Write a folder that computes a graph in a page, without Python (docs/export.md).
 
     Args:
-        graph: a graph, an operator, or the outputs of a graph of ``dmlgpu.tensors.graphs``.
-        folder: where; it is made where it is missing, and files of the same names are replaced.
-        weights: arrays that the folder holds, by the names of inputs, each of the tensor's sizes and NumPy type: of all
+        graph: A graph, an operator, or the outputs of a graph of ``dmlgpu.tensors.graphs``.
+        folder: Where; it is made where it is missing, and files of the same names are replaced.
+        weights: Arrays that the folder holds, by the names of inputs, each of the tensor's sizes and NumPy type: of all
             that are OWNED_BY_DML, and of whichever others no run shall be given.
-        inputs, outputs: names, by number; None takes those of the edges, and numbers those without one.
+        inputs, outputs: Names, by number; None takes those of the edges, and numbers those without one.
         schedules: ``"gpu"`` or ``"cpu"``: the family of schedules.
-        half_precision: whether 16-bit arithmetic is native, which takes browsers with the feature ``shader-f16``.
-        disabled_passes: names of the graph compiler's passes (``dmlgpu.compiler.graph.passes.PASSES``) to leave out.
+        half_precision: Whether 16-bit arithmetic is native, which takes browsers with the feature ``shader-f16``.
+        disabled_passes: Names of the graph compiler's passes (``dmlgpu.compiler.graph.passes.PASSES``) to omit.
 
     Raises:
-        InvalidArgument: an argument of the wrong kind, names that are not the graph's, weights that do not fit.
-        InvalidGraph: the graph or one of its operators breaks a rule.
-        NotSupported: it needs a feature or a limit that not every device with WebGPU has; the message names it.
-        OSError: a file cannot be written.
+        InvalidArgument: An argument of the wrong kind, names that are not the graph's, weights that do not fit.
+        InvalidGraph: If the graph or one of its operators breaks a rule.
+        NotSupported: If it needs a feature or a limit that not every device with WebGPU has; the message names it.
+        OSError: If a file cannot be written.
     """
     target = _folder("write", folder)
     desc = _described(graph)
@@ -84,15 +84,15 @@ def write_onnx(
     """Write a folder that computes an ONNX model in a page, for inputs of fixed sizes.
 
     Args:
-        source: the path of a file, its bytes, or a model of the package ``onnx``.
-        folder, schedules, half_precision: as of ``write``.
-        shapes: of inputs, by name: of all that have dimensions without a number.
+        source: The path of a file, its bytes, or a model of the package ``onnx``.
+        folder, schedules, half_precision: As of ``write``.
+        shapes: Of inputs, by name: of all that have dimensions without a number.
 
     Raises:
-        InvalidArgument: a shape that is missing, or does not fit the model.
-        ModelError: the model is malformed.
-        NotSupported: nodes that the host computes or must decide about; the message names them. And as ``write``.
-        OSError: a file cannot be written.
+        InvalidArgument: A shape that is missing, or does not fit the model.
+        ModelError: If the model is malformed.
+        NotSupported: Nodes that the host computes or must decide about; the message names them. And as ``write``.
+        OSError: If a file cannot be written.
     """
     from dmlgpu.export.models import exportable_model  # noqa: PLC0415  onnx is an extra
 
@@ -110,18 +110,18 @@ def write_dxdispatch(
 ) -> Exported:
     """Write a folder that computes an operator or a graph of a DxDispatch model in a page.
 
-    Tensors that are OWNED_BY_DML get the values that the model binds at initialisation.
+    Tensors that are OWNED_BY_DML get the values that the model binds at initialization.
 
     Args:
-        path: of the model.
-        folder, schedules: as of ``write``.
-        name: of the dispatchable; None where there is one.
+        path: Of the model.
+        folder, schedules: As of ``write``.
+        name: Of the dispatchable; None if there is one.
 
     Raises:
-        InvalidArgument: no such dispatchable, or several and no name.
-        ModelError, MissingFile: the model is malformed or missing.
-        NotSupported: it is a shader or an ONNX model; and as ``write``.
-        OSError: a file cannot be written.
+        InvalidArgument: No such dispatchable, or several and no name.
+        ModelError, MissingFile: If the model is malformed or missing.
+        NotSupported: If it is a shader or an ONNX model; and as ``write``.
+        OSError: If a file cannot be written.
     """
     from dmlgpu.export.models import exportable_dispatchable  # noqa: PLC0415  loads DxDispatch's reader
 

@@ -36,7 +36,7 @@ def roi_pooling(desc: descs.RoiPooling, input_tensor: Array, roi_tensor: Array) 
 
 
 def _rounded(number: np.float32) -> int:
-    """Round halves away from zero; the result has at most 30 bits, and is 0 for NaN."""
+    """Round float16 values away from zero; the result has at most 30 bits, and is 0 for NaN."""
     if np.isnan(number):
         return 0
     return int(np.clip(np.copysign(np.floor(np.abs(np.float64(number)) + 0.5), number), -(2**30) + 1, 2**30 - 1))
@@ -58,10 +58,10 @@ class _RegionAxis:
     """The samples of a region along one axis: {output elements, samples of each}.
 
     Attributes:
-        fraction: how far into the region they lie.
-        inside: which of them lie on the input.
-        low, high: the elements beside them.
-        rest: how much of the higher one counts.
+        fraction: How far into the region they lie.
+        inside: Which of them lie on the input.
+        low, high: The elements beside them.
+        rest: How much of the higher one counts.
     """
 
     fraction: Array
@@ -112,8 +112,8 @@ class _InputRegion:
     """A region of a batch.
 
     Attributes:
-        number, batch: which region, in which batch of the input.
-        y, x: its samples along both axes.
+        number, batch: Which region, in which batch of the input.
+        y, x: Its samples along both axes.
     """
 
     number: int

@@ -37,9 +37,9 @@ def claim(what: str, *sizes: int, each: int = 8) -> None:
     """Raise OutOfMemory where an array does not fit into what the operator may take.
 
     Args:
-        what: what the array holds, for the message.
-        sizes: of the array.
-        each: bytes for every element of it, with all that is computed from it.
+        what: What the array holds, for the message.
+        sizes: Of the array.
+        each: Bytes for every element of it, with all that is computed from it.
     """
     operator, budget = _allowed.get()
     needed = each * math.prod(sizes)
@@ -74,8 +74,8 @@ def reference(desc_class: type[OperatorDesc], *, keeps: bool = False) -> Callabl
     arrays for an array of tensors. It returns one array, or a tuple of arrays in the order of the flat outputs.
 
     Args:
-        desc_class: the description.
-        keeps: the operator leaves part of an output as it was: the function has an argument ``before`` as well.
+        desc_class: The description.
+        keeps: The operator leaves part of an output as it was: the function has an argument ``before`` as well.
     """
 
     def register(function: Function) -> Function:
@@ -111,17 +111,17 @@ def evaluate(
     """Compute an operator.
 
     Args:
-        desc: a valid description; only sizes, types and attributes matter.
-        inputs: one array of logical sizes per flat input (``desc.inputs``), None for an absent optional tensor.
-        before: what the outputs held, for operators that leave part of it; None for zeros.
-        budget: most bytes to take for what is computed; None means ``memory.host_budget``.
+        desc: A valid description; only sizes, types and attributes matter.
+        inputs: One array of logical sizes per flat input (``desc.inputs``), None for an absent optional tensor.
+        before: What the outputs held, for operators that leave part of it; None for zeros.
+        budget: Most bytes to take for what is computed; None means ``memory.host_budget``.
 
     Returns:
         One array per flat output, of its sizes and NumPy type.
 
     Raises:
-        OperatorNotImplemented: when the operator has no reference.
-        OutOfMemory: when it would take more than the budget.
+        OperatorNotImplemented: If the operator has no reference.
+        OutOfMemory: If it would take more than the budget.
     """
     if desc.operator not in _FUNCTIONS:
         raise OperatorNotImplemented(desc.operator)

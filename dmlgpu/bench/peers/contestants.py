@@ -36,7 +36,7 @@ class PeerRow:
 
     Args:
         workload: ours.
-        entry: a suite's row: ``onnx`` is a list of nodes, whose inputs are called ``x0``, ``x1`` ... as the workload's
+        entry: A suite's row: ``onnx`` is a list of nodes, whose inputs are called ``x0``, ``x1`` ... as the workload's
             and whose outputs ``y0`` ...; ``inputs`` says of some how ours become theirs (``shape``, then ``permute``),
             ``outputs`` how theirs become ours (``permute``); ``constants`` are further inputs; ``weights`` are inputs
             that a program may take into itself; ``at_least`` is the ratio that is aimed at.
@@ -50,7 +50,7 @@ class PeerRow:
         """The ratio of the best peer's time to ours that is aimed at; 0 for none.
 
         Raises:
-            ModelError: it is no number.
+            ModelError: If it is no number.
         """
         ratio = self.entry.get("at_least", 0.0)
         if isinstance(ratio, bool) or not isinstance(ratio, int | float):
@@ -62,7 +62,7 @@ class PeerRow:
         """What they compute.
 
         Raises:
-            ModelError: the row is malformed.
+            ModelError: If the row is malformed.
         """
         try:
             return self._call()
@@ -140,8 +140,8 @@ class PeerContestant(ChildContestant):
     """A row in the process of a peer, which its ``adapter`` names.
 
     Attributes:
-        row: what it computes.
-        checked: whether its results are compared with the reference.
+        row: What it computes.
+        checked: Whether its results are compared with the reference.
     """
 
     row: PeerRow
@@ -177,10 +177,10 @@ class KnownPeer:
     """A program that computes the same.
 
     Attributes:
-        name: what tables and options call it.
-        module: the module that knows how to call it.
-        install: the packages that it needs.
-        is_gpu: whether it runs on a GPU's adapter; others are shown, and not counted as the best.
+        name: What tables and options call it.
+        module: The module that knows how to call it.
+        install: The packages that it needs.
+        is_gpu: Whether it runs on a GPU's adapter; others are shown, and not counted as the best.
     """
 
     name: str
@@ -213,9 +213,9 @@ class InstalledPeer:
 
     Attributes:
         peer: which.
-        child: its process.
-        interpreter: the Python that runs it.
-        versions: of what computes, by the packages' names.
+        child: Its process.
+        interpreter: The Python that runs it.
+        versions: Of what computes, by the packages' names.
     """
 
     peer: KnownPeer
@@ -233,7 +233,7 @@ def parse_environments(texts: Sequence[str], peers: Sequence[KnownPeer] = PEERS)
     interpreter in it.
 
     Raises:
-        InvalidArgument: a text is malformed, names no peer or nothing that exists.
+        InvalidArgument: If a text is malformed, names no peer or nothing that exists.
     """
     interpreters = {}
     names = [peer.name for peer in peers]
@@ -253,10 +253,10 @@ def parse_environments(texts: Sequence[str], peers: Sequence[KnownPeer] = PEERS)
 
 
 def choose_peers(names: Sequence[str], peers: Sequence[KnownPeer] = PEERS) -> tuple[KnownPeer, ...]:
-    """Return the peers with some names; all of them where none is given.
+    """Return the peers with some names; all of them if none is given.
 
     Raises:
-        InvalidArgument: a name is none.
+        InvalidArgument: If a name is none.
     """
     known = {peer.name: peer for peer in peers}
     for name in names:
@@ -271,9 +271,9 @@ def start_peers(
     """Start the peers that are installed.
 
     Args:
-        peers: those that are wanted.
-        interpreters: by their names, where not this one.
-        time_limit: seconds for one answer.
+        peers: Those that are wanted.
+        interpreters: By their names, where not this one.
+        time_limit: Seconds for one answer.
 
     Returns:
         Those that answer, and of each other one a sentence that says why not, and how to install it.
@@ -305,12 +305,12 @@ class PeerComparison:
     """A row of a suite.
 
     Attributes:
-        name: the row's.
-        ours: on one adapter.
-        theirs: of peers, in the order of the columns; None for those that were not measured.
-        best: the fastest peer on a GPU whose results are not wrong; None where there is none.
-        ratio: of the best peer's time to ours, round by round; None where there is no such peer.
-        target: the ratio that is aimed at; 0 for none.
+        name: The row's.
+        ours: On one adapter.
+        theirs: Of peers, in the order of the columns; None for those that were not measured.
+        best: The fastest peer on a GPU whose results are not wrong; None if there is none.
+        ratio: Of the best peer's time to ours, round by round; None if there is no such peer.
+        target: The ratio that is aimed at; 0 for none.
     """
 
     name: str
@@ -322,7 +322,7 @@ class PeerComparison:
 
     @property
     def is_met(self) -> bool:
-        """Whether the ratio's interval reaches the target; also where there is none, or rounds are too few."""
+        """Whether the ratio's interval reaches the target; also if there is none, or rounds are too few."""
         few = self.ratio is None or self.ratio.rounds < MINIMUM_ROUNDS
         return few or self.ratio.meets(at_least=self.target)  # type: ignore[union-attr]
 

@@ -32,9 +32,9 @@ class PeerNode:
     """An operator of ONNX.
 
     Attributes:
-        op: its type.
-        inputs, outputs: names of values.
-        attributes: by name.
+        op: Its type.
+        inputs, outputs: Names of values.
+        attributes: By name.
     """
 
     op: str
@@ -47,7 +47,7 @@ def parse_node(text: str) -> PeerNode:
     """Return a node from ONNX's own notation, such as ``y0 = Conv <pads = [1, 1, 1, 1]> (x0, x1)``.
 
     Raises:
-        ValueError: it is none.
+        ValueError: If it is none.
     """
     match = _NODE.fullmatch(text.strip())
     if match is None:
@@ -72,11 +72,11 @@ class PeerCall:
     """Something to compute.
 
     Attributes:
-        nodes: in an order in which they can be computed.
-        arrays: inputs by name: first those that change, then ``fixed`` ones.
-        fixed: names of the inputs that a program may take into itself: weights, axes, numbers.
-        outputs: names of what is asked for.
-        sets: how many copies of the inputs runs take in turn, so that none finds them in a cache.
+        nodes: In an order in which they can be computed.
+        arrays: Inputs by name: first those that change, then ``fixed`` ones.
+        fixed: Names of the inputs that a program may take into itself: weights, axes, numbers.
+        outputs: Names of what is asked for.
+        sets: How many copies of the inputs runs take in turn, so that none finds them in a cache.
     """
 
     nodes: tuple[PeerNode, ...]
@@ -91,7 +91,7 @@ class PeerCall:
         return {name: array for name, array in self.arrays.items() if name not in self.fixed}
 
     def integers(self, node: PeerNode, number: int) -> list[int] | None:
-        """Return an input of a node whose numbers are known beforehand; None where it is not."""
+        """Return an input of a node whose numbers are known beforehand; None if it is not."""
         name = node.inputs[number] if number < len(node.inputs) else ""
         return [int(item) for item in self.arrays[name].reshape(-1)] if name in self.fixed else None
 
@@ -149,7 +149,7 @@ class Peer(Protocol):
         """Make a call ready.
 
         Raises:
-            NotOffered: it has no such operator.
+            NotOffered: If it has no such operator.
         """
 
 
@@ -157,8 +157,8 @@ class PeerServer(RequestServer):
     """Answers requests about calls.
 
     Args:
-        load: returns the peer; an ImportError says that it is not installed.
-        clock: returns seconds.
+        load: Returns the peer; an ImportError says that it is not installed.
+        clock: Returns seconds.
     """
 
     refusals = (NotOffered, ImportError)

@@ -58,7 +58,7 @@ def _bytes(tensors: Sequence[PlanTensor]) -> int:
 
 
 def multiplications(step: Step) -> int | None:
-    """Return the multiplications of products, convolutions, attention and recurrences; None where nobody counts."""
+    """Return the multiplications of products, convolutions, attention and recurrences; None if nobody counts."""
     match step:
         case Repeat():
             counted = [count for inner in step.steps if (count := multiplications(inner)) is not None]
@@ -95,8 +95,8 @@ def nodes_of_steps(lowered: Sequence[Sequence[Step]], steps: Sequence[Step]) -> 
     memory. A node that is computed in several steps is named by each.
 
     Args:
-        lowered: the steps of each node before they were fused, then those of no node.
-        steps: what became of them, on the same memory.
+        lowered: The steps of each node before they were fused, then those of no node.
+        steps: What became of them, on the same memory.
     """
     before = [(number, step) for number, own in enumerate(lowered) for step in own]
     writers: dict[Memory, list[int]] = defaultdict(list)
@@ -131,10 +131,10 @@ class ExplainedKernel:
     """A kernel and where it comes from.
 
     Attributes:
-        kernel: its text, grid and what it binds; of a step that repeats, in the first turn.
-        scheduled: how it came about; None for a copy of an input that the device owns.
-        step: the number of its step among ``Explanation.steps``; None for such a copy.
-        times: how often it is executed.
+        kernel: Its text, grid and what it binds; of a step that repeats, in the first turn.
+        scheduled: How it came about; None for a copy of an input that the device owns.
+        step: The number of its step among ``Explanation.steps``; None for such a copy.
+        times: How often it is executed.
     """
 
     kernel: RenderedKernel
@@ -148,12 +148,12 @@ class Explanation:
     """The plan, schedule and program of an operator or a graph on a target.
 
     Attributes:
-        title: what it is called: a case, an operator, a model's name for it.
-        desc: its description.
-        plan: what is computed; of a graph, after all passes.
-        schedule: how, and why so.
-        program: what runs.
-        graph: what the passes made of the graph; None for an operator.
+        title: What it is called: a case, an operator, a model's name for it.
+        desc: Its description.
+        plan: What is computed; of a graph, after all passes.
+        schedule: How, and why so.
+        program: What runs.
+        graph: What the passes made of the graph; None for an operator.
     """
 
     title: str
@@ -170,7 +170,7 @@ class Explanation:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """The steps of the plan, those of the initialisation last."""
+        """The steps of the plan, those of the initialization last."""
         return (*self.plan.steps, *self.plan.initialization)
 
     @functools.cached_property
@@ -181,7 +181,7 @@ class Explanation:
 
     @functools.cached_property
     def initialization(self) -> tuple[ExplainedKernel, ...]:
-        """The kernels that run once, when the operator is initialised; at last the copies of owned inputs."""
+        """The kernels that run once, when the operator is initialized; at last the copies of owned inputs."""
         counts = [(number, len(kernel.initialization)) for number, kernel in enumerate(self._scheduled)]
         executed = len(self.plan.steps)
         ordered = [*counts[executed:], *counts[:executed]]
@@ -234,9 +234,9 @@ def _explained(
     """Yield kernels with what they come from.
 
     Args:
-        kernels: those of all turns.
-        scheduled: what was rendered as they are.
-        counts: numbers of steps of the plan, in order, and how many of ``scheduled`` belong to each.
+        kernels: Those of all turns.
+        scheduled: What was rendered as they are.
+        counts: Numbers of steps of the plan, in order, and how many of ``scheduled`` belong to each.
     """
     remaining, place = iter(scheduled), 0
     for number, count in counts:
@@ -251,7 +251,7 @@ def check(desc: OperatorDesc | GraphDesc) -> None:
     """Check an operator, or a graph and all its nodes, by the rules of the newest feature level.
 
     Raises:
-        InvalidDescription, InvalidGraph: a rule is broken.
+        InvalidDescription, InvalidGraph: If a rule is broken.
     """
     if isinstance(desc, GraphDesc):
         check_nodes(resolve(desc), max(FeatureLevel))
@@ -263,13 +263,13 @@ def explain_operator(title: str, desc: OperatorDesc, target: Target) -> Explanat
     """Compile an operator and return its explanation.
 
     Args:
-        title: what it is called.
-        desc: its description.
-        target: what it is compiled for.
+        title: What it is called.
+        desc: Its description.
+        target: What it is compiled for.
 
     Raises:
-        InvalidDescription: the description breaks a rule.
-        NotSupported: the adapter lacks what the operator needs.
+        InvalidDescription: If the description breaks a rule.
+        NotSupported: If the adapter lacks what the operator needs.
     """
     check(desc)
     compiled = stages(desc, target)
@@ -280,15 +280,15 @@ def explain_graph(title: str, desc: GraphDesc, target: Target, disabled: Collect
     """Compile a graph and return its explanation.
 
     Args:
-        title: what it is called.
-        desc: the graph.
-        target: what it is compiled for.
-        disabled: names of passes to leave out.
+        title: What it is called.
+        desc: The graph.
+        target: What it is compiled for.
+        disabled: Names of passes to omit.
 
     Raises:
-        InvalidGraph: the graph or one of its operators breaks a rule.
-        InvalidArgument: for a name that is no pass.
-        NotSupported: the adapter lacks what a node needs.
+        InvalidGraph: If the graph or one of its operators breaks a rule.
+        InvalidArgument: For a name that is no pass.
+        NotSupported: If the adapter lacks what a node needs.
     """
     network = resolve(desc)
     check_nodes(network, max(FeatureLevel))

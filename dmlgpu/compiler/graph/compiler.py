@@ -44,7 +44,7 @@ def lower_nodes(network: Network, target: Target) -> tuple[tuple[Step, ...], ...
     writes. ``as_plan`` puts them together.
 
     Raises:
-        NotSupported: when the adapter lacks what an operator needs; the message names the node.
+        NotSupported: If the adapter lacks what an operator needs; the message names the node.
     """
     places = _places(network)
     lowered = []
@@ -174,12 +174,12 @@ class CompiledGraph:
     """A network's program, and how it came about.
 
     Attributes:
-        network: after the passes over nodes.
-        lowered: the steps of each of its nodes before the passes over steps (``lower_nodes``).
-        plan: after the passes over steps.
-        schedule: of the plan.
-        program: what runs.
-        notes: what passes did, in order.
+        network: After the passes over nodes.
+        lowered: The steps of each of its nodes before the passes over steps (``lower_nodes``).
+        plan: After the passes over steps.
+        schedule: Of the plan.
+        program: What runs.
+        notes: What passes did, in order.
     """
 
     network: Network
@@ -194,13 +194,13 @@ def compile_network(network: Network, target: Target, disabled: Collection[str] 
     """Compile a network.
 
     Args:
-        network: what is compiled.
-        target: what it is compiled for.
-        disabled: names of passes (``passes.PASSES``) to leave out.
+        network: What is compiled.
+        target: What it is compiled for.
+        disabled: Names of passes (``passes.PASSES``) to omit.
 
     Raises:
-        InvalidArgument: for a name that is no pass.
-        NotSupported: when the adapter lacks what a node needs.
+        InvalidArgument: For a name that is no pass.
+        NotSupported: If the adapter lacks what a node needs.
     """
     check_names(disabled)
     start = time.perf_counter()

@@ -40,10 +40,10 @@ class NetworkNode:
     """One operator of a network.
 
     Attributes:
-        desc: its description. What it reads and writes are bytes: the tensors of a producer and a reader need not
+        desc: Its description. What it reads and writes are bytes: the tensors of a producer and a reader need not
             agree in more than their size in bytes.
-        inputs: per flat input what it reads; None where the description has no tensor.
-        name: for messages and labels.
+        inputs: Per flat input what it reads; None if the description has no tensor.
+        name: For messages and labels.
     """
 
     desc: OperatorDesc
@@ -56,14 +56,14 @@ class Network:
     """A graph in an order of execution.
 
     Attributes:
-        name: for messages and labels.
-        inputs: the tensors to bind, by number: of the inputs that one feeds, the one with the most bytes. None where
+        name: For messages and labels.
+        inputs: The tensors to bind, by number: of the inputs that one feeds, the one with the most bytes. None where
             nothing reads it.
-        nodes: every node after those that it reads.
-        constants: data, as whole 32-bit words.
-        outputs: per output of the graph what it is.
-        output_tensors: per output of the graph how its tensor lies in memory.
-        initial: the numbers of the nodes that are computed when the graph is initialised.
+        nodes: Every node after those that it reads.
+        constants: Data, as whole 32-bit words.
+        outputs: Per output of the graph what it is.
+        output_tensors: Per output of the graph how its tensor lies in memory.
+        initial: The numbers of the nodes that are computed when the graph is initialized.
     """
 
     name: str
@@ -78,7 +78,7 @@ class Network:
         """Return the tensor that a node writes.
 
         Raises:
-            KeyError: when its description has none there.
+            KeyError: If its description has none there.
         """
         tensor = self.nodes[result.node].desc.outputs[result.output].tensor
         if tensor is None:

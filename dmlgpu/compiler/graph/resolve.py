@@ -31,7 +31,7 @@ def resolve(graph: GraphDesc) -> Network:
     Where several orders are possible, nodes stand as the description lists them.
 
     Raises:
-        InvalidGraph: for a number that names nothing, an input that nothing or more than one edge feeds, a required
+        InvalidGraph: For a number that names nothing, an input that nothing or more than one edge feeds, a required
             output that nothing reads, a cycle, sizes in bytes that differ, OWNED_BY_DML off a graph input or not on all
             that it feeds.
     """
@@ -42,7 +42,7 @@ def check_nodes(network: Network, level: FeatureLevel) -> None:
     """Check the description of every node, equal ones once.
 
     Raises:
-        InvalidGraph: when a node breaks a rule of the feature level; the message names the node.
+        InvalidGraph: If a node breaks a rule of the feature level; the message names the node.
     """
     for desc, name in {node.desc: node.name for node in reversed(network.nodes)}.items():
         try:

@@ -58,7 +58,7 @@ def mean_variance(x: Doubles) -> Truth:
 
 
 def batch(x: Doubles, mean: Doubles, variance: Doubles, scale: Doubles, bias: Doubles) -> Truth:
-    """Normalisation by given statistics, epsilon being 1e-5."""
+    """Normalization by given statistics, epsilon being 1e-5."""
     factor = scale / np.sqrt(variance + _EPSILON)
     return (x - mean) * factor + bias, (np.abs(x) + np.abs(mean)) * np.abs(factor) + np.abs(bias)
 

@@ -35,17 +35,17 @@ class AccuracyWorkload:
     """An operator on ordinary numbers, and how it is to be computed.
 
     Attributes:
-        operator: its stem.
-        way: the schedule, or what is special about the numbers.
-        limit: roundings that the result may be off by, see ``operator_errors.Errors``.
-        truth: the true result of inputs in float64, and what its errors are measured by.
-        sizes: of its sample (``catalog.samples``), by name.
-        attributes: fields of the description that differ from the sample's.
-        scale, offset: of the normal distribution that the first input is drawn from; the others are standard normal.
-        data_types: types that it is measured in.
-        schedule: the name that ``Target.schedule`` gets; empty: the adapter's choice.
-        precise: whether the device is opened with ``precise``.
-        half_precision: whether ALLOW_HALF_PRECISION_COMPUTATION is set.
+        operator: Its stem.
+        way: The schedule, or what is special about the numbers.
+        limit: Roundings that the result may be off by, see ``operator_errors.Errors``.
+        truth: The true result of inputs in float64, and what its errors are measured by.
+        sizes: Of its sample (``catalog.samples``), by name.
+        attributes: Fields of the description that differ from the sample's.
+        scale, offset: Of the normal distribution that the first input is drawn from; the others are standard normal.
+        data_types: Types that it is measured in.
+        schedule: The name that ``Target.schedule`` gets; empty: the adapter's choice.
+        precise: Whether the device is opened with ``precise``.
+        half_precision: Whether ALLOW_HALF_PRECISION_COMPUTATION is set.
     """
 
     operator: str
@@ -215,11 +215,11 @@ class OperatorErrors:
     """A result and the true one.
 
     Attributes:
-        got: in the type of the operator's output.
-        true: in float64.
-        terms: the sum of the absolute values of what was added up for each element (see ``ground_truth``).
-        inputs: what it was computed from.
-        kernels: what ran.
+        got: In the type of the operator's output.
+        true: In float64.
+        terms: The sum of the absolute values of what was added up for each element (see ``ground_truth``).
+        inputs: What it was computed from.
+        kernels: What ran.
     """
 
     got: NDArray[np.floating]
@@ -230,7 +230,7 @@ class OperatorErrors:
 
     @cached_property
     def absolute(self) -> Doubles:
-        """The differences; infinite where there is no number."""
+        """The differences; infinite if there is no number."""
         difference = np.abs(self.got.astype(np.float64) - self.true)
         return np.where(np.isfinite(difference), difference, np.inf)
 
@@ -275,7 +275,7 @@ def operator_errors(workload: AccuracyWorkload, data_type: DataType, device: Dev
     """The errors of a workload in a type on a device, computed by the way that the workload says.
 
     Raises:
-        NotSupported: when the adapter lacks what the operator needs.
+        NotSupported: If the adapter lacks what the operator needs.
     """
     desc = workload.desc(data_type)
     inputs = workload.inputs(desc)

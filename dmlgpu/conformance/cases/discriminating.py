@@ -29,10 +29,10 @@ class DiscriminatingInputs:
     """Numbers at which an operator differs from formulas that are nearly right.
 
     Attributes:
-        neighbours: those formulas, for people.
-        fields: the inputs that get the numbers, of equal sizes.
-        rows: what the inputs hold at one place, a number for each field; or a function of the description. Numbers that
-            a type does not have are left out.
+        neighbours: Those formulas, for people.
+        fields: The inputs that get the numbers, of equal sizes.
+        rows: What the inputs hold at one place, a number for each field; or a function of the description. Numbers that
+            a type does not have are omitted.
     """
 
     neighbours: str
@@ -40,7 +40,7 @@ class DiscriminatingInputs:
     rows: Rows | Callable[[Any], Rows]
 
     def rows_for(self, desc: Any, data_types: Sequence[DataType]) -> tuple[Array, ...]:
-        """The numbers of each field as an array of its type, in the order of the rows; empty where no row fits."""
+        """The numbers of each field as an array of its type, in the order of the rows; empty if no row fits."""
         rows = self.rows(desc) if callable(self.rows) else self.rows
         fitting = [row for row in rows if all(map(_has, data_types, row))]
         with np.errstate(over="ignore"):

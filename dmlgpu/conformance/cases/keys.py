@@ -30,11 +30,11 @@ class Key:
     """What names a case.
 
     Attributes:
-        types: data types, in an order that the operator's cases fix.
-        sizes: sizes of the (first) input.
-        layout: how the tensors lie in memory.
-        variant: what is special, or "".
-        seed: tells cases apart that agree in all else.
+        types: Data types, in an order that the operator's cases fix.
+        sizes: Sizes of the (first) input.
+        layout: How the tensors lie in memory.
+        variant: What is special, or "".
+        seed: Tells cases apart that agree in all else.
     """
 
     types: Types

@@ -40,7 +40,7 @@ class ShardQueue:
     """The cases that one adapter has to run. Every one of them gets exactly one outcome, whatever happens to workers.
 
     Attributes:
-        missing: cases without an outcome, in order.
+        missing: Cases without an outcome, in order.
     """
 
     def __init__(self, names: Sequence[str], size: int = SHARD_SIZE):
@@ -103,11 +103,11 @@ class ClusterJob:
     """What the workers are to do.
 
     Attributes:
-        job: the suite and the limits of its cases; each worker puts in its own adapter.
-        profile, patterns: by which the cases were selected.
-        names: the cases.
-        processes: children at once for one adapter of a worker.
-        patience: seconds to wait for another worker when the last one that has an adapter is lost.
+        job: The suite and the limits of its cases; each worker puts in its own adapter.
+        profile, patterns: By which the cases were selected.
+        names: The cases.
+        processes: Children at once for one adapter of a worker.
+        patience: Seconds to wait for another worker when the last one that has an adapter is lost.
     """
 
     job: Job
@@ -123,9 +123,9 @@ class ClusterAdapter:
     """An adapter that at least one worker has.
 
     Attributes:
-        resource: what Dask knows it by.
-        info: the adapter.
-        machine: software and computer of the first worker that announced it.
+        resource: What Dask knows it by.
+        info: The adapter.
+        machine: Software and computer of the first worker that announced it.
     """
 
     resource: str
@@ -147,7 +147,7 @@ class WorkerRegistry:
         """Ask all workers that are there; each distinct adapter once.
 
         Raises:
-            InvalidArgument: when there is no worker, or one that could not run the same cases.
+            InvalidArgument: If there is no worker, or one that could not run the same cases.
         """
         self._refresh()
         if not self._known:
@@ -293,12 +293,12 @@ class Cluster:
         """Ask the workers what they have.
 
         Args:
-            client: the connection.
-            job: what is to be run.
-            warn: gets texts about workers that have problems, while others go on.
+            client: The connection.
+            job: What is to be run.
+            warn: Gets texts about workers that have problems, while others go on.
 
         Raises:
-            InvalidArgument: when there is no worker, or one whose software differs from this machine's.
+            InvalidArgument: If there is no worker, or one whose software differs from this machine's.
         """
         self._client, self._job = client, job
         self._registry = WorkerRegistry(client, job, warn)

@@ -39,10 +39,10 @@ class Announcement:
     """What a worker says of itself.
 
     Attributes:
-        machine: its software and computer, as records have them.
-        cases: digest of the names that it finds for the same suite, profile and patterns.
-        adapters: what it has, by the names of the resources.
-        problems: drivers that could not be looked at, a text each.
+        machine: Its software and computer, as records have them.
+        cases: Digest of the names that it finds for the same suite, profile and patterns.
+        adapters: What it has, by the names of the resources.
+        problems: Drivers that could not be looked at, a text each.
     """
 
     machine: dict[str, str]
@@ -66,7 +66,7 @@ def announce(suite: str, profile: str, patterns: Sequence[str]) -> dict[str, Any
         The fields of an ``Announcement`` as plain data, which another version of dmlgpu understands too.
 
     Raises:
-        InvalidArgument: for a suite, profile or pattern that this worker lacks.
+        InvalidArgument: For a suite, profile or pattern that this worker lacks.
     """
     software, cases = machine(), list_digest(select(suite_by_name(suite), profile, patterns))
     discovery_ = _found()
@@ -102,7 +102,7 @@ def reserved(name: str) -> Iterator[LocatedAdapter]:
     """An adapter that this worker announced under a name, for the caller alone.
 
     Raises:
-        LookupError: when it announced none.
+        LookupError: If it announced none.
     """
     if name not in _idle:
         raise LookupError(f"this worker has not announced {name}")
@@ -118,12 +118,12 @@ def run_shard(job: Job, resource: str, names: Sequence[str], workers: int) -> tu
     """Run cases in child processes of the Dask worker in which this runs.
 
     Args:
-        job: with the suite and limits; adapter and environment are this worker's.
-        resource: under which the adapter was announced.
-        workers: children at once.
+        job: With the suite and limits; adapter and environment are this worker's.
+        resource: Under which the adapter was announced.
+        workers: Children at once.
 
     Raises:
-        LookupError: when this worker has not announced the adapter.
+        LookupError: If this worker has not announced the adapter.
     """
     with reserved(resource) as adapter:
         there = replace(job, adapter=adapter.number, environment=dict(adapter.environment))
@@ -133,7 +133,7 @@ def run_shard(job: Job, resource: str, names: Sequence[str], workers: int) -> tu
 def _resource(info: AdapterInfo, software: Mapping[str, str]) -> str:
     """A name that two workers share if they have the same adapter, driver and version of everything.
 
-    Limits are left out: some depend on how much memory the machine has.
+    Limits are omitted: some depend on how much memory the machine has.
     """
     adapter = [asdict(info)[name] for name in _IDENTITY]
     versions = [_comparable(name, software[name]) for name in _COMPARED if name != "commit"]

@@ -50,7 +50,7 @@ def manifests_at(path: Path) -> tuple[Path, ...]:
     """A driver's manifest, or those that a folder holds.
 
     Raises:
-        InvalidArgument: when there is none.
+        InvalidArgument: If there is none.
     """
     if path.is_file():
         return (path.absolute(),)
@@ -116,10 +116,10 @@ class LocatedAdapter:
     """An adapter, and the environment that brings its driver.
 
     Attributes:
-        info: the adapter.
-        number: its index in ``dmlgpu.adapters()`` in that environment.
-        environment: variables that a process needs beside this process's to see it.
-        label: a short name, unlike any other of the same list.
+        info: The adapter.
+        number: Its index in ``dmlgpu.adapters()`` in that environment.
+        environment: Variables that a process needs beside this process's to see it.
+        label: A short name, unlike any other of the same list.
     """
 
     info: AdapterInfo
@@ -136,8 +136,8 @@ class Discovery:
     """What a search found.
 
     Attributes:
-        adapters: each once.
-        problems: what could not be listed, a text each.
+        adapters: Each once.
+        problems: What could not be listed, a text each.
     """
 
     adapters: tuple[LocatedAdapter, ...]
@@ -167,10 +167,10 @@ def all_drivers(paths: Sequence[Path] = ()) -> Discovery:
     """This process's adapters and those of every driver of the machine; on Windows and macOS only the former.
 
     Args:
-        paths: manifests of further Vulkan drivers, or folders of such.
+        paths: Manifests of further Vulkan drivers, or folders of such.
 
     Raises:
-        InvalidArgument: when a path leads to no manifest.
+        InvalidArgument: If a path leads to no manifest.
     """
     first = _Source(OWN_DRIVERS, _own_environment())
     # The others must not be lost when a Vulkan driver crashes the process that loads all of them.
@@ -182,10 +182,10 @@ def of_drivers(paths: Sequence[Path]) -> Discovery:
     """The adapters of some Vulkan drivers, and no others.
 
     Args:
-        paths: their manifests, or folders of such.
+        paths: Their manifests, or folders of such.
 
     Raises:
-        InvalidArgument: when a path leads to no manifest.
+        InvalidArgument: If a path leads to no manifest.
     """
     return _found([], paths)
 

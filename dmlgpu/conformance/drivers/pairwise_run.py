@@ -46,7 +46,7 @@ def as_output_suite(suite: Suite, name: str) -> OutputSuite:
     """A suite, by its name, as one that can be run without the reference.
 
     Raises:
-        InvalidArgument: when it cannot.
+        InvalidArgument: If it cannot.
     """
     if isinstance(suite, OutputSuite):
         return suite
@@ -65,8 +65,8 @@ class CaseOutputs:
         """What a device computes.
 
         Raises:
-            NotSupported: when the adapter lacks what the case needs.
-            DmlError: when the case cannot be run although the adapter has what it needs.
+            NotSupported: If the adapter lacks what the case needs.
+            DmlError: If the case cannot be run although the adapter has what it needs.
         """
         case = self.suite.case(name)
         try:
@@ -99,10 +99,10 @@ def run_pairwise(
     A caller that stops early, or an exception in it, ends the children.
 
     Args:
-        jobs: per adapter, by its label, what its children run.
-        suite: that of the jobs.
-        names: the cases.
-        workers: how many cases are run at a time, each on one adapter after the other.
+        jobs: Per adapter, by its label, what its children run.
+        suite: That of the jobs.
+        names: The cases.
+        workers: How many cases are run at a time, each on one adapter after the other.
     """
     return map_unordered(
         [AdapterProcesses(jobs, suite) for _ in range(min(workers, len(names)))], names, AdapterProcesses.run

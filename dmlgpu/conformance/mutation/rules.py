@@ -106,9 +106,9 @@ class Mutant:
     """One changed place of a shader file.
 
     Attributes:
-        file: path below ``shaders/``, without suffix.
-        line, column: of the match, from 1.
-        rule: what was done there.
+        file: Path below ``shaders/``, without suffix.
+        line, column: Of the match, from 1.
+        rule: What was done there.
     """
 
     file: str
@@ -164,7 +164,7 @@ def mutant_by_name(name: str) -> Mutant:
     """The mutant of a name.
 
     Raises:
-        InvalidArgument: when the name is none, or the file no longer has such a place.
+        InvalidArgument: If the name is none, or the file no longer has such a place.
     """
     try:
         file, line, column, rule = name.split(":")

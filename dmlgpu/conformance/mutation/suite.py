@@ -66,7 +66,7 @@ def function_of(name: str) -> LibraryFunction | None:
 
 
 def clear_caches() -> None:
-    """Make rendering start anew: what is kept from the shader files is no longer true."""
+    """Make rendering start again: what is kept from the shader files is no longer true."""
     compiler.programs.clear()
     shared_texts.clear()
     for cached in (linker.library, linker.calls):
@@ -74,7 +74,7 @@ def clear_caches() -> None:
 
 
 def shaders(name: str, target: Target) -> tuple[str, ...]:
-    """The text of the kernels of a case; nothing where the adapter lacks what it needs."""
+    """The text of the kernels of a case; nothing if the adapter lacks what it needs."""
     function = function_of(name)
     if function is not None:
         return (kernel(function.name, function.operands, 1, target.has("immediates")),)
@@ -113,8 +113,8 @@ class KernelCoverage:
     """The cases of a list, on a target, by what they are made of.
 
     Args:
-        names: of the cases.
-        target: of the adapter; its profile does not matter.
+        names: Of the cases.
+        target: Of the adapter; its profile does not matter.
     """
 
     def __init__(self, names: Sequence[str], target: Target):
@@ -203,7 +203,7 @@ class MutantSuite:
         """Run cases with a mutant until one notices it. A second run gives what the first one gave.
 
         Raises:
-            InvalidArgument: when the shader file has nothing to change there any more.
+            InvalidArgument: If the shader file has nothing to change there any more.
         """
         if name not in self._done:
             self._done[name] = self._run(name, device)

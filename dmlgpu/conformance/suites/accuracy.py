@@ -50,8 +50,8 @@ class AccuracySuite(Suite):
         """Measure a function.
 
         Raises:
-            InvalidArgument: when the name spells none.
-            NotSupported: on an adapter that runs no shaders.
+            InvalidArgument: If the name spells none.
+            NotSupported: On an adapter that runs no shaders.
         """
         if not self.has(name):
             raise InvalidArgument(f"{name!r} names no function and count such as exp_f32-{PER_EXPONENT}")
@@ -119,8 +119,8 @@ class OperatorAccuracySuite(Suite):
         """Measure an operator.
 
         Raises:
-            InvalidArgument: when the name spells none.
-            NotSupported: when the adapter lacks what the case needs, or runs no shaders where a schedule is measured.
+            InvalidArgument: If the name spells none.
+            NotSupported: If the adapter lacks what the case needs, or runs no shaders where a schedule is measured.
         """
         if name not in CASES:
             raise InvalidArgument(f"{name!r} names no case such as {QUICK[0]}")

@@ -57,7 +57,7 @@ class CombinedSuite(Suite):
         """What a device computes (see ``OutputSuite``).
 
         Raises:
-            NotSupported: for a case without outputs to compare; and whatever its suite raises.
+            NotSupported: For a case without outputs to compare; and whatever its suite raises.
         """
         return self._output_suite(name).outputs(name, device, poison)
 
@@ -69,7 +69,7 @@ class CombinedSuite(Suite):
         """The suite that has a case.
 
         Raises:
-            InvalidArgument: when none has.
+            InvalidArgument: If none has.
         """
         for part in self.parts:
             if part.has(name):

@@ -1,7 +1,7 @@
 """DxDispatch's JSON models of DirectML operators: load, run, see what they print and write.
 
 The format is documented in DxDispatch's guide (github.com/microsoft/DirectML, DxDispatch/doc/Guide.md). Shaders are
-WGSL in the place of HLSL; docs/dxdispatch.md says what else differs.
+WGSL in place of HLSL; docs/dxdispatch.md says what else differs.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ def run(
     """Run a model and return what it prints and writes.
 
     Args:
-        model: the path of a JSON or ONNX file, what a JSON file holds as a Python mapping, or a loaded model.
-        device: where to run; None opens the default adapter.
-        output_directory: where files are written; None means the current directory.
-        allow_paths: whether a model that is not loaded yet may read and write any regular file; see ``load``.
+        model: The path of a JSON or ONNX file, what a JSON file holds as a Python mapping, or a loaded model.
+        device: Where to run; None opens the default adapter.
+        output_directory: Where files are written; None means the current directory.
+        allow_paths: Whether a model that is not loaded yet may read and write any regular file; see ``load``.
 
     Returns:
         Every resource that a print or writeFile names, as the last such command saw it: in the type of its initial
@@ -71,8 +71,8 @@ def run(
         the whole of the resource.
 
     Raises:
-        ModelError, MissingFile: as ``load``.
-        ModelError, BindingError, NotSupported, OutOfMemory: as ``execute``.
+        ModelError, MissingFile: As ``load``.
+        ModelError, BindingError, NotSupported, OutOfMemory: As ``execute``.
     """
     loaded = model if isinstance(model, Model) else load(model, allow_paths=allow_paths)
     return dict(execute(loaded, device, output_directory=output_directory).resources)

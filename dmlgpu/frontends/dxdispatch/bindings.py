@@ -38,11 +38,11 @@ def parse_bindings(
     """Return what a ``bindings`` object binds to ``points``, flattened.
 
     Args:
-        node: the object, or None where the model has none.
-        parent_path: where the object stands or would stand.
-        points: the bind points to look up.
-        resources: the model's resources.
-        initial: whether this is for the initialisation, which takes the tensors with OWNED_BY_DML, or for a dispatch,
+        node: The object, or None if the model has none.
+        parent_path: Where the object stands or would stand.
+        points: The bind points to look up.
+        resources: The model's resources.
+        initial: Whether this is for the initialization, which takes the tensors with OWNED_BY_DML, or for a dispatch,
             which takes all others.
     """
     bound: list[BoundTensor | None] = []

@@ -50,22 +50,22 @@ def execute(
     timing: TimingOptions | None = None,
     print_onnx_bindings: bool = False,
 ) -> DxResult:
-    """Run a model: upload its resources, initialise its dispatchables, then do its commands one after another.
+    """Run a model: upload its resources, initialize its dispatchables, then do its commands one after another.
 
     Args:
-        model: from ``load``.
-        device: where to run; None opens the default adapter.
-        output_directory: where files are written; None means the current directory.
-        on_event: called with each event as it happens, so that what came before an error is seen.
-        timing: how often dispatches run, for statistics; None for once.
-        print_onnx_bindings: whether events tell what the tensors of ONNX models are bound to.
+        model: From ``load``.
+        device: Where to run; None opens the default adapter.
+        output_directory: Where files are written; None means the current directory.
+        on_event: Called with each event as it happens, so that what came before an error is seen.
+        timing: How often dispatches run, for statistics; None for once.
+        print_onnx_bindings: Whether events tell what the tensors of ONNX models are bound to.
 
     Raises:
-        ModelError: an operator description that the device refuses, or a file that cannot be written or that the
+        ModelError: An operator description that the device refuses, or a file that cannot be written or that the
             model may not write, which is found before anything runs.
-        BindingError: a binding that the device refuses; the message begins with the path of the command.
-        NotSupported: an operator or type that the adapter lacks, or that is not implemented.
-        OutOfMemory: resources that the device cannot hold.
+        BindingError: A binding that the device refuses; the message begins with the path of the command.
+        NotSupported: An operator or type that the adapter lacks, or that is not implemented.
+        OutOfMemory: Resources that the device cannot hold.
     """
     device = default_device() if device is None else device
     folder, timing = Path(output_directory or ""), TimingOptions() if timing is None else timing
@@ -245,10 +245,10 @@ def shaped(
     """Return the resource as an array with its sizes, if they are known.
 
     Args:
-        resource: the resource.
-        raw: its bytes.
-        dimensions: sizes that the model asks for; they win.
-        tensor: what it was last bound to; its sizes and strides apply where it ``covers`` the resource.
+        resource: The resource.
+        raw: Its bytes.
+        dimensions: Sizes that the model asks for; they win.
+        tensor: What it was last bound to; its sizes and strides apply where it ``covers`` the resource.
     """
     if dimensions is not None:
         return elements(resource, raw)[: math.prod(dimensions)].reshape(dimensions)
@@ -276,8 +276,8 @@ def to_text(array: NDArray[Any], verbose: bool) -> str:
     """Return the elements as DxDispatch prints them: separated by commas, floats with six digits.
 
     Args:
-        array: a flat array.
-        verbose: give each element a line with its index and its bits in hexadecimal.
+        array: A flat array.
+        verbose: Give each element a line with its index and its bits in hexadecimal.
     """
     texts = [f"{value:g}" if array.dtype.kind == "f" else str(value) for value in array.tolist()]
     if not verbose:

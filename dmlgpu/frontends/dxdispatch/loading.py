@@ -51,18 +51,18 @@ def load(
     """Read and check a model.
 
     Args:
-        model: the path of a JSON file, or what such a file holds as a Python mapping; or the path of an ONNX file
+        model: The path of a JSON file, or what such a file holds as a Python mapping; or the path of an ONNX file
             (``.onnx``), which stands for a model that dispatches it once with implicit bindings. References to files
             start in the model's folder, for a mapping in the current directory.
-        allow_paths: whether the model may read and write any regular file. Without it the model reads what lies in
+        allow_paths: Whether the model may read and write any regular file. Without it the model reads what lies in
             its folder and below, and writes into the output directory and below, symbolic links resolved. With it
             relative references are also looked up in the current directory.
-        onnx: what to say of ONNX dispatchables; None for nothing.
+        onnx: What to say of ONNX dispatchables; None for nothing.
 
     Raises:
-        ModelError: for malformed JSON (with line and column) and for whatever the format does not allow (with
+        ModelError: For malformed JSON (with line and column) and for whatever the format does not allow (with
             the path of the offending key), also for a reference to a file that the model may not read.
-        MissingFile: when the model or a file that it refers to does not exist; also a FileNotFoundError.
+        MissingFile: If the model or a file that it refers to does not exist; also a FileNotFoundError.
     """
     options = OnnxOptions() if onnx is None else onnx
     if isinstance(model, Mapping):

@@ -48,10 +48,10 @@ class InitialValues:
     """Initial values of a resource, computed only when it is uploaded.
 
     Attributes:
-        data_type: type of the elements; UNKNOWN for a list of mixed types, which counts as bytes.
-        count: number of elements.
-        make: gives the elements, one-dimensional; 4-bit integers one to a byte.
-        sizes: shape, where the source knows one (.npy files).
+        data_type: Type of the elements; UNKNOWN for a list of mixed types, which counts as bytes.
+        count: Number of elements.
+        make: Gives the elements, one-dimensional; 4-bit integers one to a byte.
+        sizes: Shape, where the source knows one (.npy files).
     """
 
     data_type: DataType
@@ -84,11 +84,11 @@ class Resource:
     """A buffer of the model.
 
     Attributes:
-        name: the model's name for it.
-        values: what it holds at the start.
-        offset: byte at which the initial values begin.
-        size: its size in bytes: ``sizeInBytes``, else the end of the initial values.
-        deferred: whether it has no memory of its own: it becomes the output of an ONNX model that it is bound to.
+        name: The model's name for it.
+        values: What it holds at the start.
+        offset: Byte at which the initial values begin.
+        size: Its size in bytes: ``sizeInBytes``, else the end of the initial values.
+        deferred: Whether it has no memory of its own: it becomes the output of an ONNX model that it is bound to.
     """
 
     name: str
@@ -132,9 +132,9 @@ def parse_resource(name: str, node: JsonNode, access: FileAccess) -> Resource:
     """Return a resource from its JSON form.
 
     Args:
-        name: the model's name for it.
-        node: the member of ``resources``.
-        access: which files the model may read.
+        name: The model's name for it.
+        node: The member of ``resources``.
+        access: Which files the model may read.
     """
     node.allow(_KEYS, "a resource")
     kind = node.get("type")

@@ -43,7 +43,7 @@ class FlatBuffer:
     and characters of strings are read than the file has bytes. Strings are read once.
 
     Args:
-        data: the file.
+        data: The file.
     """
 
     def __init__(self, data: bytes):
@@ -98,8 +98,8 @@ class FlatTable:
     """A table of a FlatBuffer. Absent fields are None or a default.
 
     Attributes:
-        buffer: where it lies.
-        position: the byte at which it begins.
+        buffer: Where it lies.
+        position: The byte at which it begins.
     """
 
     buffer: FlatBuffer
@@ -204,9 +204,9 @@ def read_graph(data: bytes, name: str, weights: Callable[[str], bytes]) -> Seria
     """Return the graph that a file holds.
 
     Args:
-        data: the file.
-        name: what to call it in messages.
-        weights: returns the bytes of the weight file of a constant, by the constant's name.
+        data: The file.
+        name: What to call it in messages.
+        weights: Returns the bytes of the weight file of a constant, by the constant's name.
     """
     try:
         return _Reader(name, weights).read(FlatBuffer(data).root())
@@ -219,8 +219,8 @@ class _Reader:
     """A graph that is being read.
 
     Attributes:
-        produced: node and output that write each edge, by the edge's name.
-        constants: for each node that is a constant, its name or its bytes.
+        produced: Node and output that write each edge, by the edge's name.
+        constants: For each node that is a constant, its name or its bytes.
     """
 
     name: str

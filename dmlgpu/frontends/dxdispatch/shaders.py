@@ -30,8 +30,8 @@ def parse_shader(name: str, node: JsonNode, access: FileAccess) -> ShaderDispatc
     """Return a dispatchable of type ``wgsl``.
 
     Raises:
-        ModelError: a key, the file or a declaration in it is not as it must be.
-        MissingFile: there is no such file.
+        ModelError: A key, the file or a declaration in it is not as it must be.
+        MissingFile: If there is no such file.
     """
     node.allow(_KEYS, "a WGSL dispatchable")
     source = node.require("sourcePath", "a WGSL dispatchable")
@@ -85,7 +85,7 @@ def parse_shader_dispatch(
     """Return the command that runs a shader.
 
     Raises:
-        ModelError: a binding is missing, unknown, outside its resource, or written and read at once.
+        ModelError: If a binding is missing, unknown, outside its resource, or written and read at once.
     """
     bindings = node.require("bindings", "a dispatch command")
     names = [binding.name for binding in shader.bindings]

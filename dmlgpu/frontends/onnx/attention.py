@@ -22,8 +22,8 @@ class Results:
 
     Attributes:
         output: {batch, rows, heads * size}.
-        key, value: all keys and values, {batch, heads, rows, size}; None if they are not requested.
-        scores: the requested stage of the scores, {batch, heads, rows, keys}; None if none is.
+        key, value: All keys and values, {batch, heads, rows, size}; None if they are not requested.
+        scores: The requested stage of the scores, {batch, heads, rows, keys}; None if none is.
     """
 
     output: Expression
@@ -51,10 +51,10 @@ class AttentionInputs:
     Attributes:
         query: {batch, rows, heads * size}.
         key, value: {batch, rows, shared * size}; absent where the past stands for all.
-        heads, shared: how many heads queries have, and keys and values.
-        scale: of the products.
-        bias: added to them, {batch or 1, heads or 1, rows or 1, all keys}, of the type of queries.
-        past: keys and values before, {batch, shared, rows, size}.
+        heads, shared: How many heads queries have, and keys and values.
+        scale: Of the products.
+        bias: Added to them, {batch or 1, heads or 1, rows or 1, all keys}, of the type of queries.
+        past: Keys and values before, {batch, shared, rows, size}.
     """
 
     query: Expression
@@ -71,10 +71,10 @@ def attend(inputs: AttentionInputs, *, lengths: Expression | None = None, presen
     """Return what MULTIHEAD_ATTENTION1 computes.
 
     Args:
-        inputs: the tensors.
-        lengths: how many rows of the past count, INT32 {batch}: the present is a cache as large as the past then, new
+        inputs: The tensors.
+        lengths: How many rows of the past count, INT32 {batch}: the present is a cache as large as the past then, new
             rows come behind those that count, and a query sees the keys up to its own.
-        present: whether all keys and values are returned; with ``lengths`` it must be.
+        present: Whether all keys and values are returned; with ``lengths`` it must be.
     """
     query, key, value, past = inputs.query, inputs.key, inputs.value, inputs.past
     batch, rows, _ = query.sizes
@@ -111,11 +111,11 @@ def composed(
     """Return attention with what MULTIHEAD_ATTENTION1 lacks, from products and a softmax; scores are in memory.
 
     Args:
-        inputs: the tensors.
-        present: whether all keys and values are returned.
-        softcap: scores are softcap * tanh(score / softcap) before the bias; 0 leaves them.
-        sink: one number per head, {1, heads, 1, 1}, that takes part in the softmax and has no value.
-        stage: which scores are returned: 0 the scaled products, 1 after the softcap, 2 after the bias, 3 after the
+        inputs: The tensors.
+        present: Whether all keys and values are returned.
+        softcap: Scores are softcap * tanh(score / softcap) before the bias; 0 leaves them.
+        sink: One number per head, {1, heads, 1, 1}, that takes part in the softmax and has no value.
+        stage: Which scores are returned: 0 the scaled products, 1 after the softcap, 2 after the bias, 3 after the
             softmax; None for none.
     """
     heads = inputs.heads
@@ -184,8 +184,8 @@ def bias_of(seen: Expression | None, added: Expression | None, data_type: DataTy
 
     Args:
         seen: 1 where a query sees a key, of 4 dimensions; None if it sees all.
-        added: what is added to the scores of those, of 4 dimensions; None for nothing.
-        data_type: of the bias.
+        added: What is added to the scores of those, of 4 dimensions; None for nothing.
+        data_type: Of the bias.
     """
     if seen is None or added is None:
         return added if seen is None else hidden_where(dml.logical_not(seen), -math.inf, data_type)
@@ -243,10 +243,10 @@ def causal_bias(node: OnnxNode, rows: int, keys: int, before: int, data_type: Da
     The last query sees all keys, as in onnxruntime's CPU provider: that matters if there are more keys than places.
 
     Args:
-        node: for the graph.
-        rows, keys: how many.
-        before: how many keys come before that of the first query.
-        data_type: of the bias.
+        node: For the graph.
+        rows, keys: How many.
+        before: How many keys come before that of the first query.
+        data_type: Of the bias.
     """
     if before >= keys - 1:
         return None

@@ -53,7 +53,7 @@ def data_type_of(element: int, what: str) -> DataType:
 
     Args:
         element: ONNX's number of the type.
-        what: what has it, for messages.
+        what: What has it, for messages.
 
     Raises:
         NotSupported: DirectML computes with no such type.
@@ -75,12 +75,12 @@ def as_array(proto: TensorProto, what: str, folder: Path | None = None) -> tuple
     """Return a tensor's type, whether it holds booleans, and its elements as they are held.
 
     Args:
-        proto: the tensor.
-        what: what has it, for messages.
-        folder: the model's, in which external data are looked for; None if there is none.
+        proto: The tensor.
+        what: What has it, for messages.
+        folder: The model's, in which external data are looked for; None if there is none.
 
     Raises:
-        ModelError: data are missing, too short or too long, or outside the folder.
+        ModelError: Data are missing, too short or too long, or outside the folder.
         NotSupported: DirectML has no such type.
     """
     data_type = data_type_of(proto.data_type, what)

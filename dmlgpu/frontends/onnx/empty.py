@@ -121,8 +121,8 @@ def _known_outputs(node: OnnxNode, arrays: Sequence[np.ndarray]) -> list[OnnxVal
     """Return the outputs of a node, those without a name as None.
 
     Args:
-        node: the node.
-        arrays: the elements of those that have names.
+        node: The node.
+        arrays: The elements of those that have names.
     """
     rest = iter(arrays)
     return [node.known(next(rest)) if name else None for name in node.proto.output]
@@ -213,7 +213,7 @@ def _without_words(node: OnnxNode) -> list[OnnxValue | None] | None:
 
 
 def _outside(node: OnnxNode) -> list[OnnxValue | None] | None:
-    """Samples and regions of a picture without elements: 0."""
+    """Samples and regions of an image without elements: 0."""
     outputs = _shapes(node)
     if not node.value(0).is_empty or outputs[0] is None or node.text("padding_mode", "zeros") != "zeros":
         return None
@@ -321,9 +321,9 @@ def _as(op_type: str, *numbers: int, typed: int | DataType | None = None) -> Ana
     """Return the first output's type and shape of an ONNX operator on some of the inputs.
 
     Args:
-        op_type: the operator.
-        numbers: the inputs, in its order.
-        typed: the number of the input that has the output's type, or the type; the operator's by default.
+        op_type: The operator.
+        numbers: The inputs, in its order.
+        typed: The number of the input that has the output's type, or the type; the operator's by default.
     """
 
     def analogue(node: OnnxNode) -> tuple[DataType, bool, Shape] | None:
@@ -347,11 +347,11 @@ def _matmul(node: OnnxNode) -> tuple[DataType, bool, Shape] | None:
 
 
 def _spatial(op_type: str, count: int) -> Analogue:
-    """Return that of an operator on pictures whose channels may come last; NhwcConv's do, and those of its filters.
+    """Return that of an operator on images whose channels may come last; NhwcConv's do, and those of its filters.
 
     Args:
-        op_type: the operator of ONNX.
-        count: how many inputs that has; other inputs are left out.
+        op_type: The operator of ONNX.
+        count: How many inputs that has; other inputs are omitted.
     """
 
     def analogue(node: OnnxNode) -> tuple[DataType, bool, Shape] | None:

@@ -13,7 +13,7 @@ from dmlgpu.tensors.graphs.expression import Expression, Number
 
 
 def broadcast_to(expression: Expression, sizes: Sequence[int]) -> Expression:
-    """Return an expression with these sizes, repeated by strides of 0 where it has 1 or no dimension."""
+    """Return an expression with these sizes, repeated by strides of 0 if it has 1 or no dimension."""
     return expression if expression.sizes == tuple(sizes) else expression.broadcast_to(sizes)
 
 

@@ -24,7 +24,7 @@ MOST_LATE = 16
 """Most integers of a tensor that the host computes while a model runs."""
 
 MOST_DEEP = 64
-"""Most nodes, one behind the other, that the host computes while a model runs."""
+"""Most nodes, one after the other, that the host computes while a model runs."""
 
 MOST_FLOATS = 16
 """As MOST_INTEGERS for floats: scales of dimensions."""
@@ -58,7 +58,7 @@ def compute(node: OnnxNode) -> list[OnnxValue | None] | None:
 
 
 def recipe_of(value: OnnxValue) -> Recipe | None:
-    """Return how the host comes by the elements of a value during a run; None where the device must compute them."""
+    """Return how the host comes by the elements of a value during a run; None if the device must compute them."""
     if value.array is not None:
         array = value.array
         return lambda slots: array
@@ -130,7 +130,7 @@ def constant(node: OnnxNode) -> OnnxValue:
     """Return what a node Constant holds.
 
     Raises:
-        ModelError, NotSupported: no tensor of numbers.
+        ModelError, NotSupported: No tensor of numbers.
     """
     proto = node.proto.attribute[0] if node.proto.attribute else None
     if proto is None:

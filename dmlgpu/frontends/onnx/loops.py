@@ -42,11 +42,11 @@ class BodyRunner(Placing, Protocol):
 
 @dataclass(frozen=True)
 class NeedsBranch:
-    """A body must be translated in the place of its node; answered with its outputs.
+    """A body must be translated in place of its node; answered with its outputs.
 
     Attributes:
-        graph: the body.
-        why: why the host decides about the node.
+        graph: The body.
+        why: Why the host decides about the node.
     """
 
     graph: GraphProto
@@ -58,10 +58,10 @@ class NeedsLoop:
     """A body must run as often as the host decides; answered with the outputs of the node.
 
     Attributes:
-        graph: the body.
-        values: what ``run`` reads of slots.
-        run: computes the outputs, from what runs the body, what the body reads of the graph around it, and the slots.
-        why: why the host decides about the node.
+        graph: The body.
+        values: What ``run`` reads of slots.
+        run: Computes the outputs, from what runs the body, what the body reads of the graph around it, and the slots.
+        why: Why the host decides about the node.
     """
 
     graph: GraphProto
@@ -75,10 +75,10 @@ class LoopAction:
     """A loop as an action of the run: its results come into slots, their shapes decide how the translation goes on.
 
     Attributes:
-        loop: what is run.
-        body: what runs the body.
-        captured: what the body reads of the graph around it.
-        slots: of the results.
+        loop: What is run.
+        body: What runs the body.
+        captured: What the body reads of the graph around it.
+        slots: Of the results.
     """
 
     loop: NeedsLoop
@@ -192,7 +192,7 @@ def _as_first(result: RunInput) -> RunInput:
 
 
 def _joined(pieces: Sequence[RunInput]) -> RunInput:
-    """Return sequences one behind the other."""
+    """Return sequences one after the other."""
     first, shapes = pieces[0], {piece.shape[1:] for piece in pieces}
     if len(pieces) == 1:
         return first

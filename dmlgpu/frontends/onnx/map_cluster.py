@@ -88,7 +88,7 @@ def start(job: str, adapter: MapAdapter, options: MapOptions) -> None:
     """Load the model on an adapter of this worker.
 
     Raises:
-        WorkerLost: as ``AdapterWorker.start``.
+        WorkerLost: As ``AdapterWorker.start``.
     """
     own = _job(job)
     with own.busy.setdefault(adapter.number, threading.Lock()):
@@ -102,7 +102,7 @@ def run_batch(job: str, number: int, feeds: Feeds) -> Outputs:
     """Return the outputs of a batch.
 
     Raises:
-        WorkerLost: as ``AdapterWorker.run_arrays``, or this process is another than the one that was started.
+        WorkerLost: As ``AdapterWorker.run_arrays``, or this process is another than the one that was started.
     """
     own = _job(job)
     if number not in own.workers:
@@ -139,10 +139,10 @@ class ClusterWorker:
         self._machine, self._adapter = machine, adapter
 
     def start(self) -> None:
-        """Load the model there, after sending it where it is not there yet.
+        """Load the model there, after sending it if it is not there yet.
 
         Raises:
-            WorkerLost: the child process ended, WorkerGone: the worker did, or the model does not run there.
+            WorkerLost: If the child process ended, WorkerGone: the worker did, or the model does not run there.
         """
         self._machine.send_model()
         self._machine.call(start, self._machine.recruiter.job, self._adapter, self._machine.recruiter.options)
@@ -170,7 +170,7 @@ class _Machine:
         """Call a function there.
 
         Raises:
-            WorkerGone: the worker is gone; any other exception is the function's.
+            WorkerGone: If the worker is gone; any other exception is the function's.
         """
         client, ended = self.recruiter.client, self.recruiter.ended
         placement: dict[str, Any] = {"workers": [self.address], "allow_other_workers": False, "pure": False}
@@ -210,11 +210,11 @@ class Recruiter:
     """Finds the cluster's workers and their adapters, those that come later too.
 
     Args:
-        client: the connection.
-        model: what is pickled.
-        requested: parts of adapters' names or ``"all"``; None for all but the reference.
-        options: how the model runs.
-        warn: gets texts about workers that are not taken.
+        client: The connection.
+        model: What is pickled.
+        requested: Parts of adapters' names or ``"all"``; None for all but the reference.
+        options: How the model runs.
+        warn: Gets texts about workers that are not taken.
     """
 
     def __init__(

@@ -40,12 +40,12 @@ class OnnxNode:
     """One node, at one place of the translation.
 
     Attributes:
-        proto: the node as the model has it.
-        name: its name, or where it stands, for messages.
-        version: of the operator set that it is of.
-        inputs: what it reads; None for an absent optional input.
-        first: number of the first node that it adds to the graph under construction.
-        bounds: inputs whose elements each run checks where the host knows them, and what they must be between.
+        proto: The node as the model has it.
+        name: Its name, or if it stands, for messages.
+        version: Of the operator set that it is of.
+        inputs: What it reads; None for an absent optional input.
+        first: Number of the first node that it adds to the graph under construction.
+        bounds: Inputs whose elements each run checks where the host knows them, and what they must be between.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class OnnxNode:
         """Return an input.
 
         Raises:
-            NotSupported: it is absent.
+            NotSupported: If it is absent.
         """
         value = self.inputs[number] if number < len(self.inputs) else None
         if value is None:
@@ -194,13 +194,13 @@ class OnnxNode:
         them. Elements that are on the device are not read for it.
 
         Args:
-            number: of the input.
-            low, high: inclusive; tuples have those of each column of the last dimension. A high of None is no limit.
+            number: Of the input.
+            low, high: Inclusive; tuples have those of each column of the last dimension. A high of None is no limit.
             what: ONNX's name of the input.
-            besides: a number that is allowed as well.
+            besides: A number that is allowed as well.
 
         Raises:
-            InvalidArgument: an element of the model is out of range.
+            InvalidArgument: If an element of the model is out of range.
         """
         value, bounds = self.value(number), Bounds(low, high, f"{self}: {what}", besides)
         if value.array is not None:
@@ -239,7 +239,7 @@ class OnnxNode:
         """Return a value as an expression of the graph.
 
         Raises:
-            NotSupported: it has no elements, or more than 8 dimensions.
+            NotSupported: If it has no elements, or more than 8 dimensions.
         """
         if value.is_empty:
             raise self.refusal(f"tensors without elements are not supported here, got shape {list(value.shape)}")
@@ -293,8 +293,8 @@ class OnnxNode:
         The graph under construction ends here: expressions that were made before belong to it, values go on.
 
         Args:
-            read: what is read, for results whose sizes depend on it.
-            others: what else is needed later.
+            read: What is read, for results whose sizes depend on it.
+            others: What else is needed later.
 
         Returns:
             The elements of the first, and a value for each of the others.
@@ -304,7 +304,7 @@ class OnnxNode:
         return elements, *values[1:]
 
     def fill(self, shape: Shape, data_type: DataType, make: Callable[[], Array]) -> Expression:
-        """Return elements that the host makes anew in every run."""
+        """Return elements that the host makes again in every run."""
         value = OnnxValue(shape, data_type)
         assert self._context is not None
         self._context.fill(self, value, make)
@@ -332,7 +332,7 @@ class OnnxNode:
         """Return values as expressions of the sizes that they have together, as NumPy's broadcast, and their shape.
 
         Raises:
-            NotSupported: their shapes do not broadcast.
+            NotSupported: Their shapes do not broadcast.
         """
         try:
             shape = np.broadcast_shapes(*(value.shape for value in values))
@@ -346,7 +346,7 @@ class OnnxNode:
         """Return an axis counted from the first, for a negative one from the last.
 
         Raises:
-            NotSupported: out of range.
+            NotSupported: Out of range.
         """
         if not -rank <= axis < rank:
             raise self.refusal(f"an axis must be between {-rank} and {rank - 1}, got {axis}")
@@ -356,7 +356,7 @@ class OnnxNode:
         """Return axes counted from the first, each of them once.
 
         Raises:
-            NotSupported: one is out of range, or comes twice.
+            NotSupported: If one is out of range, or comes twice.
         """
         axes = tuple(self.axis(axis, rank) for axis in listed)
         if len(set(axes)) != len(axes):
@@ -379,7 +379,7 @@ def slice_range(size: int, start: int, end: int, step: int) -> range:
     """Return the places that a Slice takes of a dimension; backwards, it begins at the first element at the earliest.
 
     Raises:
-        ValueError: the step is 0.
+        ValueError: If the step is 0.
     """
     if not size:
         return range(0)

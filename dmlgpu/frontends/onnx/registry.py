@@ -39,9 +39,9 @@ class Translator:
     """How nodes of an operator are translated.
 
     Attributes:
-        since: first version of the operator set.
-        function: returns the outputs, or is a generator that does.
-        host: returns the numbers of the inputs that must be known on the host before, if they are present.
+        since: First version of the operator set.
+        function: Returns the outputs, or is a generator that does.
+        host: Returns the numbers of the inputs that must be known on the host before, if they are present.
     """
 
     since: int
@@ -69,7 +69,7 @@ class Versions:
         """Return the version of the operator set that a node is of.
 
         Raises:
-            ModelError: the model imports none.
+            ModelError: The model imports none.
         """
         for entry in node.metadata_props:
             if entry.key == _VERSION_KEY:
@@ -96,11 +96,11 @@ def operator(
     """Register a function that translates nodes of ONNX operators.
 
     Args:
-        names: the operators, ``"Conv"``.
-        domain: theirs; empty for ONNX's own.
-        since: first version of the operator set that the function knows; the function with the greatest one that is at
+        names: The operators, ``"Conv"``.
+        domain: Theirs; empty for ONNX's own.
+        since: First version of the operator set that the function knows; the function with the greatest one that is at
             most the model's is taken.
-        host: numbers of the inputs whose elements the function takes from the host, or a function of the node that
+        host: Numbers of the inputs whose elements the function takes from the host, or a function of the node that
             returns them. What computes such an input runs before the function is called.
     """
 

@@ -61,9 +61,9 @@ class Folded:
     """A node of which nothing is left.
 
     Attributes:
-        node: its name.
-        op_type: its operator.
-        why: where it went.
+        node: Its name.
+        op_type: Its operator.
+        why: Where it went.
     """
 
     node: str
@@ -79,10 +79,10 @@ def with_normalized_filters(
     The factors are computed in double precision, and rounded once to the filter's type.
 
     Args:
-        nodes: in order.
-        weights: by name.
-        outputs: of the graph.
-        variable: the weights that a run may replace.
+        nodes: In order.
+        weights: By name.
+        outputs: Of the graph.
+        variable: The weights that a run may replace.
     """
     reads = Counter([*(name for node in nodes for name in read_names(node)), *outputs])
     convolutions = {node.output[0]: number for number, node in enumerate(nodes) if node.op_type == "Conv"}
@@ -156,7 +156,7 @@ Function = tuple[str, str, str]
 
 
 def _label_of(node: NodeProto) -> str:
-    """Return the name of a node, or where it stands."""
+    """Return the name of a node, or if it stands."""
     return node.name or next(filter(None, node.output), node.op_type)
 
 
@@ -165,14 +165,14 @@ class Place:
     """The graph, body or function whose nodes are inlined.
 
     Attributes:
-        versions: of operator sets.
-        path: prefix of names that are defined here; empty in the main graph, whose names stay.
-        label: prefix of nodes' names.
-        names: new names by old ones.
-        targets: new names of a function's outputs that no node has defined yet.
-        attributes: of the function's call, and its defaults.
-        calls: the functions around.
-        depth: of how many bodies and functions.
+        versions: Of operator sets.
+        path: Prefix of names that are defined here; empty in the main graph, whose names stay.
+        label: Prefix of nodes' names.
+        names: New names by old ones.
+        targets: New names of a function's outputs that no node has defined yet.
+        attributes: Of the function's call, and its defaults.
+        calls: The functions around.
+        depth: Of how many bodies and functions.
     """
 
     versions: Versions
@@ -191,14 +191,14 @@ class Inliner:
     A node of a function, whose operator set may have another version than the model's, is marked with the version.
 
     Args:
-        functions: that nodes may call.
-        versions: of the model's operator sets.
-        folder: the model's, with external data; None if there is none.
-        taken: names that the main graph defines.
+        functions: That nodes may call.
+        versions: Of the model's operator sets.
+        folder: The model's, with external data; None if there is none.
+        taken: Names that the main graph defines.
 
     Attributes:
-        weights: tensors of Constant nodes and of bodies, by their new names.
-        folded: the nodes Constant that are in ``weights``.
+        weights: Tensors of Constant nodes and of bodies, by their new names.
+        folded: The nodes Constant that are in ``weights``.
     """
 
     def __init__(
@@ -215,11 +215,11 @@ class Inliner:
         self.folded: list[Folded] = []
 
     def nodes(self, protos: Iterable[NodeProto], place: Place) -> Iterator[NodeProto]:
-        """Return copies of nodes, in order, with the nodes of functions in the place of calls.
+        """Return copies of nodes, in order, with the nodes of functions in place of calls.
 
         Raises:
-            ModelError: a function calls itself, or there are too many nodes; or a tensor is malformed.
-            NotSupported: a tensor of a type that DirectML does not have.
+            ModelError: A function calls itself, or there are too many nodes; or a tensor is malformed.
+            NotSupported: A tensor of a type that DirectML does not have.
         """
         for proto in protos:
             self._count += 1
@@ -385,10 +385,10 @@ class FunctionBody:
     """The body of a function at one place: attributes are filled in.
 
     Attributes:
-        nodes: in order.
+        nodes: In order.
         inputs, outputs: names.
-        versions: of the operator sets that the nodes are of.
-        weights: tensors of the body by name.
+        versions: Of the operator sets that the nodes are of.
+        weights: Tensors of the body by name.
     """
 
     nodes: tuple[NodeProto, ...]

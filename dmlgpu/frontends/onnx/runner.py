@@ -23,7 +23,7 @@ MOST_STAGES = 256
 
 STAGE_BYTES = 256 << 20
 """Most bytes that they hold, as estimated: pipelines and constants. The stages of one run are kept even if they are
-larger. Weights that are laid out anew are not counted, because all shapes share them."""
+larger. Weights that are laid out again are not counted, because all shapes share them."""
 
 MOST_BODIES = 64
 """Most bodies of loops that are kept."""
@@ -39,10 +39,10 @@ class Runner:
 
     Args:
         device: where.
-        graph: the main graph of a model, or the body of a loop.
-        weights: where the model's constants are.
-        is_body: whether it is the body of a loop.
-        strict: whether nodes that the host must decide about are refused.
+        graph: The main graph of a model, or the body of a loop.
+        weights: Where the model's constants are.
+        is_body: Whether it is the body of a loop.
+        strict: Whether nodes that the host must decide about are refused.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Runner:
         With ``fetch``, small outputs come as arrays, which takes less time than to read them later.
 
         Raises:
-            DmlError: a node is refused, by name.
+            DmlError: If a node is refused, by name.
         """
         signature = tuple(None if tensor is None else tensor.signature for tensor in inputs)
         slots = Slots(self._device, [np.zeros(0) if tensor is None else tensor.held for tensor in inputs])

@@ -58,8 +58,8 @@ class Weights:
     """The model's constants on a device, each uploaded once and shared by all that is compiled of the model.
 
     Attributes:
-        users: the compiled graphs that read them, while they are kept.
-        translating: seconds that translating nodes to graphs has taken.
+        users: The compiled graphs that read them, while they are kept.
+        translating: Seconds that translating nodes to graphs has taken.
     """
 
     def __init__(self, device: Device):
@@ -79,7 +79,7 @@ class Weights:
         """Return the buffer that holds an array, uploaded if it was not yet.
 
         Raises:
-            OutOfMemory: the device has no room.
+            OutOfMemory: If the device has no room.
         """
         buffer = self._buffers.get(number)
         if buffer is None:
@@ -108,8 +108,8 @@ class Slots:
     """The tensors of one run, by number: arrays are uploaded when a segment first reads them.
 
     Attributes:
-        late: what recipes of values have computed in this run.
-        inputs: of the run, arrays or tensors.
+        late: What recipes of values have computed in this run.
+        inputs: Of the run, arrays or tensors.
     """
 
     def __init__(self, device: Device, inputs: Sequence[Held]):
@@ -152,13 +152,13 @@ class Segment:
     """A graph that computes slots from slots and weights; compiled when it first runs.
 
     Attributes:
-        ALL_NODES: what profiles call a graph whose kernels an executor cannot tell apart.
-        graph: what is compiled.
-        outputs: its outputs; behind them come those that operators require and nothing reads.
-        feeds: per input of the graph the slot that feeds it, None for a weight.
-        weights: per input of the graph the weight's number, None for a slot.
-        fills: the slot of each of ``outputs``.
-        store: where weights are.
+        ALL_NODES: What profiles call a graph whose kernels an executor cannot tell apart.
+        graph: What is compiled.
+        outputs: Its outputs; behind them come those that operators require and nothing reads.
+        feeds: Per input of the graph the slot that feeds it, None for a weight.
+        weights: Per input of the graph the weight's number, None for a slot.
+        fills: The slot of each of ``outputs``.
+        store: Where weights are.
     """
 
     ALL_NODES: ClassVar[str] = "all nodes"
@@ -187,7 +187,7 @@ class Segment:
         """The compiled graph.
 
         Raises:
-            DmlError: as ``Graph.compile``.
+            DmlError: As ``Graph.compile``.
         """
         if self._compiled is None:
             self._compiled = self.graph.compile(self.all_outputs)
@@ -256,8 +256,8 @@ class Segment:
         """Compute the segment's slots. What was recorded for the same memory is submitted again.
 
         Args:
-            slots: of this run.
-            fetch: whether the results are for the host: small ones become arrays then.
+            slots: Of this run.
+            fetch: Whether the results are for the host: small ones become arrays then.
         """
         watch = watching.current()
         if watch is not None and self._prepared is None:
@@ -362,12 +362,12 @@ class Decide:
 
 @dataclass(frozen=True)
 class Fill:
-    """Elements that every run makes anew: the beginning of a stream of random numbers.
+    """Elements that every run makes again: the beginning of a stream of random numbers.
 
     Attributes:
-        slot: what they are put into.
-        make: returns them.
-        node: the name of the node that reads them.
+        slot: What they are put into.
+        make: Returns them.
+        node: The name of the node that reads them.
     """
 
     slot: int
@@ -389,7 +389,7 @@ class HostOnly:
         """Return the elements of an input that is an array.
 
         Raises:
-            OnDevice: it is a tensor, or no input.
+            OnDevice: If it is a tensor, or no input.
         """
         held = self._inputs[number] if number < len(self._inputs) else None
         if not isinstance(held, np.ndarray):
@@ -441,12 +441,12 @@ class RunStage:
     """One stage of a run: a segment, then what decides how to go on, or the model's outputs.
 
     Attributes:
-        segment: what is computed; None for nothing.
-        action: what decides how it goes on; None at the end.
-        outputs: the model's outputs, at the end.
-        placed: the nodes that were translated since the last stage.
-        checks: what is checked before.
-        fills: what is made anew before.
+        segment: What is computed; None for nothing.
+        action: What decides how it goes on; None at the end.
+        outputs: The model's outputs, at the end.
+        placed: The nodes that were translated since the last stage.
+        checks: What is checked before.
+        fills: What is made again before.
     """
 
     segment: Segment | None

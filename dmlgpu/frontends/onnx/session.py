@@ -153,7 +153,7 @@ class Session:
     ) -> Iterator[dict[str, Array]]:
         """Run many batches; yield the outputs of each, in order.
 
-            for outputs in session.map(pictures, adapters="all"):
+            for outputs in session.map(images, adapters="all"):
                 print(outputs["probs"].argmax())
 
         Args:

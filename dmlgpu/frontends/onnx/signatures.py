@@ -73,11 +73,12 @@ _MOVING = frozenset(
 
 
 def check_doubles(node: OnnxNode, values: Iterable[OnnxValue | None], what: str) -> None:
-    """Raise NotSupported if a node computes with doubles: DirectML moves and casts them, and rounds none silently.
+    """Raise NotSupported if a node computes with float64 values: DirectML moves and casts them, and rounds none
+    silently.
 
     Args:
-        node: the node.
-        values: its inputs or outputs.
+        node: The node.
+        values: Its inputs or outputs.
         what: ``input`` or ``output``.
     """
     if node.proto.domain in ("", "ai.onnx") and node.op_type in _MOVING:
@@ -135,9 +136,9 @@ def inferred(
     """Return types and shapes of a node's outputs as ONNX infers them, None for those that it does not know.
 
     Args:
-        node: the node.
-        op_type: another operator of ONNX, to which the node's attributes belong as far as it has them.
-        inputs: the inputs, if they are others than the node's.
+        node: The node.
+        op_type: Another operator of ONNX, to which the node's attributes belong as far as it has them.
+        inputs: The inputs, if they are others than the node's.
     """
     values = list(node.inputs if inputs is None else inputs)
     proto = NodeProto()

@@ -64,11 +64,11 @@ class Scope:
     """The names of one graph, or of the body of a function, while its nodes are walked.
 
     Attributes:
-        nodes: in order.
-        values: what names stand for.
-        last_use: by name, the number of the last node that reads it; the count of nodes for an output.
-        outer: the scope whose names are visible; None if there is none.
-        at: the number of the node that is walked.
+        nodes: In order.
+        values: What names stand for.
+        last_use: By name, the number of the last node that reads it; the count of nodes for an output.
+        outer: The scope whose names are visible; None if there is none.
+        at: The number of the node that is walked.
     """
 
     nodes: Sequence[NodeProto]
@@ -81,7 +81,7 @@ class Scope:
         """Return what a name stands for.
 
         Raises:
-            ModelError: nothing computes it.
+            ModelError: Nothing computes it.
         """
         scope = self._scope_of(name)
         if scope is None:
@@ -104,14 +104,14 @@ class Translation:
     """One walk.
 
     Args:
-        device: what segments are compiled for.
-        versions: of the model's operator sets.
-        weights: where the model's constants are.
-        first_slot: number of the first slot that no input has.
-        body_runner: returns what runs the body of a loop, which belongs to a node.
-        is_body: whether it is the body of a loop: outputs that are arithmetic on few integers, the condition among
+        device: What segments are compiled for.
+        versions: Of the model's operator sets.
+        weights: Where the model's constants are.
+        first_slot: Number of the first slot that no input has.
+        body_runner: Returns what runs the body of a loop, which belongs to a node.
+        is_body: Whether it is the body of a loop: outputs that are arithmetic on few integers, the condition among
             them, are computed by the host then, which waits for nothing.
-        strict: whether nodes that the host must decide about are refused.
+        strict: Whether nodes that the host must decide about are refused.
     """
 
     device: Device

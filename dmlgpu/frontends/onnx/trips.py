@@ -55,9 +55,9 @@ class TripBatch:
     """Trips that were submitted together.
 
     Attributes:
-        trips: how many.
-        gathered: what each output to gather came to, with the trips as first dimension.
-        goes_on: whether the body's condition lets another trip follow.
+        trips: How many.
+        gathered: What each output to gather came to, with the trips as first dimension.
+        goes_on: Whether the body's condition lets another trip follow.
     """
 
     trips: int
@@ -70,15 +70,15 @@ class RecordedTrips:
     """The body of a loop, bound to memory between which its states go to and fro.
 
     Attributes:
-        device: where it runs.
-        stage: the body, which is compiled as a whole.
-        condition: the output that says whether another trip follows; None for a Scan.
-        states: of the body; the values that they have after the trips that were done.
-        gathered: outputs of which every trip has its own.
-        inputs: what the slots of the body hold before the first of these trips.
-        numbered: whether the first slot is the number of the trip.
-        first_state: the slot of the first state.
-        slices: by slot, the sequences of a Scan.
+        device: Where it runs.
+        stage: The body, which is compiled as a whole.
+        condition: The output that says whether another trip follows; None for a Scan.
+        states: Of the body; the values that they have after the trips that were done.
+        gathered: Outputs of which every trip has its own.
+        inputs: What the slots of the body hold before the first of these trips.
+        numbered: Whether the first slot is the number of the trip.
+        first_state: The slot of the first state.
+        slices: By slot, the sequences of a Scan.
     """
 
     device: Device
@@ -307,7 +307,7 @@ def _computed(output: Output, host: HostOnly) -> Array:
     """Return an output that the host has.
 
     Raises:
-        OnDevice: it depends on what the device computes.
+        OnDevice: It depends on what the device computes.
     """
     if output.recipe is not None:
         return output.recipe(host)

@@ -24,7 +24,7 @@ class Source(Protocol):
     """Where the host finds the tensors of a run, by number.
 
     Attributes:
-        late: what recipes have computed in this run.
+        late: What recipes have computed in this run.
     """
 
     late: dict[Hashable, Any]
@@ -45,15 +45,15 @@ class OnnxValue:
 
     Attributes:
         shape: ONNX's: empty for a scalar, zeros allowed.
-        data_type: type of the elements; booleans are UINT8.
-        is_bool: whether the elements are booleans.
-        array: the elements where the host knows them, in ``data_type``'s NumPy type.
-        is_weight: whether they come from the model, not from the sizes of inputs.
-        expression: what computes it in the graph under construction, packed or not; a scalar has one dimension.
-        slot: number of the slot that holds it during a run, packed.
-        pieces: a weight cut along an axis into so many, by both.
-        recipe: how the host computes the elements during a run, for arithmetic on few integers that it feeds.
-        depth: of how many recipes, one within the other, that is made.
+        data_type: Type of the elements; booleans are UINT8.
+        is_bool: Whether the elements are booleans.
+        array: The elements where the host knows them, in ``data_type``'s NumPy type.
+        is_weight: Whether they come from the model, not from the sizes of inputs.
+        expression: What computes it in the graph under construction, packed or not; a scalar has one dimension.
+        slot: Number of the slot that holds it during a run, packed.
+        pieces: A weight cut along an axis into so many, by both.
+        recipe: How the host computes the elements during a run, for arithmetic on few integers that it feeds.
+        depth: Of how many recipes, one within the other, that is made.
     """
 
     shape: Shape
@@ -112,9 +112,9 @@ class Bounds:
     """What indices and lengths must be between.
 
     Attributes:
-        low, high: inclusive; a tuple has those of each column of the last dimension. A high of None is no limit.
-        what: the node and its input, for messages.
-        besides: a number that is allowed as well.
+        low, high: Inclusive; a tuple has those of each column of the last dimension. A high of None is no limit.
+        what: The node and its input, for messages.
+        besides: A number that is allowed as well.
     """
 
     low: Limit
@@ -149,8 +149,8 @@ class NeedsHost:
     """Elements must be read; answered with an array for each of ``values``.
 
     Attributes:
-        values: what is read.
-        computed: values that are computed at the same time, into slots: the graph under construction ends here.
+        values: What is read.
+        computed: Values that are computed at the same time, into slots: the graph under construction ends here.
     """
 
     values: Sequence[OnnxValue]
@@ -162,8 +162,8 @@ class NeedsDecision:
     """A function of elements decides what is compiled; answered with what it returns.
 
     Attributes:
-        values: what the function is called with: arrays, booleans as 0 and 1.
-        function: what is compiled serves all elements of which it returns the same.
+        values: What the function is called with: arrays, booleans as 0 and 1.
+        function: What is compiled serves all elements of which it returns the same.
     """
 
     values: Sequence[OnnxValue]

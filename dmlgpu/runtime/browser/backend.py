@@ -69,14 +69,14 @@ class BrowserBackend(RenderedBackend):
     """A page's adapter and everything made on it. Usable from several threads.
 
     Args:
-        info: the page's adapter.
-        borrowing: the address of the server for executors.
-        number: of the page, from 1.
-        deterministic, precise, memory_budget, disabled_features: as of ``Device``.
-        tell: is told the kernels of each program before the page gets them.
+        info: The page's adapter.
+        borrowing: The address of the server for executors.
+        number: Of the page, from 1.
+        deterministic, precise, memory_budget, disabled_features: As of ``Device``.
+        tell: Is told the kernels of each program before the page gets them.
 
     Raises:
-        DeviceRemoved: when the page is away, or gives no device.
+        DeviceRemoved: If the page is away, or gives no device.
     """
 
     lost_by_fork: str | None = "it was made before the process forked"
@@ -127,7 +127,7 @@ class BrowserBackend(RenderedBackend):
     def bind(
         self, operator: str, kernel: RenderedKernel, pipeline: Any, resources: Resources, immediates: bool
     ) -> PageWork:
-        """Return one dispatch of a kernel; it is rendered anew, once, if slots have to share a binding."""
+        """Return one dispatch of a kernel; it is rendered again, once, if slots have to share a binding."""
         bound = [bound_range(operator, kernel, slot, resources, self.alignment) for slot in kernel.slots]
         ranges = [(buffer.number, start, size) for buffer, start, size in bound]
         layout = aliasing.layout(ranges, kernel.bindings, self.alignment)
@@ -143,7 +143,7 @@ class BrowserBackend(RenderedBackend):
         """Allocate ``size`` bytes (a multiple of 4), zeroed. Small ones are made with the next frame.
 
         Raises:
-            OutOfMemory: beyond the memory budget or the adapter's limit, or when the browser has no more.
+            OutOfMemory: Beyond the memory budget or the adapter's limit, or when the browser has no more.
         """
         most = self.info.limits["max-buffer-size"]
         if size > most:
@@ -214,7 +214,7 @@ class BrowserBackend(RenderedBackend):
         """Return a copy of ``size`` bytes (all three numbers multiples of 4) as a unit of work.
 
         Raises:
-            InvalidArgument: when source and destination are one buffer, which WebGPU forbids.
+            InvalidArgument: If source and destination are one buffer, which WebGPU forbids.
         """
         if source is destination:
             raise InvalidArgument(f"copy on {self.info}: source and destination must be different buffers")

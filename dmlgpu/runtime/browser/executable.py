@@ -44,12 +44,12 @@ class PagePipelines:
     """The pipelines that a page has made.
 
     Args:
-        link: the page.
-        adapter: it, for messages.
+        link: The page.
+        adapter: It, for messages.
 
     Attributes:
-        cache: keeps pipelines that may be asked for again.
-        forgotten: numbers of pipelines that the page shall forget.
+        cache: Keeps pipelines that may be asked for again.
+        forgotten: Numbers of pipelines that the page shall forget.
     """
 
     def __init__(self, link: Link, adapter: str, forget: Callable[[int], None]):
@@ -66,8 +66,8 @@ class PagePipelines:
         """Return kernels' pipelines. The page makes all that are new at a time, which costs one round trip.
 
         Raises:
-            ShaderError: when a text does not compile; for the first kernel of which that is so.
-            DeviceRemoved: when the page is gone.
+            ShaderError: If a text does not compile; for the first kernel of which that is so.
+            DeviceRemoved: If the page is gone.
         """
         self._link.check()
         keys = [(kernel.wgsl, kernel.binding_count) for kernel in kernels]
@@ -100,10 +100,10 @@ def compile_error(operator: str, kernel: RenderedKernel, adapter: str, refusal: 
     """Return the text of a ShaderError, from the page's report.
 
     Args:
-        operator: whose kernel it is.
-        kernel: what does not compile.
+        operator: Whose kernel it is.
+        kernel: What does not compile.
         adapter: where.
-        refusal: what the page says: the line, from 1, or 0, and the compiler's message.
+        refusal: What the page says: the line, from 1, or 0, and the compiler's message.
     """
     line, message = refusal if isinstance(refusal, list) and len(refusal) == 2 else (0, "the page does not say why")
     reason = " ".join(printable(message).split())
@@ -123,7 +123,7 @@ class PageWork(list[Any]):
     """A unit of work as pages take it, with a label for those who time it.
 
     Attributes:
-        label: the kernel's, or ``copy``.
+        label: The kernel's, or ``copy``.
     """
 
     def __init__(self, label: str, items: Sequence[Any]):

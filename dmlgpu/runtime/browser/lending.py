@@ -33,7 +33,7 @@ def pages() -> tuple[AdapterInfo, ...]:
     """Return the adapters of all pages that have come, also of those that are away now.
 
     Raises:
-        DmlError: when the server does not answer.
+        DmlError: If the server does not answer.
     """
     address = os.environ.get(VARIABLE)
     return tuple(page.info for page in listed(address)) if address else ()
@@ -44,8 +44,8 @@ def some_pages(count: int = 1, timeout: float | None = None) -> list[AdapterInfo
     address, and what to open is said on standard error; child processes find it by the variable, which is set.
 
     Raises:
-        TimedOut: when that takes longer than ``timeout`` seconds.
-        DmlError: when the server does not answer.
+        TimedOut: If that takes longer than ``timeout`` seconds.
+        DmlError: If the server does not answer.
     """
     address = os.environ.get(VARIABLE) or own_server(many=count > 1).borrowing
     return wait_for_pages(address, count, timeout)
@@ -60,7 +60,7 @@ def show(info: AdapterInfo, **shown: str | int) -> None:
     """Have a page show what it is used for: ``now``, ``done`` and ``count``, ``verdict``; nothing while it is away.
 
     Raises:
-        DmlError: when the server does not answer.
+        DmlError: If the server does not answer.
     """
     address = os.environ.get(VARIABLE, "")
     for number, page in enumerate(listed(address) if address else [], 1):
@@ -107,9 +107,9 @@ def open_page(
     """Borrow a page; one that is away is waited for a while. The arguments are those of ``BrowserBackend``.
 
     Raises:
-        AdapterNotFound: when no page had this adapter.
-        DeviceRemoved: when the page does not come back, or gives no device.
-        DmlError: when the server does not answer.
+        AdapterNotFound: If no page had this adapter.
+        DeviceRemoved: If the page does not come back, or gives no device.
+        DmlError: If the server does not answer.
     """
     address = os.environ.get(VARIABLE, "")
     while True:

@@ -32,8 +32,8 @@ class ListedPage(NamedTuple):
     """A page that has come to a server.
 
     Attributes:
-        info: its adapter.
-        away: for how many seconds it has been away; None while it is there.
+        info: Its adapter.
+        away: For how many seconds it has been away; None while it is there.
     """
 
     info: AdapterInfo
@@ -44,7 +44,7 @@ def listed(borrowing: str) -> list[ListedPage]:
     """Return all pages that have come to a server.
 
     Raises:
-        DmlError: when the server does not answer, or answers something else.
+        DmlError: If the server does not answer, or answers something else.
     """
     try:
         pages = json.loads(ask(borrowing, "pages"))
@@ -57,7 +57,7 @@ def ask(borrowing: str, name: str) -> bytes:
     """Return a server's answer to an executor's request.
 
     Raises:
-        DmlError: when it does not answer, or refuses.
+        DmlError: If it does not answer, or refuses.
     """
     parts = urlsplit(borrowing)
     try:
@@ -88,8 +88,8 @@ def wait_for_pages(borrowing: str, count: int, timeout: float | None) -> list[Ad
     """Wait until so many pages are there, and return their adapters.
 
     Raises:
-        TimedOut: when that takes longer than ``timeout`` seconds.
-        DmlError: as ``listed``.
+        TimedOut: If that takes longer than ``timeout`` seconds.
+        DmlError: As ``listed``.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     while True:
@@ -105,12 +105,12 @@ class Link:
     """A session on a page until ``close``. Thread-safe. A page has a device of its own for each session.
 
     Args:
-        borrowing: the address of the server for executors.
-        number: the page's, from 1.
-        label: the adapter, for messages.
+        borrowing: The address of the server for executors.
+        number: The page's, from 1.
+        label: The adapter, for messages.
 
     Raises:
-        DeviceRemoved: when the page is not there, or gives no device.
+        DeviceRemoved: If the page is not there, or gives no device.
     """
 
     def __init__(self, borrowing: str, number: int, label: str):
@@ -139,7 +139,7 @@ class Link:
         """Send commands; return the frame's number. Frames are done in the order in which they are sent.
 
         Raises:
-            DeviceRemoved: when the page or its device is gone.
+            DeviceRemoved: If the page or its device is gone.
         """
         return self._send({"commands": commands}, blobs)
 

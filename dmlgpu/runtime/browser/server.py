@@ -55,12 +55,12 @@ class Page:
     """A page that has connected; it keeps its number when it disconnects.
 
     Attributes:
-        number: among those of the server, from 1.
-        info: its adapter.
-        hidden: whether its tab is in the background, where browsers may pause it.
-        connection: its WebSocket; None while it is away.
-        left: when it went, on the monotonic clock.
-        borrowers: the WebSockets of the executors that it works for, by their sessions.
+        number: Among those of the server, from 1.
+        info: Its adapter.
+        hidden: Whether its tab is in the background, where browsers may pause it.
+        connection: Its WebSocket; None while it is away.
+        left: When it went, on the monotonic clock.
+        borrowers: The WebSockets of the executors that it works for, by their sessions.
     """
 
     number: int
@@ -82,19 +82,19 @@ class PageServer:
     """A server of pages, on threads of its own, until ``close``. A context manager.
 
     Args:
-        host: where pages are served. Whatever is not the loopback address lets other machines in that know the token.
-        port: there; 0 takes a free one.
-        many: whether several pages may be there at a time.
-        certificate, key: files for TLS, in PEM.
-        changed: called, on any thread, with a page that has come, gone, or become hidden or visible.
+        host: Where pages are served. Whatever is not the loopback address lets other machines in that know the token.
+        port: There; 0 takes a free one.
+        many: Whether several pages may be there at a time.
+        certificate, key: Files for TLS, in PEM.
+        changed: Called, on any thread, with a page that has come, gone, or become hidden or visible.
 
     Attributes:
-        address: of the page, with the token.
-        borrowing: of the executors' side, with its token.
+        address: Of the page, with the token.
+        borrowing: Of the executors' side, with its token.
 
     Raises:
-        OSError: when it cannot listen there.
-        InvalidArgument: a key without a certificate, or files that cannot be used.
+        OSError: If it cannot listen there.
+        InvalidArgument: A key without a certificate, or files that cannot be used.
     """
 
     def __init__(
@@ -243,8 +243,8 @@ class PageServer:
         """Return the page of a greeting.
 
         Raises:
-            InvalidArgument: when it says something else, or there is a page already.
-            TimeoutError: when it says nothing.
+            InvalidArgument: If it says something else, or there is a page already.
+            TimeoutError: If it says nothing.
         """
         header, _ = frames.decode(connection.recv(_HELLO_SECONDS))
         hello = header.get("hello")

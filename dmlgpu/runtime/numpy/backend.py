@@ -36,7 +36,7 @@ class NumPyBackend(Backend):
     """An executor on host memory. Work is done by the time ``submit`` returns.
 
     Attributes:
-        memory_budget: most bytes of buffers, and of what operators need to compute, at a time; None where unknown.
+        memory_budget: Most bytes of buffers, and of what operators need to compute, at a time; None if unknown.
     """
 
     def __init__(self, deterministic: bool = False, precise: bool = False, memory_budget: int | None = None):
@@ -64,11 +64,11 @@ class NumPyBackend(Backend):
     def compile_graph(
         self, network: Network, half_precision: bool = False, disabled: Collection[str] = ()
     ) -> NumPyGraph:
-        """Make a network ready, node by node: there are no passes to leave out.
+        """Make a network ready, node by node: there are no passes to omit.
 
         Raises:
-            InvalidArgument: when a name is that of no pass.
-            OperatorNotImplemented: when an operator has no reference.
+            InvalidArgument: If a name is that of no pass.
+            OperatorNotImplemented: If an operator has no reference.
         """
         check_names(disabled)
         for node in network.nodes:
@@ -79,7 +79,7 @@ class NumPyBackend(Backend):
         """Allocate zeroed memory, aligned for every data type.
 
         Raises:
-            OutOfMemory: beyond the memory budget, or when the host has no more.
+            OutOfMemory: Beyond the memory budget, or when the host has no more.
         """
         if self.memory_budget is not None and self._allocated + size > self.memory_budget:
             raise OutOfMemory(

@@ -55,7 +55,7 @@ def adapters() -> tuple[AdapterInfo, ...]:
     """Return the adapters that wgpu reaches, in its order. Enumerated once per process.
 
     Raises:
-        InvalidState: in a process forked from one that had loaded drivers without looking for adapters here.
+        InvalidState: In a process forked from one that had loaded drivers without looking for adapters here.
     """
     return tuple(info for info, _ in _enumerated())
 
@@ -64,7 +64,7 @@ def wgpu_adapter(info: AdapterInfo) -> Any:
     """Return the wgpu adapter behind an entry of ``adapters()``.
 
     Raises:
-        AdapterNotFound: when the entry is not one of this machine's.
+        AdapterNotFound: If the entry is not one of this machine's.
     """
     # Two equal cards compare equal, so the very object goes first.
     for known, adapter in _enumerated():
@@ -109,11 +109,11 @@ def target_of(
     """Return the target that operators are compiled for on an adapter.
 
     Args:
-        features: those in use; None means all that the adapter has.
-        deterministic: whether results must not depend on the order in which invocations run.
-        precise: whether schedules that trade digits for speed are left out.
-        disabled_features: features to do without although they are there.
-        tuned: choices that were found fastest; None takes those that are kept for the adapter.
+        features: Those in use; None means all that the adapter has.
+        deterministic: Whether results must not depend on the order in which invocations run.
+        precise: Whether schedules that trade digits for speed are omitted.
+        disabled_features: Features to do without although they are there.
+        tuned: Choices that were found fastest; None takes those that are kept for the adapter.
     """
     usable = set(info.features if features is None else features) - set(disabled_features)
     if info.limits["max-immediate-size"] < PARAMETER_BYTES:

@@ -34,21 +34,21 @@ class GpuBackend(RenderedBackend):
     """An adapter's device and everything made on it. Usable from several threads.
 
     Args:
-        adapter: one of ``dmlgpu.runtime.wgpu.adapters()``.
-        deterministic: whether results must not depend on the order in which invocations run.
-        precise: whether schedules that trade digits for speed are left out.
-        memory_budget: most bytes of buffers at a time; None as in ``buffers.Allocator``.
-        disabled_features: features to do without although the adapter has them.
+        adapter: One of ``dmlgpu.runtime.wgpu.adapters()``.
+        deterministic: Whether results must not depend on the order in which invocations run.
+        precise: Whether schedules that trade digits for speed are omitted.
+        memory_budget: Most bytes of buffers at a time; None as in ``buffers.Allocator``.
+        disabled_features: Features to do without although the adapter has them.
 
     Attributes:
-        info: facts about the adapter.
-        target: what lowering may know about it.
-        lost_by_fork: why a forked child cannot use it.
+        info: Facts about the adapter.
+        target: What lowering may know about it.
+        lost_by_fork: Why a forked child cannot use it.
 
     Raises:
-        AdapterNotFound: when the adapter is not this machine's.
-        NotSupported: when the driver gives no device.
-        InvalidState: in a process forked from one that had used a GPU or looked for adapters.
+        AdapterNotFound: If the adapter is not this machine's.
+        NotSupported: If the driver gives no device.
+        InvalidState: In a process forked from one that had used a GPU or looked for adapters.
     """
 
     lost_by_fork: str | None = forks.MADE_BEFORE_FORK
@@ -191,7 +191,7 @@ class GpuBackend(RenderedBackend):
         """Return a copy of ``size`` bytes (all three numbers multiples of 4) as a unit of work.
 
         Raises:
-            InvalidArgument: when source and destination are one buffer, which WebGPU forbids.
+            InvalidArgument: If source and destination are one buffer, which WebGPU forbids.
         """
         label = f"copy {source.label!r} to {destination.label!r}"
         if source is destination or source.wgpu is destination.wgpu:

@@ -30,13 +30,13 @@ class GpuBuffer:
     """A buffer on the device.
 
     Attributes:
-        wgpu: the wgpu buffer.
-        size: its bytes.
-        label: its name in messages.
-        charge: the bytes of the memory budget that it takes.
-        owned: whether destroying it destroys the wgpu buffer.
-        mappable: whether its memory can be read in place.
-        destroyed: whether its memory was given back.
+        wgpu: The wgpu buffer.
+        size: Its bytes.
+        label: Its name in messages.
+        charge: The bytes of the memory budget that it takes.
+        owned: Whether destroying it destroys the wgpu buffer.
+        mappable: Whether its memory can be read in place.
+        destroyed: Whether its memory was given back.
     """
 
     __slots__ = ("charge", "destroyed", "label", "mappable", "owned", "size", "wgpu")
@@ -82,8 +82,8 @@ class Guard:
     of whose destruction nobody tells, each time.
 
     Attributes:
-        wrapped: those of the buffers that somebody else made.
-        epoch: the allocator's at the last check, -1 where each submission needs one.
+        wrapped: Those of the buffers that somebody else made.
+        epoch: The allocator's at the last check, -1 where each submission needs one.
     """
 
     __slots__ = ("buffers", "epoch", "wrapped")
@@ -104,13 +104,13 @@ class Allocator:
     """Makes buffers and counts their bytes.
 
     Args:
-        context: the device.
-        budget: most bytes to hand out at a time; None means ``memory.host_budget`` for software adapters, whose drivers
+        context: The device.
+        budget: Most bytes to hand out at a time; None means ``memory.host_budget`` for software adapters, whose drivers
             promise more than there is, and no bound for others, which refuse by themselves.
 
     Attributes:
-        allocated: bytes handed out now.
-        epoch: number of buffers destroyed so far.
+        allocated: Bytes handed out now.
+        epoch: Number of buffers destroyed so far.
     """
 
     def __init__(self, context: Context, budget: int | None = None):
@@ -125,7 +125,7 @@ class Allocator:
         """Return a zeroed buffer of ``size`` bytes; what this package needs for itself is not charged to the budget.
 
         Raises:
-            OutOfMemory: when the adapter's limit or the budget is exceeded, or the driver has no more.
+            OutOfMemory: If the adapter's limit or the budget is exceeded, or the driver has no more.
         """
         context = self._context
         usage = _USAGE | (wgpu.BufferUsage.MAP_READ if self._mappable else 0)
@@ -143,7 +143,7 @@ class Allocator:
         """Return a buffer that somebody else made on this device.
 
         Raises:
-            InvalidArgument: when it is no wgpu buffer, its usage lacks STORAGE, or it is another device's.
+            InvalidArgument: If it is no wgpu buffer, its usage lacks STORAGE, or it is another device's.
         """
         if not isinstance(buffer, wgpu.GPUBuffer):
             raise InvalidArgument(f"Buffer.from_wgpu: wgpu_buffer must be a GPUBuffer, got {type(buffer).__name__}")

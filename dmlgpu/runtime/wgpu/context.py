@@ -25,12 +25,12 @@ class Context:
     """A device and its state.
 
     Attributes:
-        device: the wgpu device.
-        info: its adapter.
-        target: what lowering may know about it.
-        lock: held around every call that records, submits or maps.
-        deferred: what runs under the lock, at the latest before memory is taken or work is submitted.
-        owned: whether ``close`` destroys the device.
+        device: The wgpu device.
+        info: Its adapter.
+        target: What lowering may know about it.
+        lock: Held around every call that records, submits or maps.
+        deferred: What runs under the lock, at the latest before memory is taken or work is submitted.
+        owned: Whether ``close`` destroys the device.
     """
 
     def __init__(self, device: wgpu.GPUDevice, info: AdapterInfo, target: Target, owned: bool):
@@ -51,9 +51,9 @@ class Context:
         """Return a new device with the adapter's own limits and every feature of the whitelist that it has.
 
         Raises:
-            AdapterNotFound: when the adapter is not this machine's.
-            NotSupported: when the driver gives no device.
-            InvalidState: in a process forked from one that had loaded drivers.
+            AdapterNotFound: If the adapter is not this machine's.
+            NotSupported: If the driver gives no device.
+            InvalidState: In a process forked from one that had loaded drivers.
         """
         forks.use_drivers(str(info))
         target = target_of(info, deterministic=deterministic, precise=precise, disabled_features=disabled_features)
@@ -77,8 +77,8 @@ class Context:
         """Return a device that somebody else made, with whatever features and limits it has.
 
         Raises:
-            InvalidArgument: when it is no wgpu device.
-            InvalidState: in a process forked from one that had loaded drivers.
+            InvalidArgument: If it is no wgpu device.
+            InvalidState: In a process forked from one that had loaded drivers.
         """
         forks.use_drivers("a wgpu device")
         if not isinstance(device, wgpu.GPUDevice):

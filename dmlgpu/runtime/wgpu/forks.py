@@ -36,7 +36,7 @@ def use_drivers(what: str) -> None:
     """Note that drivers are loaded from now on: looking for adapters is enough, since some start threads then.
 
     Raises:
-        InvalidState: in a process forked from one that had loaded them.
+        InvalidState: In a process forked from one that had loaded them.
     """
     global _used  # noqa: PLW0603 - a fact about the process
     if _forked:

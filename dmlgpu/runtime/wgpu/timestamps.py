@@ -31,8 +31,8 @@ class Timestamps:
         """Run work once, wait for it, and say how long it took.
 
         Args:
-            work: pieces of work, in order.
-            parts: time each piece too, in a pass of its own; wall-clock results have no parts.
+            work: Pieces of work, in order.
+            parts: Time each piece too, in a pass of its own; wall-clock results have no parts.
 
         Raises: as ``GpuQueue.submit``.
         """

@@ -35,8 +35,8 @@ class Transfers:
         """Put bytes (offset and length multiples of 4) into a buffer, after all submitted work.
 
         Raises:
-            InvalidState: when the buffer was released, or mapped or destroyed by its maker.
-            DeviceRemoved: when the device is gone.
+            InvalidState: If the buffer was released, or mapped or destroyed by its maker.
+            DeviceRemoved: If the device is gone.
         """
         if data.size == 0:
             return
@@ -59,8 +59,8 @@ class Transfers:
         """Return the bytes of a buffer (offset and size multiples of 4), once all submitted work is done.
 
         Raises:
-            InvalidState: when the buffer was released, or mapped or destroyed by its maker.
-            DeviceRemoved: when the device is gone.
+            InvalidState: If the buffer was released, or mapped or destroyed by its maker.
+            DeviceRemoved: If the device is gone.
         """
         if size == 0:
             return np.empty(0, np.uint8)
@@ -77,9 +77,9 @@ class Transfers:
         the next work may write it.
 
         Raises:
-            InvalidState: when the buffer was released, or mapped or destroyed by its maker.
-            DeviceRemoved: when the device is gone.
-            OutOfMemory: when the driver has no more for a staging buffer.
+            InvalidState: If the buffer was released, or mapped or destroyed by its maker.
+            DeviceRemoved: If the device is gone.
+            OutOfMemory: If the driver has no more for a staging buffer.
         """
         context = self._context
         with context.lock:
@@ -167,9 +167,9 @@ class StagedReading(Reading):
     dropped before, the buffer's memory goes with it.
 
     Attributes:
-        staging: the staging buffer, None when the bytes are fetched.
-        size: how many bytes.
-        data: the bytes once they are fetched.
+        staging: The staging buffer, None when the bytes are fetched.
+        size: How many bytes.
+        data: The bytes once they are fetched.
     """
 
     def __init__(self, transfers: Transfers, queue: GpuQueue, staging: Any, size: int, serial: int):
@@ -187,7 +187,7 @@ class StagedReading(Reading):
         An exception of a signal handler ends the wait, and changes nothing else.
 
         Raises:
-            DeviceRemoved: when the device is gone.
+            DeviceRemoved: If the device is gone.
         """
         if self.data is None and self._queue.wait(self._serial, timeout):
             self._transfers.fetch(self)

@@ -96,7 +96,7 @@ def _takes_epilogue(writer: Step) -> bool:
 
 
 def with_epilogue(writer: Contract | Convolve | Rows | Reduce, step: Map, leaf: PlanTensor) -> Step | None:
-    """Return a step that computes what a map computes of its output; None where no coordinates say it."""
+    """Return a step that computes what a map computes of its output; None if no coordinates say it."""
     shares_words = step.keeps_neighbours and step.output.data_type.bits < WORD_BITS
     if leaf.view is View.INDEX or (shares_words and not isinstance(writer, Contract)):
         return None

@@ -94,13 +94,13 @@ def vanishes(rewriting: Rewriting, leaf: PlanTensor) -> bool:
 
 
 def reason_to_keep(rewriting: Rewriting, writer: Map, leaf: PlanTensor, *, repeats: bool) -> str | None:
-    """Return why computing a value where it is read costs more than writing and reading it; None where it costs less.
+    """Return why computing a value where it is read costs more than writing and reading it; None if it costs less.
 
     Args:
-        rewriting: the plan.
-        writer: what computes the value.
-        leaf: what reads it.
-        repeats: the reader needs each element several times.
+        rewriting: The plan.
+        writer: What computes the value.
+        leaf: What reads it.
+        repeats: The reader needs each element several times.
     """
     cheap = is_cheap(writer.body)
     if not cheap and (repeats or math.prod(leaf.sizes) > math.prod(writer.output.sizes)):
@@ -115,7 +115,7 @@ def reason_to_keep(rewriting: Rewriting, writer: Map, leaf: PlanTensor, *, repea
 
 
 def inlined(tree: Source, leaf: PlanTensor, writer: Map) -> Source | None:
-    """Return a tree with a map's body in the place of a leaf; None where no affine map leads from the leaf to what the
+    """Return a tree with a map's body in place of a leaf; None if no affine map leads from the leaf to what the
     map writes, or the tree becomes too large."""
     affine = affine_between(leaf, writer.output)
     gives_bits = any(isinstance(node, Body) and node.file == BITS for node in nodes(writer.body))
@@ -128,13 +128,13 @@ def inlined(tree: Source, leaf: PlanTensor, writer: Map) -> Source | None:
 
 
 def take_in(rewriting: Rewriting, number: int, producer: int, fused: Step | str, *, pass_name: str) -> bool:
-    """Put a step that computes what it read before in the place of the one that read it; return whether that was done.
+    """Put a step that computes what it read before in place of the one that read it; return whether that was done.
 
     Args:
-        rewriting: the plan.
-        number, producer: of the reader, and of the map that it takes in.
-        fused: the new reader; or why there is none.
-        pass_name: who does it.
+        rewriting: The plan.
+        number, producer: Of the reader, and of the map that it takes in.
+        fused: The new reader; or why there is none.
+        pass_name: Who does it.
     """
     writer, reader = rewriting.step(producer), rewriting.step(number)
     if isinstance(fused, str):
@@ -206,7 +206,7 @@ def _tree(step: Map | Reduce) -> Source:
 
 
 def _inlined(step: Map | Reduce, leaf: PlanTensor, writer: Map) -> Map | Reduce | None:
-    """Return a step with an element-wise body in place of a leaf; None where no coordinates say it."""
+    """Return a step with an element-wise body in place of a leaf; None if no coordinates say it."""
     if affine_between(leaf, writer.output) is None:
         parted = split(leaf, writer.output) if isinstance(step, Map) and is_fusable(step.body) else None
         if parted is None or not isinstance(step, Map):
@@ -226,10 +226,10 @@ class _Place:
     """A tree of a step in which maps may be computed.
 
     Attributes:
-        tree: as it is.
-        repeats: each of its elements is read by many invocations.
-        cheap: what is expensive may not be computed there, since one invocation reads an element several times.
-        changed: returns the step with another tree.
+        tree: As it is.
+        repeats: Each of its elements is read by many invocations.
+        cheap: What is expensive may not be computed there, since one invocation reads an element several times.
+        changed: Returns the step with another tree.
     """
 
     tree: Source

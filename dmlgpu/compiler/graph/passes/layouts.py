@@ -40,7 +40,7 @@ def read_through_copies(rewriting: Rewriting) -> None:
 
 
 def _copied(rewriting: Rewriting, number: int, tensor: PlanTensor) -> PlanTensor | None:
-    """Return what a tensor is a copy of, under the tensor's own coordinates; None where it is no copy."""
+    """Return what a tensor is a copy of, under the tensor's own coordinates; None if it is no copy."""
     if tensor.binding.role not in (Role.TEMPORARY, Role.OUTPUT):
         return None
     producer = rewriting.producer(memory_of(tensor))

@@ -25,8 +25,8 @@ def rewritten(network: Network, change: Callable[[int, int], Sequence[NetworkNod
     """Return a network in which nodes stand for others.
 
     Args:
-        network: what is rewritten.
-        change: given the number of a node in the network and the number that its successors in the new one begin with,
+        network: What is rewritten.
+        change: Given the number of a node in the network and the number that its successors in the new one begin with,
             returns what stands in its place, the last of which has the node's outputs; None: the node itself. These
             nodes read results by the numbers of the network, and each other's (``Inner``) by those of the new one.
     """
@@ -50,7 +50,7 @@ class Inner(NodeResult):
 
 
 def changed(desc: AnyDesc, **fields: Any) -> AnyDesc | None:
-    """Return a description with other fields; None where the operator does not take them."""
+    """Return a description with other fields; None if the operator does not take them."""
     try:
         other = desc.replace(**fields)
         validation.validate(other)
@@ -182,9 +182,9 @@ computed at each execution: they would take more memory to keep, and more time t
 
 
 def initialize_early(network: Network, notes: list[Note]) -> Network:
-    """Compute nodes that read nothing but data and OWNED_BY_DML inputs at initialisation.
+    """Compute nodes that read nothing but data and OWNED_BY_DML inputs at initialization.
 
-    What reads such values gets OWNED_BY_DML: filters and matrices are laid out anew at initialisation.
+    What reads such values gets OWNED_BY_DML: filters and matrices are laid out again at initialization.
     """
     known: set[Value] = {Constant(number) for number in range(len(network.constants))}
     known |= {NetworkInput(number) for number, tensor in enumerate(network.inputs) if tensor and tensor.owned_by_dml}
@@ -213,7 +213,7 @@ def _is_initial(network: Network, number: int, known: set[Value], ends: set[int]
 
 
 def _marked(node: NetworkNode, known: set[Value]) -> NetworkNode:
-    """Return a node whose description says which of its inputs are known at initialisation."""
+    """Return a node whose description says which of its inputs are known at initialization."""
     owned = {
         (slot.field, slot.position) for slot, value in zip(node.desc.inputs, node.inputs, strict=True) if value in known
     }

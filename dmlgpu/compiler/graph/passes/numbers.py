@@ -37,9 +37,9 @@ def write_numbers(plan: Plan, data: Sequence[bytes], notes: list[Note]) -> Plan:
     This comes after all other passes: to them a number is one tensor more.
 
     Args:
-        plan: what is executed.
-        data: the constants that its steps bind, by number.
-        notes: what was done is added.
+        plan: What is executed.
+        data: The constants that its steps bind, by number.
+        notes: What was done is added.
     """
 
     tensors: list[PlanTensor] = []
@@ -72,7 +72,7 @@ def write_numbers(plan: Plan, data: Sequence[bytes], notes: list[Note]) -> Plan:
 
 
 def _is_subnormal(value: float | int, data_type: DataType) -> bool:
-    """Return whether drivers may take a number for 0 where it is loaded, but not where it stands in text."""
+    """Return whether drivers may take a number for 0 if it is loaded, but not where it stands in text."""
     return isinstance(value, float) and 0 < abs(value) < float(np.finfo(data_type.numpy).tiny)
 
 

@@ -26,9 +26,9 @@ class Note:
     """A message of a pass: a change, or the reason why there was none.
 
     Attributes:
-        pass_name: which pass.
-        subject: the step or node it is about.
-        text: what became of it.
+        pass_name: Which pass.
+        subject: The step or node it is about.
+        text: What became of it.
     """
 
     pass_name: str
@@ -41,8 +41,8 @@ class Rewriting:
     """Steps in order, of which some fall away.
 
     Attributes:
-        notes: what was done.
-        fits: says whether a step's kernels can bind all that it reads and writes.
+        notes: What was done.
+        fits: Says whether a step's kernels can bind all that it reads and writes.
     """
 
     notes: list[Note]
@@ -79,7 +79,7 @@ class Rewriting:
         return step
 
     def replace(self, number: int, step: Step | None) -> None:
-        """Put another step, or none, in the place of one."""
+        """Put another step, or none, in place of one."""
         before = self.step(number)
         for tensor in written(before):
             self._writers[memory_of(tensor)].remove(number)
