@@ -110,7 +110,7 @@ def _channels(parameter: Array, rank: int) -> Array:
 
 @reference(descs.QuantizedLinearConvolution)
 def quantized_linear_convolution(desc: descs.QuantizedLinearConvolution, *tensors: Any) -> Array:
-    """``clamp(round((sum + bias) * (scale * scale) / scale) + zero)``, float16 values to even; sums modulo 2**32."""
+    """``clamp(round((sum + bias) * (scale * scale) / scale) + zero)``, ties to even; sums modulo 2**32."""
     source, source_scale, source_zero, filters, filter_scale, filter_zero, bias, scale, zero = tensors
     total = _sums(desc, source, source_zero, filters, filter_zero)
     if bias is not None:

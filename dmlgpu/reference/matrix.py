@@ -83,7 +83,7 @@ def matrix_multiply_integer_to_float(desc: descs.MatrixMultiplyIntegerToFloat, *
 
 @reference(descs.QuantizedLinearMatrixMultiply)
 def quantized_linear_matrix_multiply(desc: descs.QuantizedLinearMatrixMultiply, *tensors: Any) -> Array:
-    """``clamp(round((A - zero) @ (B - zero) * (scale * scale) / scale) + zero)``, float16 values to even; NaN counts
+    """``clamp(round((A - zero) @ (B - zero) * (scale * scale) / scale) + zero)``, ties to even; NaN counts
     as 0."""
     a, a_scale, a_zero, b, b_scale, b_zero, scale, zero = tensors
     total = _sums(a, a_zero, b, b_zero).astype(np.int32).astype(np.float32)

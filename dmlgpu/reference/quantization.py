@@ -23,7 +23,7 @@ def _limits(data_type: DataType) -> tuple[int, int]:
 
 
 def quantized(quotient: Array, zero_point: Array | int, data_type: DataType) -> Array:
-    """Rounded (float16 values to even), shifted, saturated; NaN counts as 0."""
+    """Rounded (ties to even), shifted, saturated; NaN counts as 0."""
     whole = np.clip(np.nan_to_num(np.rint(quotient), nan=0.0), -(2.0**20), 2.0**20).astype(np.int64)
     return np.clip(whole + np.int64(zero_point), *_limits(data_type)).astype(data_type.numpy)
 

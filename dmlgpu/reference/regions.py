@@ -36,7 +36,7 @@ def roi_pooling(desc: descs.RoiPooling, input_tensor: Array, roi_tensor: Array) 
 
 
 def _rounded(number: np.float32) -> int:
-    """Round float16 values away from zero; the result has at most 30 bits, and is 0 for NaN."""
+    """Round ties away from zero; the result has at most 30 bits, and is 0 for NaN."""
     if np.isnan(number):
         return 0
     return int(np.clip(np.copysign(np.floor(np.abs(np.float64(number)) + 0.5), number), -(2**30) + 1, 2**30 - 1))

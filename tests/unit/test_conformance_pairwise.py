@@ -296,9 +296,7 @@ def test_pairs_say_why_there_is_no_result(compared):
 def test_a_suite_that_only_judges_is_refused():
     with pytest.raises(InvalidArgument) as error:
         as_output_suite(conformance_suite.MisbehavingSuite(), "misbehaving")
-    assert str(error.value) == (
-        "the suite 'misbehaving' cannot be run pairwise: it returns no outputs"
-    )
+    assert str(error.value) == ("the suite 'misbehaving' cannot be run pairwise: it returns no outputs")
 
 
 # ---- files

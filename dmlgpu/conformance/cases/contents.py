@@ -41,7 +41,7 @@ def mixed(rng: np.random.Generator, data_type: DataType, sizes: Sequence[int]) -
 
 
 def specials(data_type: DataType) -> Array:
-    """Where arithmetic goes wrong: limits, zeros, infinities, NaN, subnormals, float16 values between integers."""
+    """Where arithmetic goes wrong: limits, zeros, infinities, NaN, subnormals, halves between integers."""
     dtype = data_type.numpy
     if not data_type.is_float:
         integers = np.iinfo(dtype)

@@ -51,7 +51,7 @@ FRACTION = 8
 
 
 def most_of(data_type: DataType) -> int:
-    """Return the largest number that a tensor holds: in float16 values so much that sums of products have to be
+    """Return the largest number that a tensor holds: in float16 so much that sums of products have to be
     rounded."""
     return 8 if data_type is DataType.FLOAT16 else 3
 

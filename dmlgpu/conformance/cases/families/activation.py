@@ -209,7 +209,7 @@ class ParametricSoftplusCases(_SummedCases):
     ranges: ClassVar[Ranges] = {"alpha": (-2.0, 2.0), "beta": (-1.0, 1.0)}
 
     def magnitude(self, x: Wide, attributes: Attributes) -> Bound:
-        """The slope of the softplus times its argument, and five float16 values of an ULP."""
+        """The slope of the softplus times its argument, and 2.5 ULP."""
         t = attributes["beta"] * x
         return abs(attributes["alpha"]) * (_rounding(attributes["beta"], t) * _sigmoid(t) + 5 * np.logaddexp(0, t))
 
@@ -237,7 +237,7 @@ class SoftplusCases(_SummedCases):
     ranges: ClassVar[Ranges] = {"steepness": (0.2, 4.0)}
 
     def magnitude(self, x: Wide, attributes: Attributes) -> Bound:
-        """The slope of the softplus times its argument, and five float16 values of an ULP."""
+        """The slope of the softplus times its argument, and 2.5 ULP."""
         steepness = attributes["steepness"]
         t = steepness * x
         return (_rounding(steepness, t) * _sigmoid(t) + 5 * np.logaddexp(0, t)) / steepness

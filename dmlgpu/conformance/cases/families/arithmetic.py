@@ -248,14 +248,14 @@ register(_TypedBoundCases, descs.ElementWiseClip1, descs.ElementWiseClipGrad1)
 
 
 class _RoundingCases(ElementWiseCases):
-    """Many float16 values between integers, and one off."""
+    """Many ties between integers, and one off."""
 
     discriminating = (
         DiscriminatingInputs("ties that are rounded to even, away from zero, up, down", ("input_tensor",), HALVES),
     )
 
     def draw(self, key: Key, contents: np.random.Generator) -> Arrays:
-        """Half of the inputs are float16 values of integers, or their neighbours."""
+        """Half of the inputs are halves of integers, or their neighbours."""
         (x,) = super().draw(key, contents)
         if x is None or key.variant == SCALED:
             return (x,)

@@ -105,7 +105,7 @@ register(_FunctionCases, descs.ElementWiseAtanh, interval=(-1.0, 1.0))
 
 @cases(descs.ElementWiseConstantPow)
 class ConstantPowCases(_FunctionCases):
-    """ELEMENT_WISE_CONSTANT_POW: exponents whole, float16 values, any, and special."""
+    """ELEMENT_WISE_CONSTANT_POW: integer exponents, multiples of 0.5, arbitrary and special ones."""
 
     standard_count = 24
     ulps = 4
@@ -140,7 +140,7 @@ class AtanYxCases(OperatorCases):
 class PowCases(OperatorCases):
     """ELEMENT_WISE_POW: every pair of types.
 
-    Integers to the power of floats draw small numbers and float16 values, whose powers are far enough from other
+    Integers to the power of floats draw small numbers and halves, whose powers are far enough from other
     integers to be truncated rightly.
     """
 

@@ -107,7 +107,7 @@ class ElementWiseQuantizeLinearCases(_QuantizingCases):
 
 
 def _product_tolerance(quantized: DataType, real: DataType) -> Tolerance:
-    """One rounding; two where 32-bit integers become float32 first, or float16 values are computed in float32."""
+    """One rounding; two where 32-bit integers become float32 first, or float16 is computed in float32."""
     return Ulp(1) if quantized.bits == 32 or real is DataType.FLOAT16 else CORRECTLY_ROUNDED
 
 

@@ -117,7 +117,7 @@ def _shifted(values: Array, axes: tuple[int, ...]) -> Bound:
 
 
 class _SoftmaxCases(_SoftmaxRowCases):
-    """Half a unit of error in x - maximum makes |x - maximum| float16 values in its power; powers and quotient add
+    """Half a unit of error in x - maximum makes |x - maximum| halves in its power; powers and quotient add
     some."""
 
     example = Ulp(4)
