@@ -1,4 +1,4 @@
-"""A user-defined kernel, ready to be measured: compiled, bound to sets of buffers, judged by expressions in NumPy."""
+"""A prepared user-defined kernel: compiled, bound to sets of buffers, checked by NumPy expressions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UNIFORM_BYTES = 16
 
 
 def kernel_arrays(workload: Workload) -> dict[str, Array]:
-    """Return the elements of every buffer before the first dispatch, by name: seeded numbers, files, zeros in outputs.
+    """Return the initial elements of every buffer by name: seeded random numbers, files, zeros in outputs.
 
     Raises:
         InvalidArgument: If a file cannot be read any more.
@@ -43,10 +43,10 @@ def _elements(rng: np.random.Generator, buffer: KernelBuffer) -> Array:
 
 
 def expected_results(kernel: OwnKernel, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """Return what the expressions compute of the outputs that have one.
+    """Return the results of the expressions, for outputs that have one.
 
     Raises:
-        InvalidArgument: If an expression fails, or gives another number of elements than the output has.
+        InvalidArgument: If an expression fails, or its shape differs from the output.
     """
     scope = {"np": np, **kernel.constants, **kernel.uniforms, **arrays}
     results = {}
@@ -137,7 +137,7 @@ class PreparedKernel(BufferSets):
 
 
 class KernelReference:
-    """What a kernel's expressions compute, in plain NumPy.
+    """Expressions of a kernel in plain NumPy.
 
     Raises:
         InvalidArgument: See ``expected_results``.
@@ -156,14 +156,14 @@ class KernelReference:
         self.readiness = Readiness(Init(0.0), cold, ResultCheck("unchecked"), counts, ("NumPy",), sets, sets * size)
 
     def round(self, calls: int) -> Sample:
-        """Compute it so many times."""
+        """Compute them a number of times."""
         cpu, start = time.thread_time(), self._clock()
         for _ in range(calls):
             self._once()
         return Sample(None, (self._clock() - start) / calls, (time.thread_time() - cpu) / calls)
 
     def close(self) -> None:
-        """Forget the arrays."""
+        """Release the arrays."""
         self._sets.clear()
 
     def _once(self) -> None:

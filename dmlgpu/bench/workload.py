@@ -29,14 +29,14 @@ Arrays: TypeAlias = tuple[Array | None, ...]
 
 @dataclass(frozen=True)
 class KernelBuffer:
-    """A storage buffer that a user-defined kernel is bound to.
+    """A storage buffer bound to a user-defined kernel.
 
     Attributes:
-        name: Of the binding.
-        number: Of the binding.
+        name: Name of the binding.
+        number: Number of the binding.
         tensor: Its elements.
         is_output: Whether the kernel may write it.
-        file: Of its elements, in NumPy's format; empty for arbitrary ones, and zeros in outputs.
+        file: NumPy file of its elements; empty for random ones, and zeros in outputs.
     """
 
     name: str
@@ -48,17 +48,17 @@ class KernelBuffer:
 
 @dataclass(frozen=True)
 class OwnKernel:
-    """A kernel in WGSL, and all that a dispatch of it needs.
+    """A WGSL kernel with everything that a dispatch needs.
 
     Attributes:
-        source: Its text.
-        entry_point: The function to run.
+        source: WGSL.
+        entry_point: Name of the function.
         constants: Values of overrides by name.
         buffers: In ascending order of binding numbers.
         uniforms: Values of uniforms by name.
-        grid: Numbers of workgroups.
-        references: Expressions in NumPy by the outputs that they compute, over the names of the bindings and ``np``.
-        tolerance: How far floats may lie from them, as a share of the largest one; None for the usual share.
+        grid: Number of workgroups.
+        references: NumPy expressions by output, over the names of the bindings and ``np``.
+        tolerance: Tolerance of floats, relative to the largest result; None for the default.
     """
 
     source: str
