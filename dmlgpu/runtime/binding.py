@@ -150,8 +150,8 @@ def _tensors(
 
 def _why_not_at_execution(port: TensorPort) -> str:
     if port.desc is None:
-        return "the description leaves this tensor out"
-    return "OWNED_BY_DML tensors are bound at initialisation" if port.owned else ""
+        return "the description omits this tensor"
+    return "OWNED_BY_DML tensors are bound at initialization" if port.owned else ""
 
 
 def _owned_tensors(caller: str, compiled: CompiledOperator, array: object) -> Ranges:
@@ -164,7 +164,7 @@ def _owned_tensors(caller: str, compiled: CompiledOperator, array: object) -> Ra
     if len(array.bindings) != len(compiled.inputs):
         expected = _count(len(compiled.inputs), "entry")
         raise BindingError(f"{caller}: the array takes {expected}, one per input, got {len(array.bindings)}")
-    why_not = "only OWNED_BY_DML tensors are bound at initialisation"
+    why_not = "only OWNED_BY_DML tensors are bound at initialization"
     return tuple(
         _tensor(compiled, caller, port, binding, "" if port.owned else why_not)
         for port, binding in zip(compiled.inputs, array.bindings, strict=True)

@@ -293,6 +293,6 @@ class Readback(DeviceChild):
             # The lock is not held: other threads go on submitting.
             words = self._state.call_unlocked(self._reading.result, timeout)
             if words is None:
-                raise TimedOut(f"{self.description}: result: the bytes are not there after {timeout:g} s")
+                raise TimedOut(f"{self.description}: result: the bytes are not available after {timeout:g} s")
             self._found.append(words[self._begin : self._begin + self._size])
         return self._found[0]

@@ -74,7 +74,7 @@ class DeviceChild(DmlObject):
     def __init__(self, device: Device, state: DeviceState, name: str | None = None):
         super().__init__(name)
         if not isinstance(state, DeviceState):
-            raise InvalidArgument(f"{type(self).__name__}: is made by a method of Device, not by its class")
+            raise InvalidArgument(f"{type(self).__name__}: cannot be created directly; use a method of Device")
         state.check()
         self._device, self._state = device, state
 

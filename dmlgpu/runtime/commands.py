@@ -397,7 +397,7 @@ def _check_step(step: Recorded, pending: dict[CompiledOperator, Range[Buffer] | 
     compiled, bound = step.needs
     if not compiled.is_initialized and compiled not in pending:
         raise InvalidState(
-            f"{compiled.description}: executed before its initialisation; execute an initializer for it first"
+            f"{compiled.description}: executed before its initialization; execute an initializer for it first"
         )
     written = pending.get(compiled, compiled._persistent)
     if bound is None or written is None:
@@ -405,11 +405,11 @@ def _check_step(step: Recorded, pending: dict[CompiledOperator, Range[Buffer] | 
     if bound.buffer.identity is not written.buffer.identity or bound.offset != written.offset:
         raise InvalidState(
             f"{compiled.description}: the persistent resource is bound at offset {bound.offset}, "
-            f"its initialisation wrote another range (offset {written.offset}); it cannot be copied or moved"
+            f"its initialization wrote another range (offset {written.offset}); it cannot be copied or moved"
         )
 
 
 def _second_initialization(label: str, compiled: CompiledOperator) -> InvalidState:
     return InvalidState(
-        f"{label}: {compiled.description} is initialised already; an operator is initialised exactly once"
+        f"{label}: {compiled.description} is initialized already; an operator is initialized exactly once"
     )

@@ -124,7 +124,7 @@ def run_compiled(
 def _upload(device: Device, title: str, label: str, tensor: TensorDesc | None, array: Array | None) -> Buffer | None:
     if tensor is None or array is None:
         if (tensor is None) != (array is None):
-            expected = "None, since the description leaves it out" if tensor is None else "an array"
+            expected = "None, since the description omits it" if tensor is None else "an array"
             raise InvalidArgument(f"{title}: {label} must be {expected}, got {type(array).__name__}")
         return None
     values = _as_array(title, label, array)

@@ -192,7 +192,7 @@ class OperatorInitializer(DeviceChild):
                 first = taken.index(compiled)
                 raise InvalidArgument(
                     f"{self.description}: operators[{index}], {compiled.description}, is already operators[{first}]; "
-                    "an operator is initialised exactly once"
+                    "an operator is initialized exactly once"
                 )
         self.operators = taken
 

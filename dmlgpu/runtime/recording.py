@@ -54,7 +54,7 @@ def check_initialization(initializer: str, inputs: Sequence[BoundPort], outputs:
         if read.buffer.identity is written.buffer.identity:
             raise BindingError(
                 f"{initializer}: {source.label} and {output.label} lie in one buffer; "
-                "at initialisation an input may not share a buffer with an output"
+                "at initialization an input may not share a buffer with an output"
             )
     _check_outputs(initializer, outputs)
 

@@ -292,7 +292,7 @@ def test_a_late_worker_that_differs_gets_no_cases(monkeypatch):
     client.resources = {"dmlgpu-0": 1}
     client.answer(wgpu="0.0.1")
     assert not late.capacity()["dmlgpu-0"] and not late.capacity()["dmlgpu-0"]
-    assert warnings == [f"tcp://b:2 gets no cases: wgpu 0.0.1 there, {machine()['wgpu']} here"]
+    assert warnings == [f"tcp://b:2 is not used: wgpu 0.0.1 there, {machine()['wgpu']} here"]
     assert len(client.futures) == 1
 
 

@@ -89,7 +89,7 @@ def test_owned_tensors_are_bound_by_the_dispatchable() -> None:
     del dispatchable["bindings"]
     assert complaint(model) == (
         "$.dispatchables.subtract.bindings.BTensor: "
-        "BTensor needs a resource at initialisation, as it has the flag OWNED_BY_DML, but none is bound"
+        "BTensor needs a resource at initialization, as it has the flag OWNED_BY_DML, but none is bound"
     )
     dispatchable["bindings"] = {"BTensor": "B", "ATensor": "A"}
     assert complaint(model) == (

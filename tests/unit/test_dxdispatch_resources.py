@@ -152,7 +152,7 @@ def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (
             {"initialValues": {"value": 3, "valueCount": 1}},
             ".initialValuesDataType",
-            "a resource initialised by 'value' needs the key 'initialValuesDataType'",
+            "a resource initialized by 'value' needs the key 'initialValuesDataType'",
         ),
         (
             {"initialValues": [1]},
@@ -210,12 +210,12 @@ def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (
             {"initialValuesDataType": "INT8", "initialValues": {"valueCount": 2, "valueStart": 1}},
             ".initialValues.valueDelta",
-            "an initialiser needs the key 'valueDelta'",
+            "an initializer needs the key 'valueDelta'",
         ),
         (
             {"initialValuesDataType": "INT8", "initialValues": {"valueCount": 2, "value": 1, "valueDelta": 1}},
             ".initialValues.valueDelta",
-            "an initialiser with 'value' has no key 'valueDelta'; did you mean 'value'?",
+            "an initializer with 'value' has no key 'valueDelta'; did you mean 'value'?",
         ),
         (
             {"initialValues": [{"type": "INT4", "value": 1}]},

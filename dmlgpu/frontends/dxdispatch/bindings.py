@@ -88,7 +88,7 @@ def _bind(
     if source is None:
         if not is_bound:
             return None
-        when = " at initialisation, as it has the flag OWNED_BY_DML" if initial else ""
+        when = " at initialization, as it has the flag OWNED_BY_DML" if initial else ""
         raise ModelError(path, f"{name} needs a resource{when}, but none is bound")
     if tensor is None:
         raise source.error(f"the description leaves out the optional tensor {name}, so nothing can be bound to it")

@@ -242,8 +242,8 @@ def bind_points(desc: OperatorDesc) -> tuple[tuple[BindPoint, ...], tuple[BindPo
 
 def _graph(name: str, node: JsonNode, access: FileAccess) -> GraphDispatchable:
     """Return a serialized graph, whose weights are files beside it, named after their constants."""
-    node.allow(("type", "sourcePath", "executionFlags"), "a serialised graph")
-    source = node.require("sourcePath", "a serialised graph")
+    node.allow(("type", "sourcePath", "executionFlags"), "a serialized graph")
+    source = node.require("sourcePath", "a serialized graph")
     path = access.source(source)
 
     def weights(constant: str) -> bytes:

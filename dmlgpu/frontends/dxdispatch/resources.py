@@ -180,13 +180,13 @@ def _initial_values(node: JsonNode, access: FileAccess) -> InitialValues:
     form = next((key for key in _FORMS if source.get(key) is not None), None)
     if form is None:
         raise source.error("must have one of the keys 'value', 'valueStart' and 'sourcePath'")
-    source.allow(_FORMS[form], f"an initialiser with {form!r}")
+    source.allow(_FORMS[form], f"an initializer with {form!r}")
     if form == "sourcePath":
         resample = parse_resample(node.get("resampleSize"), node.get("resampleMode"))
         return _from_file(source.require(form, "it"), data_type, access, resample)
     if data_type is DataType.UNKNOWN:
-        raise node.require("initialValuesDataType", f"a resource initialised by {form!r}").error(
-            f"must be a data type other than UNKNOWN for a resource initialised by {form!r}"
+        raise node.require("initialValuesDataType", f"a resource initialized by {form!r}").error(
+            f"must be a data type other than UNKNOWN for a resource initialized by {form!r}"
         )
     return (_from_constant if form == "value" else _from_sequence)(source, data_type)
 
@@ -231,11 +231,11 @@ def _from_sequence(source: JsonNode, data_type: DataType) -> InitialValues:
 
 
 def _value_count(source: JsonNode) -> int:
-    return source.require("valueCount", "an initialiser").integer(1)
+    return source.require("valueCount", "an initializer").integer(1)
 
 
 def _element(source: JsonNode, key: str, data_type: DataType) -> Any:
-    value = parse_scalar(source.require(key, "an initialiser"), data_type)
+    value = parse_scalar(source.require(key, "an initializer"), data_type)
     return parse_array(JsonNode([value]), data_type)[0]
 
 

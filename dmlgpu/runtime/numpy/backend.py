@@ -89,7 +89,7 @@ class NumPyBackend(Backend):
         try:
             memory = np.zeros(-(-size // 8), np.uint64).view(np.uint8)[:size]
         except (MemoryError, ValueError) as error:  # the latter where no address reaches so far
-            raise OutOfMemory(f"buffer {label!r}: the host has no {size:,} bytes left") from error
+            raise OutOfMemory(f"buffer {label!r}: the host has no memory for {size:,} bytes") from error
         self._allocated += size
         return memory
 

@@ -194,7 +194,7 @@ def initialize_early(network: Network, notes: list[Note]) -> Network:
         if _is_initial(network, number, known, ends):
             initial.add(number)
             known |= {NodeResult(number, output) for output in range(len(node.desc.outputs))}
-            notes.append(Note(INITIALIZATION, node.name, "computed when the graph is initialised"))
+            notes.append(Note(INITIALIZATION, node.name, "computed when the graph is initialized"))
     nodes = tuple(_marked(node, known) for node in network.nodes)
     return replace(network, nodes=nodes, initial=frozenset(initial))
 
