@@ -1,4 +1,4 @@
-"""Files that a model reads and writes: which it may access, and images as values of resources."""
+"""Files that a model reads and writes: access rules, and images as values of resources."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class FileAccess:
     """Files that a model may access.
 
     Attributes:
-        folder: The model's; what it reads lies there or below.
-        everywhere: Whether it may read and write any regular file. Relative references are then looked up in the
-            current directory too.
+        folder: Folder of the model; it may read files there and below.
+        everywhere: Whether it may read and write any regular file. Relative paths are then also looked up in the
+            current directory.
     """
 
     folder: Path

@@ -253,7 +253,7 @@ def _from_file(
     if resample is not None:
         raise source.error(f"resampleSize is for pictures, got the file {quoted(path.name)}")
     try:
-        # Sparse files take no disk: their size says nothing of what the host can hold.
+        # Files can be sparse: check their size against the memory of the host.
         check_host_memory(2 * path.stat().st_size, source.path, f"read {quoted(str(path))}")
         return _from_npy(source, path, data_type) if suffix == ".npy" else _from_raw(source, path, data_type)
     except OSError as error:
