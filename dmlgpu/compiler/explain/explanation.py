@@ -1,4 +1,4 @@
-"""Explanations of compiled operators and graphs. What was fused follows from the steps before and after the passes."""
+"""Explanations of compiled operators and graphs. Fusion is derived from the steps before and after the passes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _bytes(tensors: Sequence[PlanTensor]) -> int:
 
 
 def multiplications(step: Step) -> int | None:
-    """Return the multiplications of products, convolutions, attention and recurrences; None if nobody counts."""
+    """Return the multiplications of products, convolutions, attention and recurrences; None for other steps."""
     match step:
         case Repeat():
             counted = [count for inner in step.steps if (count := multiplications(inner)) is not None]
@@ -89,14 +89,14 @@ def _region(tensor: PlanTensor) -> Region:
 
 
 def nodes_of_steps(lowered: Sequence[Sequence[Step]], steps: Sequence[Step]) -> tuple[tuple[int, ...], ...]:
-    """Return for each step of a plan which nodes it computes, ascending.
+    """Return the nodes that each step of a plan computes, ascending.
 
-    A step computes what wrote its output before, and all that this read and the step itself no longer reads from
-    memory. A node that is computed in several steps is named by each.
+    A step computes the former writer of its output, and all producers whose results are no longer stored. A node that
+    several steps compute is listed for each.
 
     Args:
-        lowered: The steps of each node before they were fused, then those of no node.
-        steps: What became of them, on the same memory.
+        lowered: Steps of each node before fusion, then those of no node.
+        steps: Steps after the passes, on the same memory.
     """
     before = [(number, step) for number, own in enumerate(lowered) for step in own]
     writers: dict[Memory, list[int]] = defaultdict(list)
@@ -128,13 +128,13 @@ def nodes_of_steps(lowered: Sequence[Sequence[Step]], steps: Sequence[Step]) -> 
 
 @dataclass(frozen=True)
 class ExplainedKernel:
-    """A kernel and where it comes from.
+    """A kernel and its origin.
 
     Attributes:
-        kernel: Its text, grid and what it binds; of a step that repeats, in the first turn.
-        scheduled: How it came about; None for a copy of an input that the device owns.
-        step: The number of its step among ``Explanation.steps``; None for such a copy.
-        times: How often it is executed.
+        kernel: Source, grid and bindings; of a repeated step, of its first iteration.
+        scheduled: Its schedule; None for a copy of an input that the device owns.
+        step: Index of its step among ``Explanation.steps``; None for such a copy.
+        times: Number of executions.
     """
 
     kernel: RenderedKernel
@@ -145,15 +145,15 @@ class ExplainedKernel:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The plan, schedule and program of an operator or a graph on a target.
+    """Plan, schedule and program of an operator or a graph for a target.
 
     Attributes:
-        title: What it is called: a case, an operator, a model's name for it.
+        title: Title: a case, an operator, a model's name.
         desc: Its description.
         plan: What is computed; of a graph, after all passes.
-        schedule: How, and why so.
-        program: What runs.
-        graph: What the passes made of the graph; None for an operator.
+        schedule: How it is computed, with reasons.
+        program: The program.
+        graph: The compiled graph; None for an operator.
     """
 
     title: str
@@ -231,12 +231,12 @@ class Explanation:
 def _explained(
     kernels: Sequence[RenderedKernel], scheduled: Sequence[AnyScheduled], counts: Sequence[tuple[int, int]]
 ) -> Iterator[ExplainedKernel]:
-    """Yield kernels with what they come from.
+    """Yield kernels with their origin.
 
     Args:
-        kernels: Those of all turns.
-        scheduled: What was rendered as they are.
-        counts: Numbers of steps of the plan, in order, and how many of ``scheduled`` belong to each.
+        kernels: Kernels of all iterations.
+        scheduled: The schedules they were rendered from.
+        counts: Indices of steps of the plan, in order, and the number of ``scheduled`` of each.
     """
     remaining, place = iter(scheduled), 0
     for number, count in counts:
@@ -263,9 +263,9 @@ def explain_operator(title: str, desc: OperatorDesc, target: Target) -> Explanat
     """Compile an operator and return its explanation.
 
     Args:
-        title: What it is called.
-        desc: Its description.
-        target: What it is compiled for.
+        title: Title of the explanation.
+        desc: Description of the operator.
+        target: Compile target, such as ``device.backend.target``.
 
     Raises:
         InvalidDescription: If the description breaks a rule.
@@ -280,14 +280,14 @@ def explain_graph(title: str, desc: GraphDesc, target: Target, disabled: Collect
     """Compile a graph and return its explanation.
 
     Args:
-        title: What it is called.
+        title: Title of the explanation.
         desc: The graph.
-        target: What it is compiled for.
-        disabled: Names of passes to omit.
+        target: Compile target, such as ``device.backend.target``.
+        disabled: Names of disabled passes.
 
     Raises:
-        InvalidGraph: If the graph or one of its operators breaks a rule.
-        InvalidArgument: For a name that is no pass.
+        InvalidGraph: If the graph or an operator breaks a rule.
+        InvalidArgument: If a pass is unknown.
         NotSupported: If the adapter lacks what a node needs.
     """
     network = resolve(desc)

@@ -40,8 +40,8 @@ _APART = 16
 
 
 def lower_nodes(network: Network, target: Target) -> tuple[tuple[Step, ...], ...]:
-    """Return the steps of each node, nothing fused; behind them the copies into outputs of the graph that no node
-    writes. ``as_plan`` puts them together.
+    """Return the steps of each node without fusion, then copies into outputs of the graph that no node writes.
+    ``as_plan`` combines them.
 
     Raises:
         NotSupported: If the adapter lacks what an operator needs; the message names the node.
@@ -91,7 +91,7 @@ def _with_numbers(step: Step, network: Network) -> Step:
 
 
 def _places(network: Network) -> dict[Value, PlanBinding]:
-    """Return where each value lies: what an edge leads to an output of the graph is written there at once."""
+    """Return the location of each value. Values that are outputs of the graph are written there directly."""
     places: dict[Value, PlanBinding] = {}
     for number in range(len(network.inputs)):
         places[NetworkInput(number)] = PlanBinding(Role.INPUT, number)
@@ -171,15 +171,15 @@ assert (*NODE_PASSES, *STEP_PASSES, layouts.LAYOUTS, numbers.NAME) == PASSES
 
 @dataclass(frozen=True)
 class CompiledGraph:
-    """A network's program, and how it came about.
+    """A compiled network.
 
     Attributes:
         network: After the passes over nodes.
-        lowered: The steps of each of its nodes before the passes over steps (``lower_nodes``).
+        lowered: Steps of each node before the passes over steps (``lower_nodes``).
         plan: After the passes over steps.
-        schedule: Of the plan.
-        program: What runs.
-        notes: What passes did, in order.
+        schedule: Schedule of the plan.
+        program: The program.
+        notes: Notes of the passes, in order.
     """
 
     network: Network
@@ -194,12 +194,12 @@ def compile_network(network: Network, target: Target, disabled: Collection[str] 
     """Compile a network.
 
     Args:
-        network: What is compiled.
-        target: What it is compiled for.
-        disabled: Names of passes (``passes.PASSES``) to omit.
+        network: The network.
+        target: The compile target.
+        disabled: Names of disabled passes (``passes.PASSES``).
 
     Raises:
-        InvalidArgument: For a name that is no pass.
+        InvalidArgument: If a pass is unknown.
         NotSupported: If the adapter lacks what a node needs.
     """
     check_names(disabled)

@@ -1,4 +1,4 @@
-"""Checked graphs as the compiler sees them: nodes in an order of execution, each of which says what it reads."""
+"""Checked graphs in the compiler: nodes in topological order with their inputs."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ Value: TypeAlias = NetworkInput | Constant | NodeResult
 
 @dataclass(frozen=True)
 class NetworkNode:
-    """One operator of a network.
+    """An operator of a network.
 
     Attributes:
-        desc: Its description. What it reads and writes are bytes: the tensors of a producer and a reader need not
-            agree in more than their size in bytes.
-        inputs: Per flat input what it reads; None if the description has no tensor.
-        name: For messages and labels.
+        desc: Its description. Nodes exchange bytes: the tensors of a producer and a consumer need only have the same
+            size in bytes.
+        inputs: Source of each flat input; None if the description has no tensor.
+        name: Name in messages and labels.
     """
 
     desc: OperatorDesc
@@ -53,17 +53,16 @@ class NetworkNode:
 
 @dataclass(frozen=True)
 class Network:
-    """A graph in an order of execution.
+    """A graph in topological order.
 
     Attributes:
-        name: For messages and labels.
-        inputs: The tensors to bind, by number: of the inputs that one feeds, the one with the most bytes. None where
-            nothing reads it.
-        nodes: Every node after those that it reads.
+        name: Name in messages and labels.
+        inputs: Tensors to bind, by index; if one feeds several inputs, the largest. None if unused.
+        nodes: Nodes in topological order.
         constants: Data, as whole 32-bit words.
-        outputs: Per output of the graph what it is.
-        output_tensors: Per output of the graph how its tensor lies in memory.
-        initial: The numbers of the nodes that are computed when the graph is initialized.
+        outputs: Source of each output of the graph.
+        output_tensors: Layout of each output of the graph.
+        initial: Indices of the nodes that are computed when the graph is initialized.
     """
 
     name: str

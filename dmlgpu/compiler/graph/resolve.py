@@ -52,7 +52,7 @@ def check_nodes(network: Network, level: FeatureLevel) -> None:
 
 
 class _Resolver:
-    """One graph on its way: what feeds each input of each node, and what is read."""
+    """State of checking a graph: source of each input of each node, and uses."""
 
     def __init__(self, graph: GraphDesc):
         self.graph = graph
@@ -156,7 +156,7 @@ class _Resolver:
         self.reads.add((edge.from_node, edge.from_output))
 
     def _end(self, edge: OutputEdge) -> None:
-        """Note what an output of the graph is."""
+        """Record the source of an output of the graph."""
         self._expect_number(edge, "graph_output", edge.graph_output, self.graph.output_count, "the graph's outputs")
         taken = self.ends.get(edge.graph_output)
         if taken is not None:

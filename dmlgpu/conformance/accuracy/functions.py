@@ -25,15 +25,15 @@ TINY = float(np.finfo(np.float32).tiny)
 
 @dataclass(frozen=True)
 class LibraryFunction:
-    """One function of the library.
+    """A function of the math library.
 
     Attributes:
-        name: As in ``shaders/lib``.
-        true: The same in float64.
-        bound: The largest error allowed, in ULP; 0 for exact.
-        critical_points: Numbers whose neighbourhoods are measured number by number.
-        minimum: The smallest number that it takes, or None if it takes all.
-        maximum: The largest number that it takes, likewise.
+        name: Name in ``shaders/lib``.
+        true: The same function in float64.
+        bound: Largest allowed error in ULP; 0 for exact.
+        critical_points: Numbers whose neighbours are all measured.
+        minimum: Smallest argument, or None.
+        maximum: Largest argument, or None.
     """
 
     name: str

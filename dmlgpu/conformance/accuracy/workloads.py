@@ -197,7 +197,7 @@ WORKLOADS = (*PRODUCTS, *NORMALIZATIONS, *SOFTMAX, *REDUCTIONS)
 
 
 def true_result(workload: AccuracyWorkload, inputs: tuple[NDArray[np.floating], ...]) -> tuple[Doubles, Doubles]:
-    """The true result, and what its errors are measured by, both of the output's sizes."""
+    """Return the true result and the magnitude for its errors, both of the output's shape."""
     with np.errstate(under="ignore"):
         truth, terms = workload.truth(*(array.astype(np.float64) for array in inputs))
     return truth, np.broadcast_to(terms, truth.shape)
@@ -212,14 +212,14 @@ ROUNDING = 2.0**-24
 
 @dataclass(frozen=True)
 class OperatorErrors:
-    """A result and the true one.
+    """A result and the true result.
 
     Attributes:
         got: In the type of the operator's output.
         true: In float64.
-        terms: The sum of the absolute values of what was added up for each element (see ``ground_truth``).
-        inputs: What it was computed from.
-        kernels: What ran.
+        terms: Sum of the absolute values of the terms of each element (see ``ground_truth``).
+        inputs: Inputs.
+        kernels: Kernels.
     """
 
     got: NDArray[np.floating]
@@ -256,10 +256,10 @@ class OperatorErrors:
 
     @property
     def summary(self) -> Mapping[str, float]:
-        """The errors by what they are told in.
+        """Errors by measure.
 
-        ``largest``: the largest difference, of the largest result; ``rms``: the root mean square of the differences, of
-        that of the results; ``ulp_max``, ``ulp_rms``: in units of the last place; ``roundings``: the most.
+        ``largest``: largest difference relative to the largest result; ``rms``: root mean square of the differences
+        relative to that of the results; ``ulp_max``, ``ulp_rms``: in ULP; ``roundings``: largest number of roundings.
         """
         squares = float(np.mean(self.true**2))
         return {
@@ -272,7 +272,7 @@ class OperatorErrors:
 
 
 def operator_errors(workload: AccuracyWorkload, data_type: DataType, device: Device) -> OperatorErrors:
-    """The errors of a workload in a type on a device, computed by the way that the workload says.
+    """Return the errors of a workload in a type on a device, with the schedule of the workload.
 
     Raises:
         NotSupported: If the adapter lacks what the operator needs.
@@ -283,7 +283,7 @@ def operator_errors(workload: AccuracyWorkload, data_type: DataType, device: Dev
     backend = device.backend
     own = Device(device.adapter, precise=workload.precise or device.backend.target.precise)
     try:
-        # The profile is the given device's: its family of schedules is what is measured.
+        # The profile of the device selects the measured family of schedules.
         own.backend.target = replace(own.backend.target, profile=backend.target.profile, schedule=workload.schedule)
         compiled = own.compile_operator(own.create_operator(desc), flags)
         remaining = iter(inputs)

@@ -1,4 +1,4 @@
-"""A case: one operator description with seeded contents, what must come out, and how exactly."""
+"""A test case: an operator description with seeded contents, expected results and tolerance."""
 
 from __future__ import annotations
 

@@ -26,13 +26,13 @@ SHARE = 1 / 3
 
 @dataclass(frozen=True)
 class DiscriminatingInputs:
-    """Numbers at which an operator differs from formulas that are nearly right.
+    """Inputs that distinguish an operator from nearly correct formulas.
 
     Attributes:
-        neighbours: Those formulas, for people.
-        fields: The inputs that get the numbers, of equal sizes.
-        rows: What the inputs hold at one place, a number for each field; or a function of the description. Numbers that
-            a type does not have are omitted.
+        neighbours: The nearly correct formulas, as text.
+        fields: Inputs that get the values, of equal sizes.
+        rows: Values of the inputs at one position, a number per field; or a function of the description. Numbers that a
+            type cannot represent are omitted.
     """
 
     neighbours: str

@@ -1,12 +1,12 @@
-"""The case object of an operator: everything that tests it comes from here.
+"""Cases of an operator: the source of all tests of it.
 
-A case is a pure function of its ``Key``, and its name spells the key:
+A case is a pure function of its ``Key``, and its name is the text of the key:
 
     gather_nd1-float16-int64-2x3x4-permuted-negative-s17
     operator   types         sizes layout   variant  seed
 
-What the key leaves open (axes, windows, counts, contents) is drawn from generators seeded with the name. So cases can
-be listed, sampled, shrunk by Hypothesis and rebuilt from their names alone. Examples of DirectML's pages are named
+Everything else (axes, windows, counts, contents) is drawn from generators seeded with the name. So cases can be listed,
+sampled, shrunk by Hypothesis and rebuilt from their names alone. Examples of DirectML's documentation are named
 ``gather_nd1-example1``.
 """
 
@@ -80,7 +80,7 @@ class OperatorCases(ABC):
         self.desc_class = desc_class
         vars(self).update(attributes)
 
-    # ---- What an operator says -------------------------------------------------------------------------------------
+    # ---- Per-operator hooks -----------------------------------------------------------------------------------------
 
     @property
     def types(self) -> tuple[Types, ...]:
@@ -105,7 +105,7 @@ class OperatorCases(ABC):
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         """The case of a key; ``rng`` draws what the key leaves open in the description."""
 
-    # ---- What comes of it ------------------------------------------------------------------------------------------
+    # ---- Derived cases ---------------------------------------------------------------------------------------------
 
     @property
     def stem(self) -> str:

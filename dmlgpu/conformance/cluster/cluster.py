@@ -92,7 +92,7 @@ class ShardQueue:
 
 
 ANSWER_LIMIT = 180.0
-"""Seconds for the workers to say what they have: they look at every driver, and may have other tasks to end first."""
+"""Seconds for the workers to report their adapters: they load every driver, and may be busy."""
 
 RESULT_LIMIT = 10.0
 """Seconds for a result to come from where it lies."""
@@ -100,14 +100,14 @@ RESULT_LIMIT = 10.0
 
 @dataclass(frozen=True)
 class ClusterJob:
-    """What the workers are to do.
+    """Work for the workers.
 
     Attributes:
-        job: The suite and the limits of its cases; each worker puts in its own adapter.
-        profile, patterns: By which the cases were selected.
-        names: The cases.
-        processes: Children at once for one adapter of a worker.
-        patience: Seconds to wait for another worker when the last one that has an adapter is lost.
+        job: Suite and limits of its cases; each worker adds its own adapter.
+        profile, patterns: Selection of the cases.
+        names: Names of the cases.
+        processes: Child processes per adapter of a worker.
+        patience: Seconds to wait for another worker after the last one with an adapter is lost.
     """
 
     job: Job
@@ -224,7 +224,7 @@ POLL_INTERVAL = 0.5
 """Seconds between two looks at the cluster, at most."""
 
 SHARDS_PER_SLOT = 2
-"""Shards per slot of a worker: one that runs, one that is there when it ends."""
+"""Shards per slot of a worker: one that runs, and one that is queued."""
 
 
 class _AdapterRun:

@@ -24,7 +24,7 @@ from dmlgpu.conformance.running.records import machine
 from dmlgpu.conformance.suites.registry import list_digest, select, suite_by_name
 
 SCHEDULER_LIMIT = 30.0
-"""Seconds for the scheduler to take note of resources."""
+"""Seconds for the scheduler to register resources."""
 
 _DRIVER_FILES = ("VK_DRIVER_FILES", "VK_ICD_FILENAMES")
 _COMPARED = ("dmlgpu", "commit", "shaders", "wgpu", "python")
@@ -36,13 +36,13 @@ _idle: dict[str, queue.SimpleQueue[LocatedAdapter]] = {}
 
 @dataclass(frozen=True)
 class Announcement:
-    """What a worker says of itself.
+    """Facts reported by a worker.
 
     Attributes:
-        machine: Its software and computer, as records have them.
-        cases: Digest of the names that it finds for the same suite, profile and patterns.
-        adapters: What it has, by the names of the resources.
-        problems: Drivers that could not be looked at, a text each.
+        machine: Versions and computer, as in records.
+        cases: Hash of the names of cases for the same suite, profile and patterns.
+        adapters: Its adapters, by names of resources.
+        problems: Drivers that could not be examined, a text each.
     """
 
     machine: dict[str, str]
@@ -82,7 +82,7 @@ def announce(suite: str, profile: str, patterns: Sequence[str]) -> dict[str, Any
 def announce_task(suite: str, profile: str, patterns: Sequence[str]) -> Callable[[], dict[str, Any]]:
     """``announce`` for a worker that may have another dmlgpu, or none."""
 
-    # Being no module's own, it is sent as it is, not by name: Dask drops a worker that cannot import what it is sent.
+    # Defined in no module, it is sent by value: Dask drops a worker that cannot import what it receives.
     def ask() -> dict[str, Any]:
         from dmlgpu.conformance.cluster.worker import announce  # noqa: PLC0415
 
@@ -145,9 +145,10 @@ def _set_resources(worker: Worker, counts: Mapping[str, int]) -> None:
 
 
 def differences(own: Mapping[str, str], theirs: Mapping[str, str]) -> tuple[str, ...]:
-    """In what software two machines differ, as far as results depend on it: not in the last part of Python's version.
+    """Return the versions in which two machines differ, if results depend on them: not the last part of Python's
+    version.
 
-    A commit is only known of a checkout.
+    The commit is known only for a checkout.
     """
     pairs = ((name, _comparable(name, own[name]), _comparable(name, theirs[name])) for name in _COMPARED)
     return tuple(

@@ -1,10 +1,10 @@
-"""The adapters on which cases can run: those that this process reaches, and those of every other driver of the machine.
+"""Adapters on which cases can run: those of this process, and those of every other driver of the machine.
 
 The Vulkan loader offers all drivers of its search path at once, never two versions of one, and none from elsewhere. So
-each driver's manifest gets an environment, which the children that run cases there are given; a driver that crashes or
-hangs when it is asked what there is costs a message.
+each driver's manifest gets an environment, which is passed to the child processes that run cases there. A driver that
+crashes or hangs when it is listed results in a message.
 
-A child process that calls ``main`` here lists the adapters of its environment.
+A child process that calls ``main`` lists the adapters of its environment.
 """
 
 from __future__ import annotations
@@ -106,20 +106,20 @@ OWN_DRIVERS = "this process's drivers"
 """What messages call them."""
 
 LISTING_LIMIT = 60.0
-"""Seconds in which a driver must have said what there is."""
+"""Timeout of listing the adapters of a driver, in seconds."""
 
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
 
 
 @dataclass(frozen=True)
 class LocatedAdapter:
-    """An adapter, and the environment that brings its driver.
+    """An adapter, and the environment that selects its driver.
 
     Attributes:
         info: The adapter.
         number: Its index in ``dmlgpu.adapters()`` in that environment.
-        environment: Variables that a process needs beside this process's to see it.
-        label: A short name, unlike any other of the same list.
+        environment: Additional environment variables that a process needs to find it.
+        label: A short name, unique in the list.
     """
 
     info: AdapterInfo
@@ -133,10 +133,10 @@ class LocatedAdapter:
 
 @dataclass(frozen=True)
 class Discovery:
-    """What a search found.
+    """Result of a search.
 
     Attributes:
-        adapters: Each once.
+        adapters: Adapters, each once.
         problems: What could not be listed, a text each.
     """
 
@@ -191,7 +191,7 @@ def of_drivers(paths: Sequence[Path]) -> Discovery:
 
 
 def _own_environment() -> Environment:
-    """What of this process's environment decides which drivers it gets."""
+    """Return the variables of this environment that affect which drivers are loaded."""
     return tuple((name, os.environ[name]) for name in DRIVER_VARIABLES if name in os.environ)
 
 
@@ -208,7 +208,7 @@ class _Source:
 
 
 def _driver(manifest: Path) -> _Source:
-    """One Vulkan driver; OpenGL, which does not depend on it, is kept from loading where that is possible."""
+    """Return one Vulkan driver, with OpenGL disabled if possible, which does not depend on it."""
     environment = (("VK_DRIVER_FILES", str(manifest)), ("__EGL_VENDOR_LIBRARY_FILENAMES", os.devnull))
     return _Source(str(manifest), environment, only_vulkan=True)
 
@@ -220,7 +220,7 @@ def _found(sources: Sequence[_Source], paths: Sequence[Path]) -> Discovery:
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         answers = dict(zip(every, pool.map(_listed, every), strict=True))
     problems = [answer for answer in answers.values() if isinstance(answer, str)]
-    # Most drivers of a machine have no card there; only those that somebody named must bring something.
+    # Most installed drivers have no matching card; only explicitly named ones must have an adapter.
     useless = [path for path, drivers in drivers_of.items() if not any(answers[driver] for driver in drivers)]
     lists = [answer for answer in answers.values() if not isinstance(answer, str)]
     return Discovery(_merged(lists), (*problems, *(f"{path}: the driver has no adapter" for path in useless)))

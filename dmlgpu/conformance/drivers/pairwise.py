@@ -28,12 +28,12 @@ BLOCK = 1 << 20
 
 @dataclass(frozen=True)
 class Allowance:
-    """How far results may lie from the truth.
+    """How far results may be from the true result.
 
     Attributes:
-        tolerance: The class of the bound.
-        measure: What it needs to know of each output, if anything; called where two results differ.
-        is_unique: Whether there is one expected result; with several, two adapters may well differ.
+        tolerance: Class of the tolerance.
+        measure: Returns what it needs to know of each output; called if two results differ.
+        is_unique: Whether there is one correct result; with several, adapters may differ.
     """
 
     tolerance: Tolerance
@@ -51,17 +51,17 @@ class Allowance:
 
 @dataclass(frozen=True)
 class Distance:
-    """How far two results lie apart.
+    """Difference of two results.
 
     Attributes:
-        elements: How many there are.
+        elements: Number of elements.
         differing: Elements whose bits differ.
         wrong: Elements too far apart for both to be right.
-        of_bound: The largest difference, of the wrong ones if there are any, in units of what is allowed.
-        max_ulp: The same in numbers of the type.
-        worst: The number of the output and the coordinate of the largest difference.
-        values: There, as text.
-        allowed: There, the largest difference allowed.
+        of_bound: Largest difference (of wrong elements, if any) relative to the tolerance.
+        max_ulp: The same in ULP.
+        worst: Index of the output, and of the element with the largest difference.
+        values: Values there, as text.
+        allowed: Largest allowed difference there.
     """
 
     elements: int
@@ -284,12 +284,12 @@ def outlier(pairs: Iterable[AdapterPair]) -> str:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Some cases on several adapters, as a file holds it.
+    """Cases compared between adapters.
 
     Attributes:
-        facts: What was compared with what: versions, adapters, case list.
-        pairs: Of all cases.
-        is_complete: Whether it came to its end.
+        facts: Versions, adapters, list of cases.
+        pairs: Pairs of all cases.
+        is_complete: Whether the run was completed.
     """
 
     facts: dict[str, Any]

@@ -25,7 +25,7 @@ from dmlgpu.runtime.device import Device
 
 @runtime_checkable
 class OutputSuite(Protocol):
-    """What a suite offers for its cases to be compared between adapters."""
+    """A suite that returns outputs, so that adapters can be compared."""
 
     def outputs(self, name: str, device: Device, poison: int) -> tuple[Array, ...]:
         """What a device computes, in memory that held ``poison`` in every byte. Raises as a suite's ``run``."""
@@ -94,15 +94,15 @@ class CaseOutputs:
 def run_pairwise(
     jobs: Mapping[str, Job], suite: OutputSuite, names: Sequence[str], workers: int = 1
 ) -> Iterator[tuple[AdapterPair, ...]]:
-    """Compare adapters case by case, several cases at once; each case's pairs come when they are there.
+    """Compare adapters case by case, several cases at once; yield the pairs of each case as they complete.
 
-    A caller that stops early, or an exception in it, ends the children.
+    The children are stopped if the caller stops early or raises.
 
     Args:
-        jobs: Per adapter, by its label, what its children run.
-        suite: That of the jobs.
-        names: The cases.
-        workers: How many cases are run at a time, each on one adapter after the other.
+        jobs: Jobs by label of the adapter.
+        suite: Suite of the jobs.
+        names: Names of cases.
+        workers: Number of cases that run at a time, each on one adapter after the other.
     """
     return map_unordered(
         [AdapterProcesses(jobs, suite) for _ in range(min(workers, len(names)))], names, AdapterProcesses.run
@@ -110,7 +110,7 @@ def run_pairwise(
 
 
 class AdapterProcesses:
-    """A child process per adapter. What they compute lies in a temporary folder until it is compared."""
+    """A child process per adapter. Their outputs are in a temporary folder until they are compared."""
 
     def __init__(self, jobs: Mapping[str, Job], suite: OutputSuite):
         self._suite, self._labels = suite, tuple(jobs)

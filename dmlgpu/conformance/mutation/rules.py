@@ -1,5 +1,4 @@
-"""Faults that people and compilers make, as rules that change one place of a shader file: slips of any kind, and
-formulas that are nearly right.
+"""Mutation rules: typical faults of authors and compilers, each of which changes one place of a shader file.
 
 A rule is a pattern and what takes its place. Every match outside of comments and template lines is a mutant; its name,
 ``indexing/gather_nd1:12:15:false_for_true``, says file, line, column and rule, and is enough to make it again.

@@ -1,12 +1,11 @@
-"""The suites of accuracy: errors of the functions of shaders/lib, and of whole operators.
+"""Accuracy suites: errors of the functions of shaders/lib, and of whole operators.
 
-``accuracy`` measures functions. A name spells the function and how many numbers of every exponent and sign it is
-measured on: ``exp_f32-4096``. The outcome's curve has the largest error for every exponent.
+``accuracy`` measures functions. A name has the function and how many numbers per exponent and sign are measured:
+``exp_f32-4096``. The result's curve has the largest error per exponent.
 
-``operator_accuracy`` measures products, convolutions, normalizations, softmax, attention and reductions. A name spells
-the operator, the type, and the schedule or what is special about the numbers:
-``convolution-accuracy-float32-winograd-4``. Results are compared with true ones in float64; the workload says how many
-roundings they may be off by.
+``operator_accuracy`` measures products, convolutions, normalizations, softmax, attention and reductions. A name has the
+operator, the type, and the schedule or the kind of numbers: ``convolution-accuracy-float32-winograd-4``. Results are
+compared with true ones in float64; the workload sets the allowed number of roundings.
 """
 
 from __future__ import annotations

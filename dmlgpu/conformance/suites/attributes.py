@@ -44,7 +44,7 @@ from dmlgpu.runtime.device import Device
 
 NUMBERS = ("FLOAT", "SCALAR_UNION")
 SCALED = ScaleBias(1.5, 0.25)
-"""What a ScaleBias is where only one of its numbers matters."""
+"""ScaleBias if only one of its numbers matters."""
 
 
 @functools.cache  # bounded by the catalog

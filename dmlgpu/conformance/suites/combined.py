@@ -50,7 +50,7 @@ class CombinedSuite(Suite):
         return any(part.has(name) for part in self.parts)
 
     def run(self, name: str, device: Device) -> Outcome:
-        """Run a case. Raises what its suite raises, and InvalidArgument when none has it."""
+        """Run a case. Raises as its suite, and InvalidArgument if no suite has it."""
         return self.part(name).run(name, device)
 
     def outputs(self, name: str, device: Device, poison: int) -> tuple[Array, ...]:

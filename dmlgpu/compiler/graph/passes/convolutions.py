@@ -69,8 +69,8 @@ CHANNEL = 1
 
 
 def fold_bias(network: Network, notes: list[Note]) -> Network:
-    """Let convolutions of float32 without a bias add what is the same for all elements of a channel, where nothing but
-    the addition reads their results."""
+    """Fold the addition of a per-channel value into a float32 convolution without a bias, if the addition is its
+    only consumer."""
     readers = Counter(value for _, _, value in network.reads())
     readers.update(network.outputs)
 
@@ -94,12 +94,12 @@ def fold_bias(network: Network, notes: list[Note]) -> Network:
 def _biased(
     desc: object, addition: descs.ElementWiseAdd | descs.ElementWiseAdd1, *, swapped: bool
 ) -> descs.Convolution | None:
-    """Return a convolution that adds by itself; None if it can't.
+    """Return a convolution with a bias; None if that is impossible.
 
     Args:
-        desc: Of what is before the addition.
-        addition: What is added.
-        swapped: The result of the convolution is the second operand.
+        desc: The convolution.
+        addition: The addition.
+        swapped: Whether the convolution is the second operand.
     """
     result, added = addition.a_tensor, addition.b_tensor
     if swapped:

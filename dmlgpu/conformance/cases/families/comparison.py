@@ -54,7 +54,7 @@ def draw_booleans(rng: np.random.Generator, data_type: DataType, sizes: tuple[in
 
 
 class _LogicalCases(OperatorCases):
-    """Truth values of one type."""
+    """Booleans of one type."""
 
     standard_count = 20
     type_fields = ("OutputTensor",)
