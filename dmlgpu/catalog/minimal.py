@@ -1,7 +1,7 @@
-"""The smallest valid descriptions of every operator: tensors of one element, plain attributes.
+"""The smallest valid descriptions of every operator: tensors of one element, simplest attributes.
 
-They follow from the catalog; ``NEEDS`` holds what it cannot say about a few operators. Support queries compile them to
-find out whether an operator runs with certain data types; tests enlarge their numbers or make them wrong.
+They are derived from the catalog; ``NEEDS`` has exceptions. Support queries compile them to determine whether an
+operator runs with certain data types; tests modify them.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _ZERO = ("Axis", "Axes", "Offset", "Padding", "BatchDimensionCount")
 
 @dataclasses.dataclass(frozen=True)
 class MinimalNeeds:
-    """What an operator's smallest description needs beyond required tensors of one element and plain attributes.
+    """Exceptions for an operator's smallest description.
 
     Attributes:
         tensors: Optional tensors that must be present, by field.
-        ranks: Dimension counts that the tables leave open, by field.
+        ranks: Ranks that the catalog leaves open, by field.
         sizes: Sizes of the last dimensions that are not 1, by field.
         values: Attributes that are neither 0 or 1 nor the first member of their enumeration.
     """
@@ -164,7 +164,7 @@ def _minimal_example(
 def _complete_types(
     schema: OperatorSchema, table: SupportTable, types: Mapping[str, DataType], needed: MinimalNeeds
 ) -> dict[str, DataType]:
-    """Return the types of all tensors that are required or asked for, by DirectML's field name."""
+    """Return the types of all required or requested tensors, by DirectML's field name."""
     chosen = {schema.field(name).name: data_type for name, data_type in types.items()}
     required = [field.name for field in schema.tensor_fields if not field.optional]
     required += [schema.field(name).name for name in needed.tensors]

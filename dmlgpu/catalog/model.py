@@ -261,7 +261,7 @@ class FeatureLevelSchema:
 _WORD_STARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _ACRONYMS = {"roi": "ROI"}
 _KEPT = 1024
-"""More than the catalog has names; names in models that somebody else wrote may be any number."""
+"""Cache size: more than the catalog has names; models contain arbitrary names."""
 
 
 @functools.lru_cache(maxsize=_KEPT)

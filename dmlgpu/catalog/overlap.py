@@ -1,9 +1,9 @@
-"""Whether two elements of a strided tensor share an offset, decided by arithmetic: no offset is ever listed.
+"""Whether two elements of a strided tensor share an offset, decided without enumerating offsets.
 
-Two elements share an offset where the difference of their coordinates, d, is not zero and ``sum(d[i] * stride[i])`` is:
-a bounded linear equation in integers. Divisibility and size rule most dimensions out. What is left asks for a short
-vector in the lattice of the equation's solutions, which has at most seven dimensions: its basis is reduced (Lenstra,
-Lenstra and Lovász), then the few vectors that can lie in the box of all differences are looked at one by one.
+Two elements share an offset if the difference of their coordinates, d, is not zero and ``sum(d[i] * stride[i])`` is: a
+bounded linear equation in integers. Divisibility and size rule most dimensions out. The rest is a short-vector problem
+in the lattice of solutions, which has at most seven dimensions: its basis is reduced (Lenstra, Lenstra and Lovász),
+then the few vectors inside the box of all differences are enumerated.
 """
 
 from __future__ import annotations

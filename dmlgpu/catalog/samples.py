@@ -65,10 +65,10 @@ LAYOUTS = ("packed", "strided", "padded", "transposed", "channels-last")
 
 @dataclass
 class TensorMaker:
-    """Makes the tensors of a description, in the type and the layout that are asked for.
+    """Creates the tensors of a description, with a type and a layout.
 
     Attributes:
-        data_type: Of the tensors for which no other is given.
+        data_type: Default type of tensors.
         layout: One of LAYOUTS.
     """
 

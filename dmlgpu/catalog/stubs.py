@@ -77,7 +77,7 @@ def stubs() -> dict[str, str]:
 
 
 def write(package: Path) -> None:
-    """Write the stubs below the package's folder, those that differ from what is there."""
+    """Write the stubs below the package folder, if they changed."""
     for name, text in stubs().items():
         path = package / name
         if not path.exists() or path.read_text(encoding="utf-8") != text:

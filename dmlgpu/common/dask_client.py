@@ -28,8 +28,8 @@ def connect(address: str) -> Client:
 
 
 def workers(client: Client) -> dict[str, Any]:
-    """What a scheduler says of its workers, by their addresses: nothing while it does not answer."""
-    # Asked for again: `Client.scheduler_info` now and then returns what the client keeps, where workers are omitted.
+    """Return what a scheduler reports about its workers, by address; empty while it does not answer."""
+    # Queried directly: `Client.scheduler_info` sometimes returns cached data without workers.
     if client.scheduler is None:  # the connection broke
         return {}
     try:

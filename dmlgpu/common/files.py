@@ -41,13 +41,13 @@ class NamedFile(io.FileIO):
 
 @contextlib.contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for writing; an earlier one of this name stays as it is until the new one is on the disk.
+    """Open a file for atomic writing: an existing file is unchanged until the new one is on disk.
 
-    The bytes go to a file beside it, which is removed when anything fails. What is no regular file, a pipe for
-    instance, is written directly.
+    The bytes go to a file beside it, which is removed on failure. Other than regular files, such as pipes, are written
+    directly.
 
     Raises:
-        OSError: If the file cannot be written, or the disk is full; it names ``path``.
+        OSError: If the file cannot be written, or the disk is full; the error names ``path``.
     """
     target = Path(os.path.realpath(path))
     partial = None if _is_special(target) else target.with_name(f".dmlgpu-{secrets.token_hex(8)}{PARTIAL_SUFFIX}")
@@ -64,13 +64,13 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def growing_file(path: Path) -> Iterator[TextIO]:
-    """Open a text file that is of use as far as it has come: it lies in ``NAME.part`` while it is written.
+    """Open a text file whose beginning is useful: it is called ``NAME.part`` while it is written.
 
-    It takes its name at the end, also when an exception ends it early; only where it cannot be stored, on a full disk
-    for instance, ``NAME.part`` is left. What is no regular file is written directly.
+    It is renamed at the end, also after an exception; ``NAME.part`` remains only if it cannot be stored, for example on
+    a full disk. Other than regular files are written directly.
 
     Raises:
-        OSError: If the file cannot be written, or the disk is full; it names the file that is left.
+        OSError: If the file cannot be written, or the disk is full; the error names the remaining file.
     """
     target = Path(os.path.realpath(path))
     partial = None if _is_special(target) else target.with_name(target.name + PARTIAL_SUFFIX)

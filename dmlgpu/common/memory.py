@@ -17,11 +17,11 @@ _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.lim
 
 
 def host_budget() -> int | None:
-    """Return the most bytes to use: what the environment variable DMLGPU_MEMORY_BUDGET says, else half of the host's
-    memory; None if that is unknown.
+    """Return the maximum bytes of host memory to use: the environment variable DMLGPU_MEMORY_BUDGET, else half of the
+    host's memory; None if unknown.
 
     Raises:
-        InvalidArgument: If the variable is no positive number of bytes.
+        InvalidArgument: If the variable is not a positive number of bytes.
     """
     text = os.environ.get(BUDGET_VARIABLE, "").strip()
     if not text:
@@ -37,8 +37,8 @@ def check_host_memory(needed: int, where: str, purpose: str) -> None:
 
     Args:
         needed: Number of bytes.
-        where: What the message begins with, a path in a model.
-        purpose: What the bytes are for: "read 'x.npy'".
+        where: Start of the message, such as a path in a model.
+        purpose: Purpose of the bytes: "read 'x.npy'".
     """
     budget = host_budget()
     if budget is not None and needed > budget:

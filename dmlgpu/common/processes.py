@@ -57,13 +57,13 @@ sys.exit(importlib.import_module(module).main())
 
 
 def python_command(module: str, *arguments: str, interpreter: str = "") -> tuple[str, ...]:
-    """Return the command that calls ``main()`` of a module, with this dmlgpu, whatever lies in the current folder.
+    """Return the command that calls ``main()`` of a module with this dmlgpu, whatever the current folder contains.
 
     Args:
         module: Name of the module.
-        arguments: Become ``sys.argv[1:]``.
-        interpreter: Another Python than this one, where dmlgpu need not be installed: the module may import others of
-            dmlgpu, but not what dmlgpu itself requires.
+        arguments: ``sys.argv[1:]`` of the process.
+        interpreter: Another Python interpreter, in which dmlgpu need not be installed: the module may import other
+            modules of dmlgpu, but not dependencies of dmlgpu.
     """
     is_whole = "" if interpreter else "whole"
     package = str(Path(__file__).parents[1] / "__init__.py")
@@ -95,16 +95,16 @@ class ChildLost(Exception):
 
 
 class ChildProcess:
-    """A child process that answers requests. It starts at the first request, and again after each loss.
+    """A child process that answers requests. Started at the first request, and again after each loss.
 
     Args:
-        command: The command, such as ``python_command`` returns.
-        environment: Variables beside those of this process.
-        startup_limit: Seconds that the first answer may take more; STARTUP_LIMIT if None.
+        command: Command line, such as ``python_command`` returns.
+        environment: Additional environment variables.
+        startup_limit: Additional seconds for the first answer; STARTUP_LIMIT if None.
 
     Attributes:
-        generation: How often it was started; whatever an earlier process knew is lost.
-        requests: How many requests the running process was given.
+        generation: Number of starts. A new process has lost the state of the earlier one.
+        requests: Number of requests sent to the running process.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class ChildProcess:
             yield json.loads(line)
 
     def interrupt(self) -> None:
-        """Kill the process from another thread, for good; whoever waits for its answer gets a ChildLost."""
+        """Kill the process from another thread; a waiting caller gets ChildLost."""
         self._interrupted, process = True, self._process
         if process is not None:
             process.kill()
@@ -166,7 +166,7 @@ class ChildProcess:
                 process.stdin.close()
 
     def close(self) -> None:
-        """Kill the process, and give back its resources."""
+        """Kill the process and release its resources."""
         self.stop()
         self._output.close()
 

@@ -28,7 +28,7 @@ POLL_INTERVAL = 0.2
 
 
 class WorkerLost(Exception):
-    """A worker is lost with what it did; it may start again."""
+    """A worker was lost with its item; it may start again."""
 
 
 class WorkerGone(WorkerLost):
@@ -70,13 +70,13 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class ItemResult(Generic[Value]):
-    """What became of an item.
+    """Result of an item.
 
     Attributes:
-        number: Of the item, from 0.
+        number: Index of the item.
         item: The item.
-        worker: Which did it.
-        value: What it returned; None if it failed.
+        worker: The worker that processed it.
+        value: Returned value; None if it failed.
         error: Why it failed.
     """
 
@@ -96,15 +96,15 @@ class _Task:
 
 
 class WorkerPool(Generic[Value]):
-    """Does items with workers.
+    """Processes items with workers.
 
     Args:
-        workers: Those that are there; their names differ.
-        ordered: Whether results come in the items' order, or as they end.
-        in_flight: Items read and not yet handed out, at most; None for ``ITEMS_PER_WORKER`` per worker.
-        recruit: Returns workers that have come, now and then; None if none can come.
-        patience: Seconds to wait for one when there is none.
-        warn: Gets texts about workers that are lost, in the thread that takes the results.
+        workers: Workers with unique names.
+        ordered: Whether results are yielded in the order of items, or as they complete.
+        in_flight: Maximum items read and not yet yielded; None for ``ITEMS_PER_WORKER`` per worker.
+        recruit: Returns workers that joined; None if none can join.
+        patience: Seconds to wait for a worker if there is none.
+        warn: Called with texts about lost workers, in the thread that takes the results.
     """
 
     def __init__(

@@ -30,7 +30,7 @@ def softplus(x: Wide) -> Wide:
 
 
 def _function(desc_class: Any, function: Callable[..., Wide], *attributes: str) -> Callable[[Any, Array], Array]:
-    """Register a function of one number and the named attributes as what an operator computes."""
+    """Register a function of one number and attributes for an operator."""
 
     @reference(desc_class)
     def evaluate(desc: Any, input_tensor: Array) -> Array:

@@ -1,7 +1,7 @@
-"""Matrix products: of floats in float64, of integers exactly.
+"""Matrix products: floats in float64, integers exactly.
 
-What becomes a quantized number is computed in float32 after the exact sum, operation by operation: a quotient that
-float64 would put on the other side of a half must not decide.
+Quantized results are computed in float32 after the exact sum, operation by operation, since float64 could round a
+quotient to the other side of a tie.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Numbers as small integers with a scale and a zero point, and back.
+"""Quantization to small integers with a scale and a zero point, and dequantization.
 
-What becomes an integer is computed in float32, operation by operation: a quotient that float64 would put on the other
-side of a half must not decide. What becomes a float is computed in float64 and rounded once.
+Integer results are computed in float32, operation by operation, since float64 could round a quotient to the other side
+of a tie. Float results are computed in float64 and rounded once.
 """
 
 from __future__ import annotations

@@ -55,13 +55,13 @@ def _bin(near: int, far: int, number: int, bins: int, size: int) -> slice:
 
 @dataclass(frozen=True)
 class _RegionAxis:
-    """The samples of a region along one axis: {output elements, samples of each}.
+    """Samples of a region along one axis: {output elements, samples of each}.
 
     Attributes:
-        fraction: How far into the region they lie.
-        inside: Which of them lie on the input.
-        low, high: The elements beside them.
-        rest: How much of the higher one counts.
+        fraction: Positions in the region.
+        inside: Whether they are on the input.
+        low, high: Adjacent elements.
+        rest: Weight of the higher one.
     """
 
     fraction: Array

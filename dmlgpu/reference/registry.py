@@ -34,12 +34,12 @@ def allowing(operator: str, budget: int | None) -> Iterator[None]:
 
 
 def claim(what: str, *sizes: int, each: int = 8) -> None:
-    """Raise OutOfMemory where an array does not fit into what the operator may take.
+    """Raise OutOfMemory if an array exceeds the memory budget of the operator.
 
     Args:
-        what: What the array holds, for the message.
-        sizes: Of the array.
-        each: Bytes for every element of it, with all that is computed from it.
+        what: Content of the array, for the message.
+        sizes: Shape of the array.
+        each: Bytes per element, including temporaries.
     """
     operator, budget = _allowed.get()
     needed = each * math.prod(sizes)
@@ -48,13 +48,13 @@ def claim(what: str, *sizes: int, each: int = 8) -> None:
 
 
 def check_memory(desc: OperatorDesc, budget: int | None) -> None:
-    """Raise OutOfMemory where computing an operator takes more than so many bytes, as far as its description tells."""
+    """Raise OutOfMemory if an operator needs more than a number of bytes, as far as its description tells."""
     with allowing(desc.operator, budget):
         claim_tensors(desc)
 
 
 def claim_tensors(desc: OperatorDesc) -> None:
-    """Raise OutOfMemory where a few copies of all tensors do not fit into what the operator may take."""
+    """Raise OutOfMemory if a few copies of all tensors exceed the memory budget of the operator."""
     tensors = [slot.tensor for slot in (*desc.inputs, *desc.outputs) if slot.tensor is not None]
     claim("copies of its tensors", sum(tensor.element_count for tensor in tensors), each=BYTES_PER_ELEMENT)
 
@@ -112,16 +112,16 @@ def evaluate(
 
     Args:
         desc: A valid description; only sizes, types and attributes matter.
-        inputs: One array of logical sizes per flat input (``desc.inputs``), None for an absent optional tensor.
-        before: What the outputs held, for operators that leave part of it; None for zeros.
-        budget: Most bytes to take for what is computed; None means ``memory.host_budget``.
+        inputs: One array of logical shape per flat input (``desc.inputs``), None for an absent optional tensor.
+        before: Former content of the outputs, for operators that keep a part of it; None for zeros.
+        budget: Maximum bytes for intermediate results; None means ``memory.host_budget``.
 
     Returns:
-        One array per flat output, of its sizes and NumPy type.
+        One array per flat output, with its shape and NumPy dtype.
 
     Raises:
         OperatorNotImplemented: If the operator has no reference.
-        OutOfMemory: If it would take more than the budget.
+        OutOfMemory: If the budget would be exceeded.
     """
     if desc.operator not in _FUNCTIONS:
         raise OperatorNotImplemented(desc.operator)
