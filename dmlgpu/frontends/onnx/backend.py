@@ -50,7 +50,7 @@ class DmlBackend(Backend):
 
     @classmethod
     def prepare(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> OnnxBackendModel:
-        """Make a model ready to run.
+        """Load a model.
 
         Raises:
             DmlError: As ``load``.
@@ -103,7 +103,7 @@ class DmlBackend(Backend):
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """Return whether a device of ONNX's names is offered."""
+        """Return whether a device of ONNX is supported."""
         return OnnxDevice(device).type in (DeviceType.CPU, DeviceType.CUDA)
 
 

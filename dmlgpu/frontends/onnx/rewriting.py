@@ -1,4 +1,4 @@
-"""Nodes as a model is read: which names they read, functions inlined, constants and normalizations folded."""
+"""Rewrites of models: uses of names, function inlining, constant and normalization folding."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dmlgpu.frontends.onnx.values import OnnxValue
 
 
 def last_uses(nodes: Sequence[NodeProto], outputs: Iterable[str]) -> dict[str, int]:
-    """Return, by name, the number of the last node that reads it, bodies included, or the count of nodes."""
+    """Return, by name, the index of the last node that reads it, including bodies, or the number of nodes."""
     uses: dict[str, int] = {}
     for number, node in enumerate(nodes):
         uses.update(dict.fromkeys(read_names(node), number))
@@ -58,12 +58,12 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Folded:
-    """A node of which nothing is left.
+    """A node that was removed.
 
     Attributes:
         node: Its name.
         op_type: Its operator.
-        why: Where it went.
+        why: Why it is not needed.
     """
 
     node: str
@@ -74,15 +74,16 @@ class Folded:
 def with_normalized_filters(
     nodes: Sequence[NodeProto], weights: Mapping[str, OnnxValue], outputs: Sequence[str], variable: Collection[str] = ()
 ) -> tuple[list[NodeProto], dict[str, OnnxValue], list[Folded]]:
-    """Return nodes and weights with each BatchNormalization in the filter and bias of the Conv that alone feeds it.
+    """Fold each BatchNormalization into the filter and bias of its Conv, if it is the only consumer; return nodes and
+    weights.
 
-    The factors are computed in double precision, and rounded once to the filter's type.
+    Factors are computed in double precision, and rounded once to the type of the filter.
 
     Args:
-        nodes: In order.
-        weights: By name.
-        outputs: Of the graph.
-        variable: The weights that a run may replace.
+        nodes: Nodes, in order.
+        weights: Weights by name.
+        outputs: Outputs of the graph.
+        variable: Weights that a run may replace.
     """
     reads = Counter([*(name for node in nodes for name in read_names(node)), *outputs])
     convolutions = {node.output[0]: number for number, node in enumerate(nodes) if node.op_type == "Conv"}
@@ -146,10 +147,10 @@ def _doubles(value: OnnxValue) -> Array:
 
 
 MOST_NODES = 2**20
-"""Most nodes of a model, those of bodies and of functions, at each call, included."""
+"""Maximum number of nodes of a model, including bodies and function calls."""
 
 MOST_NESTED = 64
-"""How deep functions and bodies may be nested."""
+"""Maximum nesting of functions and bodies."""
 
 Function = tuple[str, str, str]
 """A function's domain, name and overload."""
@@ -186,19 +187,19 @@ class Place:
 
 
 class Inliner:
-    """Inlines the nodes of one model.
+    """Inlines the functions of a model.
 
-    A node of a function, whose operator set may have another version than the model's, is marked with the version.
+    Nodes of a function are marked with its operator set version, which may differ from the model's.
 
     Args:
-        functions: That nodes may call.
-        versions: Of the model's operator sets.
-        folder: The model's, with external data; None if there is none.
+        functions: Functions of the model.
+        versions: Operator set versions of the model.
+        folder: Folder of the model with external data; None if there is none.
         taken: Names that the main graph defines.
 
     Attributes:
         weights: Tensors of Constant nodes and of bodies, by their new names.
-        folded: The nodes Constant that are in ``weights``.
+        folded: Constant nodes in ``weights``.
     """
 
     def __init__(
@@ -215,11 +216,11 @@ class Inliner:
         self.folded: list[Folded] = []
 
     def nodes(self, protos: Iterable[NodeProto], place: Place) -> Iterator[NodeProto]:
-        """Return copies of nodes, in order, with the nodes of functions in place of calls.
+        """Return copies of nodes, in order, with function calls inlined.
 
         Raises:
-            ModelError: A function calls itself, or there are too many nodes; or a tensor is malformed.
-            NotSupported: A tensor of a type that DirectML does not have.
+            ModelError: If a function calls itself, there are too many nodes, or a tensor is malformed.
+            NotSupported: If a tensor has a type that DirectML lacks.
         """
         for proto in protos:
             self._count += 1
@@ -342,7 +343,7 @@ class Inliner:
         return new
 
     def _unique(self, name: str) -> str:
-        """Return a name that nothing in the model has: this one, or with a number."""
+        """Return a name that is unique in the model: this one, or with a number."""
         candidate = name
         while candidate in self._taken:
             self._repeated[name] += 1
@@ -398,18 +399,18 @@ class FunctionBody:
     weights: Mapping[str, OnnxValue]
 
     def bind(self, values: Sequence[OnnxValue | None]) -> dict[str, OnnxValue | None]:
-        """Return what names stand for; None for inputs that are not given."""
+        """Return the values of names; None for absent inputs."""
         return {**self.weights, **dict(zip_longest(self.inputs, values))}
 
 
 def has_body(domain: str, name: str, version: int) -> bool:
-    """Return whether an operator is a function of others."""
+    """Return whether ONNX defines an operator as a function."""
     schema: Any = schema_of(domain, name, version)
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 
 
 def body_of(node: OnnxNode) -> FunctionBody | None:
-    """Return the body of a node whose operator is a function; None if it is none."""
+    """Return the function body of a node, or None."""
     if not has_body(node.proto.domain, node.op_type, node.version):
         return None
     schema: Any = schema_of(node.proto.domain, node.op_type, node.version)

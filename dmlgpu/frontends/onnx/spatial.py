@@ -61,7 +61,7 @@ class SlidingWindow:
         return tuple(counts)
 
     def reaching(self, spatial: Shape, counts: Shape) -> SlidingWindow:
-        """Return the windows with padding behind so that there are so many."""
+        """Return the windows with end padding for a number of outputs."""
         end = tuple(
             max((count - 1) * stride + dilation * (kernel - 1) + 1 - size - before, 0)
             for count, stride, dilation, kernel, size, before in zip(
@@ -157,7 +157,7 @@ def sample(
 def _taps(
     coordinate: Expression, size: int, *, mode: str, padding: str, aligned: bool
 ) -> list[tuple[Expression, Expression | None]]:
-    """Return places along a dimension and their weights, None for 1."""
+    """Return positions along a dimension and their weights, None for 1."""
     if mode == "nearest":
         coordinate = dml.round(coordinate)
     if padding == "border" and mode != "cubic":
@@ -195,7 +195,7 @@ def _cubic_weights(distance: Expression, *, near: bool) -> Expression:
 
 
 def _reflected(place: Expression, size: int, aligned: bool) -> Expression:
-    """Return coordinates mirrored at the borders as often as it takes."""
+    """Return coordinates mirrored at the borders."""
     low, high = (0.0, size - 1.0) if aligned else (-0.5, size - 0.5)
     extent = high - low
     if not extent:
@@ -246,7 +246,7 @@ class ResizedAxis:
             case "half_pixel_symmetric":
                 coordinates = self.size / 2 * (1 - self.output_size / exact) + (places + 0.5) / self.scale - 0.5
             case "tf_crop_and_resize":
-                # in float32, as the region is, or begins that are whole elements lie beside these
+                # in float32, as the region is, so that integral starts are exact
                 begin, end = (float(np.float32(edge) * np.float32(self.size - 1)) for edge in self.region)
                 step = 0 if exact == 1 else (end - begin) / (exact - 1)
                 coordinates = ((begin + end) / 2 if exact == 1 else begin) + places * step
