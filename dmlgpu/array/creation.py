@@ -13,6 +13,7 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.coercion import argument, as_index, integer
 from dmlgpu.common.errors import InvalidArgument, NotSupported, shown
 from dmlgpu.runtime.shared import as_device
+from dmlgpu.tensors.array_like import convert_float64
 from dmlgpu.tensors.calls import Where, caller, named
 from dmlgpu.tensors.layout import broadcast_sizes, checked_sizes
 from dmlgpu.tensors.tensor import Tensor
@@ -30,13 +31,14 @@ def asarray(obj: Any, /, *, dtype: Dtype = None, device: Where = None, copy: boo
 
     Args:
         obj: Tensor, number, nested lists of numbers, or array of NumPy or another library. Python integers become
-            int64, floats float32.
+            int64, floats float32. Arrays of float64 become float32, see ``dmlgpu.set_float64``.
         dtype: Dtype; None means that of ``obj``.
         device: Device or adapter name; None means that of a Tensor, else ``default_device()``.
         copy: None copies if ``obj`` is no Tensor, or dtype or device change; True always copies, False never.
 
     Raises:
-        InvalidArgument: If there are no real numbers, the dtype cannot hold them, or a forbidden copy is needed.
+        InvalidArgument: If there are no real numbers, the dtype cannot hold them, or a forbidden copy is needed; if
+            ``obj`` is of float64 and ``set_float64("refuse")`` is in effect.
         NotSupported: If the dtype is float64 or complex, which adapters cannot compute.
     """
     requested, copy = None if dtype is None else as_type(dtype), optional("copy", copy)
@@ -55,6 +57,7 @@ def asarray(obj: Any, /, *, dtype: Dtype = None, device: Where = None, copy: boo
         if isinstance(obj, float):
             requested = DataType.FLOAT32  # a NumPy float64 scalar is a Python float
         else:
+            array = convert_float64(caller(), array, DataType.FLOAT32)
             as_type(array.dtype)
     if requested is not None and requested is not bool and has_dtype:
         array = array.astype(requested.numpy)
@@ -350,7 +353,7 @@ def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
         raise InvalidArgument(f"{caller()}: arrays must have at most 1 dimension each")
     if len({axis.dtype for axis in axes}) > 1:
         raise InvalidArgument(
-            f"{caller()}: arrays must be of one type, got {', '.join(axis.type_name for axis in axes)}"
+            f"{caller()}: arrays must be of one type, got {', '.join(axis.type_name for axis in axes)}; astype converts"
         )
     rank = len(axes)
     places = list(range(rank))

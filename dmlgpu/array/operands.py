@@ -61,7 +61,7 @@ def as_type(dtype: Dtype) -> Any:
     if name in REFUSED or dtype is DataType.FLOAT64:
         raise NotSupported(
             f"{caller()}: dtype must not be {name or 'float64'}, which adapters cannot compute; float32 is the widest "
-            "floating-point type"
+            "floating-point type: dtype='float32', or x.astype('float32')"
         )
     data_type = as_data_type(caller(), "dtype", dtype)
     if data_type.bits < 8:
@@ -89,7 +89,13 @@ def tensor(name: str, value: Any, kind: str = "") -> Tensor:
             f"{caller()}: {name} must be a Tensor, got {shown(value, typed=True)}; asarray makes one of numbers"
         )
     if kind and kind_of(value) not in kind.split(" or "):
-        raise InvalidArgument(f"{caller()}: {name} must be of a type of kind {kind}, got {value.type_name}")
+        is_integer = "integer" in kind and value.is_boolean
+        floating = not is_integer and ("floating" in kind or "numeric" in kind)
+        target = "float32" if floating else "bool" if kind == "boolean" else "int64"
+        raise InvalidArgument(
+            f"{caller()}: {name} must be of a type of kind {kind}, got {value.type_name}; "
+            f"{name}.astype('{target}') converts it"
+        )
     return value
 
 

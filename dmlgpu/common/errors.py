@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+TRACEBACK_VARIABLE = "DMLGPU_TRACEBACK"
+"""Environment variable that keeps the frames and causes inside dmlgpu in tracebacks, if it is ``full``."""
 
 _MOST_BITS = 256
 _MOST_CHARACTERS = 80
@@ -25,6 +31,16 @@ def shown(value: object, typed: bool = False) -> str:
     return (text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 3] + "...") + suffix
 
 
+def choice(names: Sequence[str]) -> str:
+    """Return names as messages list what may be chosen."""
+    return names[0] if len(names) == 1 else f"one of {', '.join(names)}"
+
+
+def cause_of(error: BaseException) -> BaseException | None:
+    """Return the cause of an exception that tells users more: none, unless DMLGPU_TRACEBACK=full asks for it."""
+    return error if os.environ.get(TRACEBACK_VARIABLE) == "full" else None
+
+
 def abridged(text: str) -> str:
     """Return a text of the caller for messages, truncated."""
     return text if len(text) <= _MOST_TEXT else text[: _MOST_TEXT - 3] + "..."
@@ -33,9 +49,68 @@ def abridged(text: str) -> str:
 class DmlError(Exception):
     """Base class of all exceptions of dmlgpu."""
 
+    def concise(self) -> Self:
+        """Return the exception without the frames and the cause inside dmlgpu, to be raised again at its border.
+
+        Call it as ``raise error.concise() from error.__cause__``. DMLGPU_TRACEBACK=full keeps frames and cause.
+        """
+        if cause_of(self) is not None:
+            return self
+        self.__cause__ = None
+        return self.with_traceback(None)
+
 
 class InvalidArgument(DmlError, ValueError):
-    """An argument breaks a documented rule (DirectML: E_INVALIDARG)."""
+    """An argument breaks a documented rule (DirectML: E_INVALIDARG).
+
+    Attributes:
+        operand: the tensor that the message is about; None for other arguments.
+        operand_name: what the message calls it.
+    """
+
+    operand: Any = None
+    operand_name = ""
+
+    def about(self, operand: Any, name: str) -> Self:
+        """Return the exception with its operand noted."""
+        self.operand, self.operand_name = operand, name
+        return self
+
+
+@dataclass(frozen=True)
+class DataTypeMismatch:
+    """A tensor has a dtype that an operator does not take there.
+
+    Attributes:
+        field: the tensor, as written in Python.
+        allowed: the names of the dtypes that the operator takes.
+        actual: the name of the tensor's dtype.
+        equal_to: the tensor whose dtype it must have; empty if that of no other.
+        context: what else the allowed dtypes depend on, as messages say it.
+    """
+
+    field: str
+    allowed: tuple[str, ...]
+    actual: str
+    equal_to: str = ""
+    context: str = ""
+
+    @property
+    def target(self) -> str:
+        """The name of the allowed dtype to convert to."""
+        wide = ("INT64", "UINT64") if self.actual.endswith("INT64") else ()
+        integers = (*wide, "INT32", "UINT32", "INT8", "UINT8")
+        order = (*integers, "FLOAT32") if "INT" in self.actual else ("FLOAT32", "FLOAT16", *integers)
+        return next((name for name in order if name in self.allowed), self.allowed[0])
+
+    @property
+    def reason(self) -> str:
+        """What a description's message says."""
+        expected = f"equal {self.equal_to}.data_type ({self.target})" if self.equal_to else f"be {choice(self.allowed)}"
+        cast = f"CAST to {self.target} converts it"
+        is_output = self.field.startswith("output")
+        cure = cast if is_output else f"array.astype(np.{self.target.lower()}) or {cast}"
+        return f"must {expected}{self.context}, got {self.actual}; {cure}"
 
 
 class InvalidDescription(InvalidArgument):
@@ -45,7 +120,10 @@ class InvalidDescription(InvalidArgument):
         operator: DirectML's name of the operator, ``GATHER_ND1``.
         field: Python name of the field, ``indices_tensor.sizes[-1]``.
         reason: The rest of the message: expected, got, why.
+        mismatch: The dtypes, if they are the reason; else None.
     """
+
+    mismatch: DataTypeMismatch | None = None
 
     def __init__(self, operator: str, field: str, reason: str):
         self.operator, self.field, self.reason = operator, field, reason

@@ -169,7 +169,8 @@ def divide(a: Operand, b: Operand, *, device: Where = None) -> Array:
     data_type = (dividend if isinstance(dividend, Tensor) else divisor).data_type
     if not data_type.is_float:
         raise InvalidArgument(
-            f"{caller()}: a and b must be of a floating-point type, got {data_type.name}; see floor_divide"
+            f"{caller()}: a and b must be of a floating-point type, got {data_type.name}; floor_divide divides integers, "
+            "a.astype('float32') converts them"
         )
     return directml.element_wise_divide(dividend, divisor)
 

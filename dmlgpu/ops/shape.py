@@ -118,7 +118,7 @@ def joined(tensors: Sequence[Tensor], axis: int) -> Tensor:
         raise InvalidArgument(f"{caller()}: arrays must have equal sizes but for axis {number}, got {listing}")
     if any(tensor.data_type is not first.data_type for tensor in tensors):
         listing = ", ".join(tensor.type_name for tensor in tensors)
-        raise InvalidArgument(f"{caller()}: arrays must have one dtype, got {listing}")
+        raise InvalidArgument(f"{caller()}: arrays must have one dtype, got {listing}; astype converts")
     parts = [tensor for tensor in tensors if tensor.size]
     if not parts:
         total = sum(tensor.sizes[number] for tensor in tensors)

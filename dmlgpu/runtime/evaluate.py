@@ -130,9 +130,10 @@ def _upload(device: Device, title: str, label: str, tensor: TensorDesc | None, a
     values = _as_array(title, label, array)
     expected_type = tensor.data_type.numpy
     if values.dtype != expected_type or values.shape != tensor.sizes:
+        cure = f"; pass array.astype(np.{expected_type})" if values.shape == tensor.sizes else ""
         raise InvalidArgument(
             f"{title}: {label} must be an array of {expected_type} with shape {tensor.sizes}, "
-            f"got {values.dtype} with shape {values.shape}"
+            f"got {values.dtype} with shape {values.shape}{cure}"
         )
     buffer = device.create_buffer(tensor.byte_size, label)
     buffer.write(tensor.encode(values))

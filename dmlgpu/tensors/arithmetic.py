@@ -49,7 +49,7 @@ def _updating(symbol: str, function: Callable[[Any, Any], Any]) -> Any:
         if result is not NotImplemented and (result.dtype, result.sizes) != (self.dtype, self.sizes):
             raise InvalidArgument(
                 f"a {symbol} b: the result must have the type and sizes of a, {self.type_name} {list(self.sizes)}, got "
-                f"{result.type_name} {list(result.sizes)}"
+                f"{result.type_name} {list(result.sizes)}; write a = a {symbol[:-1]} b"
             )
         return result
 
@@ -133,7 +133,7 @@ class Arithmetic:
         if not is_float and not self._is_strict:
             raise InvalidArgument(
                 f"a / b: a and b must be of a floating-point type, got {self.data_type.name}; "
-                "a // b divides integers, astype converts them"
+                "a // b divides integers, a.astype('float32') converts them"
             )
         return self._pair("/", descs.ElementWiseDivide, other, swapped)
 
@@ -216,7 +216,9 @@ class Arithmetic:
             return self._pair(symbol, kind, other, swapped)
         first, second = self._alike(caller, self._tensor(caller, other), swapped)
         if first.data_type.is_float:
-            raise InvalidArgument(f"{caller}: a and b must be of integers, got {first.type_name}")
+            raise InvalidArgument(
+                f"{caller}: a and b must be of integers, got {first.type_name}; a.astype('int32') converts them"
+            )
         return shifted(caller, kind, first, second)
 
     def _tensor(self, caller: str, other: Any) -> Any:

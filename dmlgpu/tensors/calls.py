@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS
+from dmlgpu.common.errors import DmlError, InvalidArgument, cause_of
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.shared import as_device
 from dmlgpu.tensors.array_like import as_operand
@@ -55,11 +56,11 @@ def named(function: Callable[Parameters, Result]) -> Callable[Parameters, Result
         token = current_caller.set(name)
         try:
             return function(*args, **kwargs)
-        except InvalidArgument as error:
+        except DmlError as error:
             inner, _, rest = str(error).partition(": ")
             if type(error) is not InvalidArgument or inner == name or not inner.startswith(_INNER):
-                raise
-            raise InvalidArgument(f"{name}: {rest}") from error
+                raise error.concise() from error.__cause__
+            raise InvalidArgument(f"{name}: {rest}") from cause_of(error)
         finally:
             current_caller.reset(token)
 
@@ -78,55 +79,87 @@ def eager(function: Callable[Parameters, Result]) -> Callable[Parameters, Result
     count = code.co_argcount + code.co_kwonlyargcount
     operands = {parameter for parameter in code.co_varnames[:count] if "Operand" in function.__annotations__[parameter]}
     sequences = {parameter for parameter in operands if "Sequence" in function.__annotations__[parameter]}
-    places = tuple(number for number, parameter in enumerate(code.co_varnames[:count]) if parameter in operands)
+    names = code.co_varnames[:count]
+    places = tuple(number for number, parameter in enumerate(names) if parameter in operands)
 
     @functools.wraps(function)
     def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
         if current_caller.get() is not None:
             return function(*args, **kwargs)
         token = current_caller.set(name)
+        positional: Any = args
+        keywords: Any = kwargs
         try:
             if not kwargs.keys().isdisjoint(ALIASES):
-                kwargs = {ALIASES.get(key, key): value for key, value in kwargs.items()}  # type: ignore[assignment]
-            device: Any = kwargs.get("device")
+                keywords = {ALIASES.get(key, key): value for key, value in kwargs.items()}
+            device: Any = keywords.get("device")
             values = [args[place] for place in places if place < len(args)]
-            values += [value for key, value in kwargs.items() if key in operands]
+            values += [value for key, value in keywords.items() if key in operands]
             if not all(type(value) in _PLAIN for value in values):
-                positions = dict.fromkeys(places)
-                converted: Any = [
-                    as_operand(name, code.co_varnames[place], value, code.co_varnames[place] in sequences)
-                    if place in positions
-                    else value
+                positional = tuple(
+                    as_operand(name, names[place], value, names[place] in sequences) if place in places else value
                     for place, value in enumerate(args)
-                ]
-                args = tuple(converted)  # type: ignore[assignment]
-                for key in kwargs.keys() & operands:
-                    kwargs[key] = as_operand(name, key, kwargs[key], key in sequences)
-                values = [args[place] for place in places if place < len(args)]
-                values += [value for key, value in kwargs.items() if key in operands]
+                )
+                keywords = {
+                    key: as_operand(name, key, value, key in sequences) if key in operands else value
+                    for key, value in keywords.items()
+                }
+                values = [positional[place] for place in places if place < len(args)]
+                values += [value for key, value in keywords.items() if key in operands]
             has_arrays, first = _look(values)
             if device is not None:
-                device = kwargs["device"] = as_device(name, device)
+                device = as_device(name, device)
+                keywords = {**keywords, "device": device}
                 if first is not None:
                     check_device(name, device, first.device)
             if not has_arrays:
-                return function(*args, **kwargs)
+                return function(*positional, **keywords)
             target = as_device(name, device) if first is None else first
-            positional = [
-                _on(target, name, code.co_varnames[place], value) if place in places else value
-                for place, value in enumerate(args)
-            ]
-            named = {key: _on(target, name, key, value) if key in operands else value for key, value in kwargs.items()}
+            positional = tuple(
+                _on(target, name, names[place], value) if place in places else value
+                for place, value in enumerate(positional)
+            )
+            keywords = {
+                key: _on(target, name, key, value) if key in operands else value for key, value in keywords.items()
+            }
             if first is not None:
-                return function(*positional, **named)  # type: ignore[arg-type]
+                return function(*positional, **keywords)
             with unrecorded():
-                return _to_host(function(*positional, **named))  # type: ignore[arg-type]
+                return _to_host(function(*positional, **keywords))
+        except DmlError as error:
+            tensors = {**dict(zip(names, positional, strict=False)), **keywords}
+            error = _in_words_of_call(error, name, tensors, {**dict(zip(names, args, strict=False)), **kwargs})
+            raise error.concise() from error.__cause__
         except TypeError as error:
             raise _with_right_name(error, function, kwargs) from None
         finally:
             current_caller.reset(token)
 
     return call
+
+
+def _in_words_of_call(error: DmlError, caller: str, tensors: Mapping[str, Any], passed: Mapping[str, Any]) -> DmlError:
+    """Return an error about an operator's operand as one about the parameter for which the user passed it.
+
+    Args:
+        error: What an operator raised.
+        caller: The function that the user called.
+        tensors: What the operators got, by parameter.
+        passed: What the user passed, by parameter.
+    """
+    if type(error) is not InvalidArgument or error.operand is None:
+        return error
+    for parameter, value in tensors.items():
+        several = value if isinstance(value, list | tuple) else (value,)
+        for number, tensor in enumerate(several):
+            if isinstance(tensor, Tensor) and tensor.buffer is error.operand.buffer:
+                name = f"{parameter}[{number}]" if several is value else parameter
+                inner, text = error.operand_name, str(error)
+                text = text.replace(f"{caller}: {inner}", f"{caller}: {name}", 1)
+                has_astype = several is value or isinstance(passed.get(parameter), Tensor | np.ndarray)
+                call = f"{name}.astype(" if has_astype else f"ops.astype({name}, "
+                return InvalidArgument(text.replace(f"{inner}.astype(", call)).with_traceback(error.__traceback__)
+    return error
 
 
 ALIASES = {"dim": "axis", "keepdim": "keepdims"}
@@ -176,6 +209,8 @@ def _on(target: Device | Tensor, caller: str, name: str, value: Any) -> Any:
     """Return an operand with its arrays copied to a device, or beside a tensor."""
     if isinstance(value, np.ndarray):
         as_array(caller, name, value, None)
+        if value.ndim > MAX_DIMENSIONS:
+            raise InvalidArgument(f"{caller}: {name} must have at most {MAX_DIMENSIONS} dimensions, got {value.ndim}")
         return Tensor(value, device=target) if isinstance(target, Device) else target._beside(value)
     if isinstance(value, list | tuple):
         return [_on(target, caller, f"{name}[{number}]", operand) for number, operand in enumerate(value)]

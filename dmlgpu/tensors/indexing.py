@@ -13,6 +13,7 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.tensors import layout
+from dmlgpu.tensors.array_like import convert_float64
 from dmlgpu.tensors.strided import TensorBase
 
 if TYPE_CHECKING:
@@ -131,7 +132,9 @@ def _as_indices(x: Tensor, index: Any, size: int, axis: int) -> Tensor:
             )
         return tensor_class((array % size if size else array).astype(np.int64), device=x.device)
     if index.data_type.is_float or index.data_type.bits < 8:
-        raise InvalidArgument(f"{CALLER}: an index must be of integers or truth values, got {index.type_name}")
+        raise InvalidArgument(
+            f"{CALLER}: an index must be of integers or truth values, got {index.type_name}; astype('int64') converts it"
+        )
     tensor: Any = index
     if not tensor.data_type.is_signed:
         return tensor.astype(DataType.INT64)
@@ -209,10 +212,14 @@ def _on_host(index: Any) -> Any:
 def _as_value(caller: str, x: Tensor, value: Any, sizes: tuple[int, ...]) -> Tensor:
     """Return what is assigned, in the type of the tensor, broadcast."""
     dtype: Any = bool if x.is_boolean else x.data_type
+    value = convert_float64(caller, value, x.data_type)
     if not isinstance(value, TensorBase):
         value = type(x)(value, dtype, device=x.device)
     if value.data_type.is_float and not x.data_type.is_float:
-        raise InvalidArgument(f"{caller}: value must be of integers for {x.type_name}, got {value.type_name}")
+        raise InvalidArgument(
+            f"{caller}: value must be of integers for {x.type_name}, got {value.type_name}; "
+            f"value.astype('{x.data_type.name.lower()}') converts it"
+        )
     extra = value.ndim - len(sizes)
     if extra > 0 and all(size == 1 for size in value.sizes[:extra]):
         value = value.squeeze(tuple(range(extra)))

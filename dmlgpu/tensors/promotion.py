@@ -51,7 +51,11 @@ def promoted(caller: str, operands: dict[str, Any]) -> list[Any]:
         any(truth) and not all(truth) and any(operand.data_type is not common for operand in tensors.values())
     ):
         listing = " and ".join(f"{operand.type_name} of {name}" for name, operand in tensors.items())
-        raise InvalidArgument(f"{caller}: operands must have a common type, got {listing}; astype converts them")
+        floats = [operand.data_type for operand in tensors.values() if operand.data_type.is_float]
+        target = floats[0] if floats else first.data_type
+        name = next((name for name, operand in tensors.items() if operand.data_type is not target), next(iter(tensors)))
+        cure = f"convert one of them, such as {name}.astype('{target.name.lower()}')"
+        raise InvalidArgument(f"{caller}: operands must have a common type, got {listing}; {cure}")
     if all(operand.data_type is common for operand in tensors.values()):
         return list(operands.values())
     return [operand.astype(common) if name in tensors else operand for name, operand in operands.items()]

@@ -197,7 +197,9 @@ class Tensor(TensorBase, Arithmetic):
         if not self.sizes or 0 in self.sizes or 0 in indices.shape or not isinstance(indices, Tensor):
             return indexing.select(self, (indices,))
         if indices.data_type.is_float:
-            raise InvalidArgument(f"Tensor[...]: an index must be of integers, got {indices.type_name}")
+            raise InvalidArgument(
+                f"Tensor[...]: an index must be of integers, got {indices.type_name}; astype('int64') converts it"
+            )
         return self._taken(
             indices if indices.data_type.bits >= 32 else indices.astype(DataType.INT32), 0, "Tensor[...]"
         )
@@ -346,6 +348,8 @@ class Tensor(TensorBase, Arithmetic):
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Mapping[str, Any]) -> Any:
         """Compute NumPy's functions by those of ``dmlgpu.ops`` if they take the same arguments, else on the host."""
+        if function.__name__ in ("shape", "ndim", "size") and len(args) == 1:
+            return getattr(args[0], function.__name__)
         if function.__name__ in _ARRAY_FUNCTIONS:
             present = {name: value for name, value in options.items() if value is not None}
             return getattr(_ops(), _ARRAY_FUNCTIONS[function.__name__])(*args, **present)

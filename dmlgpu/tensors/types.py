@@ -75,8 +75,13 @@ def as_number(caller: str, value: Any, data_type: DataType) -> int | float:
     low, high = value_range(data_type)
     if isinstance(value, numbers.Integral | np.bool_) and low <= int(value) <= high:
         return int(value)
+    is_integer = isinstance(value, numbers.Integral | np.bool_)
+    cure = f"; convert the tensor with astype('{'int64' if is_integer else 'float32'}')"
+    if ": " in caller or (is_integer and data_type.bits == 64):  # an argument's name, and no tensor
+        cure = ""
     raise InvalidArgument(
         f"{caller}: a number beside {data_type.name} must be an integer between {low} and {high}, got {shown(value)}"
+        f"{cure}"
     )
 
 
@@ -99,7 +104,10 @@ def as_array(caller: str, name: str, values: Any, data_type: DataType | None) ->
         array = np.empty(1, object)
     if array.dtype.kind not in "biuf":
         got = f"NumPy type {array.dtype}" if isinstance(values, np.ndarray) else shown(values)
-        raise InvalidArgument(f"{caller}: {name} must be an array of real numbers, got {got}")
+        cure = (
+            f"; {name}.real and {name}.imag are" if array.dtype.kind == "c" and isinstance(values, np.ndarray) else ""
+        )
+        raise InvalidArgument(f"{caller}: {name} must be an array of real numbers, got {got}{cure}")
     if array.dtype.kind == "b" and data_type is None:
         return array, DataType.UINT8
     array = array.astype(np.uint8) if array.dtype.kind == "b" else array

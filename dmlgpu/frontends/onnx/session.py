@@ -444,7 +444,8 @@ class Session:
         if isinstance(tensor, Tensor):
             if tensor.data_type is not info.data_type:
                 raise InvalidArgument(
-                    f"{self._label}: input {info.name!r} must be of {info.data_type.name}, got {tensor.data_type.name}"
+                    f"{self._label}: input {info.name!r} must be of {info.data_type.name}, got {tensor.data_type.name}; "
+                    f"pass tensor.astype('{info.data_type.name.lower()}')"
                 )
             return RunInput(tensor.sizes, tensor.data_type, info.is_bool, tensor.to(self.device))
         array = np.asarray(tensor)

@@ -129,7 +129,7 @@ def _raw(node: Node, data: Any) -> NDArray[np.uint8]:
     elif array.dtype != desc.data_type.numpy:
         raise WrongArgument(
             f"Binding: data for {node!r} must be an array of {desc.data_type.numpy}, or its bits as float32, "
-            f"got {array.dtype}"
+            f"got {array.dtype}; pass array.astype(np.{desc.data_type.numpy})"
         )
     data_bytes = array.tobytes()
     missing = -len(data_bytes) % 4  # tensors take whole words

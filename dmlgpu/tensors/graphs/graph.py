@@ -242,7 +242,8 @@ class Graph(Recorder):
         except InvalidDescription as error:
             raise InvalidDescription(error.operator, error.field, f"{error.reason}{self._at()}") from None
         except InvalidArgument as error:
-            raise type(error).__new__(type(error), f"{error}{self._at()}") from error.__cause__
+            located = type(error).__new__(type(error), f"{error}{self._at()}")
+            raise located.about(error.operand, error.operand_name) from error.__cause__
         for output in outputs:
             if output is not None:
                 output.is_boolean = boolean and not strict and output.data_type in BOOLEAN_TYPES

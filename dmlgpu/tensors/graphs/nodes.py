@@ -182,7 +182,9 @@ def encoded(caller: str, array: Any, dtype: Any) -> tuple[TensorDesc, bytes, boo
     if data_type is None:
         data_type = _TYPES.get(numbers.dtype)
         if data_type is None:
-            raise InvalidArgument(f"{caller}: array must be of a type of DirectML's, got {numbers.dtype}")
+            raise InvalidArgument(
+                f"{caller}: array must be of a type of DirectML's, got {numbers.dtype}; pass dtype='float32'"
+            )
     if numbers.ndim == 0:
         numbers = numbers.reshape(1)
     desc = TensorDesc(data_type, numbers.shape)

@@ -12,7 +12,15 @@ import numpy as np
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc, span
-from dmlgpu.common.errors import DmlError, InvalidArgument, InvalidDescription, InvalidState, NotSupported, shown
+from dmlgpu.common.errors import (
+    DmlError,
+    InvalidArgument,
+    InvalidDescription,
+    InvalidState,
+    NotSupported,
+    cause_of,
+    shown,
+)
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.operator import CompiledOperator
 from dmlgpu.tensors.execution import OperatorCall
@@ -141,7 +149,7 @@ class Trace(Graph):
             self.device.create_operator(desc)
             outputs = super()._append(call, desc, name)
         except (InvalidDescription, NotSupported) as error:
-            raise call.in_words(error) from error
+            raise call.in_words(error) from cause_of(error)
         if desc.operator in LEAVES_OUTPUT_UNTOUCHED:
             self.keeping += [output for output in outputs if output is not None]
         return outputs
