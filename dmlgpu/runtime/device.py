@@ -65,7 +65,7 @@ class Device(DmlObject):
         InvalidState: If a GPU is requested in a forked process whose parent used or listed adapters.
 
     Example:
-        >>> device = Device("numpy")
+        >>> device = dmlgpu.Device("numpy")
         >>> buffer = device.create_buffer(8)
         >>> buffer.write(np.array([1, 2], np.float32))
         >>> buffer.read().view(np.float32).tolist()

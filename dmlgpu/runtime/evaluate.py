@@ -45,8 +45,8 @@ def evaluate(
         DmlError: As ``Device.create_operator`` and ``Device.create_buffer``.
 
     Example:
-        >>> tensor = TensorDesc(DataType.FLOAT32, (2, 2))
-        >>> add = descs.ElementWiseAdd(a_tensor=tensor, b_tensor=tensor, output_tensor=tensor)
+        >>> tensor = dmlgpu.TensorDesc(dmlgpu.DataType.FLOAT32, (2, 2))
+        >>> add = dmlgpu.descs.ElementWiseAdd(a_tensor=tensor, b_tensor=tensor, output_tensor=tensor)
         >>> a = np.array([[1, 2], [3, 4]], np.float32)
         >>> dmlgpu.evaluate(add, {"a": a, "b": a}, "numpy")[0].tolist()
         [[2.0, 4.0], [6.0, 8.0]]

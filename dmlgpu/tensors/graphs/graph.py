@@ -526,6 +526,12 @@ class Graph(Recorder):
         Raises:
             InvalidArgument: If an array is missing, superfluous, or has another dtype or shape.
             DmlError: As ``compile``.
+
+        Example:
+            >>> graph = dmlgpu.Graph("numpy")
+            >>> x = graph.input((3,), name="x")
+            >>> graph.evaluate([ops.relu(x - 1)], {"x": np.array([0, 1, 3], np.float32)})[0].tolist()
+            [0.0, 0.0, 2.0]
         """
         outputs = self._check_outputs(outputs)
         compiled = self.compile([*outputs, *self._unread(outputs)], flags, disabled_passes=disabled_passes)
