@@ -1,6 +1,6 @@
-"""Checks of operator descriptions that follow from the catalog alone, for every operator.
+"""Validation of operator descriptions by the catalog alone, for every operator.
 
-What a table cannot say (relations between sizes and attributes) is checked in ``dmlgpu.compiler.operators``.
+Rules that a table cannot express (relations between sizes and attributes) are in ``dmlgpu.compiler.operators``.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _FLOAT_LIMITS = {
 
 
 def validate(desc: OperatorDesc, level: FeatureLevel = FeatureLevel.LEVEL_6_4) -> None:
-    """Check a description against the catalog as it stands at a feature level.
+    """Validate a description against the catalog at a feature level.
 
     Raises:
-        InvalidDescription: naming the operator, the field, what is allowed and what was given.
+        InvalidDescription: If a rule is broken; the message has operator, field, allowed and actual value.
     """
     schema = operator(desc.operator)
     check = _Checker(schema.name, level)
@@ -62,7 +62,7 @@ def supported_types(operator_name: str, level: FeatureLevel) -> Mapping[str, fro
     Empty where the level does not have the operator. For REDUCE the union over its functions.
 
     Raises:
-        InvalidArgument: when there is no such operator.
+        InvalidArgument: If there is no such operator.
     """
     schema = operator(operator_name)
     table = schema.support_at(level)
@@ -282,7 +282,7 @@ def _check_member(check: _Checker, label: str, enumeration: str, value: IntEnum)
 
 
 def _check_scalar_type(check: _Checker, schema: OperatorSchema, desc: OperatorDesc) -> None:
-    """Check scalars whose type is given beside them: it is the output's, and the values are of it."""
+    """Check scalars with an explicit type: it must be the output's, and the values must fit it."""
     for field in schema.python_fields:
         if field.type == "DML_TENSOR_DATA_TYPE":
             data_type, output = getattr(desc, field.python_name), desc.outputs[0]

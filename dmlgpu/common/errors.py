@@ -1,4 +1,4 @@
-"""The exceptions of dmlgpu. Each message names operator, field, what was expected, what was given and why."""
+"""Exceptions. Each message names operator, field, what was expected and what was passed."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _MOST_TEXT = 400
 
 
 def shown(value: object, typed: bool = False) -> str:
-    """Return a value as messages show it: the beginning of its repr, then its type where that is wanted.
+    """Return a value for messages: the start of its repr, then its type if `typed`.
 
-    A long integer comes as its number of bits, since Python refuses to write those of more than 4,300 digits; an object
-    whose repr fails as its type.
+    A large integer is shown as its number of bits, since Python rejects more than 4,300 digits; an object whose repr
+    fails, as its type.
     """
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
         return f"an integer of {value.bit_length()} bits"
@@ -60,12 +60,12 @@ def counted(count: int, noun: str) -> str:
 
 
 def abridged(text: str) -> str:
-    """Return a caller's text as messages hold it: the beginning of a long one."""
+    """Return a text of the caller for messages, truncated."""
     return text if len(text) <= _MOST_TEXT else text[: _MOST_TEXT - 3] + "..."
 
 
 class DmlError(Exception):
-    """Base of every exception that dmlgpu raises on purpose."""
+    """Base class of all exceptions of dmlgpu."""
 
     def concise(self) -> Self:
         """Return the exception without the frames and the cause inside dmlgpu, to be raised again at its border.
@@ -135,10 +135,10 @@ class InvalidDescription(InvalidArgument):
     """An operator or tensor description breaks a rule.
 
     Attributes:
-        operator: DirectML's operator name, ``GATHER_ND1``.
-        field: the offending field as written in Python, ``indices_tensor.sizes[-1]``.
-        reason: the rest of the sentence: expected, given, why.
-        mismatch: the dtypes, if they are the reason; else None.
+        operator: DirectML's name of the operator, ``GATHER_ND1``.
+        field: Python name of the field, ``indices_tensor.sizes[-1]``.
+        reason: The rest of the message: expected, got, why.
+        mismatch: The dtypes, if they are the reason; else None.
     """
 
     mismatch: DataTypeMismatch | None = None
@@ -149,23 +149,23 @@ class InvalidDescription(InvalidArgument):
 
 
 class InvalidGraph(InvalidArgument):
-    """A graph breaks a rule: the message names the graph, the node or edge, what was expected and what was given."""
+    """A graph breaks a rule. The message names graph, node or edge, expected and got."""
 
 
 class BindingError(InvalidArgument):
-    """A resource cannot be bound there: missing, superfluous, too small, unaligned, overlapping, foreign."""
+    """A binding is missing, superfluous, too small, misaligned, overlapping or of another device."""
 
 
 class InvalidState(DmlError, RuntimeError):
-    """An object is used at the wrong time: before initialisation, after release, a closed command list ..."""
+    """An object is used in the wrong state: not initialized, released, a closed command list ..."""
 
 
 class NotSupported(DmlError):
-    """The adapter or the feature level lacks what is asked for (DirectML: DXGI_ERROR_UNSUPPORTED)."""
+    """The adapter or feature level lacks what is needed (DirectML: DXGI_ERROR_UNSUPPORTED)."""
 
 
 class OperatorNotImplemented(NotSupported, NotImplementedError):
-    """dmlgpu does not implement this operator yet."""
+    """dmlgpu does not implement the operator."""
 
     def __init__(self, operator: str):
         self.operator = operator
@@ -173,7 +173,7 @@ class OperatorNotImplemented(NotSupported, NotImplementedError):
 
 
 class DeviceRemoved(DmlError, RuntimeError):
-    """The device is gone (DirectML: DXGI_ERROR_DEVICE_REMOVED); the message says why, a new device is the cure."""
+    """The device is removed (DirectML: DXGI_ERROR_DEVICE_REMOVED). The message has the reason; create a new device."""
 
 
 class OutOfMemory(DmlError, MemoryError):
@@ -181,11 +181,11 @@ class OutOfMemory(DmlError, MemoryError):
 
 
 class TimedOut(DmlError, TimeoutError):
-    """A time limit passed."""
+    """A timeout expired."""
 
 
 class AdapterNotFound(DmlError, LookupError):
-    """No adapter matches; the message lists those that exist, and says why there are no others where that is known."""
+    """No adapter matches. The message lists all adapters and, if known, why others are missing."""
 
     def __init__(self, requested: object, available: Sequence[str], why: str = ""):
         self.wanted, self.available, self.why = requested, tuple(available), why
@@ -195,14 +195,14 @@ class AdapterNotFound(DmlError, LookupError):
 
 
 class ShaderError(DmlError):
-    """A rendered shader does not compile: operator, the lines around the error, and the template they came from."""
+    """A shader does not compile. The message has the operator, the lines around the error, and their template."""
 
 
 class ModelError(InvalidArgument):
     """A model file is malformed.
 
     Attributes:
-        path: where in the file, as a dotted path such as ``$.dispatchables.gather.desc.Axis``.
+        path: Position in the file as a dotted path, ``$.dispatchables.gather.desc.Axis``.
     """
 
     def __init__(self, path: str, reason: str):

@@ -11,7 +11,7 @@ def load_picture(path: Path) -> Image.Image:
     """Return a picture in RGB, turned as its file says.
 
     Raises:
-        OSError: the file is missing or is no picture.
+        OSError: If the file is missing or is no picture.
     """
     try:
         with Image.open(path) as opened:

@@ -20,7 +20,7 @@ erf: Callable[[Any], Wide] = np.vectorize(math.erf, otypes=[np.float64])
 
 
 def _function(desc_class: Any, function: Callable[[Wide], Wide]) -> Callable[[Any, Array], Array]:
-    """Register a function of one number as what an operator computes."""
+    """Register a function of one number for an operator."""
 
     @reference(desc_class)
     def evaluate(desc: Any, input_tensor: Array) -> Array:

@@ -1,4 +1,4 @@
-"""The device: the factory of all other objects (DirectML: IDMLDevice)."""
+"""The device, which creates all other objects (DirectML: IDMLDevice)."""
 
 from __future__ import annotations
 
@@ -44,29 +44,38 @@ _FLAGS = coercion.flags_of(ExecutionFlags)
 
 
 class Device(DmlObject):
-    """An adapter with everything that DirectML's device offers (IDMLDevice). Thread-safe.
+    """An adapter opened for work; creates all other objects (DirectML: IDMLDevice). Thread-safe.
 
     Args:
-        adapter: which adapter: an ``AdapterInfo``, an index, a part of its text, or None (see ``adapters.choose``).
-        feature_level: behave as this level: operators, types and ranks of later levels are refused.
-        deterministic: results do not depend on the order in which a GPU runs its invocations. Implies ``precise``.
-        precise: nothing trades digits for speed: convolutions never go through Winograd's filtering, and the flag
-            ALLOW_HALF_PRECISION_COMPUTATION allows nothing.
-        memory_budget: most bytes of buffers at a time, on the ``numpy`` adapter of what operators need to compute too.
-            None means no bound on adapters with memory of their own, which refuse by themselves. For ``numpy`` and
-            software adapters it means what the environment variable DMLGPU_MEMORY_BUDGET says, in bytes, else half of
-            the host's memory.
-        disabled_features: adapter features to leave unused, under WebGPU's names (``"shader-int64"``).
-        specialize: when kernels are compiled for the sizes of their tensors: ``"always"``; ``"never"``, so that all
-            sizes share kernels that read them; or ``"auto"``, for the first shapes of an operator and of a graph.
-            Results of both kinds agree within the operator's tolerance, so a deterministic device takes ``"auto"``
-            for ``"always"``. None means what the environment variable DMLGPU_SPECIALIZE says, else ``"auto"``.
+        adapter: Which adapter: an ``AdapterInfo``, an index, part of an adapter's text such as ``"nvidia"`` or
+            ``"vulkan"``, or None for the default adapter (see ``adapters.choose``).
+        feature_level: Behave as this feature level: later operators, types and ranks are rejected. Defaults to 6_4.
+        deterministic: Make results independent of the order in which GPU threads run. Implies `precise`. Defaults to
+            False.
+        precise: Never trade accuracy for speed: no Winograd convolutions, and the flag ALLOW_HALF_PRECISION_COMPUTATION
+            has no effect. Defaults to False.
+        memory_budget: Maximum bytes of buffers at a time; on the ``numpy`` adapter also of intermediate arrays. None
+            sets no limit on adapters with memory of their own. For ``numpy`` and software adapters, None takes the
+            environment variable DMLGPU_MEMORY_BUDGET (bytes), else half of the host's memory.
+        disabled_features: Adapter features not to use, by their WebGPU names (``"shader-int64"``).
+        specialize: When to compile kernels for the sizes of their tensors: ``"always"``; ``"never"``, all sizes share
+            kernels that read sizes from parameters; or ``"auto"``, for the first shapes of an operator and of a graph.
+            Both kinds of kernels agree within the operator's tolerance, but not always in every bit, so ``"auto"`` is
+            ``"always"`` on a deterministic device. None takes the environment variable DMLGPU_SPECIALIZE, else
+            ``"auto"``.
 
     Raises:
-        AdapterNotFound: no adapter matches; all are listed.
-        InvalidArgument: an unknown feature level, or an argument of the wrong kind.
-        NotSupported: the driver gives no device.
-        InvalidState: a GPU is asked for in a process forked from one that had used one or looked for adapters.
+        AdapterNotFound: If no adapter matches; the message lists all adapters.
+        InvalidArgument: If the feature level is unknown, or an argument has the wrong type.
+        NotSupported: If the driver cannot create a device.
+        InvalidState: If a GPU is requested in a forked process whose parent used or listed adapters.
+
+    Example:
+        >>> device = dmlgpu.Device("numpy")
+        >>> buffer = device.create_buffer(8)
+        >>> buffer.write(np.array([1, 2], np.float32))
+        >>> buffer.read().view(np.float32).tolist()
+        [1.0, 2.0]
     """
 
     _kind = "device"
@@ -101,11 +110,12 @@ class Device(DmlObject):
         memory_budget: int | None = None,
         disabled_features: Collection[str] = (),
     ) -> Self:
-        """Make a device over a ``wgpu.GPUDevice`` that somebody else keeps; it uses the features that are on.
+        """Create a device on an existing ``wgpu.GPUDevice``, whose enabled features it uses. The caller keeps the wgpu
+        device.
 
         Raises:
-            AdapterNotFound: wgpu is not installed.
-            InvalidArgument: no wgpu device, or as the constructor.
+            AdapterNotFound: If wgpu is not installed.
+            InvalidArgument: If the argument is not a ``wgpu.GPUDevice``, or as in the constructor.
         """
         caller = "Device.from_wgpu"
         level = coercion.argument(caller, "feature_level", _FEATURE_LEVEL, feature_level)
@@ -114,10 +124,10 @@ class Device(DmlObject):
 
     @classmethod
     def from_backend(cls, backend: Backend, *, feature_level: FeatureLevel = FeatureLevel.LEVEL_6_4) -> Self:
-        """Make a device over an executor of one's own (see ``dmlgpu.runtime.executor``).
+        """Create a device on a custom executor (see ``dmlgpu.runtime.executor``).
 
         Raises:
-            InvalidArgument: no executor, or an unknown feature level.
+            InvalidArgument: If the argument is not an executor, or the feature level is unknown.
         """
         caller = "Device.from_backend"
         if not isinstance(getattr(backend, "info", None), AdapterInfo):
@@ -138,12 +148,12 @@ class Device(DmlObject):
 
     @property
     def adapter(self) -> AdapterInfo:
-        """Facts about the adapter."""
+        """Name, driver, features and limits of the adapter."""
         return self._state.backend.info
 
     @property
     def feature_level(self) -> FeatureLevel:
-        """The level as which the device behaves."""
+        """The feature level as which the device behaves."""
         return self._feature_level
 
     @property
@@ -163,13 +173,13 @@ class Device(DmlObject):
 
     @property
     def pipeline_cache(self) -> Cache[Any, Any]:
-        """The compiled pipelines that are kept for when equal kernels are compiled again.
+        """Cache of compiled pipelines, an LRU cache. Empty on adapters that compile nothing.
 
-        ``limits`` says how much is kept and can be set (``CacheLimits(entries=1024, size=256 << 20)`` at first, in
-        bytes as estimated from the text: 190 per character on llvmpipe, 60 on SwiftShader, both measured, 200 on other
-        drivers), ``info`` what is there and how it was used, ``clear`` empties it. Compiled operators keep their own
-        pipelines alive besides, which are found again as well. Memory of dropped pipelines goes back to the system
-        when 16 MiB were dropped. Empty on adapters that compile nothing.
+        ``limits`` can be set; it defaults to ``CacheLimits(entries=1024, size=256 << 20)``, in bytes estimated from the
+        length of the source: 190 per character on llvmpipe and 60 on SwiftShader (both measured), 200 on other drivers.
+        ``info`` has entries, size, hits and misses. ``clear`` empties the cache. Compiled operators keep their
+        pipelines alive beyond eviction, and equal kernels share them. Memory of evicted pipelines returns to the system
+        after every 16 MiB.
         """
         return self._pipeline_cache
 
@@ -193,27 +203,29 @@ class Device(DmlObject):
 
     @property
     def removed_reason(self) -> str | None:
-        """Why the device is gone, None while it is there (IDMLDevice::GetDeviceRemovedReason)."""
+        """Reason of the removal; None if the device is not removed (IDMLDevice::GetDeviceRemovedReason)."""
         return self._state.removed
 
     def remove(self, reason: str = "it was removed on request") -> None:
-        """Remove the device: from now on every call on it and its objects raises DeviceRemoved.
+        """Remove the device: every later call on it and its objects raises DeviceRemoved.
 
         Raises:
-            InvalidArgument: a reason that is no text.
+            InvalidArgument: If the reason is not a string.
         """
         self._state.remove(coercion.argument("remove", "reason", coercion.text, reason))
 
     def evict(self, objects: Sequence[DeviceChild]) -> None:
-        """Check the objects and do nothing: wgpu moves no single object out of memory (IDMLDevice::Evict).
+        """Check the objects and do nothing: wgpu cannot evict single objects (IDMLDevice::Evict).
 
         Raises:
-            InvalidArgument: no sequence, an object that is not pageable, or another device's.
+            InvalidArgument: If the argument is not a sequence, or an object is not pageable or belongs to another
+                device.
         """
         self._check_pageable("evict", objects)
 
     def make_resident(self, objects: Sequence[DeviceChild]) -> None:
-        """Check the objects and do nothing: they always are (IDMLDevice::MakeResident). Raises as ``evict``."""
+        """Check the objects and do nothing: they are always resident (IDMLDevice::MakeResident). Raises as
+        ``evict``."""
         self._check_pageable("make_resident", objects)
 
     def _check_pageable(self, method: str, objects: Sequence[DeviceChild]) -> None:
@@ -229,12 +241,16 @@ class Device(DmlObject):
     # ---- operators --------------------------------------------------------------------------------------------------
 
     def create_operator(self, desc: OperatorDesc) -> Operator:
-        """Check a description (IDMLDevice::CreateOperator).
+        """Create an operator from a description, which is validated (IDMLDevice::CreateOperator).
+
+        Args:
+            desc: The description, such as ``descs.Gemm(...)``.
 
         Raises:
-            InvalidDescription: it breaks a rule, or needs a later feature level; names operator, field, expected, got.
-            OperatorNotImplemented: dmlgpu does not have the operator yet.
-            NotSupported: the adapter lacks what the operator needs.
+            InvalidDescription: If the description breaks a rule or needs a later feature level. The message has
+                operator, field, expected and got.
+            OperatorNotImplemented: If dmlgpu does not implement the operator.
+            NotSupported: If the adapter lacks a feature or limit that the operator needs.
         """
         self._state.check()
         start = time.perf_counter()
@@ -256,18 +272,18 @@ class Device(DmlObject):
         *,
         preserve_padding: bool = False,
     ) -> CompiledOperator:
-        """Make an operator executable (IDMLDevice::CompileOperator).
+        """Compile an operator for the adapter (IDMLDevice::CompileOperator).
 
         Args:
-            operator: one of this device.
-            flags: DISABLE_META_COMMANDS is always so here; the others as documented by DirectML.
-            preserve_padding: executions change no bit of the outputs but those of their elements. Else what lies in the
-                words of 32 bits around and between elements of fewer bits may be overwritten, as DirectML allows. Where
-                an output has such padding, this takes another kernel and a copy of the output, for some operators.
+            operator: An operator of this device.
+            flags: Execution flags, as in DirectML. DISABLE_META_COMMANDS has no effect: there are no meta-commands.
+            preserve_padding: Guarantee that executions only change the elements of the outputs. By default, padding in
+                the 32-bit words around and between smaller elements may be overwritten, as DirectML allows. If an
+                output has such padding, True costs another kernel and, for some operators, a copy of the output.
 
         Raises:
-            InvalidArgument: another device's operator, or no flags.
-            ShaderError: the driver refuses a shader, which is a bug of dmlgpu.
+            InvalidArgument: If the operator belongs to another device, or `flags` are no ExecutionFlags.
+            ShaderError: If the driver rejects a shader, which is a bug of dmlgpu.
         """
         self._state.check()
         start = time.perf_counter()
@@ -298,21 +314,20 @@ class Device(DmlObject):
         *,
         disabled_passes: Collection[str] = (),
     ) -> CompiledOperator:
-        """Make a graph of operators executable as one (IDMLDevice1::CompileGraph).
+        """Compile a graph of operators into one executable (IDMLDevice1::CompileGraph).
 
-        Its inputs and outputs are those of the graph, by number; an initializer fills its persistent resource, and one
-        recorded dispatch runs it all.
+        Inputs and outputs of the result are those of the graph, by index. An initializer fills its persistent resource,
+        and one recorded dispatch runs the whole graph.
 
         Args:
-            graph: operators, constants and the edges between them.
-            flags: as for ``compile_operator``, for all operators.
-            disabled_passes: names of the compiler's passes (``dmlgpu.compiler.graph.passes.PASSES``) to leave out.
+            graph: Operators, constants and edges.
+            flags: Execution flags of all operators, as for ``compile_operator``.
+            disabled_passes: Names of passes of the graph compiler to disable (``dmlgpu.compiler.graph.passes.PASSES``).
 
         Raises:
-            InvalidGraph: the graph or one of its operators breaks a rule; the message names node or edge, what was
-                expected and what was given.
-            InvalidArgument: no graph, no flags, or a name that is no pass.
-            NotSupported: the adapter lacks what a node needs.
+            InvalidGraph: If the graph or an operator breaks a rule. The message names node or edge, expected and got.
+            InvalidArgument: If `graph` is not a GraphDesc, `flags` are no ExecutionFlags, or a pass is unknown.
+            NotSupported: If the adapter lacks a feature or limit that a node needs.
         """
         self._state.check()
         start = time.perf_counter()
@@ -345,15 +360,15 @@ class Device(DmlObject):
         """Create an initializer of compiled operators (IDMLDevice::CreateOperatorInitializer).
 
         Raises:
-            InvalidArgument: another device's operator, or one twice.
+            InvalidArgument: If an operator belongs to another device, or occurs twice.
         """
         return OperatorInitializer(self, self._state, operators)
 
     def create_binding_table(self, dispatchable: Dispatchable | None = None) -> BindingTable:
-        """Make a table that binds buffers to a dispatchable (IDMLDevice::CreateBindingTable), or to none yet.
+        """Create a table that binds buffers to a dispatchable, or an empty table (IDMLDevice::CreateBindingTable).
 
         Raises:
-            InvalidArgument: another device's dispatchable.
+            InvalidArgument: If the dispatchable belongs to another device.
         """
         return BindingTable(self, self._state, dispatchable)
 
@@ -364,28 +379,28 @@ class Device(DmlObject):
         return CommandRecorder(self, self._state)
 
     def create_command_list(self) -> CommandList:
-        """Make an open, empty command list."""
+        """Create an open, empty command list."""
         return CommandList(self, self._state)
 
     def create_fence(self, initial_value: int = 0) -> Fence:
-        """Make a fence that has reached ``initial_value``, an integer from 0 to 2^64 - 1.
+        """Create a fence whose completed value is `initial_value`, an integer from 0 to 2^64 - 1.
 
         Raises:
-            InvalidArgument: another value.
+            InvalidArgument: If `initial_value` is out of range.
         """
         value = coercion.argument("create_fence", "initial_value", FENCE_VALUE, initial_value)
         return Fence(self, self._state, value)
 
     def create_buffer(self, size: int, name: str | None = None) -> Buffer:
-        """Allocate ``size`` bytes, zeroed.
+        """Allocate a buffer, filled with zeros.
 
         Args:
-            size: bytes, a positive multiple of 4 below 2^64.
-            name: shows up in errors and in the driver's traces.
+            size: Bytes, a positive multiple of 4 below 2^64.
+            name: Name in error messages and driver traces. Optional.
 
         Raises:
-            InvalidArgument: not such a multiple of 4, or a name that is no text.
-            OutOfMemory: beyond the adapter's limits or the device's memory budget.
+            InvalidArgument: If `size` is not such a multiple of 4, or `name` is not a string.
+            OutOfMemory: If the size exceeds the adapter's limits or the memory budget.
         """
         self._state.check()
         count = coercion.as_index(size)
@@ -399,7 +414,7 @@ class Device(DmlObject):
         return Buffer(self, self._state, size=count, memory=memory, identity=memory, name=name)
 
     def wrap_buffer(self, wgpu_buffer: Any, name: str | None = None) -> Buffer:
-        """Make a buffer over a wgpu buffer of the same wgpu device; see ``Buffer.from_wgpu``."""
+        """Create a buffer over a wgpu buffer of the same wgpu device; see ``Buffer.from_wgpu``."""
         self._state.check()
         wrap = getattr(self._state.backend, "wrap_buffer", None)
         if wrap is None:
@@ -420,14 +435,17 @@ class Device(DmlObject):
     def check_feature_support(self, query: Query) -> Answer:
         """Answer a feature query (IDMLDevice::CheckFeatureSupport).
 
+        Args:
+            query: A FeatureLevelsQuery, TensorDataTypeSupportQuery or OperatorSupportQuery.
+
         Raises:
-            InvalidArgument: no query, an operator or field that does not exist, an empty list of levels.
+            InvalidArgument: If `query` has another type, names an unknown operator or field, or lists no levels.
         """
         self._state.check()
         return answer(query, self._feature_level, self._refusal, operators.implemented())
 
     def _refusal(self, desc: OperatorDesc) -> DmlError | None:
-        """Return the exception with which a description would be refused, or None."""
+        """Return the exception that creating the operator would raise, or None."""
         try:
             self._check_desc(desc)
         except DmlError as refused:

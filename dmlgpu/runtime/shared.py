@@ -1,4 +1,4 @@
-"""Devices shared within a process: one per adapter for names and for the default, and which device is the default."""
+"""Devices shared within a process: the default device, and devices opened by name."""
 
 from __future__ import annotations
 
@@ -150,6 +150,6 @@ def other_device(own: Device, other: Device) -> str:
 
 
 def shared_devices() -> list[Device]:
-    """Return the devices that were opened by default or by the names of adapters, without removed ones."""
+    """Return the devices opened by ``as_device``, without removed ones."""
     with _LOCK:
         return [device for device in _shared.values() if device.removed_reason is None]

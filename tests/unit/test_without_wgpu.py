@@ -92,7 +92,7 @@ def test_doctor(python):
     report = json.loads(finished.stdout)
     problems = [finding["text"] for finding in report["findings"] if finding["is_problem"]]
     assert any(text.startswith("wgpu is not installed; dmlgpu needs wgpu") for text in problems)
-    assert "there is no GPU adapter, so everything runs on the NumPy reference, slowly" in problems
+    assert "there is no GPU adapter: everything runs on the NumPy reference, slowly" in problems
     assert [(adapter["name"], adapter["default"], adapter["works"]) for adapter in report["adapters"]] == [
         ("numpy", True, True)
     ]

@@ -1,4 +1,4 @@
-"""Explanations as JSON: plain dictionaries whose keys stay what they are (docs/show.md lists them)."""
+"""Explanations as JSON: plain dictionaries with stable keys (docs/show.md lists them)."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class ShardQueue:
     """The cases that one adapter has to run. Every one of them gets exactly one outcome, whatever happens to workers.
 
     Attributes:
-        missing: cases without an outcome, in order.
+        missing: Cases without an outcome, in order.
     """
 
     def __init__(self, names: Sequence[str], size: int = SHARD_SIZE):
@@ -67,7 +67,7 @@ class ShardQueue:
                 del self.missing[outcome.case]
                 yield outcome
         if self._left(shard):
-            yield from self.fail(shard, "the worker returned no outcome of it")
+            yield from self.fail(shard, "the worker returned no result")
 
     def fail(self, shard: Shard, reason: str) -> Iterator[Outcome]:
         """A shard came to nothing: its cases are tried one by one, and one that failed alone is lost."""
@@ -92,7 +92,7 @@ class ShardQueue:
 
 
 ANSWER_LIMIT = 180.0
-"""Seconds for the workers to say what they have: they look at every driver, and may have other tasks to end first."""
+"""Seconds for the workers to report their adapters: they load every driver, and may be busy."""
 
 RESULT_LIMIT = 10.0
 """Seconds for a result to come from where it lies."""
@@ -100,14 +100,14 @@ RESULT_LIMIT = 10.0
 
 @dataclass(frozen=True)
 class ClusterJob:
-    """What the workers are to do.
+    """Work for the workers.
 
     Attributes:
-        job: the suite and the limits of its cases; each worker puts in its own adapter.
-        profile, patterns: by which the cases were selected.
-        names: the cases.
-        processes: children at once for one adapter of a worker.
-        patience: seconds to wait for another worker when the last one that has an adapter is lost.
+        job: Suite and limits of its cases; each worker adds its own adapter.
+        profile, patterns: Selection of the cases.
+        names: Names of the cases.
+        processes: Child processes per adapter of a worker.
+        patience: Seconds to wait for another worker after the last one with an adapter is lost.
     """
 
     job: Job
@@ -123,9 +123,9 @@ class ClusterAdapter:
     """An adapter that at least one worker has.
 
     Attributes:
-        resource: what Dask knows it by.
-        info: the adapter.
-        machine: software and computer of the first worker that announced it.
+        resource: What Dask knows it by.
+        info: The adapter.
+        machine: Software and computer of the first worker that announced it.
     """
 
     resource: str
@@ -147,7 +147,7 @@ class WorkerRegistry:
         """Ask all workers that are there; each distinct adapter once.
 
         Raises:
-            InvalidArgument: when there is no worker, or one that could not run the same cases.
+            InvalidArgument: If there is no worker, or one that could not run the same cases.
         """
         self._refresh()
         if not self._known:
@@ -160,9 +160,9 @@ class WorkerRegistry:
         if refused:
             raise InvalidArgument("\n  ".join(["these workers cannot run the same cases:", *refused]))
         for address in self._pending():
-            self._warn(f"{address} did not say within {ANSWER_LIMIT:g} s which adapters it has")
+            self._warn(f"{address} did not report its adapters within {ANSWER_LIMIT:g} s")
         if not self._answers():
-            raise InvalidArgument(f"no worker of the cluster at {self._address} says which adapters it has")
+            raise InvalidArgument(f"no worker of the cluster at {self._address} reports its adapters")
         return self._adapters()
 
     def _adapters(self) -> tuple[ClusterAdapter, ...]:
@@ -175,7 +175,7 @@ class WorkerRegistry:
     def capacity(self) -> Counter[str]:
         """How many shards the workers that are there now can run at once, by resource; newcomers are asked."""
         for address in self._refresh():
-            self._warn(f"{address} gets no cases: {self._known[address]}")
+            self._warn(f"{address} is not used: {self._known[address]}")
         capacity: Counter[str] = Counter()
         for address, answer in self._answers().items():
             capacity.update({name: int(self._present[address].get(name, 0)) for name in answer.adapters})
@@ -224,7 +224,7 @@ POLL_INTERVAL = 0.5
 """Seconds between two looks at the cluster, at most."""
 
 SHARDS_PER_SLOT = 2
-"""Shards per slot of a worker: one that runs, one that is there when it ends."""
+"""Shards per slot of a worker: one that runs, and one that is queued."""
 
 
 class _AdapterRun:
@@ -282,7 +282,7 @@ class _AdapterRun:
         self._lost_at = now if self._lost_at is None else self._lost_at
         if now - self._lost_at >= self._job.patience:
             yield from self.queue.give_up(
-                f"no worker with this adapter was left, nor came within {self._job.patience:g} s"
+                f"no worker with this adapter is left, and none joined within {self._job.patience:g} s"
             )
 
 
@@ -293,12 +293,12 @@ class Cluster:
         """Ask the workers what they have.
 
         Args:
-            client: the connection.
-            job: what is to be run.
-            warn: gets texts about workers that have problems, while others go on.
+            client: The connection.
+            job: What is to be run.
+            warn: Gets texts about workers that have problems, while others go on.
 
         Raises:
-            InvalidArgument: when there is no worker, or one whose software differs from this machine's.
+            InvalidArgument: If there is no worker, or one whose software differs from this machine's.
         """
         self._client, self._job = client, job
         self._registry = WorkerRegistry(client, job, warn)

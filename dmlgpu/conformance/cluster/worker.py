@@ -24,7 +24,7 @@ from dmlgpu.conformance.running.records import machine
 from dmlgpu.conformance.suites.registry import list_digest, select, suite_by_name
 
 SCHEDULER_LIMIT = 30.0
-"""Seconds for the scheduler to take note of resources."""
+"""Seconds for the scheduler to register resources."""
 
 _DRIVER_FILES = ("VK_DRIVER_FILES", "VK_ICD_FILENAMES")
 _COMPARED = ("dmlgpu", "commit", "shaders", "wgpu", "python")
@@ -36,13 +36,13 @@ _idle: dict[str, queue.SimpleQueue[LocatedAdapter]] = {}
 
 @dataclass(frozen=True)
 class Announcement:
-    """What a worker says of itself.
+    """Facts reported by a worker.
 
     Attributes:
-        machine: its software and computer, as records have them.
-        cases: digest of the names that it finds for the same suite, profile and patterns.
-        adapters: what it has, by the names of the resources.
-        problems: drivers that could not be looked at, a text each.
+        machine: Versions and computer, as in records.
+        cases: Hash of the names of cases for the same suite, profile and patterns.
+        adapters: Its adapters, by names of resources.
+        problems: Drivers that could not be examined, a text each.
     """
 
     machine: dict[str, str]
@@ -66,7 +66,7 @@ def announce(suite: str, profile: str, patterns: Sequence[str]) -> dict[str, Any
         The fields of an ``Announcement`` as plain data, which another version of dmlgpu understands too.
 
     Raises:
-        InvalidArgument: for a suite, profile or pattern that this worker lacks.
+        InvalidArgument: For a suite, profile or pattern that this worker lacks.
     """
     software, cases = machine(), list_digest(select(suite_by_name(suite), profile, patterns))
     discovery_ = _found()
@@ -82,7 +82,7 @@ def announce(suite: str, profile: str, patterns: Sequence[str]) -> dict[str, Any
 def announce_task(suite: str, profile: str, patterns: Sequence[str]) -> Callable[[], dict[str, Any]]:
     """``announce`` for a worker that may have another dmlgpu, or none."""
 
-    # Being no module's own, it is sent as it is, not by name: Dask drops a worker that cannot import what it is sent.
+    # Defined in no module, it is sent by value: Dask drops a worker that cannot import what it receives.
     def ask() -> dict[str, Any]:
         from dmlgpu.conformance.cluster.worker import announce  # noqa: PLC0415
 
@@ -102,7 +102,7 @@ def reserved(name: str) -> Iterator[LocatedAdapter]:
     """An adapter that this worker announced under a name, for the caller alone.
 
     Raises:
-        LookupError: when it announced none.
+        LookupError: If it announced none.
     """
     if name not in _idle:
         raise LookupError(f"this worker has not announced {name}")
@@ -118,12 +118,12 @@ def run_shard(job: Job, resource: str, names: Sequence[str], workers: int) -> tu
     """Run cases in child processes of the Dask worker in which this runs.
 
     Args:
-        job: with the suite and limits; adapter and environment are this worker's.
-        resource: under which the adapter was announced.
-        workers: children at once.
+        job: With the suite and limits; adapter and environment are this worker's.
+        resource: Under which the adapter was announced.
+        workers: Children at once.
 
     Raises:
-        LookupError: when this worker has not announced the adapter.
+        LookupError: If this worker has not announced the adapter.
     """
     with reserved(resource) as adapter:
         there = replace(job, adapter=adapter.number, environment=dict(adapter.environment))
@@ -133,7 +133,7 @@ def run_shard(job: Job, resource: str, names: Sequence[str], workers: int) -> tu
 def _resource(info: AdapterInfo, software: Mapping[str, str]) -> str:
     """A name that two workers share if they have the same adapter, driver and version of everything.
 
-    Limits are left out: some depend on how much memory the machine has.
+    Limits are omitted: some depend on how much memory the machine has.
     """
     adapter = [asdict(info)[name] for name in _IDENTITY]
     versions = [_comparable(name, software[name]) for name in _COMPARED if name != "commit"]
@@ -145,9 +145,10 @@ def _set_resources(worker: Worker, counts: Mapping[str, int]) -> None:
 
 
 def differences(own: Mapping[str, str], theirs: Mapping[str, str]) -> tuple[str, ...]:
-    """In what software two machines differ, as far as results depend on it: not in the last part of Python's version.
+    """Return the versions in which two machines differ, if results depend on them: not the last part of Python's
+    version.
 
-    A commit is only known of a checkout.
+    The commit is known only for a checkout.
     """
     pairs = ((name, _comparable(name, own[name]), _comparable(name, theirs[name])) for name in _COMPARED)
     return tuple(

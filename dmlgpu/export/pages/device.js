@@ -17,18 +17,18 @@ const number = value => value.toLocaleString('en');
 export async function openDevice(needs, gpu = globalThis.navigator?.gpu) {
     if (!gpu) {
         const secure = globalThis.isSecureContext === false
-            ? 'browsers offer it to secure addresses only: https, or localhost.'
-            : 'this browser offers none.';
+            ? 'browsers enable it only for secure addresses: https, or localhost.'
+            : 'this browser does not support it.';
         throw new ModelError('webgpu', `WebGPU is missing: ${secure}`);
     }
     const adapter = await gpu.requestAdapter({powerPreference: 'high-performance'});
-    if (!adapter) throw new ModelError('webgpu', 'WebGPU is there, but offers no adapter on this computer.');
+    if (!adapter) throw new ModelError('webgpu', 'WebGPU is supported, but has no adapter on this computer.');
     checkNeeds(needs, adapter, 'adapter');
     try {
         const device = await adapter.requestDevice({requiredFeatures: needs.features, requiredLimits: needs.limits});
         return {adapter, device};
     } catch (error) {
-        throw new ModelError('webgpu', `WebGPU gives no device: ${error.message}`);
+        throw new ModelError('webgpu', `WebGPU cannot create a device: ${error.message}`);
     }
 }
 
@@ -59,7 +59,7 @@ export class Program {
         program.pipelines = await Promise.all(document.shaders.map(shader => program.#pipeline(shader)));
         const [invalid, memory] = (await Promise.all(scopes)).map(error => error?.message);
         if (memory) throw new ModelError('memory', `The device has no memory for the buffers: ${memory}`);
-        if (invalid) throw new ModelError('memory', `The device refuses the buffers: ${invalid}`);
+        if (invalid) throw new ModelError('memory', `The device rejects the buffers: ${invalid}`);
         program.initialization = program.#bound(document.initialization);
         program.dispatches = program.#bound(document.dispatches);
         return program;

@@ -34,7 +34,7 @@ LEAST_COPY: Final = 64 << 10
 """Bytes below which a copy between buffers, which ends a compute pass, is no faster than a kernel that copies."""
 
 MOST_PROCESSORS: Final = 4
-"""Processors beyond which a software adapter's kernels copy faster than its copies, which one thread makes."""
+"""CPUs beyond which a software adapter's kernels copy faster than its copies, which one thread makes."""
 
 _UNIFORM_LIMITS: Final = CacheLimits(entries=4096, size=1 << 20)
 
@@ -52,11 +52,11 @@ class Binder:
         self, operator: str, kernel: RenderedKernel, pipeline: Any, resources: Resources, immediates: bool
     ) -> Work:
         """Return one dispatch of a kernel on resources, or a copy that does the same faster. Where ranges meet of which
-        that was not known, the kernel is rendered and compiled anew, once, for slots that share a binding.
+        that was not known, the kernel is rendered and compiled again, once, for slots that share a binding.
 
         Raises:
-            BindingError: when a resource that the kernel uses is missing or too small.
-            NotSupported: when a binding, grown to the offset alignment and to all that it is shared for, exceeds the
+            BindingError: If a resource that the kernel uses is missing or too small.
+            NotSupported: If a binding, grown to the offset alignment and to all that it is shared for, exceeds the
                 adapter's limit; or when what meets cannot be shared.
         """
         bound = [bound_range(operator, kernel, slot, resources, self._alignment) for slot in kernel.slots]
@@ -130,7 +130,7 @@ class GpuExecutable(ProgramExecutable):
     """A program with its pipelines on the device.
 
     Attributes:
-        new: kernels whose pipelines nobody had made before.
+        new: Kernels whose pipelines nobody had made before.
     """
 
     def __init__(self, program: Program, binder: Binder):

@@ -47,7 +47,7 @@ class GpuPipelines:
     Layouts are explicit: automatic ones drop the bindings that a shader does not use.
 
     Attributes:
-        cache: keeps pipelines that may be asked for again; a miss is a request for one that it did not hold.
+        cache: Keeps pipelines that may be asked for again; a miss is a request for one that it did not hold.
     """
 
     def __init__(self, context: Context, queue: GpuQueue):
@@ -87,8 +87,8 @@ class GpuPipelines:
         when two threads make equal ones at the same time, both get the one that is there first.
 
         Raises:
-            ShaderError: when a text does not compile; for the first kernel of which that is so.
-            DeviceRemoved: when the device is gone.
+            ShaderError: If a text does not compile; for the first kernel of which that is so.
+            DeviceRemoved: If the device is gone.
         """
         keys = [(kernel.wgsl, kernel.binding_count, immediates) for kernel in kernels]
         pipelines = {key: pipeline for key in dict.fromkeys(keys) if (pipeline := self.cache.get(key)) is not None}
@@ -194,7 +194,7 @@ def compile_error(operator: str, kernel: RenderedKernel, adapter: str, error: Ex
 
 
 def _fault(text: str) -> str | None:
-    """Return what naga says in several places of its report: the headline, and what the headline leaves out."""
+    """Return what naga says in several places of its report: the headline, and what the headline omits."""
     if parsing := re.search(r"parsing error: (.*)", text):
         notes = re.findall(r"│ +[\^-]+ (.*)", text)
         return "; ".join([parsing[1], *(note for note in notes if note not in parsing[1])])

@@ -1,6 +1,6 @@
-"""Building graphs of operators: types and shapes are inferred, in the manner of DirectMLX.
+"""Graphs of operators under construction; types and shapes are inferred, as in DirectMLX.
 
-``functions`` and ``directmlx`` are the former places of ``dmlgpu.ops.directml`` and ``dmlgpu.directmlx``.
+``functions`` and ``directmlx`` are former names of ``dmlgpu.ops.directml`` and ``dmlgpu.directmlx``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The former name of tensors of graphs."""
+"""Former name of tensors of graphs."""
 
 from __future__ import annotations
 

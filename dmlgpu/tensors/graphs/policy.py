@@ -1,4 +1,4 @@
-"""Tensor policies: how the tensors that operators of a graph write lie in memory (DirectMLX: TensorPolicy)."""
+"""Tensor policies: memory layout of the tensors that operators of a graph write (DirectMLX: TensorPolicy)."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from dmlgpu.common.errors import InvalidArgument, shown
 Sizes: TypeAlias = tuple[int, ...]
 
 Policy: TypeAlias = Callable[[DataType, TensorFlags, Sizes], TensorDesc]
-"""From type, flags and sizes to a description with these and any strides, bytes and alignment."""
+"""Maps type, flags and sizes to a description with these and any strides, byte size and alignment."""
 
 
 def packed(data_type: DataType, flags: TensorFlags, sizes: Sizes) -> TensorDesc:
-    """Row-major without gaps and without strides: what most want."""
+    """Return a packed row-major description, the default."""
     return TensorDesc(data_type, sizes, flags=flags)
 
 
 def interleaved_channel(data_type: DataType, flags: TensorFlags, sizes: Sizes) -> TensorDesc:
-    """Channels innermost: {N, C, H, W} stored as {N, H, W, C}. Tensors of one dimension are packed."""
+    """Return a description with channels innermost: {N, C, H, W} is stored as {N, H, W, C}. Rank 1 is packed."""
     if len(sizes) < 2:
         return packed(data_type, flags, sizes)
     batch, channels, *spatial = sizes
@@ -33,10 +33,10 @@ POLICIES: Mapping[str, Policy] = {"default": packed, "interleaved_channel": inte
 
 
 def as_policy(policy: str | Policy) -> Policy:
-    """Return a policy by its name, or as it is.
+    """Return a policy by name, or the function itself.
 
     Raises:
-        InvalidArgument: no such name, and nothing to call.
+        InvalidArgument: If the name is unknown, or the argument is not callable.
     """
     if callable(policy):
         return policy

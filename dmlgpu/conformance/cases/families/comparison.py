@@ -1,4 +1,4 @@
-"""Cases of the operators that compare or choose. All are exact: truth values are integers, and choosing moves bits."""
+"""Cases of the operators that compare or choose. All are exact: booleans are integers, and choosing moves bits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_t
 
 
 class _RelationCases(VariedCases):
-    """Two tensors of one type, and truth values of another."""
+    """Two tensors of one type, and booleans of another."""
 
     discriminating = (DiscriminatingInputs("< for <=, zeros of either sign that differ", OPERANDS, EQUAL_PAIRS),)
 
@@ -54,7 +54,7 @@ def draw_booleans(rng: np.random.Generator, data_type: DataType, sizes: tuple[in
 
 
 class _LogicalCases(OperatorCases):
-    """Truth values of one type."""
+    """Booleans of one type."""
 
     standard_count = 20
     type_fields = ("OutputTensor",)

@@ -117,7 +117,8 @@ def _shifted(values: Array, axes: tuple[int, ...]) -> Bound:
 
 
 class _SoftmaxCases(_SoftmaxRowCases):
-    """Half a unit of error in x - maximum makes |x - maximum| halves in its power; powers and quotient add some."""
+    """Half a unit of error in x - maximum makes |x - maximum| halves in its power; powers and quotient add
+    some."""
 
     example = Ulp(4)
     added_keys: ClassVar[tuple[Key, ...]] = (
