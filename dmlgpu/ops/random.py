@@ -398,7 +398,7 @@ class Generator(CallSource):
         if count is None and not isinstance(operand, Tensor | np.ndarray):
             raise InvalidArgument(f"{caller()}: a must be a Tensor, an array or an integer, got {shown(a, typed=True)}")
         number = 0 if operand is None else checked_axis(caller(), "axis", axis, operand.ndim)
-        population: int = operand.shape[number] if operand is not None else count
+        population: int = count or 0 if operand is None else operand.shape[number]
         target = operand.device if isinstance(operand, Tensor) else self._target(device)
         shape, with_replacement = _shape(size), argument(caller(), "replace", boolean, replace)
         drawn = math.prod(shape)
