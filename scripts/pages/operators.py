@@ -85,7 +85,12 @@ def _function(name: str) -> Iterator[str]:
     yield docstring.partition("\n")[0]
     example_lines = docstring.partition("Examples:\n")[2].partition("\n\n")[0]
     yield f"```pycon\n{textwrap.dedent(example_lines)}\n```"
-    yield f"[Arguments and exceptions][dmlgpu.ops.{name}]"
+    yield f"[Arguments and exceptions][{_anchor(name)}]"
+
+
+def _anchor(name: str) -> str:
+    """The heading of a function of ``dmlgpu.ops`` in the API reference; `dmlgpu.array` has functions of the same name."""
+    return f"{getattr(ops, name).__module__}.{name}"
 
 
 def _link(name: str) -> str:
@@ -214,7 +219,7 @@ def index() -> str:
     rows = (
         (
             f"[{schema.name}]({schema.stem}.md)",
-            ", ".join(f"[{name}][dmlgpu.ops.{name}]" for name in functions(schema)),
+            ", ".join(f"[{name}][{_anchor(name)}]" for name in functions(schema)),
             *(", ".join(synonyms()[schema.name].of(source)) for source in libraries),
         )
         for schema in catalog().values()
