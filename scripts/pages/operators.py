@@ -201,7 +201,7 @@ def _support(schema: OperatorSchema) -> Iterator[str]:
     for variant in schema.variants:
         members = ", ".join(sorted(variant.members))
         for level, table in variant.support.items():
-            yield f"From {level.label}, where {schema.field(variant.field).python_name} is one of {members}:"
+            yield f"From {level.label}, if {schema.field(variant.field).python_name} is one of {members}:"
             yield _table(("tensor", "dimensions", "types"), _rows(schema, table.items()))
 
 
@@ -228,7 +228,7 @@ def index() -> str:
     heading = (
         f"{WIDE}# Operators by name\n\n{count} of DirectML's {len(catalog())} operators run. The table lists each with "
         "the functions of `dmlgpu.ops` that it computes and with its names in other libraries. "
-        "[Operators by task](by_task.md) groups the current ones; `dmlgpu ops WORD` searches the same names.\n\n"
+        "[Operators by task](by_task.md) groups the newest versions. `dmlgpu ops WORD` searches the same names.\n\n"
     )
     columns = ("DirectML", "dmlgpu.ops", *(SOURCES[source] for source in libraries))
     return heading + _table(columns, rows) + "\n"
@@ -238,9 +238,9 @@ def index_by_task() -> str:
     """The Markdown of the list of operators by what they are for, with their names elsewhere."""
     parts = [
         "# Operators by task",
-        "The current operators, with the functions of ONNX, PyTorch, NumPy and WebNN that they compute, or compute "
-        "most of. Superseded operators are in [the list by name](README.md). `dmlgpu ops WORD` finds an operator by "
-        "any of these names.",
+        "The newest version of each operator, with the functions of ONNX, PyTorch, NumPy and WebNN that it computes, "
+        "completely or for the most part. Older versions are in [the list by name](README.md). `dmlgpu ops WORD` "
+        "searches these names.",
     ]
     libraries = {source: title for source, title in SOURCES.items() if title}
     for task in tasks():

@@ -32,7 +32,6 @@ WIDE = {
     "demos.md",
     "devices.md",
     "dispatch-model.md",
-    "driver-failures.md",
     "dxdispatch.md",
     "examples/cli/compare.md",
     "examples/cli/devices.md",
