@@ -89,7 +89,7 @@ def _function(name: str) -> Iterator[str]:
 
 
 def _anchor(name: str) -> str:
-    """The heading of a function of ``dmlgpu.ops`` in the API reference; `dmlgpu.array` has functions of the same name."""
+    """The heading of a function of ``dmlgpu.ops`` in the API reference, which `dmlgpu.array` repeats."""
     return f"{getattr(ops, name).__module__}.{name}"
 
 
