@@ -17,7 +17,7 @@ Target = Annotated[Path, typer.Option("--output", "-o", metavar="FILE.png", help
 
 @app.callback()
 def root() -> None:
-    """Run a demo: read text, train a network, quantize colours.
+    """Run a demo: read text, train a network, quantize colors.
 
     \b
     Examples:
@@ -89,14 +89,14 @@ def palette(
         Path | None,
         typer.Argument(metavar="PHOTO", help="Image file; defaults to a portrait of an astronaut.", show_default=False),
     ] = None,
-    colors: Annotated[int, typer.Option("--colors", "-c", min=2, max=64, help="Number of colours.")] = 16,
+    colors: Annotated[int, typer.Option("--colors", "-c", min=2, max=64, help="Number of colors.")] = 16,
     iterations: Annotated[int, typer.Option("--iterations", "-i", min=0, max=100, help="Iterations of k-means.")] = 8,
     size: Annotated[int, typer.Option("--size", "-s", min=16, max=2048, help="Maximum longer side, in pixels.")] = 400,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed for the initial colours.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed for the initial colors.")] = 0,
     output: Target = Path("palette.png"),
     adapter: Adapter = None,
 ) -> None:
-    """Reduce a photograph to a palette of colours by k-means.
+    """Reduce a photograph to a palette of colors by k-means.
 
     Every dispatch is checked against NumPy. Exit code 1 if one differs.
 

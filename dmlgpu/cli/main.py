@@ -19,9 +19,9 @@ OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 EXIT_CODES = {
     OK: "success: every result is as expected",
-    FAILED: "failure, or a wrong result: an unexpected result in `test`, a regression in `compare`, something that "
-    "`bench` cannot measure or that is wrong, something slower in `bench compare`, a result of `demo` that differs "
-    "from NumPy, onnxruntime or torch, a problem in `doctor`; or an extra is not installed",
+    FAILED: "failure, or a wrong result: an unexpected result in `test`; a regression in `compare` or `bench compare`; "
+    "a failed measurement or a wrong result in `bench`; a result of `demo` that differs from NumPy, onnxruntime or "
+    "torch; a problem in `doctor`; an extra that is not installed",
     USAGE: "invalid command line, input file or adapter name, or a file that cannot be read or written",
     INTERRUPTED: "interrupted by Ctrl-C",
 }

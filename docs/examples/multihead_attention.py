@@ -1,6 +1,7 @@
 """Attention with heads of size 8 and the usual scale, 1 / sqrt(8). Queries,
-keys and values are {batch, tokens, heads * size}. A causal mask is a
-`relative_position_bias` of zeros and large negative numbers.
+keys and values are {batch, tokens, heads * size}. `causal=True` masks the
+tokens after each query. In DirectML, such a mask is a `relative_position_bias`
+of zeros and large negative numbers.
 """
 
 import numpy as np
@@ -36,7 +37,7 @@ expected = (
 )
 
 assert np.allclose(
-    ops.attention(query, key, value, num_heads=heads, bias=causal),
+    ops.attention(query, key, value, num_heads=heads, causal=True),
     expected,
     atol=1e-5,
 )

@@ -99,6 +99,8 @@ def _first(command: Any) -> str:
 def _argument(parameter: Any) -> str:
     """An argument as a usage line has it: optional ones in brackets, ``...`` behind those that take several."""
     name = parameter.metavar or parameter.name.upper()
+    if name.startswith("[") and name.endswith("]..."):
+        return name
     return (name if parameter.required else f"[{name}]") + ("..." if parameter.nargs == -1 else "")
 
 
@@ -111,9 +113,12 @@ def _options(command: Any) -> Iterator[tuple[str, str, str, str]]:
         value = "" if is_flag else f"`{option.metavar or option.name.upper()}`"
         default = "" if is_flag or option.default in (None, "") else f"`{option.default}`"
         default = "required" if option.required else default
+        if option.secondary_opts and option.default:
+            default = f"`{option.opts[0]}`"
         meaning = MEANINGS.get(option.name, option.help or "")
         variable = f" From the environment: `{option.envvar}`." if option.envvar else ""
-        yield ", ".join(f"`{name}`" for name in option.opts), value, default, meaning + variable
+        names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
+        yield names, value, default, meaning + variable
 
 
 def _by_hand(name: str) -> list[str]:

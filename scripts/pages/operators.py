@@ -196,12 +196,12 @@ def _kind(field: FieldSchema) -> str:
 def _support(schema: OperatorSchema) -> Iterator[str]:
     """A table per feature level that changed something, and per group of an attribute's values."""
     for level, table in schema.support.items():
-        yield f"From {level.label}:"
+        yield f"From feature level {level.label}:"
         yield _table(("tensor", "dimensions", "types"), _rows(schema, table.items()))
     for variant in schema.variants:
         members = ", ".join(sorted(variant.members))
         for level, table in variant.support.items():
-            yield f"From {level.label}, if {schema.field(variant.field).python_name} is one of {members}:"
+            yield f"From feature level {level.label}, if {schema.field(variant.field).python_name} is one of {members}:"
             yield _table(("tensor", "dimensions", "types"), _rows(schema, table.items()))
 
 
