@@ -97,7 +97,7 @@ def _first(command: Any) -> str:
 
 
 def _argument(parameter: Any) -> str:
-    """An argument as a usage line has it: optional ones in brackets, ``...`` behind those that take several."""
+    """An argument in a usage line: optional ones in brackets, ``...`` after those that take several values."""
     name = parameter.metavar or parameter.name.upper()
     if name.startswith("[") and name.endswith("]..."):
         return name
@@ -122,7 +122,7 @@ def _options(command: Any) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _by_hand(name: str) -> list[str]:
-    """What somebody wrote for a page; nothing where nobody did."""
+    """The handwritten part of a page, if it has one."""
     path = BY_HAND / f"{name}.md"
     return [path.read_text(encoding="utf-8").strip()] if path.exists() else []
 

@@ -59,11 +59,14 @@ def page(schema: OperatorSchema) -> str:
     parts += ["## Types by feature level", *_support(schema)]
     if schema.constraints:
         parts += ["## Rules", "\n".join(f"- {rule}" for rule in schema.constraints)]
-    if schema.notes:
-        parts += ["## Undocumented by DirectML", schema.notes]
-    choices = inspect.getdoc(lowering(schema.name)) if is_implemented(schema) else None
-    if choices:
-        parts += ["## In dmlgpu", choices]
+    choices = (inspect.getdoc(lowering(schema.name)) if is_implemented(schema) else None) or ""
+    source = f"[DirectML's page]({DOCUMENTS}{schema.document}) is called *the page* here."
+    for title, text in (("Undocumented by DirectML", schema.notes), ("In dmlgpu", choices)):
+        if text:
+            parts.append(f"## {title}")
+            if re.search(r"\bpages?\b", text) and source not in parts:
+                parts.append(source)
+            parts.append(text)
     parts += ["## Properties", _table(("property", "value"), _facts(schema))]
     return ("" if schema.superseded_by else BOOST) + "\n\n".join(_escaped(part) for part in parts) + "\n"
 
