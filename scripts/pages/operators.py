@@ -240,7 +240,7 @@ def index() -> str:
 def index_by_task() -> str:
     """The Markdown of the list of operators by what they are for, with their names elsewhere."""
     parts = [
-        "# Operators by task",
+        "---\nhide: [navigation]\n---\n# Operators by task",
         "The newest version of each operator, with the functions of ONNX, PyTorch, NumPy and WebNN that it computes, "
         "completely or for the most part. Older versions are in [the list by name](README.md). `dmlgpu ops WORD` "
         "searches these names.",
