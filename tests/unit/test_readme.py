@@ -44,5 +44,5 @@ def test_quoted_error_is_what_is_raised() -> None:
 
 
 def test_all_operators_run_as_it_says() -> None:
-    assert f"All {len(catalog())} operators of DirectML (feature level 6_4) run" in README.read_text()
+    assert f"All {len(catalog())} operators of DirectML (feature level 6.4) run" in README.read_text()
     assert operators.implemented() == catalog().keys()
