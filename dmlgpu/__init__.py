@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from dmlgpu.runtime.commands import Fence as Fence
     from dmlgpu.runtime.commands import Queue as Queue
     from dmlgpu.runtime.device import Device as Device
+    from dmlgpu.runtime.device import default_device as default_device
     from dmlgpu.runtime.evaluate import evaluate as evaluate
     from dmlgpu.runtime.features import FeatureLevels as FeatureLevels
     from dmlgpu.runtime.features import FeatureLevelsQuery as FeatureLevelsQuery
@@ -77,13 +78,12 @@ if TYPE_CHECKING:
     from dmlgpu.runtime.operator import CompiledOperator as CompiledOperator
     from dmlgpu.runtime.operator import Operator as Operator
     from dmlgpu.runtime.operator import OperatorInitializer as OperatorInitializer
-    from dmlgpu.runtime.shared import default_device as default_device
     from dmlgpu.tensors import directmlx as directmlx
     from dmlgpu.tensors.array_like import Float64Warning as Float64Warning
     from dmlgpu.tensors.array_like import set_float64 as set_float64
     from dmlgpu.tensors.gradients.differentiation import grad as grad
     from dmlgpu.tensors.gradients.differentiation import value_and_grad as value_and_grad
-    from dmlgpu.tensors.graphs.expression import Expression as Expression
+    from dmlgpu.tensors.graphs.graph import Expression as Expression
     from dmlgpu.tensors.graphs.graph import Graph as Graph
     from dmlgpu.tensors.kernels import ElementwiseKernel as ElementwiseKernel
     from dmlgpu.tensors.kernels import Kernel as Kernel
@@ -96,8 +96,7 @@ _HOMES = {
     "tensors.array_like": ("Float64Warning", "set_float64"),
     "tensors.tensor": ("Tensor",),
     "tensors.gradients.differentiation": ("grad", "value_and_grad"),
-    "tensors.graphs.expression": ("Expression",),
-    "tensors.graphs.graph": ("Graph",),
+    "tensors.graphs.graph": ("Expression", "Graph"),
     "tensors.kernels": ("ElementwiseKernel", "Kernel"),
     "common.cache": ("CacheInfo", "CacheLimits"),
     "compiler.target": ("AdapterInfo",),
@@ -105,7 +104,7 @@ _HOMES = {
     "runtime.binding": ("BindingTable", "BufferArrayBinding", "BufferBinding"),
     "runtime.buffer": ("Buffer", "Readback"),
     "runtime.commands": ("CommandList", "CommandRecorder", "Fence", "Queue"),
-    "runtime.device": ("Device",),
+    "runtime.device": ("Device", "default_device"),
     "runtime.evaluate": ("evaluate",),
     "runtime.features": (
         "FeatureLevels",
@@ -116,7 +115,6 @@ _HOMES = {
         "TensorDataTypeSupportQuery",
     ),
     "runtime.operator": ("BindingProperties", "CompiledOperator", "Operator", "OperatorInitializer"),
-    "runtime.shared": ("default_device",),
     "catalog.enums": ("DataType", "ExecutionFlags", "FeatureLevel", "TensorFlags"),
     "common.errors": (
         "AdapterNotFound",

@@ -12,7 +12,7 @@ from dmlgpu.array.operands import Dtype, as_type, numeric_type, optional, tensor
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.coercion import argument, as_index, integer
 from dmlgpu.common.errors import InvalidArgument, NotSupported, shown
-from dmlgpu.runtime.shared import as_device
+from dmlgpu.runtime.device import as_device
 from dmlgpu.tensors.calls import Where, caller, named
 from dmlgpu.tensors.layout import broadcast_sizes, checked_sizes
 from dmlgpu.tensors.tensor import Tensor

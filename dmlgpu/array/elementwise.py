@@ -24,10 +24,10 @@ from dmlgpu.array.operands import (
     unary,
 )
 from dmlgpu.catalog.enums import RoundingMode
+from dmlgpu.tensors.arithmetic import UNSIGNED
 from dmlgpu.tensors.calls import caller, named
-from dmlgpu.tensors.integers import UNSIGNED
-from dmlgpu.tensors.promotion import promoted
 from dmlgpu.tensors.tensor import Tensor
+from dmlgpu.tensors.types import promoted
 
 __all__ = [
     "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_invert",

@@ -15,9 +15,8 @@ from dmlgpu.common.coercion import argument, boolean
 from dmlgpu.common.errors import InvalidArgument, NotSupported, shown
 from dmlgpu.tensors.calls import caller, named
 from dmlgpu.tensors.layout import broadcast_sizes
-from dmlgpu.tensors.promotion import promoted
 from dmlgpu.tensors.tensor import Tensor
-from dmlgpu.tensors.types import as_data_type, is_boolean_type
+from dmlgpu.tensors.types import as_data_type, is_boolean_type, promoted
 
 Dtype: TypeAlias = Any
 """A dtype of the namespace, ``dmlgpu.array.float32``, which is NumPy's, or its name."""

@@ -17,8 +17,8 @@ from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.ops.reductions import ordered
 from dmlgpu.tensors import indexing
 from dmlgpu.tensors.calls import caller, named
-from dmlgpu.tensors.promotion import promoted
 from dmlgpu.tensors.tensor import Tensor
+from dmlgpu.tensors.types import promoted
 
 __all__ = [
     "argmax", "argmin", "argsort", "count_nonzero", "nonzero", "searchsorted", "sort", "unique_all", "unique_counts",

@@ -17,11 +17,11 @@ from dmlgpu.common.coercion import argument, boolean, integer, real
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.ops import reductions
 from dmlgpu.ops.shape import joined
+from dmlgpu.tensors.arithmetic import wrapped
 from dmlgpu.tensors.calls import caller, named
-from dmlgpu.tensors.integers import wrapped
 from dmlgpu.tensors.layout import checked_axes, checked_axis
-from dmlgpu.tensors.promotion import promoted
 from dmlgpu.tensors.tensor import Tensor
+from dmlgpu.tensors.types import promoted
 
 __all__ = [
     "all", "any", "cumulative_prod", "cumulative_sum", "diff", "max", "mean", "min", "prod", "std", "sum", "var",

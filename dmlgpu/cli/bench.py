@@ -45,7 +45,7 @@ from dmlgpu.common.errors import DmlError, InvalidArgument
 from dmlgpu.common.files import growing_file
 from dmlgpu.conformance.drivers.discovery import LocatedAdapter, process_adapters
 from dmlgpu.runtime.adapters import target_of
-from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 
 ALL = "all"
 """Of schedules: every one there is."""

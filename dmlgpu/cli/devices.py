@@ -22,7 +22,7 @@ from dmlgpu.runtime.adapters import (
     wait_for_pages,
     why_no_gpu,
 )
-from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 
 if TYPE_CHECKING:
     from dmlgpu.conformance.drivers.discovery import LocatedAdapter

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import dmlgpu
 from dmlgpu.cli import tables
-from dmlgpu.common import folders
+from dmlgpu.common import files
 
 if TYPE_CHECKING:
     from dmlgpu.cli.diagnosis import Card, Examination, Examined, Loader, Manifest
@@ -434,7 +434,7 @@ def caches() -> tuple[CacheFolder, ...]:
 
 def _cache_folders() -> Iterator[tuple[str, Path]]:
     """Yield where drivers keep compiled kernels, each with whose folder it is."""
-    usual, home = folders.user_caches(), folders.home()
+    usual, home = files.user_caches(), files.home()
     mesa = os.environ.get("MESA_SHADER_CACHE_DIR") or usual
     nvidia = os.environ.get("__GL_SHADER_DISK_CACHE_PATH") or (usual and usual / "nvidia")
     if mesa:
@@ -465,5 +465,5 @@ def _sizes(folder: Path) -> Iterator[int]:
 
 def short(path: str | Path) -> str:
     """Return a text in which ``~`` stands for the home folder, so that a report does not tell the user's name."""
-    text, home = str(path), str(folders.home() or "")
+    text, home = str(path), str(files.home() or "")
     return text if home in ("/", "") else re.sub(rf"{re.escape(home)}(?=$|[/\\:])", "~", text)

@@ -31,7 +31,7 @@ from dmlgpu.compiler.program_cache import without_files
 from dmlgpu.compiler.target import AdapterInfo, Profile, Target
 from dmlgpu.runtime.adapters import target_of
 from dmlgpu.runtime.device import Device
-from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 
 if TYPE_CHECKING:
     from dmlgpu.frontends.onnx.preview import Preview

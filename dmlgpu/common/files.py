@@ -1,4 +1,4 @@
-"""Files that are written: each appears whole under its name, or not at all."""
+"""Files that are written, each whole under its name or not at all; pictures that are read; the user's folders."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ import io
 import os
 import secrets
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, BinaryIO, TextIO
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 PARTIAL_SUFFIX = ".part"
 """Ends the names of files that are being written."""
@@ -128,3 +132,52 @@ def _named(name: str) -> Iterator[None]:
     except OSError as error:
         error.filename, error.filename2 = name, None
         raise
+
+
+def home() -> Path | None:
+    """Return the user's home folder, None if there is none."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return None
+
+
+def user_caches() -> Path | None:
+    """Return the folder in which the user's programs keep what they can make again: ``LOCALAPPDATA`` on Windows,
+    elsewhere ``XDG_CACHE_HOME``, and where that is not set its usual place in the user's home; None where there is no
+    home either."""
+    windows = sys.platform == "win32"
+    named = os.environ.get("LOCALAPPDATA" if windows else "XDG_CACHE_HOME")
+    if named:
+        return Path(named)
+    user_home = home()
+    if user_home is None:
+        return None
+    return user_home / "AppData" / "Local" if windows else user_home / ".cache"
+
+
+def cache_folder() -> Path:
+    """Return dmlgpu's folder among the user's caches.
+
+    Raises:
+        FileNotFoundError: there is no folder of caches.
+    """
+    caches = user_caches()
+    if caches is None:
+        raise FileNotFoundError("the user has no folder for caches: there is no home, and no variable names one")
+    return caches / "dmlgpu"
+
+
+def load_picture(path: Path) -> Image.Image:
+    """Return a picture in RGB, turned as its file says. Needs the ``demo`` extra.
+
+    Raises:
+        OSError: the file is missing or is no picture.
+    """
+    from PIL import Image, ImageOps  # noqa: PLC0415 - not installed with dmlgpu
+
+    try:
+        with Image.open(path) as opened:
+            return ImageOps.exif_transpose(opened).convert("RGB")
+    except (Image.DecompressionBombError, SyntaxError, ValueError) as error:  # what Pillow raises beside OSError
+        raise OSError(f"{path}: {error}") from error

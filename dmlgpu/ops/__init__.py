@@ -15,8 +15,7 @@ from dmlgpu.ops.nn import *  # noqa: F403
 from dmlgpu.ops.recurrent import *  # noqa: F403
 from dmlgpu.ops.reductions import *  # noqa: F403
 from dmlgpu.ops.shape import *  # noqa: F403
-from dmlgpu.runtime.device import Device
-from dmlgpu.runtime.shared import as_device
+from dmlgpu.runtime.device import Device, as_device
 from dmlgpu.tensors.session import session_of
 
 _MODULES = (conv, elementwise, nn, recurrent, reductions, shape)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dmlgpu.common.coercion import as_index
 from dmlgpu.common.errors import AdapterNotFound, InvalidArgument, shown
 from dmlgpu.compiler.target import AdapterInfo, Target
-from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 
 if TYPE_CHECKING:  # listing adapters need not load what programs are made of
     from dmlgpu.runtime.executor import Backend

@@ -13,7 +13,7 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, TENSOR_ALIGNMENT, TensorDesc
 from dmlgpu.common import coercion
 from dmlgpu.common.errors import DmlError, InvalidArgument, InvalidDescription, NotSupported, shown
-from dmlgpu.runtime.shared import as_device
+from dmlgpu.runtime.device import as_device
 from dmlgpu.tensors.array_like import has_float64, in_float32, warn_of_float32
 from dmlgpu.tensors.memory import NOTHING, NodeMemory, Recorder, current_caller, recorder, tapes, unrecorded, untaped
 from dmlgpu.tensors.preparation import (

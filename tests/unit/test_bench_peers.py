@@ -20,7 +20,7 @@ from dmlgpu.bench.records import BenchRun, read_file
 from dmlgpu.bench.specs import read_suite, suite_file
 from dmlgpu.cli.subjects import find_workloads
 from dmlgpu.common.errors import InvalidArgument, ModelError
-from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 from tests.unit.bench_fakes import measured
 from tests.unit.cli_process import run_here
 

@@ -27,7 +27,7 @@ from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.pool import Job
 from dmlgpu.conformance.running.records import machine
 from dmlgpu.conformance.suites.registry import list_digest
-from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 from tests.unit.conformance_suite import MANY
 from tests.unit.dask_cluster import DaskCluster, cluster, numpy
 

@@ -24,8 +24,8 @@ from dmlgpu import (
     Tensor,
     ops,
 )
+from dmlgpu.runtime.device import as_device
 from dmlgpu.runtime.numpy.backend import NumPyBackend
-from dmlgpu.runtime.shared import as_device
 from dmlgpu.tensors.session import COMPILED, KEPT_BYTES, EagerSession, rounded, session_of
 from tests.unit.device_objects import raises
 
@@ -212,7 +212,7 @@ def test_to_the_host_and_back(x: Tensor, device: Device) -> None:
 
 
 def test_pickling_is_by_value(x: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dmlgpu.runtime.shared._default", as_device("test", "numpy"))
+    monkeypatch.setattr("dmlgpu.runtime.device._default", as_device("test", "numpy"))
     result = pickle.loads(pickle.dumps(x[:, 1:]))
     assert np.array_equal(result.numpy(), ARRAY[:, 1:]) and result.device is as_device("test", "numpy")
     for copied in (copy.deepcopy(x), copy.copy(x)):

@@ -27,7 +27,7 @@ from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.conformance.running.runner import run_graph
 from dmlgpu.runtime.device import Device
-from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 
 
 @dataclass(frozen=True)

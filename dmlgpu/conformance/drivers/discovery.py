@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from dmlgpu.common import folders
+from dmlgpu.common import files
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.common.processes import (
     ChildLost,
@@ -76,7 +76,7 @@ def machine_manifests() -> tuple[Path, ...]:
 
 def _loader_folders() -> list[str]:
     """Where Vulkan's loader looks on Linux, in its order."""
-    home = folders.home()
+    home = files.home()
     texts = (
         os.environ.get("XDG_CONFIG_HOME") or str(home / ".config" if home else ""),
         os.environ.get("XDG_CONFIG_DIRS") or "/etc/xdg",

@@ -29,7 +29,7 @@ from dmlgpu.conformance.running.runner import digest
 from dmlgpu.conformance.suites.registry import suite_by_name
 from dmlgpu.runtime.adapters import BROWSER, choose, open_watched_page
 from dmlgpu.runtime.device import Device
-from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 
 
 class RunsCases(Protocol):

@@ -23,7 +23,7 @@ from dmlgpu.runtime.binding import BufferArrayBinding
 from dmlgpu.runtime.buffer import Buffer
 from dmlgpu.runtime.commands import CommandList
 from dmlgpu.runtime.device import Device as Computer
-from dmlgpu.runtime.numpy.adapter import NUMPY_ADAPTER
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 from dmlgpu.runtime.operator import CompiledOperator, TensorPort
 from dmlgpu.tensors.graphs.graph import Graph
 from dmlgpu.tensors.tensor import Tensor as Node

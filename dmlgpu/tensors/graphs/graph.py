@@ -27,14 +27,13 @@ from dmlgpu.common.errors import (
 from dmlgpu.common.errors import shown as shown_value
 from dmlgpu.compiler import operators
 from dmlgpu.compiler.graph.description import GraphDesc
-from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.device import Device, as_device, default_device
 from dmlgpu.runtime.evaluate import run_compiled
 from dmlgpu.runtime.operator import CompiledOperator
-from dmlgpu.runtime.shared import as_device, default_device
 from dmlgpu.tensors.execution import BOOLEAN_TYPES, OperatorCall, call_op
 from dmlgpu.tensors.graphs import picture
 from dmlgpu.tensors.graphs.nodes import Array, BuiltNode, InputNode, describe, encoded, in_order, shown, unread, used
-from dmlgpu.tensors.graphs.policy import Policy, as_policy, packed
+from dmlgpu.tensors.layout import Policy, as_policy, packed
 from dmlgpu.tensors.memory import NOTHING, NodeMemory, Origin, Recorder, caller, current_caller
 from dmlgpu.tensors.preparation import EmptyOperand, short
 from dmlgpu.tensors.strided import TensorBase
@@ -47,6 +46,9 @@ _OUTPUTS = coercion.tuple_of(coercion.instance_of(Tensor, "a Tensor"), "Tensors"
 _INPUTS = coercion.tuple_of(coercion.optional(coercion.instance_of(Tensor, "a Tensor")), "Tensors or None")
 _DESC = coercion.instance_of(OperatorDesc, "an OperatorDesc")
 
+
+Expression = Tensor
+"""DirectMLX's name of a tensor of a graph."""
 
 RULES = ("directmlx", "numpy")
 """What Python's operators do with tensors of a graph; see ``Graph``."""
@@ -65,7 +67,7 @@ class Graph(Recorder):
             ``default_device()`` when one is needed, and the newest level.
         name: for messages and labels.
         policy: how tensors that operators write lie in memory: ``"default"``, ``"interleaved_channel"`` or a function
-            (see ``dmlgpu.tensors.graphs.policy``). It may be changed between nodes.
+            (see ``dmlgpu.tensors.layout``). It may be changed between nodes.
         rules: what Python's operators and the functions of ``ops.directml`` do with the graph's tensors.
             ``"directmlx"``: nothing broadcasts but numbers, types are not promoted, a number beside ``+ - * /`` becomes
             scale and bias of an ELEMENT_WISE_IDENTITY, ``%`` has the sign of the dividend, comparisons give UINT8.
