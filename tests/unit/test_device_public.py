@@ -67,7 +67,7 @@ def test_modules_are_imported_by_their_short_names():
 
 
 def test_unknown_names():
-    with pytest.raises(AttributeError, match=r"^module 'dmlgpu' has no attribute 'Devise'$"):
+    with pytest.raises(AttributeError, match=r"^module 'dmlgpu' has no attribute 'Devise'; did you mean Device\?$"):
         dmlgpu.Devise  # noqa: B018
 
 
