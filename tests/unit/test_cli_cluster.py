@@ -17,7 +17,7 @@ from dmlgpu.cli.cluster import _chosen, _run, side_by_side
 from dmlgpu.cli.main import main
 from dmlgpu.cli.test import ConformanceRequest
 from dmlgpu.common.errors import AdapterNotFound
-from dmlgpu.conformance.cluster.cluster import ClusterAdapter
+from dmlgpu.conformance.cluster import ClusterAdapter
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.pool import Job, run_cases
 from dmlgpu.conformance.running.records import RecordedRun, facts, machine, read_runs
