@@ -132,6 +132,7 @@ class Target:
         loop_limit: iterations after which the driver silently stops an invocation, or None.
         subgroup_lanes: invocations that every subgroup has at least.
         preserves_padding: whether operators change no bit of their outputs but those of the elements.
+        least_copy: bytes from which the driver copies between buffers faster than a kernel does, or None: never.
         schedule: the name of the schedule that operators with several shall take in place of the one they would choose
             (matrix products: see ``schedule.gemm_choice``); for tests and benchmarks. Empty: they choose.
         tuned: choices that were found fastest on the adapter, in place of the built-in ones; ``schedule`` goes first.
@@ -144,6 +145,7 @@ class Target:
     deterministic: bool = False
     precise: bool = False
     preserves_padding: bool = False
+    least_copy: int | None = None
     loop_limit: int | None = None
     subgroup_lanes: int = FEWEST_LANES
     schedule: str = ""
