@@ -44,7 +44,7 @@ class Binder:
     def bind(
         self, operator: str, kernel: RenderedKernel, pipeline: Any, resources: Resources, immediates: bool
     ) -> Work:
-        """Return one dispatch of a kernel on resources, or a copy that its program says. Where ranges meet of which
+        """Return one dispatch of a kernel on resources, or the copy that its program has. Where ranges meet of which
         that was not known, the kernel is rendered and compiled anew, once, for slots that share a binding.
 
         Raises:
