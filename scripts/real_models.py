@@ -24,7 +24,8 @@ from packaged.fetching import Absent, paths
 from packaged.listing import Entry
 from packaged.running import Result, run_apart
 
-from dmlgpu.common.files import cache_folder, whole_file
+from dmlgpu.common.files import whole_file
+from dmlgpu.common.folders import cache_folder
 from dmlgpu.runtime.device import Device
 
 LIST = Path(__file__).with_suffix(".toml")

@@ -22,7 +22,8 @@ import numpy as np
 from dmlgpu.bench import machine_load
 from dmlgpu.bench.counting import Counts
 from dmlgpu.common.errors import InvalidArgument
-from dmlgpu.common.files import cache_folder, whole_file
+from dmlgpu.common.files import whole_file
+from dmlgpu.common.folders import cache_folder
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.executor import CustomShader, Range, ShaderBackend, measure

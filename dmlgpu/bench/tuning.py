@@ -123,7 +123,7 @@ class TuningRecording:
     Attributes:
         operator, sizes, data_type: of the workload in which it came up.
         question: what was asked.
-        given: answers that were in place when it was asked, by which it came up.
+        other_answers: those that were in place when it was asked, by which it came up.
         ratios: of each choice that was measured, its time over that of what was built in then.
     """
 
@@ -131,7 +131,7 @@ class TuningRecording:
     sizes: Mapping[str, int]
     data_type: str
     question: str
-    given: Mapping[str, str]
+    other_answers: Mapping[str, str]
     ratios: Mapping[str, float]
 
     @classmethod
@@ -139,7 +139,12 @@ class TuningRecording:
         """Return the recording of a finding."""
         ratios = {answer: round(ratio, 3) for answer, ratio in finding.ratios.items()}
         return cls(
-            workload.operator, dict(workload.sizes), workload.data_type, finding.question, dict(finding.given), ratios
+            workload.operator,
+            dict(workload.sizes),
+            workload.data_type,
+            finding.question,
+            dict(finding.other_answers),
+            ratios,
         )
 
     @classmethod
@@ -261,7 +266,7 @@ class TuningFinding:
         answer: the choice that is kept: the built-in one, unless another is faster beyond doubt.
         ratio: time of the fastest other choice over that of the built-in one; None where there is no other.
         ratios: of every choice that could be measured, the same, less surely; 1 for the built-in one.
-        given: answers of other questions of the workload that were faster than the built-in ones.
+        other_answers: those of other questions of the workload that were faster than the built-in ones.
     """
 
     question: str
@@ -269,7 +274,7 @@ class TuningFinding:
     answer: str
     ratio: Ratio | None = None
     ratios: Mapping[str, float] = field(default_factory=dict)
-    given: Mapping[str, str] = field(default_factory=dict)
+    other_answers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def gains(self) -> bool:
@@ -315,7 +320,7 @@ class Search:
             faster = {
                 name: answers[name] for name in questions if answers.get(name, questions[name][0]) != questions[name][0]
             }
-            finding = replace(self._find(question, questions[question], answers), given=faster)
+            finding = replace(self._find(question, questions[question], answers), other_answers=faster)
             yield finding
             answers[question] = finding.answer
 

@@ -109,7 +109,7 @@ def bench(request: BenchRequest) -> BenchRun:
             header["aims"] = aims
         if peers:
             header["peers"] = {peer.peer.name: peer.to_json() for peer in peers}
-            header["wanted"] = {
+            header["least_ratios"] = {
                 subject.workload.name: PeerRow(subject.workload, subject.more).least_ratio
                 for subject in request.subjects
             }

@@ -239,7 +239,7 @@ def _pointing_to_drivers() -> Iterator[None]:
     try:
         yield
     except AdapterNotFound as error:
-        requested = str(error.wanted)
+        requested = str(error.requested)
         if requested.isdecimal() or why_no_gpu():  # numbers are other adapters' there; without wgpu there is none
             raise
         matches = [adapter for adapter in all_drivers(()).adapters if _is_named(requested, adapter)]

@@ -33,7 +33,7 @@ class Loader:
     """A library that loads drivers, and whether it is there."""
 
     library: str
-    found: bool
+    exists: bool
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import dmlgpu
 from dmlgpu.cli import tables
-from dmlgpu.common import files
+from dmlgpu.common import folders
 
 if TYPE_CHECKING:
     from dmlgpu.cli.diagnosis import Card, Examination, Examined, Loader, Manifest
@@ -137,7 +137,7 @@ def _packages(report: dict[str, Any], extra: str) -> str:
     required = [requirement for requirement in report["requirements"] if requirement["extra"] == extra]
     return ", ".join(
         f"{entry['package']} {entry['installed'] or 'is missing'}"
-        + (f" (needs {entry['wanted']})" if entry["installed"] and not entry["fits"] else "")
+        + (f" (needs {entry['versions']})" if entry["installed"] and not entry["fits"] else "")
         for entry in required
     )
 
@@ -145,7 +145,7 @@ def _packages(report: dict[str, Any], extra: str) -> str:
 def _drivers(report: dict[str, Any]) -> list[tuple[str, str]]:
     """The loaders, manifests and cards, and what could not be listed; none of them where nothing was looked for."""
     loaders = [
-        f"{loader['library']}: {'found' if loader['found'] else 'missing'}" for loader in report.get("loaders", ())
+        f"{loader['library']}: {'found' if loader['exists'] else 'missing'}" for loader in report.get("loaders", ())
     ]
     manifests = [
         f"{manifest['path']}: {manifest['problem'] or manifest['library'] + ', Vulkan ' + manifest['api_version']}"
@@ -220,7 +220,7 @@ def requirement_findings(requirements: Sequence[Requirement]) -> Iterator[Doctor
     """Find packages that are missing, or of a version that will not do; extras that are not there are a note."""
     for needed in requirements:
         has = f"{needed.package} {needed.installed}" if needed.installed else f"{needed.package} is not installed"
-        specifier = f"{needed.package}{needed.wanted}"
+        specifier = f"{needed.package}{needed.versions}"
         if not needed.extra and not needed.fits:
             yield DoctorFinding(True, f"{has}; dmlgpu needs {specifier}", f"pip install '{specifier}'")
         elif needed.installed and not needed.fits:
@@ -241,7 +241,7 @@ def driver_findings(
 ) -> Iterator[DoctorFinding]:
     """Find loaders and drivers that are missing or broken, and graphics cards that may not be used."""
     for loader in loaders:
-        if not loader.found:
+        if not loader.exists:
             yield DoctorFinding(True, f"{loader.library} cannot be loaded", f"install {_PACKAGES[loader.library]}")
     if sys.platform.startswith("linux") and not manifests:
         yield DoctorFinding(True, "there is no manifest of a Vulkan driver", f"install {_VULKAN_DRIVERS}")
@@ -323,14 +323,14 @@ class Requirement:
     Attributes:
         extra: its name; empty for what the library itself needs.
         package: the package's name.
-        wanted: the versions that will do, ``>=0.32,<0.33``; empty for any.
+        versions: those that will do, ``>=0.32,<0.33``; empty for any.
         installed: the version that is there, None where there is none.
         fits: whether it will do; where that cannot be told, whether it is there.
     """
 
     extra: str
     package: str
-    wanted: str
+    versions: str
     installed: str | None
     fits: bool
 
@@ -409,7 +409,7 @@ def _applies(marker: str, extra: str) -> bool:
 
 
 def _fits(installed_version: str, specifier: str) -> bool:
-    """Return whether a version is among those wanted; True where ``packaging``, which knows, is not installed."""
+    """Return whether a version is among these; True where ``packaging``, which knows, is not installed."""
     try:
         from packaging.specifiers import SpecifierSet  # noqa: PLC0415 - an extra
     except ModuleNotFoundError:
@@ -434,7 +434,7 @@ def caches() -> tuple[CacheFolder, ...]:
 
 def _cache_folders() -> Iterator[tuple[str, Path]]:
     """Yield where drivers keep compiled kernels, each with whose folder it is."""
-    usual, home = files.user_caches(), files.home()
+    usual, home = folders.user_caches(), folders.home()
     mesa = os.environ.get("MESA_SHADER_CACHE_DIR") or usual
     nvidia = os.environ.get("__GL_SHADER_DISK_CACHE_PATH") or (usual and usual / "nvidia")
     if mesa:
@@ -465,5 +465,5 @@ def _sizes(folder: Path) -> Iterator[int]:
 
 def short(path: str | Path) -> str:
     """Return a text in which ``~`` stands for the home folder, so that a report does not tell the user's name."""
-    text, home = str(path), str(files.home() or "")
+    text, home = str(path), str(folders.home() or "")
     return text if home in ("/", "") else re.sub(rf"{re.escape(home)}(?=$|[/\\:])", "~", text)

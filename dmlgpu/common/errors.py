@@ -92,7 +92,7 @@ class AdapterNotFound(DmlError, LookupError):
     """No adapter matches; the message lists those that exist, and says why there are no others where that is known."""
 
     def __init__(self, requested: object, available: Sequence[str], why: str = ""):
-        self.wanted, self.available, self.why = requested, tuple(available), why
+        self.requested, self.available, self.why = requested, tuple(available), why
         listing = "".join(f"\n  {index}: {name}" for index, name in enumerate(available))
         because = f": {why}" if why else ""
         super().__init__(f"no adapter matches {shown(requested)}{because}; available adapters:{listing or ' none'}")

@@ -1,4 +1,4 @@
-"""Files that are written, each whole under its name or not at all; pictures that are read; the user's folders."""
+"""Files that are written, each whole under its name or not at all; and pictures that are read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import io
 import os
 import secrets
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, TextIO
@@ -132,40 +131,6 @@ def _named(name: str) -> Iterator[None]:
     except OSError as error:
         error.filename, error.filename2 = name, None
         raise
-
-
-def home() -> Path | None:
-    """Return the user's home folder, None if there is none."""
-    try:
-        return Path.home()
-    except RuntimeError:
-        return None
-
-
-def user_caches() -> Path | None:
-    """Return the folder in which the user's programs keep what they can make again: ``LOCALAPPDATA`` on Windows,
-    elsewhere ``XDG_CACHE_HOME``, and where that is not set its usual place in the user's home; None where there is no
-    home either."""
-    windows = sys.platform == "win32"
-    named = os.environ.get("LOCALAPPDATA" if windows else "XDG_CACHE_HOME")
-    if named:
-        return Path(named)
-    user_home = home()
-    if user_home is None:
-        return None
-    return user_home / "AppData" / "Local" if windows else user_home / ".cache"
-
-
-def cache_folder() -> Path:
-    """Return dmlgpu's folder among the user's caches.
-
-    Raises:
-        FileNotFoundError: there is no folder of caches.
-    """
-    caches = user_caches()
-    if caches is None:
-        raise FileNotFoundError("the user has no folder for caches: there is no home, and no variable names one")
-    return caches / "dmlgpu"
 
 
 def load_picture(path: Path) -> Image.Image:

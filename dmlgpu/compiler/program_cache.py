@@ -22,7 +22,7 @@ import numpy as np
 
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common.cache import Cache, CacheLimits
-from dmlgpu.common.files import cache_folder
+from dmlgpu.common.folders import cache_folder
 from dmlgpu.compiler.plan.sources import Role
 from dmlgpu.compiler.program import Program, RenderedKernel, Slot
 from dmlgpu.compiler.target import Target

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dmlgpu.common.errors import InvalidArgument
-from dmlgpu.common.files import cache_folder
+from dmlgpu.common.folders import cache_folder
 from dmlgpu.compiler.target import UNTUNED, AdapterInfo, Tuned
 
 FORMAT = 1

@@ -78,7 +78,7 @@ def announce(suite: str, profile: str, patterns: Sequence[str]) -> dict[str, Any
         InvalidArgument: for a suite, profile or pattern that this worker lacks.
     """
     software, cases = machine(), list_digest(select(suite_by_name(suite), profile, patterns))
-    discovery_ = _found()
+    discovery_ = _discover()
     named = [(_resource(adapter.info, software), adapter) for adapter in discovery_.adapters]
     _idle.update({name: queue.SimpleQueue() for name, _ in named})
     for name, located in named:
@@ -100,7 +100,7 @@ def announce_task(suite: str, profile: str, patterns: Sequence[str]) -> Callable
     return ask
 
 
-def _found() -> Discovery:
+def _discover() -> Discovery:
     """The adapters of the drivers that the worker's environment chooses; where it chooses none, of all drivers."""
     chosen = any(os.environ.get(name) for name in _DRIVER_FILES)
     return discovery.process_drivers() if chosen else discovery.all_drivers()

@@ -257,7 +257,7 @@ class _Means:
         self.bench, self.samples, self.colors = bench, samples, colors
         self.count = samples.desc.sizes[2]
         self.zero = bench.upload(np.zeros((1, 1, 1, 1), np.float32))
-        self.one = bench.upload(np.ones((1, 1, 1, 1), np.float32))
+        self.unit = bench.upload(np.ones((1, 1, 1, 1), np.float32))
         # None of the operators at hand divides; a count of members is looked up in this table of reciprocals instead.
         # A colour without members stays where it is.
         reciprocals = np.zeros(self.count + 1, np.float32)
@@ -280,7 +280,7 @@ class _Means:
     def _members(self, nearest: DeviceArray) -> DeviceArray:
         """Return {1, 1, N, K}: 1 where the sample is nearest to the colour, else 0."""
         n, k = self.count, self.colors
-        zeros, ones = self.zero.view(1, 1, n, k, strides=(0,) * 4), self.one.view(1, 1, n, 1, strides=(0,) * 4)
+        zeros, ones = self.zero.view(1, 1, n, k, strides=(0,) * 4), self.unit.view(1, 1, n, 1, strides=(0,) * 4)
         desc = descs.ScatterElements(
             input_tensor=zeros.desc,
             indices_tensor=nearest.desc,

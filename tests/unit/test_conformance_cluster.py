@@ -105,7 +105,7 @@ class Future:
     """What a cluster returns: for a shard an outcome per case, or what the test says."""
 
     def __init__(self, shard: Sequence[str]):
-        self.found: Any = [Outcome(name, Status.PASS) for name in shard]
+        self.result_of_shard: Any = [Outcome(name, Status.PASS) for name in shard]
         self.status, self.is_released = "pending", False
 
     def done(self) -> bool:
@@ -117,7 +117,7 @@ class Future:
     def result(self, timeout: float) -> Any:
         if self.error is not None:
             raise self.error
-        return self.found
+        return self.result_of_shard
 
     def release(self) -> None:
         self.is_released = True
@@ -267,7 +267,7 @@ class FakeClient:
             "adapters": adapters,
             "problems": [],
         }
-        self.futures[-1].found = answer
+        self.futures[-1].result_of_shard = answer
         self.futures[-1].finish()
 
 
@@ -310,7 +310,7 @@ def test_a_late_worker_that_differs_gets_no_cases(monkeypatch):
 def test_two_equal_cards_are_taken_in_turn(monkeypatch):
     cards = [LocatedAdapter(NUMPY_ADAPTER, number) for number in (0, 1)]
     offered: list[dict[str, int]] = []
-    monkeypatch.setattr(cluster_module, "_found", lambda: Discovery(tuple(cards), ("a driver crashed",)))
+    monkeypatch.setattr(cluster_module, "_discover", lambda: Discovery(tuple(cards), ("a driver crashed",)))
     monkeypatch.setattr(cluster_module, "_set_resources", lambda worker, counts: offered.append(dict(counts)))
     monkeypatch.setattr(cluster_module, "get_worker", lambda: None)
     monkeypatch.setattr(cluster_module, "suite_by_name", lambda name: name)
@@ -338,7 +338,7 @@ def test_a_worker_has_the_drivers_of_its_environment_or_all(variable, locations,
     monkeypatch.setenv(variable, "a.json")
     monkeypatch.setattr(discovery, "process_drivers", lambda: "own")
     monkeypatch.setattr(discovery, "all_drivers", lambda: "all")
-    assert cluster_module._found() == locations
+    assert cluster_module._discover() == locations
 
 
 # ---- on a cluster ---------------------------------------------------------------------------------------------------

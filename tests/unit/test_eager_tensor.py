@@ -285,11 +285,11 @@ def test_unused_memory_is_bounded_and_given_back() -> None:
     big = [pool.take(device, KEPT_BYTES // 4, "big") for _ in range(6)]
     for buffer in big:
         buffer.release()
-    assert pool.kept <= KEPT_BYTES and backend._allocated == pool.kept
+    assert pool.cached_bytes <= KEPT_BYTES and backend._allocated == pool.cached_bytes
     pool.take(device, KEPT_BYTES, "huge").release()
-    assert backend._allocated == pool.kept
+    assert backend._allocated == pool.cached_bytes
     ops.free_memory(device)
-    assert pool.kept == backend._allocated == 0
+    assert pool.cached_bytes == backend._allocated == 0
     for size in (1, 256, 257, 4096, 5000, 10**6):
         assert size <= rounded(size) <= max(256, size * 9 // 8 + 16) and rounded(size) % 16 == 0
 

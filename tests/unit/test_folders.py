@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dmlgpu.common import files
+from dmlgpu.common import folders
 
 
 @pytest.mark.parametrize(
@@ -30,15 +30,15 @@ def test_caches_lie_where_the_system_has_them(
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert files.user_caches() == Path(expected)
-    assert files.cache_folder() == Path(expected, "dmlgpu")
+    assert folders.user_caches() == Path(expected)
+    assert folders.cache_folder() == Path(expected, "dmlgpu")
 
 
 @pytest.mark.usefixtures("homeless")
 def test_without_a_home_only_a_variable_names_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert files.home() is None and files.user_caches() is None
+    assert folders.home() is None and folders.user_caches() is None
     with pytest.raises(FileNotFoundError, match="no folder for caches"):
-        files.cache_folder()
+        folders.cache_folder()
     for name in ("XDG_CACHE_HOME", "LOCALAPPDATA"):
         monkeypatch.setenv(name, str(tmp_path))
-    assert files.home() is None and files.cache_folder() == tmp_path / "dmlgpu"
+    assert folders.home() is None and folders.cache_folder() == tmp_path / "dmlgpu"

@@ -383,7 +383,7 @@ def compare_peers(run: BenchRun) -> list[PeerComparison]:
             rounds = min(len(best.seconds), len(ours.seconds))
             ratio = summarize(best.seconds[:rounds], ours.seconds[:rounds])
         comparisons.append(
-            PeerComparison(ours.name, ours, row, best, ratio, run.facts.get("wanted", {}).get(ours.name, 0.0))
+            PeerComparison(ours.name, ours, row, best, ratio, run.facts.get("least_ratios", {}).get(ours.name, 0.0))
         )
     return comparisons
 

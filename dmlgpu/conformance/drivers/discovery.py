@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from dmlgpu.common import files
+from dmlgpu.common import folders
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.common.processes import (
     ChildLost,
@@ -76,7 +76,7 @@ def machine_manifests() -> tuple[Path, ...]:
 
 def _loader_folders() -> list[str]:
     """Where Vulkan's loader looks on Linux, in its order."""
-    home = files.home()
+    home = folders.home()
     texts = (
         os.environ.get("XDG_CONFIG_HOME") or str(home / ".config" if home else ""),
         os.environ.get("XDG_CONFIG_DIRS") or "/etc/xdg",
@@ -160,7 +160,7 @@ def process_adapters() -> tuple[LocatedAdapter, ...]:
 
 def process_drivers() -> Discovery:
     """The adapters that this process would reach, listed by a child: a driver that crashes there costs a message."""
-    return _found([_Source(OWN_DRIVERS, _own_environment())], ())
+    return _discover([_Source(OWN_DRIVERS, _own_environment())], ())
 
 
 def all_drivers(paths: Sequence[Path] = ()) -> Discovery:
@@ -175,7 +175,7 @@ def all_drivers(paths: Sequence[Path] = ()) -> Discovery:
     first = _Source(OWN_DRIVERS, _own_environment())
     # The others must not be lost when a Vulkan driver crashes the process that loads all of them.
     without_vulkan = _Source("the drivers beside Vulkan's", (("VK_DRIVER_FILES", os.devnull),))
-    return _found([first, without_vulkan, *map(_driver, machine_manifests())], paths)
+    return _discover([first, without_vulkan, *map(_driver, machine_manifests())], paths)
 
 
 def of_drivers(paths: Sequence[Path]) -> Discovery:
@@ -187,7 +187,7 @@ def of_drivers(paths: Sequence[Path]) -> Discovery:
     Raises:
         InvalidArgument: when a path leads to no manifest.
     """
-    return _found([], paths)
+    return _discover([], paths)
 
 
 def _own_environment() -> Environment:
@@ -213,7 +213,7 @@ def _driver(manifest: Path) -> _Source:
     return _Source(str(manifest), environment, only_vulkan=True)
 
 
-def _found(sources: Sequence[_Source], paths: Sequence[Path]) -> Discovery:
+def _discover(sources: Sequence[_Source], paths: Sequence[Path]) -> Discovery:
     """What some sources and the drivers at some paths bring."""
     drivers_of = {path: tuple(map(_driver, manifests_at(path))) for path in paths}
     every = tuple(dict.fromkeys((*sources, *(source for drivers in drivers_of.values() for source in drivers))))

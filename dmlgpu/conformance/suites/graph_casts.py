@@ -100,7 +100,7 @@ def _chain(draft: Draft, x: Tensor) -> Tensor:
 
 def _places(draft: Draft, x: Tensor, kind: DataType) -> Tensor:
     """Three columns of each row."""
-    return draft.given([5, 0, 2], kind, (1, 1, 1, 3)).broadcast_to((*x.sizes[:3], 3))
+    return draft.numbers([5, 0, 2], kind, (1, 1, 1, 3)).broadcast_to((*x.sizes[:3], 3))
 
 
 def _gathered_by(draft: Draft, x: Tensor) -> Tensor:
@@ -114,7 +114,7 @@ def _scattered_into(draft: Draft, x: Tensor) -> Tensor:
 
 def _scattered(draft: Draft, x: Tensor) -> Tensor:
     *lead, width = x.sizes
-    places = draft.given(range(width), DataType.INT32, (1, 1, 1, width)).broadcast_to(x.sizes)
+    places = draft.numbers(range(width), DataType.INT32, (1, 1, 1, width)).broadcast_to(x.sizes)
     return f.scatter_elements(draft.input((*lead, width + 1)), places, x, axis=3)
 
 

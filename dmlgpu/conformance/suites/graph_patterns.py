@@ -226,7 +226,7 @@ def _scaled(draft: Draft, x: Tensor, scale: float, zero: int, *, kind: DataType 
     """Quantise or dequantise."""
     single = (1, 1, 1, 1)
     real = x.data_type if x.data_type.is_float else draft.data_type
-    parameters = [draft.given([scale], real, single), draft.given([zero], kind, single)]
+    parameters = [draft.numbers([scale], real, single), draft.numbers([zero], kind, single)]
     function = f.element_wise_quantize_linear if x.data_type.is_float else f.element_wise_dequantize_linear
     return function(x, *(parameter.broadcast_to(x.sizes) for parameter in parameters))
 
@@ -289,7 +289,7 @@ def _single_numbers(draft: Draft) -> tuple[Tensor, ...]:
     *batch, _, columns = draft.sizes
 
     def number(value: float) -> Tensor:
-        return draft.given([value]).broadcast_to(draft.sizes)
+        return draft.numbers([value]).broadcast_to(draft.sizes)
 
     x = f.element_wise_add(draft.input(), number(3))
     clipped = f.element_wise_max(f.element_wise_min(x, number(6)), number(0))
@@ -312,7 +312,7 @@ def _read_anew(draft: Draft) -> tuple[Tensor, ...]:
     flat = f.element_wise_abs(x.reinterpret((batch * channels * height * width,)))
     turned = flat.reinterpret((batch, width, channels * height), (channels * height * width, 1, width))
     words = (flat.desc.byte_size // 4,)
-    bit = draft.given([1], DataType.UINT32).broadcast_to(words)
+    bit = draft.numbers([1], DataType.UINT32).broadcast_to(words)
     bits = f.element_wise_bit_xor(flat.reinterpret(words, dtype=DataType.UINT32), bit)
     back = bits.reinterpret((batch, channels * height, width), dtype=draft.data_type)
     return f.activation_relu(turned), f.element_wise_max(back, back)

@@ -115,7 +115,7 @@ class Draft:
         kind = data_type or self.data_type
         return self.graph.constant(self.contents(tuple(sizes), kind, low, high), kind)
 
-    def given(self, values: Sequence[float], data_type: DataType | None = None, sizes: Sizes | None = None) -> Tensor:
+    def numbers(self, values: Sequence[float], data_type: DataType | None = None, sizes: Sizes | None = None) -> Tensor:
         """Add data of these values."""
         kind = data_type or self.data_type
         return self.graph.constant(np.array(values).astype(kind.numpy).reshape(sizes or (len(values),)), kind)
@@ -172,7 +172,7 @@ def _transposed_convolution(draft: Draft) -> Tensor:
 def _convolution_integer(draft: Draft) -> Tensor:
     batch, channels, *image = draft.sizes
     source, filters = draft.input((batch, 2, *image), DataType.UINT8), draft.input((channels, 2, 1, 1), DataType.INT8)
-    return f.convolution_integer(source, filters, draft.given([1], DataType.UINT8, (1, 1, 1, 1)))
+    return f.convolution_integer(source, filters, draft.numbers([1], DataType.UINT8, (1, 1, 1, 1)))
 
 
 def _product(draft: Draft) -> Tensor:
@@ -192,22 +192,24 @@ def _integer_product(draft: Draft) -> Tensor:
     a, b = (
         draft.input((*batch, *s), t) for s, t in (((rows, INNER), DataType.UINT8), ((INNER, columns), DataType.INT8))
     )
-    return f.matrix_multiply_integer(a, b, draft.given([2], DataType.UINT8, (1, 1, 1, 1)))
+    return f.matrix_multiply_integer(a, b, draft.numbers([2], DataType.UINT8, (1, 1, 1, 1)))
 
 
 def _integer_product_to_float(draft: Draft) -> Tensor:
     *batch, rows, columns = draft.sizes
     single = (1, 1, 1, 1)
     a, b = (draft.input((*batch, *s), DataType.INT8) for s in ((rows, INNER), (INNER, columns)))
-    return f.matrix_multiply_integer_to_float(a, draft.given([0.5], sizes=single), b, draft.given([0.25], sizes=single))
+    return f.matrix_multiply_integer_to_float(
+        a, draft.numbers([0.5], sizes=single), b, draft.numbers([0.25], sizes=single)
+    )
 
 
 def _quantized_product(draft: Draft) -> Tensor:
     *batch, rows, columns = draft.sizes
     single = (1, 1, 1, 1)
     a, b = (draft.input((*batch, *s)) for s in ((rows, INNER), (INNER, columns)))
-    scales = [draft.given([scale], DataType.FLOAT32, single) for scale in (0.5, 0.5, 0.5)]
-    zero = draft.given([1], sizes=single)
+    scales = [draft.numbers([scale], DataType.FLOAT32, single) for scale in (0.5, 0.5, 0.5)]
+    zero = draft.numbers([1], sizes=single)
     return f.quantized_linear_matrix_multiply(
         a, scales[0], b, scales[1], scales[2], zero, zero, zero, output_type=draft.data_type
     )
@@ -263,7 +265,7 @@ def _cast(draft: Draft) -> Tensor:
 
 
 def _quantization(draft: Draft) -> Tensor:
-    scale, zero = draft.given([0.5], DataType.FLOAT32, (1, 1, 1, 1)), draft.given([3], sizes=(1, 1, 1, 1))
+    scale, zero = draft.numbers([0.5], DataType.FLOAT32, (1, 1, 1, 1)), draft.numbers([3], sizes=(1, 1, 1, 1))
     scale, zero = (parameter.broadcast_to(draft.sizes) for parameter in (scale, zero))
     return f.element_wise_quantize_linear(
         draft.input(data_type=DataType.FLOAT32), scale, zero, output_type=draft.data_type
@@ -271,7 +273,7 @@ def _quantization(draft: Draft) -> Tensor:
 
 
 def _dequantization(draft: Draft) -> Tensor:
-    scale, zero = draft.given([0.5], sizes=(1, 1, 1, 1)), draft.given([3], DataType.UINT8, (1, 1, 1, 1))
+    scale, zero = draft.numbers([0.5], sizes=(1, 1, 1, 1)), draft.numbers([3], DataType.UINT8, (1, 1, 1, 1))
     scale, zero = (parameter.broadcast_to(draft.sizes) for parameter in (scale, zero))
     return f.element_wise_dequantize_linear(draft.input(data_type=DataType.UINT8, high=200), scale, zero)
 
@@ -451,12 +453,12 @@ def _read_cast(draft: Draft, x: Tensor) -> Tensor:
 
 
 def _quantize(draft: Draft, x: Tensor) -> Tensor:
-    scale, zero = draft.given([0.25], x.data_type, (1, 1, 1, 1)), draft.given([9], DataType.UINT8, (1, 1, 1, 1))
+    scale, zero = draft.numbers([0.25], x.data_type, (1, 1, 1, 1)), draft.numbers([9], DataType.UINT8, (1, 1, 1, 1))
     return f.element_wise_quantize_linear(x, scale.broadcast_to(x.sizes), zero.broadcast_to(x.sizes))
 
 
 def _dequantize(draft: Draft, x: Tensor) -> Tensor:
-    scale, zero = draft.given([0.25], DataType.FLOAT32, (1, 1, 1, 1)), draft.given([9], x.data_type, (1, 1, 1, 1))
+    scale, zero = draft.numbers([0.25], DataType.FLOAT32, (1, 1, 1, 1)), draft.numbers([9], x.data_type, (1, 1, 1, 1))
     return f.element_wise_dequantize_linear(x, scale.broadcast_to(x.sizes), zero.broadcast_to(x.sizes))
 
 

@@ -68,7 +68,7 @@ def _normal(node: OnnxNode, count: int) -> Tensor:
     return pairs if count == 2 * half else dml.slice(pairs, (0,), (count,))
 
 
-def _made(node: OnnxNode, usual: int | None) -> tuple[Shape, DataType]:
+def _shape_and_type(node: OnnxNode, usual: int | None) -> tuple[Shape, DataType]:
     """Return the requested shape and data type."""
     shape = node.shape(0) if node.op_type.endswith("Like") else node.integers("shape") or ()
     if any(size < 0 for size in shape) or math.prod(shape) > MAX_ELEMENTS:
@@ -83,7 +83,7 @@ def _made(node: OnnxNode, usual: int | None) -> tuple[Shape, DataType]:
 @operator("RandomUniform", "RandomUniformLike")
 def random_uniform(node: OnnxNode) -> OnnxValue:
     """Draw from a uniform distribution between two bounds."""
-    shape, data_type = _made(node, None if node.op_type.endswith("Like") else 1)
+    shape, data_type = _shape_and_type(node, None if node.op_type.endswith("Like") else 1)
     if 0 in shape:
         return node.known(np.zeros(shape, data_type.numpy))
     low, high = node.number("low", 0.0), node.number("high", 1.0)
@@ -94,7 +94,7 @@ def random_uniform(node: OnnxNode) -> OnnxValue:
 @operator("RandomNormal", "RandomNormalLike")
 def random_normal(node: OnnxNode) -> OnnxValue:
     """Draw from a normal distribution."""
-    shape, data_type = _made(node, None if node.op_type.endswith("Like") else 1)
+    shape, data_type = _shape_and_type(node, None if node.op_type.endswith("Like") else 1)
     if 0 in shape:
         return node.known(np.zeros(shape, data_type.numpy))
     numbers = add(multiply(_normal(node, math.prod(shape)), node.number("scale", 1.0)), node.number("mean", 0.0))

@@ -125,7 +125,7 @@ def rnn(node: OnnxNode) -> list[Result]:
     """Vanilla recurrent network: one activation of inputs and hidden state."""
     _without_clip(node)
     layer = _Layer(node, ("Tanh",))
-    result = directml.rnn(**layer.tensors, **layer.settings, **_wanted(node))
+    result = directml.rnn(**layer.tensors, **layer.settings, **_requested_outputs(node))
     return layer.outputs(result.output_sequence, result.output_single)
 
 
@@ -137,7 +137,7 @@ def gru(node: OnnxNode) -> list[Result]:
     result = directml.gru(
         **layer.tensors,
         **layer.settings,
-        **_wanted(node),
+        **_requested_outputs(node),
         linear_before_reset=node.flag("linear_before_reset"),
     )
     return layer.outputs(result.output_sequence, result.output_single)
@@ -154,7 +154,7 @@ def lstm(node: OnnxNode) -> list[Result]:
         cell_mem_init=layer.state(6),
         peephole=None if peephole is None else _raised(peephole),
         **layer.settings,
-        **_wanted(node),
+        **_requested_outputs(node),
         clip_threshold=node.number("clip"),
         use_clip_threshold=clips,
         couple_input_forget=node.flag("input_forget"),
@@ -201,5 +201,5 @@ def _without_clip(node: OnnxNode) -> None:
         raise node.refusal("clip is supported by LSTM only")
 
 
-def _wanted(node: OnnxNode) -> dict[str, Any]:
+def _requested_outputs(node: OnnxNode) -> dict[str, Any]:
     return {"output_sequence": node.wants(0), "output_single": node.wants(1)}

@@ -1,0 +1,41 @@
+"""The user's folders, if they exist: some processes run for users without a home."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+
+def home() -> Path | None:
+    """Return the user's home folder, None if there is none."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return None
+
+
+def user_caches() -> Path | None:
+    """Return the folder in which the user's programs keep what they can make again: ``LOCALAPPDATA`` on Windows,
+    elsewhere ``XDG_CACHE_HOME``, and where that is not set its usual place in the user's home; None where there is no
+    home either."""
+    windows = sys.platform == "win32"
+    named = os.environ.get("LOCALAPPDATA" if windows else "XDG_CACHE_HOME")
+    if named:
+        return Path(named)
+    user_home = home()
+    if user_home is None:
+        return None
+    return user_home / "AppData" / "Local" if windows else user_home / ".cache"
+
+
+def cache_folder() -> Path:
+    """Return dmlgpu's folder among the user's caches.
+
+    Raises:
+        FileNotFoundError: there is no folder of caches.
+    """
+    caches = user_caches()
+    if caches is None:
+        raise FileNotFoundError("the user has no folder for caches: there is no home, and no variable names one")
+    return caches / "dmlgpu"
