@@ -9,6 +9,7 @@ import ast
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from dmlgpu.catalog.documentation import annotation, description_docstring, output_names, single_type, usual_value
 from dmlgpu.catalog.functions import DIRECTMLX_NAMES, DIRECTMLX_PARAMETERS, FunctionSource, listed_parameters
@@ -82,9 +83,10 @@ def stubs() -> dict[str, str]:
     types = {single_type(field) for schema in schemas for field in schema.fields if field.type.startswith("DML_")}
     enums = f"from dmlgpu.catalog.enums import {', '.join(sorted({*types, 'DataType'}))}"
     names = "\n".join(f'    "{name}",' for name in FunctionSource.listed())
-    modules = sys.modules["dmlgpu"]._MODULES  # the package is loaded before its modules
-    aliases = {alias: home for alias, home in modules.items() if alias != home}
+    package = sys.modules["dmlgpu"]  # is loaded before its modules
+    aliases = {alias: home for alias, home in package._MODULES.items() if alias != home}
     return {
+        "__init__.pyi": "\n".join(_public(package)),
         **{f"{alias}.pyi": _ALIAS.format(home=home) for alias, home in aliases.items()},
         "catalog/descs.pyi": _module(_DESCRIPTIONS.format(enums=enums), map(_description, schemas)),
         "ops/directml.pyi": _module(
@@ -103,6 +105,17 @@ def write(package: Path) -> None:
         path = package / name
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
+
+
+def _public(package: Any) -> Iterator[str]:
+    """Yield the lines of the package's stub."""
+    yield f'"""{package.__doc__}"""\n'
+    for home, names in package._HOMES.items():
+        yield f"from dmlgpu.{home} import {', '.join(f'{name} as {name}' for name in names)}"
+    for alias, home in package._MODULES.items():
+        room, _, module = f"dmlgpu.{home}".rpartition(".")
+        yield f"from {room} import {module} as {alias}"
+    yield f"\n__version__: str\n__all__ = {package.__all__!r}\n"
 
 
 def _directmlx_names() -> str:

@@ -16,7 +16,13 @@ ROOT = Path(__file__).parents[2]
 SOURCES = ("dmlgpu", "shaders", "pyproject.toml", "hatch_build.py", "README.md", "LICENSE")
 ALIASES = ("descs", "directmlx", "enums", "errors", "onnx", "onnxruntime")
 STUBS = sorted(
-    ["catalog/descs.pyi", "ops/directml.pyi", "tensors/directmlx.pyi", *(f"{alias}.pyi" for alias in ALIASES)]
+    [
+        "__init__.pyi",
+        "catalog/descs.pyi",
+        "ops/directml.pyi",
+        "tensors/directmlx.pyi",
+        *(f"{alias}.pyi" for alias in ALIASES),
+    ]
 )
 
 BUILD = {
@@ -54,7 +60,7 @@ same: type[Gemm] = descs.Gemm
 loads: Callable[[Path], Session] = load
 session: Callable[[Path, SessionOptions], InferenceSession] = InferenceSession
 pooled = max_pooling(np.ones((1, 1, 4, 4), np.float32), (2, 2), strides=(2, 2)).output
-total = directmlx.add(directmlx.identity(x), x, fused_activation="ACTIVATION_RELU")
+total = directmlx.add(directmlx.identity(x), x, fused_activation="relu")
 assert dmlgpu.onnx.load is load is dmlgpu.load
 assert issubclass(DmlError, Exception)
 """

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import dmlgpu
 from dmlgpu import Graph, InvalidArgument, InvalidDescription, descs, directmlx, ops
 from dmlgpu.catalog import catalog, stubs
 from dmlgpu.catalog.functions import DIRECTMLX_NAMES, FunctionModule, FunctionSource
@@ -190,6 +191,14 @@ def test_the_stub_of_directmlx_says_what_its_functions_do() -> None:
         assert [argument.arg for argument in keywords] == [
             parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY
         ], name
+
+
+def test_the_stub_of_the_package_imports_all_public_names() -> None:
+    nodes = [node for node in ast.parse(stubs.stubs()["__init__.pyi"]).body if isinstance(node, ast.ImportFrom)]
+    assert sorted(str(alias.asname) for node in nodes for alias in node.names) == dmlgpu.__all__
+    members: dict[str, Any] = {}
+    exec("\n".join(map(ast.unparse, nodes)), members)
+    assert all(members[name] is getattr(dmlgpu, name) for name in dmlgpu.__all__)
 
 
 def test_all_of_a_stub_is_all_of_the_module() -> None:
